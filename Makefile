@@ -1,0 +1,56 @@
+# `make demo` and `make test` set up everything they need in .venv, once.
+
+# The first Python on this machine that is new enough; `make PYTHON=/path/to/python3.12 test` names another.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python; do \
+	$$name -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$name && break; done)
+# On Linux, pip takes PyTorch with CUDA unless told otherwise; without a GPU this spares gigabytes:
+# make demo PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
+PIP_FLAGS ?=
+JOBS ?= 2
+BIN := .venv/bin
+
+PLAIN_STAMP := .venv/.installed
+DEV_STAMP := .venv/.installed-dev
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e
+
+.PHONY: demo test check format docs clean
+.DEFAULT_GOAL := test
+
+# An environment with the development tools can run the demo too.
+demo: $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(PLAIN_STAMP))
+	$(BIN)/endtask demo
+
+test: check
+	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules tests src
+
+check: $(DEV_STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(DEV_STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(DEV_STAMP)
+	$(BIN)/python docs/make_settings_page.py
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(DEV_STAMP): pyproject.toml constraints.txt | .venv/pyvenv.cfg
+	$(INSTALL) '.[dev]'
+	touch $(DEV_STAMP) $(PLAIN_STAMP)
+
+$(PLAIN_STAMP): pyproject.toml constraints.txt | .venv/pyvenv.cfg
+	$(INSTALL) .
+	touch $@
+
+# An environment whose pip is missing (Debian without python3-venv) is taken away, so that the next call starts anew.
+.venv/pyvenv.cfg:
+	@'$(PYTHON)' -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+		echo "endtask needs Python 3.11 or newer, found: '$(PYTHON)'." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	'$(PYTHON)' -m venv .venv || { rm -rf .venv; exit 1; }

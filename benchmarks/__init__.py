@@ -1,0 +1,1 @@
+"""Measured claims: programs that measure, and their raw results."""

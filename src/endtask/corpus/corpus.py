@@ -1,0 +1,110 @@
+"""A corpus: named sources of unlabelled text, streamed as passages in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from endtask.corpus.contents import file_size, source_contents
+from endtask.corpus.passages import cut, number_passages
+from endtask.corpus.reading import Reading, read_source
+from endtask.corpus.seen import Seen, key_of, key_of_words
+from endtask.corpus.sources import Source, find_sources, parse_source
+from endtask.corpus.statistics import CorpusStatistics, SourceStatistics
+from endtask.errors import InputError
+from endtask.files.compression import ReadProgress
+from endtask.files.stage_folder import fingerprint
+from endtask.records import Document
+from endtask.settings import CorpusSettings
+
+_FORMAT = 1  # raised whenever the same files give other passages or ids
+
+
+class Corpus:
+    """Unlabelled text from files, folders, globs, the hub or the installed documentation.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "notes.csv").write_text("text\\nA first note.\\nA second one.\\n")
+    ...     [document.id for document in Corpus.read(Path(folder, "notes.csv")).documents()]
+    ['notes/notes.csv#2', 'notes/notes.csv#3']
+    """
+
+    def __init__(self, sources: Sequence[Source], *, passage_characters: int = 2000, deduplicate: bool = True) -> None:
+        self.sources = tuple(sources)
+        self.passage_characters = passage_characters
+        self.deduplicate = deduplicate
+        self.statistics = self._no_statistics()
+
+    @classmethod
+    def read(cls, given: str | Path | Sequence[str | Path] | CorpusSettings) -> Corpus:
+        """Find the files, which must exist, without reading them; a string may also say `name=path`."""
+        if not isinstance(given, CorpusSettings):
+            entries = [given] if isinstance(given, str | Path) else given
+            found = find_sources([parse_source(str(entry)) for entry in entries])
+            return cls(found)
+        return cls(
+            find_sources(given.sources),
+            passage_characters=given.passage_characters,
+            deduplicate=given.deduplicate,
+        )
+
+    def documents(self, progress: ReadProgress | None = None) -> Iterator[Document]:
+        """Stream the passages: sources as listed, files by path, rows in order, equal passages once.
+
+        `statistics` is filled on the way. `progress` is told of every few bytes of `files_bytes()` read.
+        """
+        self.statistics = self._no_statistics()
+        return self._stream(self.statistics, progress)
+
+    def files_bytes(self) -> int:
+        """The size of all files as they lie on disk."""
+        return sum(file_size(file.path) for source in self.sources for file in source.files)
+
+    def fingerprint(self) -> str:
+        """A hash of the settings and of every file's content, worked out once per corpus object."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        contents = [source_contents(source) for source in self.sources]
+        return fingerprint(_FORMAT, self.passage_characters, self.deduplicate, contents)
+
+    def _no_statistics(self) -> CorpusStatistics:
+        return CorpusStatistics(
+            {source.name: SourceStatistics(skipped_files=source.skipped) for source in self.sources}
+        )
+
+    def _stream(self, statistics: CorpusStatistics, progress: ReadProgress | None) -> Iterator[Document]:
+        texts, ids = Seen(), Seen()
+        for source in self.sources:
+            counts = statistics.sources[source.name]
+            for reading in read_source(source, progress):
+                passages = 0
+                for passage_id, text in self._passages(reading):
+                    passages += 1
+                    unique_id = _unique(passage_id, reading.place, ids)
+                    if self.deduplicate and not texts.add(key_of_words(text)):
+                        counts.duplicates += 1
+                        continue
+                    counts.passages += 1
+                    counts.bytes += len(text) if text.isascii() else len(text.encode())
+                    yield Document(unique_id, text, source.name, reading.title, reading.licence)
+                counts.documents += passages > 0
+                counts.empty += passages == 0
+        if statistics.total.passages == 0:
+            names = ", ".join(f"{source.name} ({source.path})" for source in self.sources)
+            raise InputError("the corpus is empty: no text in any of its sources", hint=names)
+
+    def _passages(self, reading: Reading) -> Iterator[tuple[str, str]]:
+        pieces = (piece for part in reading.parts for piece in cut(part, self.passage_characters))
+        return number_passages(reading.id, pieces)
+
+
+def _unique(wanted: str, place: str, ids: Seen) -> str:
+    """The id, or where an earlier passage has it, the id with the place it was found at."""
+    unique = wanted
+    while not ids.add(key_of(unique)):
+        unique = f"{wanted}~{place}" if unique == wanted else f"{unique}~"
+    return unique

@@ -1,0 +1,71 @@
+"""Rows of a Hugging Face data set, streamed (extra `hub`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from endtask.corpus.contents import file_digest
+from endtask.corpus.sources import HUB_PREFIX
+from endtask.errors import InputError
+from endtask.files.rows import Row
+
+
+def hub_rows(path: str) -> Iterator[tuple[int, Row]]:
+    """Yield (row number, row) of `hf:NAME[:CONFIG[:SPLIT]]`; the split is `train` unless named."""
+    datasets = _datasets(path)
+    name, config, split = split_address(path)
+    with _one_line(path, datasets):
+        rows = datasets.load_dataset(name, config, split=split, streaming=True)
+        yield from enumerate(rows, start=1)
+
+
+def hub_digests(path: str) -> list[list[str]]:
+    """What identifies the data: addresses with their revision, or, for local files, name and content."""
+    datasets = _datasets(path)
+    name, config, split = split_address(path)
+    with _one_line(path, datasets):
+        builder = datasets.load_dataset_builder(name, config)
+    files = (builder.config.data_files or {}).get(split, ())
+    return [["builder", type(builder).__name__, builder.config.name, split], *map(_digest, files)]
+
+
+def split_address(path: str) -> tuple[str, str | None, str]:
+    """The parts of a hub address.
+
+    >>> split_address("hf:wikimedia/wikipedia:20231101.simple")
+    ('wikimedia/wikipedia', '20231101.simple', 'train')
+    """
+    name, config, split, *rest = [*path.removeprefix(HUB_PREFIX).split(":"), "", ""]
+    if not name or any(rest):
+        raise InputError(
+            "not an address on the hub",
+            path=path,
+            hint="write hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT",
+        )
+    return name, config or None, split or "train"
+
+
+def _digest(address: str) -> list[str]:
+    local = Path(address)
+    return [local.name, file_digest(local)] if local.is_file() else [address]
+
+
+def _datasets(path: str) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        message = "reading from the hub needs the package `datasets`"
+        raise InputError(message, path=path, hint="pip install 'endtask[hub]'") from None
+    return datasets
+
+
+@contextmanager
+def _one_line(path: str, datasets: Any) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot be loaded: {reason}", path=path) from None

@@ -1,0 +1,87 @@
+"""Long documents cut into passages of about even length, at the best place near each even cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+# In each pattern the last group that takes part starts where the passage may end.
+_PARAGRAPH_END = re.compile(r"""(\n[^\S\n]*\n)|[.!?…]["”’»')\]]*[^\S\n]*(\n)""")
+_SENTENCE_END = re.compile(r"""[.!?…]["”’»')\]]*(\s)(?=\s*[^\sa-z])|[。！？]["”’」』）]*()""")
+_LINE_END = re.compile(r"(\n)")
+_WORD_END = re.compile(r"(\s)")
+_PLACES = (_PARAGRAPH_END, _SENTENCE_END, _LINE_END, _WORD_END)
+
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\[])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Figs?|Eqs?|Secs?|Tab|Refs?|No|Nos|al|vs|cf|ca|pp|e\.g|i\.e)\.$"
+)
+_LONGEST_ABBREVIATION = 8
+_LOOK_AHEAD = 64  # characters past a window that a pattern may see
+
+
+def cut(text: str, limit: int) -> list[str]:
+    """Cut a text into passages of at most `limit` characters.
+
+    Paragraph ends are preferred to sentence ends, those to line and word ends; a run without any is cut hard.
+    Only white space at the cuts is lost. A text that fits stays whole; one without words gives no passage.
+
+    >>> cut("One two. Three four. Five six.", 21)
+    ['One two. Three four.', 'Five six.']
+    """
+    text = text.strip()
+    if len(text) <= limit:
+        return [text] if text else []
+    return list(_pieces(text, limit))
+
+
+def number_passages(document_id: str, passages: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Give each passage its id: the document's own where there is only one, else `<id>#p<N>` from 1."""
+    first = next(passages, None)
+    if first is None:
+        return
+    second = next(passages, None)
+    if second is None:
+        yield document_id, first
+        return
+    yield f"{document_id}#p1", first
+    yield f"{document_id}#p2", second
+    for number, passage in enumerate(passages, start=3):
+        yield f"{document_id}#p{number}", passage
+
+
+def _pieces(text: str, limit: int) -> Iterator[str]:
+    start = 0
+    while len(text) - start > limit:
+        place = _next_cut(text, start, limit)
+        yield text[start:place].rstrip()
+        start = place
+        while text[start].isspace():
+            start += 1
+    yield text[start:]
+
+
+def _next_cut(text: str, start: int, limit: int) -> int:
+    """Where the passage from `start` ends: near an even share of what is left, so that no tiny rest stays."""
+    left = len(text) - start
+    even = -(-left // -(-left // limit))
+    low = start + max(1, even // 2)
+    high = min(start + limit, len(text) - even // 2)
+    for pattern in _PLACES:
+        places = _places(pattern, text, low, high)
+        best = min(places, key=lambda place: abs(place - start - even), default=None)
+        if best is not None:
+            return best
+    return start + even
+
+
+def _places(pattern: re.Pattern[str], text: str, low: int, high: int) -> Iterator[int]:
+    for match in pattern.finditer(text, max(0, low - 2), high + _LOOK_AHEAD):
+        place = match.start(match.lastindex or 0)
+        if place > high:
+            return
+        if place >= low and not (pattern is _SENTENCE_END and _is_abbreviation(text, match.start())):
+            yield place
+
+
+def _is_abbreviation(text: str, dot: int) -> bool:
+    return _ABBREVIATION.search(text[max(0, dot - _LONGEST_ABBREVIATION) : dot + 1]) is not None

@@ -1,0 +1,116 @@
+"""The documents of one source, whole and in order, whatever they are stored in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from endtask.corpus.discover import is_text_file
+from endtask.corpus.sources import DOCSTRINGS, Source, SourceFile
+from endtask.errors import InputError, did_you_mean
+from endtask.files.compression import ReadProgress
+from endtask.files.rows import Row, find_column, read_lines, read_rows
+
+TEXT_COLUMNS = ("text", "content", "body", "abstract", "passage", "document", "sentence")
+_BLOCK = 1 << 20  # characters of a text file held at once
+
+
+class Reading(NamedTuple):
+    """One document before it is cut; `parts` follow each other; `place` is unique inside the source."""
+
+    id: str
+    place: str
+    parts: Iterable[str]
+    title: str | None = None
+    licence: str | None = None
+
+
+def read_source(source: Source, progress: ReadProgress | None = None) -> Iterator[Reading]:
+    """Stream the documents of a source; `progress` is told how many more bytes of its files were read."""
+    if source.path == DOCSTRINGS:
+        yield from _docstrings(source)
+    elif not source.files:
+        yield from _hub(source)
+    for file in source.files:
+        if is_text_file(file.path):
+            blocks = _blocks(file.path, progress)
+            yield Reading(f"{source.name}/{file.label}", file.label, blocks, licence=source.licence)
+        else:
+            yield from _table(source, file, progress)
+
+
+def _table(source: Source, file: SourceFile, progress: ReadProgress | None) -> Iterator[Reading]:
+    column: str | None = None
+    for number, row in read_rows(file.path, progress):
+        column = column or _text_column(source, row, file.path)
+        yield _from_row(source, row, column, file.path, number, f"{file.label}#{number}")
+
+
+def _hub(source: Source) -> Iterator[Reading]:
+    from endtask.corpus.hub import hub_rows
+
+    column: str | None = None
+    for number, row in hub_rows(source.path):
+        column = column or _text_column(source, row, source.path)
+        yield _from_row(source, row, column, source.path, number, str(number))
+
+
+def _docstrings(source: Source) -> Iterator[Reading]:
+    from endtask.corpus.docstrings import docstring_documents
+
+    for document in docstring_documents():
+        name, licence = _in_source(source, document.id), document.licence or source.licence
+        yield Reading(name, document.id, (document.text,), document.title, licence)
+
+
+def _from_row(source: Source, row: Row, column: str, path: Path | str, number: int, place: str) -> Reading:
+    text = row.get(column)
+    if not isinstance(text, str):
+        raise _not_a_text(row, column, path, number)
+    given_id = row.get("id")
+    name = _in_source(source, place if given_id is None or given_id == "" else str(given_id))
+    licence = _optional(row.get("licence")) or _optional(row.get("license")) or source.licence
+    return Reading(name, place, (text,), _optional(row.get("title")), licence)
+
+
+def _in_source(source: Source, given_id: str) -> str:
+    prefix = f"{source.name}/"
+    return given_id if given_id.startswith(prefix) else prefix + given_id
+
+
+def _optional(value: Any) -> str | None:
+    return str(value) if value not in (None, "") else None
+
+
+def _text_column(source: Source, row: Row, path: Path | str) -> str:
+    columns = list(row)
+    column = find_column(columns, source.text, TEXT_COLUMNS, path=path, role="text")
+    if column is None:
+        raise InputError(
+            f"no column for the text among {', '.join(columns) or 'none'}",
+            path=path,
+            key="corpus.sources.text",
+            hint="name it there",
+        )
+    return column
+
+
+def _not_a_text(row: Row, column: str, path: Path | str, number: int) -> InputError:
+    if column not in row:
+        return InputError(f"no column {column!r}", path=path, row=number, hint=did_you_mean(column, row))
+    kind = "null" if row[column] is None else f"of type {type(row[column]).__name__}"
+    return InputError(f"column {column!r} is {kind}, not a text", path=path, row=number)
+
+
+def _blocks(path: Path, progress: ReadProgress | None) -> Iterator[str]:
+    """A text file in blocks that end between paragraphs where there are any, so that any size can be read."""
+    lines: list[str] = []
+    size = 0
+    for _, line in read_lines(path, progress):
+        lines.append(line)
+        size += len(line) + 1
+        if size > 2 * _BLOCK or (size > _BLOCK and not line.strip()):
+            yield "\n".join(lines)
+            lines, size = [], 0
+    yield "\n".join(lines)

@@ -1,0 +1,139 @@
+"""From what the user wrote (file, folder, glob, `hf:NAME`, `docstrings`) to named sources and their files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from endtask.corpus.discover import find_files, has_matches, is_text_file
+from endtask.errors import InputError
+from endtask.files.compression import without_compression
+from endtask.settings import SourceSettings
+
+DOCSTRINGS = "docstrings"
+HUB_PREFIX = "hf:"
+
+_NAMED = re.compile(r"([\w.-]+)=(.+)")
+# `-00`, `-00001-of-00005` and the hash that the hub's own files may carry after it.
+_SHARD = re.compile(r"-\d+(-of-\d+)?(-[0-9a-f]{16})?$")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file of a source; `label` names it inside the source, wherever the source's folder lies."""
+
+    path: Path
+    label: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """One named part of a corpus; `path` is as the user wrote it, `skipped` counts files of unknown kinds."""
+
+    name: str
+    path: str
+    name_given: bool = False
+    files: tuple[SourceFile, ...] = ()
+    text: str | None = None
+    licence: str | None = None
+    skipped: int = 0
+
+
+def parse_source(text: str) -> SourceSettings:
+    """Read `path` or `name=path`; where a path with `=` in it exists, it is a path.
+
+    >>> parse_source("wiki=data/*.jsonl")
+    SourceSettings(path='data/*.jsonl', name='wiki', text=None, licence=None)
+    """
+    named = _NAMED.fullmatch(text)
+    if named is None or Path(text).exists() or has_matches(text):
+        return SourceSettings(path=text)
+    return SourceSettings(name=named[1], path=named[2])
+
+
+def find_sources(entries: Sequence[SourceSettings]) -> tuple[Source, ...]:
+    """Find the files of every entry, which must exist; nothing is read yet.
+
+    Files of one derived name are one source, wherever they are listed. A file stands under its first mention.
+    """
+    if not entries:
+        raise InputError("no corpus given", key="corpus.sources", hint="name a file, folder or glob")
+    given = [entry.name for entry in entries if entry.name]
+    twice = next((name for name in given if given.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"two sources are named {twice!r}", key="corpus.sources")
+    found: dict[tuple[object, ...], Source] = {}
+    claimed: set[Path] = set()
+    for entry in entries:
+        for source in _sources_of(entry, claimed):
+            place = "" if source.files else source.path
+            kind = (source.name, source.name_given, source.text, source.licence, place)
+            found[kind] = _merged(found[kind], source) if kind in found else source
+    return _with_distinct_names(found.values(), set(given))
+
+
+def _sources_of(entry: SourceSettings, claimed: set[Path]) -> Iterator[Source]:
+    blank = Source(entry.name or "", entry.path, bool(entry.name), text=entry.text, licence=entry.licence)
+    if entry.path == DOCSTRINGS:
+        yield replace(blank, name=entry.name or DOCSTRINGS)
+    elif entry.path.startswith(HUB_PREFIX):
+        yield replace(blank, name=entry.name or _hub_name(entry.path))
+    else:
+        yield from _file_sources(blank, claimed)
+
+
+def _file_sources(blank: Source, claimed: set[Path]) -> Iterator[Source]:
+    found = find_files(blank.path)
+    groups: dict[str, list[SourceFile]] = {}
+    for path in found.paths:
+        if (place := path.resolve()) not in claimed:
+            claimed.add(place)
+            gathered = is_text_file(path) and path != found.base
+            derived = found.base.resolve().name if gathered else derived_name(path)
+            groups.setdefault(blank.name or derived, []).append(SourceFile(path, found.label(path)))
+    if not groups:
+        raise InputError("all its files are named by an earlier source", path=blank.path)
+    skipped = found.skipped
+    for name, files in groups.items():
+        yield replace(blank, name=name, files=tuple(files), skipped=skipped)
+        skipped = 0  # counted once for the entry
+
+
+def derived_name(path: Path) -> str:
+    """A source's name made from a file's: suffixes and shard number removed.
+
+    >>> derived_name(Path("corpus/wikipedia_pages-00.jsonl.zst"))
+    'wikipedia_pages'
+    """
+    stem = Path(without_compression(path.name)).stem
+    return _SHARD.sub("", stem) or stem
+
+
+def _hub_name(path: str) -> str:
+    return path.removeprefix(HUB_PREFIX).partition(":")[0].rstrip("/").rpartition("/")[2] or "hub"
+
+
+def _merged(first: Source, second: Source) -> Source:
+    used = {file.label for file in first.files}
+    files = [SourceFile(file.path, _distinct(file.label, used, "~")) for file in second.files]
+    return replace(first, files=(*first.files, *files), skipped=first.skipped + second.skipped)
+
+
+def _with_distinct_names(sources: Iterable[Source], given: set[str]) -> tuple[Source, ...]:
+    """Derived names make way for given ones and for earlier ones."""
+    used = set(given)
+    return tuple(
+        source if source.name_given else replace(source, name=_distinct(source.name, used, "-")) for source in sources
+    )
+
+
+def _distinct(name: str, used: set[str], mark: str) -> str:
+    """The name, or else the name with the first free number; added to `used`."""
+    number, candidate = 1, name
+    while candidate in used:
+        number += 1
+        candidate = f"{name}{mark}{number}"
+    used.add(candidate)
+    return candidate

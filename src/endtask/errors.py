@@ -1,0 +1,54 @@
+"""The one kind of error a user may cause, and how its single line is put together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class InputError(Exception):
+    """Something the user gave is wrong: shown as one line, exit code 2, nothing written.
+
+    >>> print(InputError("not valid JSON", path="train.jsonl", row=3, hint="one object per line"))
+    train.jsonl, row 3: not valid JSON (one object per line)
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | Path | None = None,
+        row: int | None = None,
+        key: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        place = ", ".join(
+            part
+            for part in (
+                str(path) if path is not None else "",
+                f"row {row}" if row is not None else "",
+                f"key {key!r}" if key is not None else "",
+            )
+            if part
+        )
+        line = f"{place}: {message}" if place else message
+        super().__init__(f"{line} ({hint})" if hint else line)
+        self.path, self.row, self.key, self.hint = path, row, key, hint
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice closest in spelling to `word`, or None when nothing is close.
+
+    >>> nearest("learnin_rate", ["learning_rate", "seed"])
+    'learning_rate'
+    """
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """A hint naming the nearest right spelling, or else all of the choices."""
+    known = sorted(choices)
+    close = nearest(word, known)
+    return f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"

@@ -1,0 +1,1 @@
+"""The trained model as other tools want it."""

@@ -1,0 +1,74 @@
+"""The model stage: the seed that is best on dev, as a plain Hugging Face folder with a model card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from endtask.files.atomic import write_text
+from endtask.models.huggingface import save_classifier
+from endtask.models.network import Network
+from endtask.models.weights import load_weights
+from endtask.settings import Settings
+from endtask.text.tokenizer import load_tokenizer, save_tokenizer
+
+
+def save_model(
+    network: Network, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
+) -> dict[str, Any]:
+    """Write config, weights, tokenizer and card of the best seed; returns counts for the manifest."""
+    best = best_seed(finetuned, settings)
+    load_weights(finetuned / f"seed-{best['seed']}" / "best.safetensors", network)
+    network.set_dropout(settings.model.dropout)
+    save_classifier(network, folder)
+    tokenizer = load_tokenizer(packed / "tokenizer")
+    tokenizer.model_max_length = settings.finetune.max_length
+    save_tokenizer(tokenizer, folder)
+    results = json.loads((evaluated / "results.json").read_text(encoding="utf-8"))
+    write_text(
+        folder / "README.md",
+        model_card(settings, results, best["seed"], tuple(network.config.id2label.values())),
+    )
+    return {"seed": best["seed"], "dev": best["dev"]}
+
+
+def best_seed(finetuned: Path, settings: Settings) -> dict[str, Any]:
+    """The result of the seed with the highest dev score; the earlier seed wins a tie."""
+    results = [
+        json.loads((finetuned / f"seed-{seed}" / "result.json").read_text(encoding="utf-8"))
+        for seed in settings.finetune.seeds
+    ]
+    return max(results, key=lambda result: float(result["dev"][settings.evaluate.metric]))
+
+
+def model_card(settings: Settings, results: dict[str, Any], seed: int, labels: tuple[str, ...]) -> str:
+    """A short card: what it predicts, how it scored, how to load it."""
+    summary = results["summary"]
+    sources = ", ".join(source.name or source.path for source in settings.corpus.sources) or "none"
+    scores = f"{100 * summary['mean']:.1f} ± {100 * summary['std']:.1f}"
+    leak_free = (
+        f"{100 * summary['leak_free_mean']:.1f} ± {100 * summary['leak_free_std']:.1f}"
+        if "leak_free_mean" in summary
+        else "no such rows"
+    )
+    return f"""---
+library_name: transformers
+pipeline_tag: text-classification
+---
+# {Path(settings.task.path).name or settings.task.path}
+
+A text classifier trained from random weights with endtask on the task `{settings.task.path}` and text retrieved
+from: {sources}.
+
+- Labels: {", ".join(f"`{label}`" for label in labels)}
+- {summary["metric"]} on {results["split"]} ({results["rows"]} rows), mean and spread over
+  {len(results["seeds"])} fine-tuning seeds: {scores}
+- the same on the {results["leak_free_rows"]} rows whose text does not stand in train: {leak_free}
+- These weights are those of seed {seed}, the best on dev.
+
+```python
+from transformers import pipeline
+classify = pipeline("text-classification", "path/to/this/folder")
+```
+"""

@@ -1,0 +1,162 @@
+"""Plain, gzip, zstd and xz files opened as byte streams; a cut-off file is an error, never a short read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import zstandard
+
+from endtask.errors import InputError
+
+COMPRESSIONS = (".gz", ".zst", ".xz")
+READ_FAILURES = (EOFError, OSError, zstandard.ZstdError, lzma.LZMAError, zlib.error)
+
+ReadProgress = Callable[[int], None]
+"""Told how many more bytes of a file (as it lies on disk) were read."""
+
+_CHUNK = 1 << 20
+_ZSTD_INPUT = 1 << 17  # small, so that text which compresses very well is not held in memory at once
+_ZSTD_LARGEST_WINDOW = 1 << 31  # what `zstd --long=31` writes; the library alone stops at 2**27
+
+
+class _CountedFile(io.FileIO):
+    """A file that tells of every read."""
+
+    def __init__(self, path: Path, progress: ReadProgress) -> None:
+        super().__init__(path, "rb")
+        self._progress = progress
+
+    def readinto(self, buffer: Any) -> int:
+        count = super().readinto(buffer)
+        self._progress(count)
+        return count
+
+    def readall(self) -> bytes:
+        content = super().readall()
+        self._progress(len(content))
+        return content
+
+
+class _ShortReads(io.RawIOBase):
+    """Hands on what is decompressed so far: asked for more, gzip and xz would lose it on damage."""
+
+    def __init__(self, stream: gzip.GzipFile | lzma.LZMAFile) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._stream.read1(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
+class _ZstdStream(io.RawIOBase):
+    """A zstd reader that, unlike the library's own stream, notices when the last frame is cut off."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._frame = _new_frame()
+        self._inside_frame = False
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            compressed = self._frame.unused_data if self._frame.eof else b""
+            compressed = compressed or self._raw.read(_ZSTD_INPUT)
+            if not compressed:
+                if self._inside_frame:
+                    raise EOFError("the zstd frame is cut off")
+                return 0
+            if self._frame.eof:
+                self._frame = _new_frame()
+            self._ready = memoryview(self._frame.decompress(compressed))
+            self._inside_frame = not self._frame.eof
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+
+class _OuterReader(io.BufferedReader):
+    """A buffer around a decompressor that also closes the compressed file below it."""
+
+    def __init__(self, stream: Any, file: IO[bytes]) -> None:
+        super().__init__(stream, _CHUNK)
+        self._file = file
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+
+def _new_frame() -> Any:
+    return zstandard.ZstdDecompressor(max_window_size=_ZSTD_LARGEST_WINDOW).decompressobj()
+
+
+def without_compression(name: str) -> str:
+    """A file name less its compression's suffix.
+
+    >>> without_compression("train.jsonl.zst")
+    'train.jsonl'
+    """
+    suffix = Path(name).suffix
+    return name.removesuffix(suffix) if suffix.lower() in COMPRESSIONS else name
+
+
+def bare_suffix(path: Path) -> str:
+    """The file's suffix below its compression.
+
+    >>> bare_suffix(Path("train.jsonl.zst"))
+    '.jsonl'
+    """
+    return Path(without_compression(path.name)).suffix.lower()
+
+
+def open_bytes(path: Path, progress: ReadProgress | None = None) -> IO[bytes]:
+    """Open a file for reading, decompressing by its suffix."""
+    suffix = path.suffix.lower()
+    try:
+        # gzip and zstd readers take a file cut off at byte 0 for a whole one.
+        if suffix in COMPRESSIONS and path.is_file() and path.stat().st_size == 0:
+            raise _cut_off(path, row=None)
+        raw = _CountedFile(path, progress) if progress else io.FileIO(path)
+    except FileNotFoundError:
+        raise InputError("no such file", path=path) from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", path=path) from None
+    except PermissionError:
+        raise InputError("may not be read by this user", path=path) from None
+    except OSError as error:
+        raise read_failure(error, path) from None
+    file = io.BufferedReader(raw, _CHUNK)
+    if suffix == ".gz":
+        return _OuterReader(_ShortReads(gzip.GzipFile(fileobj=file)), file)
+    if suffix == ".xz":
+        return _OuterReader(_ShortReads(lzma.LZMAFile(file)), file)
+    if suffix == ".zst":
+        return _OuterReader(_ZstdStream(file), file)
+    return file
+
+
+def read_failure(error: Exception, path: Path, row: int | None = None) -> InputError:
+    """The one line that tells of an error met while reading; catch `READ_FAILURES` around the reads."""
+    if isinstance(error, EOFError):
+        return _cut_off(path, row)
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        return InputError(f"cannot be read: {error.strerror or error}", path=path, row=row)
+    return InputError(f"cannot be decompressed: {error}", path=path, row=row)
+
+
+def _cut_off(path: Path, row: int | None) -> InputError:
+    return InputError("the file is cut off", path=path, row=row, hint="copy or download it again")

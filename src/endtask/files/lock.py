@@ -1,0 +1,32 @@
+"""One process per run folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from endtask.errors import InputError
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the system frees it when the process ends, however it ends."""
+    lock = FileLock(folder / ".lock")
+    note = folder / ".lock-holder"
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        holder = note.read_text(encoding="utf-8").strip() if note.exists() else "unknown"
+        raise InputError("another process works on this run", path=folder, hint=f"process {holder}") from None
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", path=folder) from None
+    try:
+        note.write_text(f"{os.getpid()}\n", encoding="utf-8")
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+        lock.release()

@@ -1,0 +1,142 @@
+"""A stage's folder and its manifest: what was asked, what went in, what came out, what it cost.
+
+A stage works in `<stage>.partial/`, whose manifest says `running`; the folder is renamed to `<stage>/` once the
+manifest says `finished`. The fingerprint covers the settings the stage reads and the fingerprints of the stages
+before it, so a matching finished stage is skipped and a matching partial one goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+import time
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from endtask.files.atomic import remove_leftovers, replace_folder, write_json
+
+MANIFEST = "manifest.json"
+_VERSIONED = ("endtask", "torch", "transformers", "tokenizers", "bm25s", "numpy", "pyarrow")
+
+
+def fingerprint(*parts: Any) -> str:
+    """A short stable hash of JSON-like values."""
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that decide results."""
+    found = {"python": platform.python_version()}
+    for name in _VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest in a folder, or None where there is none."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return manifest
+
+
+class StageFolder:
+    """One stage of one run."""
+
+    def __init__(
+        self, run: Path, name: str, fingerprint: str, settings: dict[str, Any], inputs: dict[str, str]
+    ) -> None:
+        self.name = name
+        self.final = run / name
+        self.partial = run / f"{name}.partial"
+        self.fingerprint = fingerprint
+        self._head = {"stage": name, "fingerprint": fingerprint, "settings": settings, "inputs": inputs}
+        self._started = time.monotonic()
+        self._manifest: dict[str, Any] = {}
+        self._finish_interrupted_rename()
+
+    def is_finished(self) -> bool:
+        """Whether the stage stands finished with these very settings and inputs."""
+        manifest = read_manifest(self.final)
+        return manifest is not None and manifest["fingerprint"] == self.fingerprint
+
+    def can_resume(self) -> bool:
+        """Whether a killed run left work with these very settings and inputs."""
+        manifest = read_manifest(self.partial)
+        return manifest is not None and manifest["fingerprint"] == self.fingerprint
+
+    def exists(self) -> bool:
+        """Whether anything of this stage stands here, of whatever settings."""
+        return self.final.exists() or self.partial.exists()
+
+    def matches(self) -> bool:
+        """Whether what stands here was made with these very settings and inputs."""
+        return self.is_finished() or (not self.final.exists() and self.can_resume())
+
+    def set_aside(self, folder: Path) -> None:
+        """Move the finished stage into `folder`, so that it is made anew but not lost."""
+        if self.final.exists():
+            folder.mkdir(exist_ok=True)
+            kept = folder / self.name
+            if kept.exists():
+                shutil.rmtree(kept)
+            self.final.rename(kept)
+        if self.partial.exists() and not self.can_resume():
+            shutil.rmtree(self.partial)
+
+    def start(self) -> Path:
+        """Open the working folder: the one a killed run left, if it matches, else an empty one."""
+        manifest = read_manifest(self.partial)
+        if manifest is None or manifest["fingerprint"] != self.fingerprint:
+            if self.partial.exists():
+                # First of all, so that what a kill leaves half deleted never passes for work to go on with.
+                (self.partial / MANIFEST).unlink(missing_ok=True)
+                shutil.rmtree(self.partial)
+            self.partial.mkdir(parents=True)
+            manifest = {**self._head, "status": "running", "versions": versions(), "plan": {}, "seconds": 0.0}
+        remove_leftovers(self.partial)
+        self._manifest = manifest
+        self._started = time.monotonic() - float(manifest["seconds"])
+        self._write()
+        return self.partial
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """Decisions taken once before the work and kept on resume, such as the step count."""
+        plan: dict[str, Any] = self._manifest["plan"]
+        return plan
+
+    def set_plan(self, **decisions: Any) -> None:
+        """Write decisions to the manifest before acting on them."""
+        self.plan.update(decisions)
+        self._write()
+
+    def keep_time(self) -> None:
+        """Record the seconds spent so far, so that a resumed stage counts them too."""
+        self._write()
+
+    def finish(self, counts: dict[str, Any]) -> None:
+        """Complete the manifest and move the folder into place."""
+        self._manifest.update(
+            status="finished", counts=counts, finished=datetime.now(UTC).isoformat(timespec="seconds")
+        )
+        self._write()
+        replace_folder(self.partial, self.final)
+
+    def _write(self) -> None:
+        self._manifest["seconds"] = round(time.monotonic() - self._started, 3)
+        write_json(self.partial / MANIFEST, self._manifest)
+
+    def _finish_interrupted_rename(self) -> None:
+        manifest = read_manifest(self.partial)
+        if manifest is not None and manifest["status"] == "finished":
+            replace_folder(self.partial, self.final)

@@ -1,0 +1,1 @@
+"""The encoder, its heads, and conversion to Hugging Face weights."""

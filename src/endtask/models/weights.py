@@ -1,0 +1,45 @@
+"""Tensors in safetensors files, whole or absent, no pickle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from endtask.errors import InputError
+from endtask.files.atomic import whole_file
+from endtask.models.network import Network
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write tensors and a small JSON header."""
+    with whole_file(path) as aside:
+        contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        save_file(contiguous, str(aside), metadata={"endtask": json.dumps(header)})
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and header back."""
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("endtask", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputError("no such weights file", path=path) from None
+    except SafetensorError as error:
+        raise InputError(f"damaged: {error}", path=path, hint="run again with --from the stage that made it") from None
+
+
+def save_weights(path: Path, network: Network) -> None:
+    """Write the network's weights alone."""
+    save_tensors(path, network.state_dict(), {})
+
+
+def load_weights(path: Path, network: Network) -> None:
+    """Read weights back; missing or unexpected ones are errors."""
+    tensors, _ = load_tensors(path)
+    network.load_state_dict(tensors, strict=True)

@@ -1,0 +1,57 @@
+"""Progress bars with time left on a terminal, plain lines elsewhere, nothing when quiet. All on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+Advance = Callable[..., None]
+
+_console = Console(stderr=True)
+_quiet = False
+
+
+def set_quiet(quiet: bool) -> None:
+    """Silence bars and lines for this process."""
+    global _quiet
+    _quiet = quiet
+
+
+def say(line: str) -> None:
+    """One line for the person who waits; never part of a command's result."""
+    if not _quiet:
+        _console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def bar(description: str, total: float | None, *, done: int = 0, unit: str = "") -> Iterator[Advance]:
+    """Show progress and yield a function `advance(amount, note="")`.
+
+    Off a terminal only `description` is said, once: logs stay readable.
+    """
+    if _quiet or not _console.is_terminal:
+        say(description)
+        yield lambda amount=1, note="": None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn() if unit == "" else TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=_console, transient=False) as progress:
+        task = progress.add_task(description, total=total, completed=done, note="")
+        yield lambda amount=1, note="": progress.update(task, advance=amount, **({"note": note} if note else {}))

@@ -1,0 +1,65 @@
+"""The typed records that travel between stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Label = str | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled row of a task.
+
+    `label` is a class name (kinds `text` and `pair`), a number (kind `score`) or one tag per token
+    (kind `tags`; `tokens` then holds the tokens and `text` is their join by blanks).
+    `row` is the row's 1-based number in `path`, for messages; `id` is stable across runs.
+    """
+
+    id: str
+    text: str
+    label: Label
+    text_pair: str | None = None
+    tokens: tuple[str, ...] | None = None
+    group: str | None = None
+    path: str = ""
+    row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One passage of a corpus. `id` is unique inside the corpus and stable across runs."""
+
+    id: str
+    text: str
+    source: str
+    title: str | None = None
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One retrieved passage for one query: `position` counts passages in corpus order."""
+
+    query: int
+    position: int
+    rank: int  # 1 = best
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A kept passage with the answer to "why is this text in my training set?".
+
+    `rank` is its best rank over all examples that asked for it, `score` the score it had there;
+    `asked_count` says how many examples asked, `asked_by` names the best of them, best first;
+    `reason` is the rule that kept it.
+    """
+
+    document: Document
+    position: int
+    rank: int
+    score: float
+    asked_count: int
+    asked_by: tuple[str, ...]
+    reason: str

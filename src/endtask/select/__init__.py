@@ -1,0 +1,1 @@
+"""Which retrieved passages are kept: selectors chosen by name, exact budgets."""

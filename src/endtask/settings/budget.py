@@ -1,0 +1,125 @@
+"""Amounts that carry a unit: how long to train (`10min`) and how much text to keep (`5%`)."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import core_schema
+
+BudgetUnit = Literal["seconds", "tokens", "steps", "flops"]
+SizeUnit = Literal["bytes", "passages", "share"]
+
+_AMOUNT = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]+)")
+
+_BUDGET_UNITS: dict[str, tuple[BudgetUnit, float]] = {
+    **dict.fromkeys(("s", "sec", "seconds"), ("seconds", 1.0)),
+    **dict.fromkeys(("min", "minutes"), ("seconds", 60.0)),
+    **dict.fromkeys(("h", "hours"), ("seconds", 3600.0)),
+    **dict.fromkeys(("tok", "tokens"), ("tokens", 1.0)),
+    **dict.fromkeys(("ktok", "Ktok"), ("tokens", 1e3)),
+    "Mtok": ("tokens", 1e6),
+    "Gtok": ("tokens", 1e9),
+    **dict.fromkeys(("step", "steps"), ("steps", 1.0)),
+    **dict.fromkeys(("flop", "flops", "FLOPs"), ("flops", 1.0)),
+}
+_SHORT_UNIT = {"seconds": "s", "tokens": "tok", "steps": "steps", "flops": "flops"}
+_SIZE_UNITS: dict[str, tuple[SizeUnit, float]] = {
+    **dict.fromkeys(("B", "bytes"), ("bytes", 1.0)),
+    **dict.fromkeys(("kB", "KB"), ("bytes", 1e3)),
+    "MB": ("bytes", 1e6),
+    "GB": ("bytes", 1e9),
+    **dict.fromkeys(("passage", "passages"), ("passages", 1.0)),
+    "%": ("share", 0.01),
+}
+
+
+def _parse_amount(text: str, units: dict[str, tuple[Any, float]], examples: str) -> tuple[float, Any]:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None or match[2] not in units:
+        raise ValueError(f"{text!r} is not an amount with a unit; write it like {examples}")
+    unit, factor = units[match[2]]
+    amount = float(match[1]) * factor
+    if not math.isfinite(amount) or amount <= 0:
+        raise ValueError(f"{text!r} must be more than zero")
+    return amount, unit
+
+
+class _FromText:
+    """Lets pydantic read the class from its text and write it back as text."""
+
+    @classmethod
+    def parse(cls, text: str) -> Any:
+        raise TypeError
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        def validate(value: Any) -> Any:
+            if isinstance(value, cls):
+                return value
+            if not isinstance(value, str):
+                raise ValueError(f"{value!r} needs a unit")
+            return cls.parse(value)
+
+        return core_schema.no_info_plain_validator_function(
+            validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+
+@dataclass(frozen=True)
+class Budget(_FromText):
+    """How much training may cost.
+
+    >>> Budget.parse("10min").seconds
+    600.0
+    >>> str(Budget.parse("50Mtok"))
+    '50Mtok'
+    """
+
+    amount: float
+    unit: BudgetUnit
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        amount, unit = _parse_amount(text, _BUDGET_UNITS, "600s, 10min, 50Mtok, 2000steps or 1e17flops")
+        return cls(amount, unit, text.strip())
+
+    @property
+    def seconds(self) -> float | None:
+        """The time allowed, when the budget is a time."""
+        return self.amount if self.unit == "seconds" else None
+
+    def share(self, fraction: float) -> Budget:
+        """A part of this budget, in the same unit."""
+        amount = self.amount * fraction
+        return Budget(amount, self.unit, f"{amount:.10g}{_SHORT_UNIT[self.unit]}")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class SizeBudget(_FromText):
+    """How much text may be kept: bytes of text, a number of passages or a share of the corpus.
+
+    >>> SizeBudget.parse("5%").amount
+    0.05
+    """
+
+    amount: float
+    unit: SizeUnit
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> SizeBudget:
+        amount, unit = _parse_amount(text, _SIZE_UNITS, "300MB, 50000passages or 5%")
+        if unit == "share" and amount > 1:
+            raise ValueError(f"{text!r} is more than the whole corpus")
+        return cls(amount, unit, text.strip())
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,107 @@
+"""Turn the type checker's complaints about settings into one line with the nearest right key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from endtask.errors import InputError, did_you_mean
+from endtask.settings.sections import Settings
+
+Location = tuple[int | str, ...]
+
+_PLAIN_WORDS = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "finite_number": "must be a finite number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "invalid_key": "a key must be text",
+    "missing": "is required",
+    "model_type": "must be a section of `key: value` lines",
+    "string_type": "must be text",
+    "too_short": "must not be empty",
+    "tuple_type": "must be a list",
+}
+
+
+def explain(error: ValidationError, where: str | None, overridden: Collection[str] = ()) -> InputError:
+    """The one line for a failed check: `where` names the file, unless the key came from `--set`."""
+    complaints = error.errors()
+    # A misspelt key also leaves the right one unset, so the misspelling comes first.
+    first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
+    place = _place(tuple(first["loc"]))
+    key = _dotted(place)
+    path = "--set" if any(key == name or key.startswith(f"{name}.") for name in overridden) else where
+    if first["type"] == "extra_forbidden":
+        return InputError("unknown setting", path=path, key=key, hint=_right_key(place))
+    same_place = [each for each in complaints if _place(tuple(each["loc"])) == place]
+    message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
+    # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
+    message = message.replace(" or must be ", " or ")
+    return InputError(message + _what_was_given(first), path=path, key=key or None)
+
+
+def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
+    """The section a key holds (or holds a list of), or None for a plain value."""
+    field = model.model_fields.get(key)
+    kinds = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _place(location: Location) -> Location:
+    """The location as the user typed it: pydantic adds the name of a union's branch at the end."""
+    model: type[BaseModel] | None = Settings
+    place: list[int | str] = []
+    for part in location:
+        if isinstance(part, str):
+            if model is None:
+                break
+            model = section_of(model, part)
+        place.append(part)
+    return tuple(place)
+
+
+def _right_key(place: Location) -> str:
+    """A hint: the nearest key of the same section, else the same key in another section, else all keys."""
+    model: type[BaseModel] = Settings
+    for part in place[:-1]:
+        if isinstance(part, str):
+            model = section_of(model, part) or model
+    wrong = str(place[-1])
+    hint = did_you_mean(wrong, model.model_fields)
+    prefix = _dotted(place[:-1])
+    if hint.startswith("did you mean"):
+        return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
+    elsewhere = [key for key in _all_keys(Settings) if key.rpartition(".")[2] == wrong]
+    return f"did you mean {' or '.join(map(repr, elsewhere))}?" if elsewhere else hint
+
+
+def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name in model.model_fields:
+        yield prefix + name
+        below = section_of(model, name)
+        if below is not None:
+            yield from _all_keys(below, f"{prefix}{name}.")
+
+
+def _dotted(place: Location) -> str:
+    return ".".join(str(part) for part in place)
+
+
+def _in_plain_words(complaint: Any) -> str:
+    message = _PLAIN_WORDS.get(complaint["type"]) or str(complaint["msg"])
+    message = message.removeprefix("Value error, ").replace("Input should be", "must be")
+    return message[0].lower() + message[1:]
+
+
+def _what_was_given(complaint: Any) -> str:
+    given = complaint.get("input")
+    # Our own checks quote the value themselves.
+    shown = complaint["type"] != "value_error" and isinstance(given, str | int | float | bool)
+    return f", got {given!r}" if shown else ""

@@ -1,0 +1,86 @@
+"""The audit of a task: figures of each split, what the splits share, and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+from endtask.settings import TaskKind
+from endtask.task.counts import KeyedSplit, Overlap, SplitAudit, count_overlap, count_split
+from endtask.task.normalize import normalized_key
+from endtask.task.problems import Problem, find_problems
+from endtask.task.task import Task
+
+_SHOWN_LABELS = 12
+_HEADER = f"{'split':<6} {'rows':>8} {'words: min':>11} {'median':>7} {'95%':>7} {'max':>7} {'repeated':>9}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found in a task's data."""
+
+    name: str
+    kind: TaskKind
+    labels: tuple[str, ...]
+    splits: dict[str, SplitAudit]
+    overlaps: tuple[Overlap, ...]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit in plain values, for `--json`."""
+        tree = asdict(self)
+        tree["overlaps"] = [{**asdict(overlap), "leak_free": overlap.leak_free} for overlap in self.overlaps]
+        return tree
+
+    def lines(self) -> Iterator[str]:
+        """The audit for people, line by line."""
+        classes = f", {len(self.labels):,} {'tags' if self.kind == 'tags' else 'classes'}" if self.labels else ""
+        yield f"task {self.name}: kind {self.kind}{classes}"
+        yield _HEADER
+        for split, figures in self.splits.items():
+            words = figures.words
+            yield (
+                f"{split:<6} {figures.rows:>8,} {words.minimum:>11,} {words.median:>7,} {words.p95:>7,}"
+                f" {words.maximum:>7,} {figures.exact_duplicates:>9,}"
+            )
+        for split, figures in self.splits.items():
+            yield f"{split} {_spread(figures)}"
+        yield from (f"note: {note}" for note in self.notes)
+        yield from (str(problem) for problem in self.problems)
+
+
+def audit(task: Task) -> Audit:
+    """Count and judge a task's data.
+
+    >>> from endtask.records import Example
+    >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(40)]
+    >>> found = audit(Task.from_examples("parity", {"train": rows[:30], "dev": rows[30:], "test": rows[:10]}))
+    >>> found.problems[0].level, found.overlaps[1].exact
+    ('error', 10)
+    """
+    keyed = [KeyedSplit(name, examples) for name, examples in task.splits.items()]
+    splits = {split.name: count_split(split, task.dropped.get(split.name, 0)) for split in keyed}
+    overlaps = tuple(count_overlap(earlier, later) for earlier, later in combinations(keyed, 2))
+    problems = find_problems(splits, overlaps, task.labels)
+    return Audit(task.name, task.kind, task.labels, splits, overlaps, problems, task.notes)
+
+
+def leaked_ids(task: Task, split: str = "test") -> frozenset[str]:
+    """The ids of a split's examples whose normalised text (and second text) stands in train.
+
+    The leak-free score is taken over the other examples. Verbatim copies are always among these.
+    """
+    known = {normalized_key(example) for example in task.train}
+    return frozenset(example.id for example in task.splits.get(split, ()) if normalized_key(example) in known)
+
+
+def _spread(figures: SplitAudit) -> str:
+    if figures.scores is not None:
+        lowest, middle, highest = figures.scores
+        return f"scores: from {lowest:g} to {highest:g}, median {middle:g}"
+    shown = [f"{name} {count:,}" for name, count in list(figures.labels.items())[:_SHOWN_LABELS]]
+    more = len(figures.labels) - len(shown)
+    return f"labels: {', '.join(shown)}" + (f" and {more:,} more" if more else "")

@@ -1,0 +1,73 @@
+"""What must hold before a task can be learned; each breach is one line that names file and row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from endtask.errors import InputError, nearest
+from endtask.records import Example
+from endtask.settings import TaskKind
+
+Splits = Mapping[str, Sequence[Example]]
+
+
+def label_names(train: Sequence[Example], kind: TaskKind) -> tuple[str, ...]:
+    """The sorted classes (kind `tags`: tags) of train; empty for scores."""
+    if kind == "tags":
+        tagged = (example.label for example in train if isinstance(example.label, tuple))
+        return tuple(sorted({tag for tags in tagged for tag in tags}))
+    return tuple(sorted({example.label for example in train if isinstance(example.label, str)}))
+
+
+def check_ids(splits: Splits) -> None:
+    """No id occurs twice in a split."""
+    for examples in splits.values():
+        first_with_id: dict[str, Example] = {}
+        for example in examples:
+            first = first_with_id.setdefault(example.id, example)
+            if first is not example:
+                raise InputError(
+                    f"the id {example.id!r} stands in row {first.row} already",
+                    path=example.path or None,
+                    row=example.row or None,
+                    hint="ids are unique in a split; name another column with task.columns.id",
+                )
+
+
+def check_labels(splits: Splits, kind: TaskKind) -> None:
+    """Train has something to learn, and dev and test ask for nothing else."""
+    train = splits["train"]
+    values = {example.label for example in train} if kind == "score" else label_names(train, kind)
+    if len(values) < 2:
+        what = {"score": "score", "tags": "tag"}.get(kind, "class")
+        raise InputError(
+            f"train has only one {what}, {next(iter(values))!r}: there is nothing to learn",
+            path=train[0].path or None,
+        )
+    if kind in ("text", "pair"):
+        for split in ("dev", "test"):
+            _check_known(splits.get(split, ()), split, [str(value) for value in values])
+
+
+def _check_known(examples: Sequence[Example], split: str, known: Sequence[str]) -> None:
+    names = set(known)
+    unknown = [example for example in examples if example.label not in names]
+    if not unknown:
+        return
+    first = unknown[0]
+    raise InputError(
+        f"the label {first.label!r} does not occur in train;"
+        f" {len(unknown):,} of {len(examples):,} {split} rows have such labels",
+        path=first.path or None,
+        row=first.row or None,
+        hint=_unknown_hint(str(first.label), known, all_unknown=len(unknown) == len(examples)),
+    )
+
+
+def _unknown_hint(label: str, known: Sequence[str], *, all_unknown: bool) -> str:
+    close = nearest(label, known)
+    if all_unknown and len(known) > 10:
+        return "the splits share no class, so no classifier can learn them"
+    if close:
+        return f"did you mean {close!r}?"
+    return f"train has {', '.join(known)}" if len(known) <= 10 else f"train has {len(known)} classes"

@@ -1,0 +1,99 @@
+"""Which column of a task's table holds what: as named in the settings, else by the usual names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from endtask.errors import InputError, nearest
+from endtask.settings import ColumnSettings, TaskKind
+
+_PAIRS = (
+    ("text", "text_pair"), ("sentence", "text_pair"), ("text", "text2"), ("text1", "text2"),
+    ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"),
+    ("question", "sentence"), ("question", "passage"),
+)  # fmt: skip
+_USUAL: dict[str, tuple[str, ...]] = {
+    "text": ("text", "sentence", "sentence1", "premise", "question", "review", "content", "string"),
+    "label": ("label", "labels", "class", "category", "target", "score", "intent"),
+    "tokens": ("tokens", "words"),
+    "tags": ("tags", "ner_tags", "bio_tags", "labels"),
+    "id": ("id",),
+}
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "text": ("text", "label"),
+    "pair": ("text", "text_pair", "label"),
+    "score": ("text", "label"),
+    "tags": ("tokens", "tags"),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The column found for each role, or None."""
+
+    text: str | None = None
+    text_pair: str | None = None
+    label: str | None = None
+    tokens: str | None = None
+    tags: str | None = None
+    id: str | None = None
+    group: str | None = None
+
+
+def find_columns(present: Sequence[str], wanted: ColumnSettings, path: str) -> Columns:
+    """The columns of one table; a column named in the settings must be there, others may be missing.
+
+    >>> find_columns(["premise", "hypothesis", "label"], ColumnSettings(), "train.csv").text_pair
+    'hypothesis'
+    """
+    found: dict[str, str | None] = {}
+    for role, name in wanted.model_dump().items():
+        if name is not None and name not in present:
+            raise _missing_named(role, name, present, path)
+        found[role] = name or next((usual for usual in _USUAL.get(role, ()) if usual in present), None)
+    if wanted.text_pair is None:
+        text, found["text_pair"] = _find_pair(present, wanted.text)
+        found["text"] = text or found["text"]
+    return Columns(**found)
+
+
+def require_columns(columns: Columns, kind: TaskKind, present: Sequence[str], path: str) -> None:
+    """Complain about the first column that this kind of task needs and the table lacks."""
+    for role in _NEEDED[kind]:
+        if getattr(columns, role) is None:
+            used = {getattr(columns, other) for other in _NEEDED[kind]}
+            raise _missing_usual(role, kind, present, path, spare=[name for name in present if name not in used])
+
+
+def _find_pair(present: Sequence[str], text: str | None) -> tuple[str | None, str | None]:
+    """The first usual pair of columns that is there, the first of them being `text` where that is given."""
+    for first, second in _PAIRS:
+        if first in present and second in present and text in (None, first):
+            return first, second
+    return text, "text_pair" if "text_pair" in present and text is not None else None
+
+
+def _missing_named(role: str, name: str, present: Sequence[str], path: str) -> InputError:
+    close = nearest(name, present)
+    return InputError(
+        f"no column {name!r} for task.columns.{role}; the columns are {_list(present)}",
+        path=path,
+        hint=f"did you mean task.columns.{role}={close}?" if close else None,
+    )
+
+
+def _missing_usual(role: str, kind: TaskKind, present: Sequence[str], path: str, *, spare: Sequence[str]) -> InputError:
+    usual = _USUAL.get(role) or tuple(second for _, second in _PAIRS)
+    close = next((name for name in spare if nearest(name, usual)), None)
+    setting = f"task.columns.{role}={close or '...'}"
+    return InputError(
+        f"no column for the {role} of a task of kind {kind!r}; the columns are {_list(present)}",
+        path=path,
+        hint=f"did you mean {setting}?" if close else f"name it with {setting}",
+    )
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:20])
+    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "") if names else "none"

@@ -1,0 +1,177 @@
+"""Rows of a table turned into examples: the kind of the task, its texts and its labels."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+from endtask.errors import InputError
+from endtask.files.rows import Row
+from endtask.records import Example, Label
+from endtask.settings import TaskKind
+from endtask.task.columns import Columns
+from endtask.task.sources import Table
+
+
+class WrongCell(ValueError):
+    """What is wrong with a cell; the caller knows the file and the row."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def decide_kind(asked: TaskKind | Literal["auto"], columns: Columns, train: Table) -> TaskKind:
+    """The kind asked for, or the one that the columns and the labels of train speak for."""
+    if asked != "auto":
+        return asked
+    if columns.tokens and columns.tags and _holds_tags(columns, train):
+        return "tags"
+    labels = [row.get(columns.label) for _, row in train.rows] if columns.label else []
+    numbers = [as_number(label) for label in labels if not _is_missing(label)]
+    if all(number is not None for number in numbers) and any(number % 1 for number in numbers if number):
+        return "score"
+    return "pair" if columns.text_pair else "text"
+
+
+def read_examples(table: Table, split: str, columns: Columns, kind: TaskKind) -> Iterator[Example]:
+    """The examples of one split, in the order of the rows; texts may be empty, labels may not."""
+    for number, row in table.rows:
+        try:
+            yield _read_example(row, f"{split}-{number}", columns, kind, table.path, number)
+        except WrongCell as wrong:
+            raise InputError(str(wrong), path=table.path, row=number, hint=wrong.hint) from None
+
+
+def is_empty(example: Example) -> bool:
+    """Whether the text, or the second text of a pair, holds nothing but blanks."""
+    return not example.text.strip() or (example.text_pair is not None and not example.text_pair.strip())
+
+
+def complete(example: Example, label: Any, kind: TaskKind) -> Example:
+    """The example with this label as its kind writes it, once it has all that its kind needs."""
+    if kind == "pair" and example.text_pair is None:
+        raise WrongCell("the second text is missing")
+    if kind == "tags" and example.tokens is None:
+        raise WrongCell("the tokens are missing")
+    written = as_label(label, kind)
+    if kind == "tags" and isinstance(written, tuple) and len(written) != len(example.tokens or ()):
+        raise WrongCell(f"{len(example.tokens or ())} tokens but {len(written)} tags", "one tag for each token")
+    same = type(written) is type(example.label) and written == example.label
+    return example if same else replace(example, label=written)
+
+
+def as_label(value: Any, kind: TaskKind) -> Label:
+    """A label as its kind writes it; a missing label or one of another kind is a `WrongCell`.
+
+    >>> as_label(1.0, "text"), as_label("3.8", "score"), as_label(True, "pair")
+    ('1', 3.8, 'true')
+    """
+    if kind == "tags":
+        return _as_words(value, "tags")
+    if _is_missing(value):
+        raise WrongCell("the label is missing")
+    if kind == "score":
+        number = as_number(value)
+        if number is None:
+            raise WrongCell(f"the label {value!r} is not a number", "kind 'score' needs numbers; see task.kind")
+        return number
+    if not isinstance(value, str | bool | int | float):
+        raise WrongCell(f"the label is of type {type(value).__name__}, not one class", "see task.columns.label")
+    return _as_class(value)
+
+
+def as_number(value: Any) -> float | None:
+    """The finite number that a cell holds, or None."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or "_" in str(value):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _read_example(row: Row, default_id: str, columns: Columns, kind: TaskKind, path: str, number: int) -> Example:
+    tokens = _as_words(row.get(str(columns.tokens)), "tokens") if kind == "tags" else None
+    text = " ".join(tokens) if tokens is not None else _as_text(row, str(columns.text))
+    pair = _as_text(row, columns.text_pair) if columns.text_pair and kind in ("pair", "score") else None
+    example = Example(
+        id=_as_id(row, columns.id) if columns.id else default_id,
+        text=text,
+        label="",
+        text_pair=pair,
+        tokens=tokens,
+        group=_as_id(row, columns.group) if columns.group else None,
+        path=path,
+        row=number,
+    )
+    # A row without text is dropped later whatever its label is, so its label is not worth a complaint.
+    label = row.get(str(columns.tags if kind == "tags" else columns.label))
+    return example if is_empty(example) else complete(example, label, kind)
+
+
+def _as_text(row: Row, column: str) -> str:
+    value = row.get(column)
+    if not isinstance(value, str):
+        found = "missing" if value is None else f"of type {type(value).__name__}, not a string"
+        raise WrongCell(f"the text in column {column!r} is {found}")
+    return value
+
+
+def _as_id(row: Row, column: str) -> str:
+    value = row.get(column)
+    if _is_missing(value) or not isinstance(value, str | int | float):
+        raise WrongCell(f"column {column!r} holds {value!r}, not a name or number")
+    return _as_class(value)
+
+
+def _as_class(value: str | bool | int | float) -> str:
+    """A class name; Parquet tables with gaps hold whole numbers as floats, so 1.0 and 1 are one class."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _as_words(value: Any, column: str) -> tuple[str, ...]:
+    """A list of strings (whole numbers count as tags); CSV cells hold a JSON list or words between blanks."""
+    if isinstance(value, str):
+        value = _split_cell(value, column)
+    if not isinstance(value, list | tuple):
+        found = "missing" if value is None else f"of type {type(value).__name__}, not a list"
+        raise WrongCell(f"the {column} are {found}")
+    if column == "tags":
+        value = [_as_class(tag) if isinstance(tag, int) else tag for tag in value]
+    for position, word in enumerate(value, start=1):
+        if not isinstance(word, str) or not word.strip():
+            raise WrongCell(f"number {position} of the {column} is {word!r}, not a word")
+    return tuple(value)
+
+
+def _split_cell(cell: str, column: str) -> list[Any]:
+    if cell.startswith("[") and cell.endswith("]"):
+        try:
+            return list(json.loads(cell))
+        except json.JSONDecodeError:
+            if cell[1:2] == "'":
+                raise WrongCell(
+                    f"the {column} look like a Python list", "write them as JSON or between blanks"
+                ) from None
+    return cell.split()
+
+
+def _holds_tags(columns: Columns, train: Table) -> bool:
+    """Whether the tags column holds tags indeed; `labels` beside `tokens` may hold one class a row."""
+    first = train.rows[0][1] if train.rows else {}
+    return isinstance(first.get(str(columns.tags)), list) or isinstance(first.get(str(columns.tokens)), str)

@@ -1,0 +1,216 @@
+"""A labelled task: read from files or the hub, completed with the splits it lacks, and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+from endtask.errors import InputError, did_you_mean
+from endtask.records import Example
+from endtask.settings import TaskKind, TaskSettings
+from endtask.task.checks import check_ids, check_labels, label_names
+from endtask.task.columns import Columns, find_columns, require_columns
+from endtask.task.examples import WrongCell, complete, decide_kind, is_empty, read_examples
+from endtask.task.hub import read_hub_tables
+from endtask.task.sources import HUB_PREFIX, SPLITS, Table, read_tables, task_name
+from endtask.task.split import carve, group_key
+
+Splits = dict[str, tuple[Example, ...]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Labelled examples in splits `train`, `dev` and, if there is one, `test`.
+
+    `labels` are the sorted classes (or tags) of train, empty for scores; `notes` are sentences for people
+    about what was done on the way; `dropped` counts the rows without text that were left out of each split;
+    `fingerprint` changes with any example, label or split, and with nothing else.
+
+    >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(40)]
+    >>> task = Task.from_examples("parity", {"train": rows})
+    >>> task.labels, len(task.train), len(task.dev), len(task.test)
+    (('even', 'odd'), 32, 4, 4)
+    """
+
+    name: str
+    kind: TaskKind
+    splits: Splits
+    labels: tuple[str, ...]
+    notes: tuple[str, ...]
+    fingerprint: str
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def train(self) -> tuple[Example, ...]:
+        """The examples to learn from."""
+        return self.splits["train"]
+
+    @property
+    def dev(self) -> tuple[Example, ...]:
+        """The examples that choose between models."""
+        return self.splits["dev"]
+
+    @property
+    def test(self) -> tuple[Example, ...]:
+        """The examples for the final score; empty where the task has no test split."""
+        return self.splits.get("test", ())
+
+    def label_numbers(self, split: str) -> list[int]:
+        """The position of each example's class in `labels`."""
+        number = {label: position for position, label in enumerate(self.labels)}
+        return [number[str(example.label)] for example in self.splits[split]]
+
+    @classmethod
+    def read(cls, source: str | Path | TaskSettings, *, seed: int = 0) -> Task:
+        """Read a file, a folder with train/dev/test files, `hf:NAME[:CONFIG]` or `docstrings`."""
+        settings = source if isinstance(source, TaskSettings) else TaskSettings(path=str(source))
+        if settings.path == "docstrings":
+            from endtask.task.demo import docstrings_task
+
+            return docstrings_task(seed)
+        if settings.path.startswith(HUB_PREFIX):
+            tables, notes = read_hub_tables(settings.path, settings.columns)
+        else:
+            tables, notes = read_tables(settings.path), []
+        kind, splits, more_notes = _read_splits(tables, settings)
+        return cls.from_examples(
+            task_name(settings.path),
+            splits,
+            kind=kind,
+            dev_fraction=settings.dev_fraction,
+            test_fraction=settings.test_fraction,
+            seed=seed,
+            notes=[*notes, *more_notes],
+        )
+
+    @classmethod
+    def from_examples(
+        cls,
+        name: str,
+        splits: Mapping[str, Sequence[Example]],
+        *,
+        kind: TaskKind = "text",
+        dev_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+        seed: int = 0,
+        notes: Sequence[str] = (),
+    ) -> Task:
+        """A task from examples in memory; missing dev and test splits are carved from train by group."""
+        for split in splits:
+            if split not in SPLITS:
+                raise InputError(f"unknown split {split!r}", hint=did_you_mean(split, SPLITS))
+        if "train" not in splits:
+            raise InputError("a task needs a train split")
+        full = {split: _checked(_with_text(split, splits[split]), kind) for split in SPLITS if split in splits}
+        dropped = {split: len(splits[split]) - len(full[split]) for split in full}
+        check_ids(full)
+        check_labels(full, kind)
+        said = [*notes, *(_dropped_note(split, count) for split, count in dropped.items() if count)]
+        _check_fractions(full, dev_fraction, test_fraction)
+        rows = len(full["train"])
+        for split, fraction in (("test", test_fraction), ("dev", dev_fraction)):
+            if split not in full:
+                said.append(_carve_into(full, split, fraction, seed, rows=rows))
+        ordered = {split: tuple(full[split]) for split in SPLITS if split in full}
+        labels = label_names(ordered["train"], kind)
+        return cls(name, kind, ordered, labels, tuple(said), _fingerprint(kind, ordered), dropped)
+
+
+def _read_splits(
+    tables: Mapping[str, Table], settings: TaskSettings
+) -> tuple[TaskKind, dict[str, list[Example]], list[str]]:
+    """The examples of each table, by the kind that train's columns and labels speak for."""
+    for split, table in tables.items():
+        if not table.rows:
+            raise InputError(f"the {split} split has no rows", path=table.path)
+    train = tables["train"]
+    columns = find_columns(train.columns, settings.columns, train.path)
+    kind = decide_kind(settings.kind, columns, train)
+    notes = _column_notes(columns, kind)
+    if kind == "score" and settings.kind == "auto":
+        notes.append("kind score: every label is a number, some have a fractional part (else set task.kind)")
+    splits: dict[str, list[Example]] = {}
+    for split, table in tables.items():
+        found = find_columns(table.columns, settings.columns, table.path)
+        require_columns(found, kind, table.columns, table.path)
+        if kind == "score" and bool(found.text_pair) != bool(columns.text_pair):
+            raise InputError(f"{split} and train differ in whether they have a second text", path=table.path)
+        splits[split] = list(read_examples(table, split, found, kind))
+    return kind, splits, notes
+
+
+def _column_notes(columns: Columns, kind: TaskKind) -> list[str]:
+    """Say which columns were read where their names are not the plain ones."""
+    roles = ("tokens", "tags") if kind == "tags" else ("text", "text_pair", "label")
+    if kind == "text":
+        roles = ("text", "label")
+    found = {role: getattr(columns, role) for role in roles}
+    odd = [f"{role} from column {name!r}" for role, name in found.items() if name not in (None, role)]
+    return [f"read {', '.join(odd)}"] if odd else []
+
+
+def _with_text(split: str, examples: Sequence[Example]) -> list[Example]:
+    full = [example for example in examples if not is_empty(example)]
+    if not full:
+        path = examples[0].path if examples else None
+        raise InputError(f"the {split} split has no rows with text", path=path or None)
+    return full
+
+
+def _check_fractions(splits: Mapping[str, Sequence[Example]], dev: float, test: float) -> None:
+    carved = (0 if "dev" in splits else dev) + (0 if "test" in splits else test)
+    if carved >= 1:
+        raise InputError("task.dev_fraction and task.test_fraction leave nothing to train on")
+
+
+def _dropped_note(split: str, count: int) -> str:
+    return f"{count:,} {split} {'row' if count == 1 else 'rows'} without text dropped"
+
+
+def _checked(examples: Sequence[Example], kind: TaskKind) -> list[Example]:
+    """The examples with labels as the kind writes them; examples made in Python may hold anything."""
+    checked = []
+    for example in examples:
+        try:
+            checked.append(complete(example, example.label, kind))
+        except WrongCell as wrong:
+            path, row = (example.path, example.row) if example.path else (f"example {example.id!r}", None)
+            raise InputError(str(wrong), path=path, row=row, hint=wrong.hint) from None
+    return checked
+
+
+def _carve_into(splits: dict[str, list[Example]], split: str, fraction: float, seed: int, *, rows: int) -> str:
+    """Move about `fraction` of the original train rows into a new split and say so in a sentence."""
+    train = splits["train"]
+    if fraction == 0:
+        if split == "test":
+            return "no test split given and task.test_fraction is 0: there is no final score"
+        raise InputError(
+            "a dev split is needed to choose between models",
+            path=train[0].path or None,
+            hint="give one or set task.dev_fraction",
+        )
+    elsewhere = {group_key(example) for name, part in splits.items() if name != "train" for example in part}
+    kept, carved = carve(train, min(1.0, fraction * rows / len(train)), seed, salt=split, avoid=elsewhere)
+    if not carved:
+        raise InputError(
+            f"too few rows to carve a {split} split from ({len(train)}, and each class must stay in train)",
+            path=train[0].path or None,
+            hint=f"give a {split} file" + (" or set task.test_fraction=0" if split == "test" else ""),
+        )
+    splits["train"], splits[split] = kept, carved
+    by = "one named column" if train[0].group is not None else "equal texts without entity marks"
+    return f"no {split} split given: {len(carved):,} of {rows:,} train rows carved off by group ({by})"
+
+
+def _fingerprint(kind: TaskKind, splits: Splits) -> str:
+    state = blake2b(kind.encode(), digest_size=16)
+    for split, examples in splits.items():
+        for example in examples:
+            texts = (example.text, example.text_pair, example.tokens)
+            content = (split, example.id, *texts, example.label, example.group)
+            state.update(json.dumps(content).encode() + b"\n")
+    return state.hexdigest()

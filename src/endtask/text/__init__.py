@@ -1,0 +1,1 @@
+"""Text to token ids: the tokenizer and the packed token files."""

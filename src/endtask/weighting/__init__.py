@@ -1,0 +1,1 @@
+"""Which objective runs at a step and how much it counts: one file per rule."""

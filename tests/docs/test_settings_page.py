@@ -1,0 +1,47 @@
+"""The page of settings says what the code says."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from endtask.settings import Settings
+from endtask.settings.explain import section_of
+
+
+@pytest.fixture(scope="module")
+def generator(repository: Path) -> dict[str, Any]:
+    return runpy.run_path(str(repository / "docs" / "make_settings_page.py"))
+
+
+def plain_keys(model: type[BaseModel]) -> Iterator[str]:
+    for name in model.model_fields:
+        below = section_of(model, name)
+        if below is None:
+            yield name
+        else:
+            yield from plain_keys(below)
+
+
+def test_the_committed_page_is_current(generator: dict[str, Any]) -> None:
+    written = generator["PAGE"].read_text(encoding="utf-8")
+    assert written == generator["page"](), "docs/settings.md is out of date: run `make docs`"
+
+
+def test_every_setting_has_one_row(generator: dict[str, Any]) -> None:
+    rows = [line for line in generator["page"]().splitlines() if line.startswith("| `")]
+    keys = [row.split("`")[1].rpartition(".")[2] for row in rows]
+    assert sorted(keys) == sorted(plain_keys(Settings))
+    assert all(row.count(" | ") == 3 and not row.endswith("|  |") for row in rows)
+
+
+def test_unions_and_lists_are_told_in_words(generator: dict[str, Any]) -> None:
+    page = generator["page"]()
+    assert "| `retrieve.top_k` | whole number or `auto` | `auto` |" in page
+    assert "| `finetune.seeds` | list of: whole number | `[0, 1, 2]` |" in page
+    assert "| `corpus.sources[].path` | text | (required) |" in page

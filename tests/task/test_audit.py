@@ -1,0 +1,156 @@
+"""The audit: what is counted, what is said, and the known facts of published tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from endtask.records import Example
+from endtask.task import Audit, Task, audit, leaked_ids, normalize
+from endtask.task.counts import Overlap
+
+
+def rows(split: str, *pairs: tuple[str, str]) -> list[Example]:
+    return [Example(f"{split}-{number}", text, label) for number, (text, label) in enumerate(pairs, start=1)]
+
+
+@pytest.fixture
+def leaky() -> Task:
+    train = rows(
+        "train",
+        ("a one", "x"),
+        ("a one", "x"),
+        ("b [[ two ]]", "y"),
+        ("b << two >>", "x"),
+        ("c", "x"),
+        ("c", "y"),
+    )
+    dev = rows("dev", ("d", "x"), ("C", "y"))
+    test = rows("test", ("a one", "x"), ("a one", "y"), ("B two!", "y"), ("new", "x"), ("d", "x"), ("", "x"))
+    return Task.from_examples("leaky", {"train": train, "dev": dev, "test": test})
+
+
+def overlap(found: Audit, earlier: str, later: str) -> Overlap:
+    return next(one for one in found.overlaps if (one.earlier, one.later) == (earlier, later))
+
+
+def test_counts_inside_splits(leaky: Task) -> None:
+    found = audit(leaky)
+    train, test = found.splits["train"], found.splits["test"]
+    assert (train.rows, train.labels) == (6, {"x": 4, "y": 2})
+    assert (train.exact_duplicates, train.normalized_duplicates) == (2, 3)
+    assert (train.conflicting, train.conflicting_ids) == (2, ("train-5", "train-6"))
+    assert (test.rows, test.empty_dropped, test.conflicting) == (5, 1, 2)
+    assert (train.words.minimum, train.words.median, train.words.maximum) == (1, 2, 4)
+
+
+def test_counts_across_splits(leaky: Task) -> None:
+    found = audit(leaky)
+    in_train = overlap(found, "train", "test")
+    assert (in_train.exact, in_train.exact_same_label) == (2, 1)
+    assert (in_train.normalized, in_train.normalized_same_label, in_train.leak_free) == (3, 2, 2)
+    assert in_train.ids == ("test-1", "test-2")
+    assert overlap(found, "train", "dev").normalized == 1
+    assert overlap(found, "dev", "test").exact == 1
+    assert leaked_ids(leaky) == {"test-1", "test-2", "test-3"}
+    assert leaked_ids(leaky, "dev") == {"dev-2"}
+
+
+def test_findings_say_what_they_mean(leaky: Task) -> None:
+    found = audit(leaky)
+    said = "\n".join(found.lines())
+    assert "warning: 2 of 5 test rows (40%) stand verbatim in train, 1 of them with the same label, and 1 more" in said
+    assert "trust the leak-free score (2 rows)" in said
+    assert "test rows that stand in train with another label only: 1" in said
+    assert "1 test row without text dropped" in said
+    assert said.startswith("task leaky: kind text, 2 classes\n")
+    levels = [problem.level for problem in found.problems]
+    assert levels == sorted(levels, reverse=True)
+
+
+def test_test_split_inside_train_is_an_error() -> None:
+    train = rows("train", ("a", "x"), ("b", "y"))
+    task = Task.from_examples("copied", {"train": train, "dev": rows("dev", ("c", "x")), "test": train[:1]})
+    first = audit(task).problems[0]
+    assert (first.level, first.split) == ("error", "test")
+    assert "says nothing about new texts" in first.message
+
+
+def test_clean_task_has_only_notes_about_rare_labels() -> None:
+    train = rows("train", *((f"text {n}", "xy"[n % 2]) for n in range(20)))
+    dev = rows("dev", ("new a", "x"), ("new b", "y"))
+    task = Task.from_examples("clean", {"train": train, "dev": dev, "test": rows("test", ("new c", "x"))})
+    messages = [str(problem) for problem in audit(task).problems]
+    assert messages == ["note: 1 of 2 labels do not occur in test (y): the score says nothing about them"]
+    assert leaked_ids(task) == frozenset()
+
+
+def test_scores_and_tags() -> None:
+    scored = [Example(str(n), f"text {n}", n / 10) for n in range(40)]
+    found = audit(Task.from_examples("scored", {"train": scored}, kind="score"))
+    assert found.splits["train"].labels == {}
+    assert any(line.startswith("train scores: from 0") for line in found.lines())
+    tagged = [Example(str(n), f"w{n} v", ("B", "O"), tokens=(f"w{n}", "v")) for n in range(40)]
+    strange = [Example("s", "w", ("Z",), tokens=("w",))]
+    task = Task.from_examples("tagged", {"train": tagged, "dev": tagged[:2], "test": strange}, kind="tags")
+    found = audit(task)
+    assert found.splits["train"].labels == {"B": 40, "O": 40}
+    assert any("1 tags of test never occur in train (Z)" in str(problem) for problem in found.problems)
+
+
+def test_audit_as_json_holds_the_same_figures(leaky: Task) -> None:
+    found = audit(leaky)
+    tree = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert tree["splits"]["train"]["words"]["maximum"] == 4
+    assert tree["overlaps"][1]["leak_free"] == 2
+    assert len(tree["problems"]) == len(found.problems)
+
+
+words = st.lists(st.sampled_from(["a", "A", "b", "[[ a ]]", "!"]), min_size=1, max_size=3).map(" ".join)
+labelled = st.lists(st.tuples(words, st.sampled_from("xy")), min_size=1, max_size=15)
+
+
+@settings(max_examples=50, deadline=None)
+@given(labelled, labelled)
+def test_overlap_agrees_with_the_slow_way(train: list[tuple[str, str]], test: list[tuple[str, str]]) -> None:
+    train = [*train, ("only", "x"), ("only", "y")]
+    task = Task.from_examples(
+        "t", {"train": rows("train", *train), "dev": rows("dev", ("dev", "x")), "test": rows("test", *test)}
+    )
+    found = overlap(audit(task), "train", "test")
+    assert found.exact == sum(any(text == other for other, _ in train) for text, _ in test)
+    assert found.exact_same_label == sum(pair in train for pair in test)
+    same = [any((normalize(text) or text) == (normalize(other) or other) for other, _ in train) for text, _ in test]
+    assert found.normalized == sum(same) == len(leaked_ids(task))
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "exact", "same", "of"),
+    [
+        ("citation_intent", "dev", 43, 42, 114),
+        ("citation_intent", "test", 52, 47, 139),
+        ("chemprot", "test", 4, 4, 3469),
+        ("sciie", "test", 0, 0, 974),
+        pytest.param("imdb", "test", 95, 95, 25000, marks=pytest.mark.slow),
+    ],
+)
+def test_known_leaks_of_published_tasks(
+    name: str, split: str, exact: int, same: int, of: int, shared_data: Path
+) -> None:
+    found = overlap(audit(Task.read(shared_data / "tasks" / name)), "train", split)
+    assert (found.exact, found.exact_same_label, found.rows) == (exact, same, of)
+
+
+def test_acl_arc_is_told_plainly(shared_data: Path) -> None:
+    task = Task.read(shared_data / "tasks" / "citation_intent")
+    expected = (
+        "52 of 139 test rows (37%) stand verbatim in train, 47 of them with the same label: a model that"
+        " memorises train scores high on them; trust the leak-free score (87 rows), which the report shows"
+        " beside the plain one"
+    )
+    assert expected in [problem.message for problem in audit(task).problems]
+    assert len(leaked_ids(task)) == 52
