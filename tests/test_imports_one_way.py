@@ -15,7 +15,7 @@ LEVELS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli"}),
     frozenset({"demo", "__init__"}),
-    frozenset({"run", "predict"}),
+    frozenset({"run", "predict", "check"}),
     frozenset({"report", "export", "evaluate", "train", "select", "retrieve"}),
     frozenset({"models", "objectives", "weighting", "text", "gradients"}),
     frozenset({"task", "corpus"}),

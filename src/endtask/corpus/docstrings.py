@@ -176,7 +176,7 @@ def clean_docstring(docstring: str, library: str) -> str:
     >>> clean_docstring("Sort with numpy.\\n\\n>>> np.sort([2, 1])\\narray([1, 2])\\n\\nSee `np.argsort`.", "numpy")
     'Sort with.\\n\\nSee `argsort`.'
     """
-    text = _own_name(library).sub("", "\n".join(_prose_lines(docstring.splitlines())))
+    text = "\n".join(_prose_lines(_own_name(library).sub("", docstring).splitlines()))
     return BLANK_LINES.sub("\n\n", text).strip()
 
 
@@ -234,14 +234,15 @@ def _licences(folders: Sequence[Path]) -> dict[str, str]:
     """Licence by top-level import name, where the distribution states a short one."""
     found: dict[str, str] = {}
     for distribution in metadata.distributions(path=[str(folder) for folder in folders]):
-        stated = distribution.metadata
-        licence = stated.get("License-Expression") or stated.get("License") or _classified(stated.get_all("Classifier"))
-        if licence and len(licence) <= 60 and "\n" not in licence:
+        licence = _stated_licence(distribution.metadata)
+        if licence:
             for file in distribution.files or ():
                 found.setdefault(file.parts[0].removesuffix(".py"), licence)
     return found
 
 
-def _classified(classifiers: list[str] | None) -> str | None:
-    licences = [line.rpartition(" :: ")[2] for line in classifiers or () if line.startswith("License :: ")]
-    return licences[0] if licences else None
+def _stated_licence(stated: metadata.PackageMetadata) -> str | None:
+    classifiers = [line for line in stated.get_all("Classifier") or () if line.startswith("License :: ")]
+    fields = [*(stated.get_all("License-Expression") or ()), *(stated.get_all("License") or ())]
+    short = [licence for licence in fields if len(licence) <= 60 and "\n" not in licence]
+    return next(iter([*short, *(line.rpartition(" :: ")[2] for line in classifiers)]), None)

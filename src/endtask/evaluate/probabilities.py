@@ -22,6 +22,6 @@ def class_probabilities(
     for start in range(0, len(order), batch_size):
         positions = order[start : start + batch_size]
         batch = gather_texts(texts, positions, max_length, network.config.pad_token_id).to(device)
-        logits = network.task(network(batch))  # (B, classes)
+        logits = network.task_logits(network(batch), batch)  # (B, classes)
         probabilities[positions] = logits.softmax(-1).float().cpu().numpy()
     return probabilities

@@ -1,38 +1,32 @@
-"""Between our network and Hugging Face model folders; missing or unexpected weights are errors."""
+"""From our network to stock Hugging Face models; missing or unexpected weights are errors."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
-from transformers import BertForMaskedLM, BertForSequenceClassification
 
 from endtask.models.network import Network
 
 
-def to_sequence_classification(network: Network) -> BertForSequenceClassification:
+def to_sequence_classification(network: Network) -> Any:
     """The stock classifier with the network's weights: plain `from_pretrained` loads what it saves."""
-    model = BertForSequenceClassification(network.config)
-    weights = _renamed(network, {"body.": "bert.", "task.pooler.": "bert.pooler.", "task.classifier.": "classifier."})
-    model.load_state_dict(weights, strict=True)
+    model = network.architecture.classifier(network.config)
+    model.load_state_dict(_renamed(network, network.architecture.to_classifier), strict=True)
     model.eval()
     return model
 
 
-def to_masked_lm(network: Network) -> BertForMaskedLM:
+def to_masked_lm(network: Network) -> Any:
     """The stock masked language model with the network's weights, to go on from elsewhere."""
-    model = BertForMaskedLM(network.config)
-    weights = _renamed(
-        network,
-        {
-            "body.": "bert.",
-            "masked_lm.transform.": "cls.predictions.transform.",
-            "masked_lm.bias": "cls.predictions.bias",
-        },
-    )
-    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
-    weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
-    model.load_state_dict(weights, strict=True)
+    model = network.architecture.masked_lm(network.config)
+    loaded = model.load_state_dict(_renamed(network, network.architecture.to_masked_lm), strict=False)
+    # The output matrix (and BERT's second name for its bias) are tied to weights that are there.
+    untied = [name for name in loaded.missing_keys if "decoder" not in name]
+    if untied or loaded.unexpected_keys:
+        raise ValueError(f"weights do not fit: missing {untied}, unexpected {loaded.unexpected_keys}")
+    model.tie_weights()
     model.eval()
     return model
 

@@ -1,4 +1,4 @@
-"""Encoder sizes by name, and what a size costs."""
+"""Encoder sizes by name."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ class Shape:
 
 
 SIZES = {
-    "tiny": Shape(128, 2, 2, 512),
-    "mini": Shape(256, 4, 4, 1024),
-    "small": Shape(512, 4, 8, 2048),
-    "medium": Shape(512, 8, 8, 2048),
-    "base": Shape(768, 12, 12, 3072),
+    "tiny": (128, 2, 2),
+    "mini": (256, 4, 4),
+    "small": (512, 4, 8),
+    "medium": (512, 8, 8),
+    "base": (768, 12, 12),
 }
+"""Hidden size, layers, attention heads."""
+
+_GATED_SHARE = 3 / 8  # a gated feed-forward layer has two input matrices; 1.5 x hidden costs about what 4 x does
 
 
 def shape_of(settings: ModelSettings) -> Shape:
     """The named size with the settings' explicit numbers put in.
 
-    >>> shape_of(ModelSettings(size="tiny", num_hidden_layers=1))
+    >>> shape_of(ModelSettings(architecture="bert", size="tiny", num_hidden_layers=1))
     Shape(hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=512)
     """
-    named = SIZES[settings.size]
+    named_hidden, named_layers, named_heads = SIZES[settings.size]
+    hidden = settings.hidden_size or named_hidden
+    usual = 4 * hidden if settings.architecture == "bert" else int(4 * hidden * _GATED_SHARE)
     shape = Shape(
-        settings.hidden_size or named.hidden_size,
-        settings.num_hidden_layers or named.num_hidden_layers,
-        settings.num_attention_heads or named.num_attention_heads,
-        settings.intermediate_size or named.intermediate_size,
+        hidden,
+        settings.num_hidden_layers or named_layers,
+        settings.num_attention_heads or named_heads,
+        settings.intermediate_size or usual,
     )
     if shape.hidden_size % shape.num_attention_heads:
         raise InputError(
@@ -46,12 +51,3 @@ def shape_of(settings: ModelSettings) -> Shape:
             key="model.hidden_size",
         )
     return shape
-
-
-def parameter_count(shape: Shape, vocabulary: int, positions: int) -> int:
-    """Parameters of the body with its masked-LM head, embeddings shared; the N of the 6ND cost rule."""
-    h, f = shape.hidden_size, shape.intermediate_size
-    embeddings = (vocabulary + positions + 2) * h + 2 * h
-    layer = 4 * (h * h + h) + (h * f + f) + (f * h + h) + 4 * h
-    masked_lm_head = h * h + h + 2 * h + vocabulary
-    return embeddings + shape.num_hidden_layers * layer + masked_lm_head

@@ -91,4 +91,4 @@ class JointClassification(Classification):
 def task_loss(network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
     """Mean cross-entropy of the class logits of hidden states (B, T, hidden)."""
     assert batch.labels is not None
-    return functional.cross_entropy(network.task(hidden), batch.labels)
+    return functional.cross_entropy(network.task_logits(hidden, batch), batch.labels)

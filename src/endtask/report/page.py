@@ -1,10 +1,152 @@
-"""The report: one HTML file."""
+"""The report: one HTML file that needs nothing beside it, and the same figures for the command line."""
 
 from __future__ import annotations
 
+import json
+import shlex
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from endtask.files.atomic import write_text
+from endtask.report import format as shown
+from endtask.report.classes import Confusion
+from endtask.report.corpus_share import source_chart, source_shares
+from endtask.report.costs import stage_costs, total_cost
+from endtask.report.curves import finetune_charts, pretrain_charts
+from endtask.report.run_folder import RunFolder
+from endtask.report.scores import constant_answer, metric_of, notes_of, seed_rows, verdict_of
+from endtask.report.why import count_kept, explain
+
+REPORT = "report.html"
+_MATRIX_LABELS = 20
+_MISTAKES = 20
+_FILTERS = (
+    shown.duration,
+    shown.count,
+    shown.size,
+    shown.flops,
+    shown.share,
+    shown.score,
+    shown.metric_name,
+    shown.moment,
+    shown.plural,
+    shown.score_with_spread,
+)
+
+Context = dict[str, Any]
 
 
 def write_report(folder: Path) -> Path:
-    """Write `report.html` into the run's folder from whatever stages stand there."""
-    return folder / "report.html"
+    """Write `report.html` into the run's folder from whatever finished stages stand there; returns its path."""
+    run = RunFolder(folder)
+    page = _template().render(_context(run))
+    write_text(folder / REPORT, page)
+    return folder / REPORT
+
+
+def verdict(folder: Path) -> str:
+    """One plain sentence on how the run came out."""
+    return verdict_of(RunFolder(folder))
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """The figures of the report as plain values, for `--json`."""
+    run = RunFolder(folder)
+    costs = stage_costs(run)
+    baseline = constant_answer(run)
+    return {
+        "folder": str(folder),
+        "task": run.task_name,
+        "verdict": verdict_of(run),
+        "finished": list(run.manifests),
+        "missing": run.missing,
+        "metric": metric_of(run),
+        "results": run.results,
+        "seeds": [asdict(row) for row in seed_rows(run)],
+        "constant_answer": asdict(baseline) if baseline else None,
+        "classes": [asdict(scores) for scores in Confusion.count(run.predictions()).scores()],
+        "cost": {"total": total_cost(costs), "stages": [asdict(cost) for cost in costs]},
+        "selection": run.counts("select") or None,
+        "corpus": run.counts("retrieve").get("corpus"),
+    }
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("endtask.report", ""),
+        autoescape=True,  # task texts, labels and file names are the user's, not ours
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({function.__name__: function for function in _FILTERS})
+    return environment.get_template("page.html.jinja")
+
+
+def _context(run: RunFolder) -> Context:
+    """Everything the template shows."""
+    costs = stage_costs(run)
+    return {
+        "run": run,
+        "verdict": verdict_of(run),
+        "notes": notes_of(run),
+        "costs": costs,
+        "total": total_cost(costs),
+        **_corpus(run),
+        **_results(run),
+        "pretrain_charts": pretrain_charts(run),
+        "finetune_charts": finetune_charts(run),
+        "versions": _versions(run),
+        **_use(run),
+    }
+
+
+def _corpus(run: RunFolder) -> Context:
+    kept = count_kept(run.selected())
+    shares = source_shares(run.counts("retrieve").get("corpus", {}), kept)
+    return {
+        "sources": shares,
+        "source_chart": source_chart(shares),
+        "answers": explain(kept.best, run.examples("train")) if kept.best else [],
+    }
+
+
+def _results(run: RunFolder) -> Context:
+    confusion = Confusion.count(run.predictions())
+    return {
+        "metric": metric_of(run),
+        "seeds": seed_rows(run),
+        "constant": constant_answer(run),
+        "confusion": confusion,
+        "matrix_fits": len(confusion.labels) <= _MATRIX_LABELS,
+        "mistakes": confusion.mistakes(_MISTAKES),
+    }
+
+
+def _versions(run: RunFolder) -> dict[str, str]:
+    """Every version met; stages made with different ones are told apart."""
+    met: dict[str, dict[str, list[str]]] = {}
+    for stage, manifest in run.manifests.items():
+        for name, version in manifest["versions"].items():
+            met.setdefault(name, {}).setdefault(version, []).append(stage)
+    return {
+        name: next(iter(found))
+        if len(found) == 1
+        else "; ".join(f"{version} ({', '.join(stages)})" for version, stages in found.items())
+        for name, found in met.items()
+    }
+
+
+def _use(run: RunFolder) -> Context:
+    """Commands to paste, with the folder's name quoted as shell and Python want it."""
+    pair = run.audit is not None and run.audit["kind"] == "pair"
+    argument = '{"text": "first text", "text_pair": "second text"}' if pair else '"a text to classify"'
+    return {
+        "is_pair": pair,
+        "shell_folder": shlex.quote(str(run.path)),
+        "python_folder": json.dumps(str(run.path / "model"), ensure_ascii=False),
+        "python_argument": argument,
+    }

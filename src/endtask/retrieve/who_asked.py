@@ -18,9 +18,10 @@ class WhoAsked:
         self.rank = np.full(passages, _NOBODY, dtype=np.int32)
         self.score = np.zeros(passages, dtype=np.float32)
         self.asked_count = np.zeros(passages, dtype=np.int64)
-        # (passages, 20): the ranks given and the queries that gave them, unordered
+        # (passages, 20): the ranks and scores given and the queries that gave them, unordered
         self._ranks = np.full((passages, ASKED_BY_KEPT), _NOBODY, dtype=np.int32)
         self._queries = np.full((passages, ASKED_BY_KEPT), -1, dtype=np.int32)
+        self._scores = np.zeros((passages, ASKED_BY_KEPT), dtype=np.float32)
 
     def add(self, number: int, query: Query, ranking: Ranking) -> None:
         """Enter the ranking of query `number`."""
@@ -36,13 +37,11 @@ class WhoAsked:
         enters = ranks < self._ranks[positions, worst]
         self._ranks[positions[enters], worst[enters]] = ranks[enters]
         self._queries[positions[enters], worst[enters]] = number
+        self._scores[positions[enters], worst[enters]] = ranking.scores[enters]
 
     def asked(self, position: int, queries: list[Query]) -> tuple[str, ...]:
-        """Example ids, best rank first, at most 20."""
-        pairs = sorted(
-            (int(rank), int(number))
-            for rank, number in zip(self._ranks[position], self._queries[position], strict=True)
-            if number >= 0
-        )
-        ids = [example_id for _, number in pairs for example_id in queries[number].example_ids]
+        """Example ids, best rank first, then higher score; at most 20."""
+        columns = (self._ranks[position], -self._scores[position], self._queries[position])
+        entries = sorted(zip(*(column.tolist() for column in columns), strict=True))
+        ids = [example_id for _, _, number in entries if number >= 0 for example_id in queries[number].example_ids]
         return tuple(ids[:ASKED_BY_KEPT])

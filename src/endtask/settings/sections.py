@@ -101,9 +101,11 @@ class TokenizerSettings(Section):
 class ModelSettings(Section):
     """The encoder; explicit sizes override the named one."""
 
-    architecture: Literal["bert"] = Field("bert", description="Hugging Face's own BERT classes")
+    architecture: Literal["bert", "modernbert"] = Field(
+        "modernbert", description="Hugging Face's own classes; bert reads the first token, modernbert the mean"
+    )
     size: Literal["tiny", "mini", "small", "medium", "base"] = Field(
-        "tiny", description="a named set of the four sizes below"
+        "tiny", description="a named set of the sizes below"
     )
     hidden_size: Positive | None = Field(None, description="width of a token's vector")
     num_hidden_layers: Positive | None = Field(None, description="number of layers")

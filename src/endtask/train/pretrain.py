@@ -119,7 +119,11 @@ def network_for(task: Task, packed: Path, settings: Settings) -> Network:
     return build_network(
         settings.model,
         vocabulary=len(tokenizer),
-        pad_id=tokenizer.pad_token_id,
+        special_ids={
+            "pad": tokenizer.pad_token_id,
+            "cls": tokenizer.cls_token_id,
+            "sep": tokenizer.sep_token_id,
+        },
         labels=task.labels,
         seed=derive(settings.seed, "weights"),
     )

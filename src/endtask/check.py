@@ -1,0 +1,182 @@
+"""Look before spending: problems of the data, examples as the model will see them, and what the run would cost."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from endtask.corpus import Corpus
+from endtask.files.selection_table import write_selection
+from endtask.retrieve.queries import build_queries, papers_top_k
+from endtask.retrieve.words import Vocabulary, number_words
+from endtask.settings import Settings
+from endtask.task import Audit, Task, audit
+
+_SAMPLED_DOCUMENTS = 1000
+
+# Measured on two aarch64 cores with the ChemProt task and 439 MB of text; see docs/decisions.md.
+_INDEX_SECONDS_PER_WORD = 6e-7
+_RANK_SECONDS_PER_QUERY_AND_PASSAGE = 6e-9
+_MEMORY_PER_WORD = 40.0
+_MEMORY_AT_REST = 0.6e9
+_OPTIMIZER_COPIES = 4  # weights, gradients and two moments
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would need; `seconds` by stage."""
+
+    seconds: dict[str, float]
+    memory_bytes: float
+    disk_bytes: float
+    corpus_bytes: float
+    parameters: int
+
+    @property
+    def total_seconds(self) -> float:
+        """All stages together."""
+        return sum(self.seconds.values())
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Everything `endtask check` found."""
+
+    audit: Audit
+    examples: tuple[dict[str, str], ...]
+    estimate: Estimate | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        estimate = {**asdict(self.estimate), "total_seconds": self.estimate.total_seconds} if self.estimate else None
+        return {"audit": self.audit.to_dict(), "examples": list(self.examples), "estimate": estimate}
+
+    def lines(self) -> Iterator[str]:
+        """The findings for people."""
+        yield from self.audit.lines()
+        for example in self.examples:
+            yield ""
+            yield from (f"{name:9} {value}" for name, value in example.items())
+        if self.estimate:
+            yield ""
+            yield from estimate_lines(self.estimate)
+
+
+def check(settings: Settings) -> CheckResult:
+    """Read and audit the task, find the corpus's files, tokenise and mask examples, and estimate the cost."""
+    task = Task.read(settings.task, seed=settings.seed)
+    corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
+    if task.kind not in ("text", "pair"):
+        return CheckResult(audit(task), (), None)
+    with tempfile.TemporaryDirectory() as name:
+        packed = _pack_task(task, settings, Path(name))
+        return CheckResult(audit(task), _examples(task, packed, settings), _estimate(task, corpus, packed, settings))
+
+
+def estimate_lines(estimate: Estimate) -> Iterator[str]:
+    """The estimate as a small table."""
+    stages = ", ".join(f"{name} {_duration(seconds)}" for name, seconds in estimate.seconds.items())
+    yield f"time      about {_duration(estimate.total_seconds)} on this machine ({stages})"
+    yield f"memory    about {estimate.memory_bytes / 1e9:.1f} GB"
+    yield f"disk      about {estimate.disk_bytes / 1e9:.2f} GB"
+    yield f"model     {estimate.parameters / 1e6:.1f} M parameters"
+    if estimate.corpus_bytes:
+        yield f"corpus    about {estimate.corpus_bytes / 1e6:.0f} MB of text"
+
+
+def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
+    from endtask.text.pack import pack
+
+    write_selection(folder / "none.parquet", [])
+    pack(task, folder / "none.parquet", settings, folder / "pack")
+    return folder / "pack"
+
+
+def _examples(task: Task, packed: Path, settings: Settings) -> tuple[dict[str, str], ...]:
+    """Two train texts as tokens and as stage 1 will see them, masked."""
+    from endtask.text.tokenizer import load_tokenizer
+    from endtask.train.pretrain import joint_objectives
+
+    tokenizer = load_tokenizer(packed / "tokenizer")
+    objectives, _ = joint_objectives(task, packed, settings)
+    internal = objectives["internal"]
+    batch = internal.batch(0)
+    positions = internal.plan.positions(0)  # type: ignore[attr-defined]
+    shown = []
+    for row in range(min(2, len(positions))):
+        example = task.train[int(positions[row])]
+        length = int(batch.attention_mask[row].sum())
+        masked = tokenizer.convert_ids_to_tokens(batch.input_ids[row, :length].tolist())
+        pair = f" | {example.text_pair}" if example.text_pair else ""
+        shown.append(
+            {
+                "example": f"{example.id}, label {example.label}",
+                "text": _short(example.text + pair),
+                "tokens": _short(" ".join(tokenizer.tokenize(example.text, pair=example.text_pair))),
+                "masked": _short(" ".join(masked)),
+            }
+        )
+    return tuple(shown)
+
+
+def _estimate(task: Task, corpus: Corpus | None, packed: Path, settings: Settings) -> Estimate:
+    from endtask.settings import Budget
+    from endtask.train.plan import measure_cost, parameters_of, steps_for
+    from endtask.train.pretrain import pretrain_phase
+
+    phase = pretrain_phase(task, packed, settings)
+    parameters = parameters_of(phase)
+    training = settings.budget.seconds
+    if training is None:
+        cost = measure_cost(phase, Budget.parse("10s"))
+        assert cost.seconds is not None
+        training = steps_for(settings.budget, cost) * cost.seconds
+    text, reading, words, passages = _sample(corpus) if corpus else (0.0, 0.0, 0.0, 0.0)
+    queries = len(build_queries(task.train))
+    ranking = words * _INDEX_SECONDS_PER_WORD + queries * passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE
+    top_k = settings.retrieve.top_k if settings.retrieve.top_k != "auto" else papers_top_k(len(task.train))
+    retrieved = text * min(1.0, queries * top_k / passages) if passages else 0.0
+    kept = settings.select.budget
+    share = kept.amount if kept and kept.unit == "share" else 1.0
+    return Estimate(
+        seconds={"retrieve": 2 * reading + ranking, "pack": share * reading, "train": training},
+        memory_bytes=_MEMORY_AT_REST + max(words * _MEMORY_PER_WORD, 4.0 * _OPTIMIZER_COPIES * parameters),
+        disk_bytes=0.5 * retrieved + share * text + 4.0 * parameters * (len(settings.finetune.seeds) + 5),
+        corpus_bytes=text,
+        parameters=parameters,
+    )
+
+
+def _sample(corpus: Corpus) -> tuple[float, float, float, float]:
+    """Bytes of text, seconds to read it, words and passages of a corpus, from the start of each source."""
+    totals = [0.0, 0.0, 0.0, 0.0]
+    for source in corpus.sources:
+        part = Corpus([source], passage_characters=corpus.passage_characters, deduplicate=False)
+        read = [0]
+
+        def count(amount: int, read: list[int] = read) -> None:
+            read[0] += amount
+
+        started = time.perf_counter()
+        texts = [document.text for document in islice(part.documents(progress=count), _SAMPLED_DOCUMENTS)]
+        words = len(number_words(texts, Vocabulary()).ids)
+        seconds = time.perf_counter() - started
+        whole = len(texts) < _SAMPLED_DOCUMENTS or read[0] == 0
+        scale = 1.0 if whole else max(1.0, part.files_bytes() / read[0])
+        figures = (sum(len(text.encode()) for text in texts), seconds, words, len(texts))
+        totals = [total + scale * figure for total, figure in zip(totals, figures, strict=True)]
+    return totals[0], totals[1], totals[2], totals[3]
+
+
+def _short(text: str, limit: int = 300) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[:limit]} ..."
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,66 @@
+"""The options that several commands share, and how they become settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from endtask.settings import Settings, load_settings
+
+SettingsPath = Annotated[Path | None, typer.Argument(help="Settings file (YAML or JSON), or the folder of a run.")]
+TaskOption = Annotated[str | None, typer.Option("--task", help="Labelled data: file, folder, hf:NAME or docstrings.")]
+CorpusOption = Annotated[
+    list[str] | None,
+    typer.Option("--corpus", help="Unlabelled text: file, folder, 'glob', hf:NAME or docstrings; may be repeated."),
+]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", help="How much training may cost: 600s, 10min, 50Mtok, 2000steps, 1e17flops.")
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", help="The run's folder [runs/TASK].")]
+PresetOption = Annotated[str | None, typer.Option("--preset", help="Start from a shipped preset.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a setting: --set train.learning_rate=1e-3; may be repeated.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print figures as JSON on standard output.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+
+
+def settings_from(
+    path: Path | None,
+    *,
+    task: str | None = None,
+    corpus: list[str] | None = None,
+    budget: str | None = None,
+    output: Path | None = None,
+    preset: str | None = None,
+    overrides: list[str] | None = None,
+) -> Settings:
+    """Settings from a file or run folder and the flags; the run's folder defaults to `runs/TASK`."""
+    if path is not None and path.is_dir():
+        path = path / "settings.yaml"
+    given: dict[str, Any] = {}
+    if task is not None:
+        given["task"] = {"path": task}
+    if corpus:
+        given["corpus"] = {"sources": [_source(entry) for entry in corpus]}
+    if budget is not None:
+        given["budget"] = budget
+    if output is not None:
+        given["output_dir"] = str(output)
+    settings = load_settings(path, preset=preset, given=given, overrides=overrides or ())
+    if settings.output_dir or not settings.task.path:
+        return settings
+    return settings.model_copy(update={"output_dir": f"runs/{Path(settings.task.path).name.split('.')[0]}"})
+
+
+def _source(entry: str) -> dict[str, str]:
+    from endtask.corpus.sources import parse_source
+
+    return parse_source(entry).model_dump(exclude_none=True)
+
+
+def examples(*commands: str) -> str:
+    """Text for the end of a `--help` page; the mark keeps each command on a line of its own."""
+    return "\b\nExamples:\n" + "\n".join(f"  {command}" for command in commands)

@@ -1,0 +1,32 @@
+"""`endtask report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from endtask.cli.options import JsonOption, examples
+from endtask.errors import InputError
+
+NAME = "report"
+EXAMPLES = examples("endtask report runs/chemprot", "endtask report runs/chemprot --json")
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write the report of a run again: one HTML page that needs nothing else."""
+    from endtask.report.page import summary, verdict, write_report
+
+    if not (run / "settings.yaml").exists():
+        raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
+    page = write_report(run)
+    if as_json:
+        print(json.dumps(summary(run), ensure_ascii=False))
+        return
+    print(verdict(run))
+    print(f"report: {page}")

@@ -1,0 +1,91 @@
+"""What each stage did and cost, from the manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from endtask.report import format as shown
+from endtask.report.run_folder import RunFolder
+
+Counts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """One finished stage: `tokens` and `flops` are those of training, `bytes` the text it read or kept."""
+
+    stage: str
+    what: str
+    seconds: float
+    tokens: int | None
+    flops: float | None
+    bytes: int | None
+
+
+def stage_costs(run: RunFolder) -> list[StageCost]:
+    """The finished stages in order."""
+    return [_cost(stage, manifest) for stage, manifest in run.manifests.items()]
+
+
+def total_cost(costs: list[StageCost]) -> dict[str, float]:
+    """Sums over the stages; bytes are not added up, since stages read the same text one after the other."""
+    return {
+        "seconds": round(sum(cost.seconds for cost in costs), 3),
+        "tokens": sum(cost.tokens or 0 for cost in costs),
+        "flops": sum(cost.flops or 0.0 for cost in costs),
+    }
+
+
+def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
+    counts = manifest["counts"]
+    trained = stage in ("pretrain", "finetune")
+    text = {"retrieve": lambda: counts["corpus"]["bytes"], "select": lambda: counts["bytes"]}.get(stage)
+    return StageCost(
+        stage,
+        _WHAT[stage](counts),
+        float(manifest["seconds"]),
+        tokens=int(counts["tokens"]) if trained else None,
+        flops=float(counts["flops"]) if trained else None,
+        bytes=int(text()) if text else None,
+    )
+
+
+def _retrieved(counts: Counts) -> str:
+    if "queries" not in counts:
+        return "no corpus"
+    queries = f"{counts['queries']:,} {'query' if counts['queries'] == 1 else 'queries'}"
+    return f"{queries}, best {counts['top_k']:,} each: {shown.plural(counts['passages'], 'passage')}"
+
+
+def _selected(counts: Counts) -> str:
+    if not counts["passages"]:
+        return "no text kept"
+    return f"{shown.plural(counts['passages'], 'passage')} kept, {shown.share(counts['share_of_corpus'])} of the bytes"
+
+
+def _packed(counts: Counts) -> str:
+    tokens = sum(part["tokens"] for part in counts.values() if isinstance(part, dict))
+    return f"{shown.count(tokens)} tokens written, vocabulary of {counts['vocabulary']:,}"
+
+
+def _pretrained(counts: Counts) -> str:
+    steps = shown.plural(counts["steps"], "step")
+    return f"{steps}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
+
+
+def _finetuned(counts: Counts) -> str:
+    return f"{shown.plural(len(counts['seeds']), 'seed')} of {shown.plural(counts['steps_per_seed'], 'step')}"
+
+
+_WHAT: dict[str, Callable[[Counts], str]] = {
+    "read": lambda counts: ", ".join(f"{rows:,} {split}" for split, rows in counts.items()) + " rows",
+    "retrieve": _retrieved,
+    "select": _selected,
+    "pack": _packed,
+    "pretrain": _pretrained,
+    "finetune": _finetuned,
+    "evaluate": lambda counts: f"{shown.plural(counts['rows'], 'row')} of {counts['split']} scored for every seed",
+    "model": lambda counts: f"seed {counts['seed']}, the best on dev, saved",
+}

@@ -1,0 +1,114 @@
+"""The run's scores in words and rows: the verdict, what the leak-free score means, one row per seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from endtask.report import format as shown
+from endtask.report.classes import constant_answer_score
+from endtask.report.run_folder import RunFolder
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SeedRow:
+    """One fine-tuning seed: its best dev score and the step of it, then the scores of the weights from there."""
+
+    seed: int
+    dev: float
+    best_step: int
+    score: float | None
+    leak_free: float | None
+
+
+@dataclass(frozen=True)
+class ConstantAnswer:
+    """What always answering the most frequent label of train would score."""
+
+    label: str
+    score: float
+
+
+def verdict_of(run: RunFolder) -> str:
+    """One sentence: how well the model does, on how much, and how sure that is."""
+    if run.results is None:
+        finished = ", ".join(run.manifests) or "none"
+        return f"{run.task_name}: not evaluated yet; finished stages: {finished}."
+    results, summary = run.results, run.results["summary"]
+    seeds = len(results["seeds"])
+    mean = shown.score_with_spread(summary["mean"], summary["std"], seeds)
+    where = f"{results['split']} ({shown.plural(results['rows'], 'row')}, {shown.plural(seeds, 'seed')})"
+    return f"{run.task_name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_half(results)}."
+
+
+def notes_of(run: RunFolder) -> list[str]:
+    """What a reader of the verdict has to know to judge it."""
+    if run.results is None:
+        return []
+    results = run.results
+    notes = [_leak_note(results)]
+    if results["split"] == "dev":
+        notes.append("There is no test split, and dev also chose the epoch, so the score is somewhat too high.")
+    if len(results["seeds"]) == 1:
+        notes.append("A single seed says nothing about how much the score varies.")
+    else:
+        notes.append("± is the standard deviation over the fine-tuning seeds; pre-training ran once.")
+    return notes
+
+
+def constant_answer(run: RunFolder) -> ConstantAnswer | None:
+    """The score of always answering train's most frequent label, once evaluated and if the audit is there."""
+    if run.results is None or run.audit is None or not run.audit["splits"]["train"]["labels"]:
+        return None
+    counts = run.audit["splits"]["train"]["labels"]
+    label = max(counts, key=lambda name: counts[name])
+    truth = [row["label"] for row in run.predictions()]
+    return ConstantAnswer(label, constant_answer_score(truth, label, metric_of(run))) if truth else None
+
+
+def metric_of(run: RunFolder) -> str:
+    """The metric that chose the epoch and stands in the verdict."""
+    if run.results is not None:
+        return str(run.results["summary"]["metric"])
+    return str(run.settings.get("evaluate", {}).get("metric", "accuracy"))
+
+
+def seed_rows(run: RunFolder) -> list[SeedRow]:
+    """One row per fine-tuned seed; scores are absent before evaluation."""
+    metric = metric_of(run)
+    scored = {row["seed"]: row for row in run.results["seeds"]} if run.results else {}
+    return [
+        SeedRow(
+            result["seed"],
+            result["dev"][metric],
+            result["best_step"],
+            scored.get(result["seed"], {}).get("scores", {}).get(metric),
+            scored.get(result["seed"], {}).get("leak_free_scores", {}).get(metric),
+        )
+        for result in run.counts("finetune").get("seeds", [])
+    ]
+
+
+def _leak_free_half(results: Tree) -> str:
+    """The leak-free score, where it differs in rows from the plain one."""
+    rows, clean, summary = results["rows"], results["leak_free_rows"], results["summary"]
+    if clean == rows:
+        return ""
+    if clean == 0:
+        return "; every one of these rows also stands in train"
+    mean = shown.score_with_spread(summary["leak_free_mean"], summary["leak_free_std"], len(results["seeds"]))
+    return f"; {mean} on the {shown.plural(clean, 'row')} whose text does not stand in train"
+
+
+def _leak_note(results: Tree) -> str:
+    rows, clean, split = results["rows"], results["leak_free_rows"], results["split"]
+    if clean == rows:
+        return f"No text of {split} stands in train, so there is only one score."
+    if clean == 0:
+        return f"All {rows:,} rows of {split} also stand in train: the score says nothing about new texts."
+    return (
+        f"{rows - clean:,} of the {rows:,} rows of {split} also stand in train, where a model can learn them by"
+        f" heart. The score on the other {clean:,} says more about new texts."
+    )

@@ -1,0 +1,58 @@
+"""A commented starter file, made from the typed settings so that it cannot go stale."""
+
+from __future__ import annotations
+
+import yaml
+from pydantic import BaseModel
+
+from endtask.settings.sections import Settings
+
+_HEADING = """\
+# Settings of an endtask run. Lines behind '#' show defaults; take the mark away to change them.
+# Check this file and your data:  endtask check {path}
+# Do the work:                    endtask run {path}
+"""
+
+
+def starter_yaml(path: str, *, task: str, corpus: list[str], output_dir: str) -> str:
+    """YAML with the few values that matter set, and every other key behind a comment mark.
+
+    >>> print(starter_yaml("my.yaml", task="data", corpus=["*.txt"], output_dir="runs/my").splitlines()[3])
+    output_dir: runs/my
+    """
+    values: dict[str, object] = {
+        "output_dir": output_dir,
+        "task.path": task,
+        "corpus.sources": [{"path": source} for source in corpus],
+        "budget": "10min",
+    }
+    lines = _section_lines(Settings, "", values)
+    return _HEADING.format(path=path) + "\n".join(lines) + "\n"
+
+
+def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object]) -> list[str]:
+    lines = []
+    for name, field in model.model_fields.items():
+        key, default = f"{prefix}{name}", field.default
+        margin = "  " * prefix.count(".")
+        if isinstance(default, BaseModel):
+            inner = _section_lines(type(default), f"{key}.", values)
+            commented = all(line.lstrip().startswith("#") for line in inner)
+            lines += ["", f"{margin}{'# ' if commented else ''}{name}:  # {_first_line(default)}", *inner]
+        else:
+            comment = f"  # {field.description}" if field.description else ""
+            value = values.get(key, default)
+            lines.append(f"{margin}{'' if key in values else '# '}{name}: {_inline(value)}{comment}")
+    return lines
+
+
+def _first_line(section: BaseModel) -> str:
+    return (type(section).__doc__ or "").splitlines()[0]
+
+
+def _inline(value: object) -> str:
+    """A value on one line, in YAML."""
+    plain = list(value) if isinstance(value, tuple) else value
+    plain = plain if isinstance(plain, str | int | float | list | None) else str(plain)
+    text = yaml.safe_dump(plain, default_flow_style=True, width=10_000, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")
