@@ -15,7 +15,7 @@ LEVELS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli"}),
     frozenset({"demo", "__init__"}),
-    frozenset({"run", "predict", "check"}),
+    frozenset({"run", "stages", "predict", "check"}),
     frozenset({"report", "export", "evaluate", "train", "select", "retrieve"}),
     frozenset({"models", "objectives", "weighting", "text", "gradients"}),
     frozenset({"task", "corpus"}),
@@ -31,6 +31,7 @@ NEIGHBOURS = frozenset(
         ("objectives", "models"),
         ("objectives", "text"),
         ("report", "evaluate"),
+        ("run", "stages"),
         ("task.demo", "corpus"),
         ("train", "evaluate"),
     }

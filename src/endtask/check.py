@@ -5,19 +5,20 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from endtask.corpus import Corpus
+from endtask.corpus.sources import Source
 from endtask.files.selection_table import write_selection
 from endtask.retrieve.queries import build_queries, papers_top_k
 from endtask.retrieve.words import Vocabulary, number_words
 from endtask.settings import Settings
 from endtask.task import Audit, Task, audit
 
-_SAMPLED_DOCUMENTS = 1000
+_SAMPLED_DOCUMENTS = 3000
 
 # Measured on two aarch64 cores with the ChemProt task and 439 MB of text; see docs/decisions.md.
 _INDEX_SECONDS_PER_WORD = 6e-7
@@ -25,6 +26,23 @@ _RANK_SECONDS_PER_QUERY_AND_PASSAGE = 6e-9
 _MEMORY_PER_WORD = 40.0
 _MEMORY_AT_REST = 0.6e9
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
+
+
+@dataclass(frozen=True)
+class CorpusSize:
+    """How much text there is, and the seconds it takes to read it and cut it into words."""
+
+    bytes: float = 0.0
+    seconds: float = 0.0
+    words: float = 0.0
+    passages: float = 0.0
+
+    def __add__(self, other: CorpusSize) -> CorpusSize:
+        return CorpusSize(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def scaled(self, factor: float) -> CorpusSize:
+        """The size of a corpus `factor` times as large."""
+        return CorpusSize(*(factor * value for value in astuple(self)))
 
 
 @dataclass(frozen=True)
@@ -136,41 +154,53 @@ def _estimate(task: Task, corpus: Corpus | None, packed: Path, settings: Setting
         cost = measure_cost(phase, Budget.parse("10s"))
         assert cost.seconds is not None
         training = steps_for(settings.budget, cost) * cost.seconds
-    text, reading, words, passages = _sample(corpus) if corpus else (0.0, 0.0, 0.0, 0.0)
+    size = _sample(corpus) if corpus else CorpusSize()
     queries = len(build_queries(task.train))
-    ranking = words * _INDEX_SECONDS_PER_WORD + queries * passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE
+    ranking = size.words * _INDEX_SECONDS_PER_WORD + queries * size.passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE
     top_k = settings.retrieve.top_k if settings.retrieve.top_k != "auto" else papers_top_k(len(task.train))
-    retrieved = text * min(1.0, queries * top_k / passages) if passages else 0.0
+    retrieved = size.bytes * min(1.0, queries * top_k / size.passages) if size.passages else 0.0
     kept = settings.select.budget
     share = kept.amount if kept and kept.unit == "share" else 1.0
     return Estimate(
-        seconds={"retrieve": 2 * reading + ranking, "pack": share * reading, "train": training},
-        memory_bytes=_MEMORY_AT_REST + max(words * _MEMORY_PER_WORD, 4.0 * _OPTIMIZER_COPIES * parameters),
-        disk_bytes=0.5 * retrieved + share * text + 4.0 * parameters * (len(settings.finetune.seeds) + 5),
-        corpus_bytes=text,
+        seconds={"retrieve": 2 * size.seconds + ranking, "pack": share * size.seconds, "train": training},
+        memory_bytes=_MEMORY_AT_REST + max(size.words * _MEMORY_PER_WORD, 4.0 * _OPTIMIZER_COPIES * parameters),
+        disk_bytes=0.5 * retrieved + share * size.bytes + 4.0 * parameters * (len(settings.finetune.seeds) + 5),
+        corpus_bytes=size.bytes,
         parameters=parameters,
     )
 
 
-def _sample(corpus: Corpus) -> tuple[float, float, float, float]:
-    """Bytes of text, seconds to read it, words and passages of a corpus, from the start of each source."""
-    totals = [0.0, 0.0, 0.0, 0.0]
-    for source in corpus.sources:
-        part = Corpus([source], passage_characters=corpus.passage_characters, deduplicate=False)
-        read = [0]
+def _sample(corpus: Corpus) -> CorpusSize:
+    """The size of a corpus, from the start of each source."""
+    return sum((_sample_source(corpus, source) for source in corpus.sources), CorpusSize())
 
-        def count(amount: int, read: list[int] = read) -> None:
-            read[0] += amount
 
-        started = time.perf_counter()
-        texts = [document.text for document in islice(part.documents(progress=count), _SAMPLED_DOCUMENTS)]
-        words = len(number_words(texts, Vocabulary()).ids)
-        seconds = time.perf_counter() - started
-        whole = len(texts) < _SAMPLED_DOCUMENTS or read[0] == 0
-        scale = 1.0 if whole else max(1.0, part.files_bytes() / read[0])
-        figures = (sum(len(text.encode()) for text in texts), seconds, words, len(texts))
-        totals = [total + scale * figure for total, figure in zip(totals, figures, strict=True)]
-    return totals[0], totals[1], totals[2], totals[3]
+def _sample_source(corpus: Corpus, source: Source) -> CorpusSize:
+    part = Corpus([source], passage_characters=corpus.passage_characters, deduplicate=False)
+    texts: list[str] = []
+    read = 0
+    ticks: list[tuple[int, int]] = []  # whenever the reader fetches more: (passages seen, bytes it had fetched before)
+
+    def fetched(amount: int) -> None:
+        nonlocal read
+        ticks.append((len(texts), read))
+        read += amount
+
+    started = time.perf_counter()
+    for document in islice(part.documents(progress=fetched), _SAMPLED_DOCUMENTS):
+        texts.append(document.text)  # noqa: PERF401 - `fetched` counts them as they come
+    words = len(number_words(texts, Vocabulary()).ids)
+    size = CorpusSize(
+        bytes=sum(len(text.encode()) for text in texts),
+        seconds=time.perf_counter() - started,
+        words=words,
+        passages=len(texts),
+    )
+    passages, consumed = ticks[-1] if ticks else (0, 0)
+    if len(texts) < _SAMPLED_DOCUMENTS or not passages or not consumed:
+        return size
+    # What had been fetched before the last fetch is what the passages until then were made of.
+    return size.scaled(max(1.0, passages / len(texts) * part.files_bytes() / consumed))
 
 
 def _short(text: str, limit: int = 300) -> str:

@@ -55,3 +55,5 @@ def bar(description: str, total: float | None, *, done: int = 0, unit: str = "")
     with Progress(*columns, console=_console, transient=False) as progress:
         task = progress.add_task(description, total=total, completed=done, note="")
         yield lambda amount=1, note="": progress.update(task, advance=amount, **({"note": note} if note else {}))
+        if total is None:
+            progress.update(task, total=1, completed=1)  # else the last picture is that of a bar still at work

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from endtask.corpus import Corpus
 from endtask.errors import InputError, did_you_mean
-from endtask.files.atomic import write_json, write_text
+from endtask.files.atomic import remove_leftovers, write_text
+from endtask.files.disk import disk_trouble
 from endtask.files.lock import run_lock
 from endtask.files.stage_folder import StageFolder, fingerprint, read_manifest
 from endtask.progress import say
-from endtask.records import Example
-from endtask.settings import Settings, dump_yaml, load_settings, read_tree, resolve
-from endtask.task import Task, audit
+from endtask.settings import Settings, dump_yaml, load_settings, resolve
+from endtask.stages import READ_BY, READ_FROM_OUTSIDE, STAGES, WORK, Counts
+from endtask.task import Task
 
-STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
 SETTINGS_FILE = "settings.yaml"
 PREVIOUS = "previous"
-Counts = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,18 +45,17 @@ def run(
 ) -> RunResult:
     """Do what is left of a run and write its report.
 
-    `settings` are typed settings, a plain mapping (such as resolved settings read from JSON) or a settings file.
+    `settings` are typed settings, a plain mapping (such as resolved settings read from JSON), a settings file or the
+    folder of a run.
     `until` stops after a stage; `start` redoes a stage and all after it, which is also how changed settings are
     taken into an old run folder. What is redone is kept in the folder `previous`.
     """
     if isinstance(settings, str | Path):
-        settings = load_settings(settings)
+        path = Path(settings)
+        settings = load_settings(path / SETTINGS_FILE if path.is_dir() else path)
     elif isinstance(settings, Mapping):
         settings = resolve(settings)
-    for name in (until, start):
-        if name is not None and name not in STAGES:
-            raise InputError(f"unknown stage {name!r}", hint=did_you_mean(name, STAGES))
-    return Run(settings).go(until=until or STAGES[-1], start=start)
+    return Run(settings).go(until=until, start=start)
 
 
 class Run:
@@ -88,25 +85,66 @@ class Run:
         """The unlabelled text, if any is to be used."""
         if not self.settings.corpus.sources or self.settings.select.selector == "none":
             return None
-        return Corpus.read(self.settings.corpus)
+        corpus = Corpus.read(self.settings.corpus)
+        next(corpus.documents())  # an empty or unreadable corpus is met before anything is written
+        return corpus
 
-    def go(self, *, until: str, start: str | None) -> RunResult:
-        """Run the stages up to `until`, skipping those that stand finished."""
+    def go(self, *, until: str | None = None, start: str | None = None) -> RunResult:
+        """Run the stages up to `until`, skipping those that stand finished unless at or after `start`."""
+        names = _stages_between(until, start)
+        self._check_ahead()
         stages = self.stage_folders()
-        os.makedirs(self.folder, exist_ok=True)
+        self._make_folder()
         with run_lock(self.folder):
-            self._refuse_surprises(stages, start)
-            if start is not None:
-                self._set_aside(stages, start)
-            write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
-            for name in STAGES[: STAGES.index(until) + 1]:
-                stage = stages[name]
-                if stage.is_finished():
-                    say(f"{name}: finished before, skipped")
-                else:
-                    self._do(stage, stages)
-            self._report()
+            try:
+                self._go(names, stages, start)
+            except Exception as error:
+                trouble = disk_trouble(error)
+                if trouble is None:
+                    raise
+                hint = "finished work is kept; once this is mended, the same run goes on"
+                raise InputError(trouble, path=self.folder, hint=hint) from None
         return self.result()
+
+    def _go(self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None) -> None:
+        for stage in stages.values():
+            stage.recover()
+        self._refuse_surprises(stages, start)
+        remove_leftovers(self.folder)
+        if start is not None:
+            self._set_aside(stages, start)
+        write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
+        for name in names:
+            if stages[name].is_finished():
+                say(f"{name}: finished before, skipped")
+            else:
+                self._do(stages[name], stages)
+        self._report()
+
+    def _check_ahead(self) -> None:
+        """Meet now what would otherwise stop the training stages after an hour of reading."""
+        from endtask.models.sizes import shape_of
+
+        shape_of(self.settings.model)
+        if self.settings.device != "auto":
+            from endtask.train.device import choose_device
+
+            choose_device(self.settings)
+
+    def _make_folder(self) -> None:
+        """Make the run's folder; one that holds something else is left alone."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            foreign = sorted(entry.name for entry in self.folder.iterdir() if not entry.name.startswith("."))
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", path=self.folder, key="output_dir") from None
+        if foreign and SETTINGS_FILE not in foreign:  # the first file that a run writes
+            raise InputError(
+                f"the folder holds other things ({foreign[0]}) and was left as it is",
+                path=self.folder,
+                key="output_dir",
+                hint="choose another --output",
+            )
 
     def result(self) -> RunResult:
         """The counts of the stages that stand in the folder."""
@@ -119,55 +157,69 @@ class Run:
         outside = {
             "task": self.task.fingerprint,
             "corpus": self.corpus.fingerprint() if self.corpus else "none",
+            "tokenizer": _tokenizer_fingerprint(self.settings.tokenizer.path),
         }
         folders: dict[str, StageFolder] = {}
         before: dict[str, str] = {}
         for name in STAGES:
             asked = _pick(everything, READ_BY[name])
-            inputs = {**{key: outside[key] for key in _OUTSIDE.get(name, ())}, **before}
+            inputs = {**{key: outside[key] for key in READ_FROM_OUTSIDE.get(name, ())}, **before}
             mark = fingerprint(name, asked, inputs)
             folders[name] = StageFolder(self.folder, name, mark, asked, inputs)
             before = {name: mark}
         return folders
 
-    def plan(self) -> list[tuple[str, str]]:
+    def plan(self, *, until: str | None = None, start: str | None = None) -> list[tuple[str, str]]:
         """What `go` would do, stage by stage, without doing it."""
-        todo = []
-        for name, stage in self.stage_folders().items():
-            if stage.is_finished():
-                todo.append((name, "finished"))
-            elif stage.can_resume():
-                todo.append((name, "goes on where it stopped"))
-            else:
-                todo.append((name, "settings or data changed" if stage.exists() else "to do"))
-        return todo
+        names = _stages_between(until, start)
+        stages = self.stage_folders()
+        redone = () if start is None else STAGES[STAGES.index(start) :]
+        return [(name, self._what_next(stages[name], redo=name in redone)) for name in names]
+
+    def _what_next(self, stage: StageFolder, *, redo: bool) -> str:
+        if stage.can_resume():
+            return "goes on where it stopped"
+        if redo:
+            return "is redone" if stage.final.exists() else "to do"
+        if stage.clashes():
+            return f"was made otherwise: {self._what_changed(stage)}"
+        return "finished" if stage.is_finished() else "to do"
 
     def _do(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
         say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: goes on where it stopped")
-        counts = _STAGE_WORK[stage.name](self, stage, {name: folder.final for name, folder in stages.items()})
+        counts = WORK[stage.name](self, stage, {name: folder.final for name, folder in stages.items()})
         stage.finish(counts)
 
     def _refuse_surprises(self, stages: dict[str, StageFolder], start: str | None) -> None:
         """Stop before touching a stage that was made with other settings or data, unless told to redo it."""
-        changed = [name for name, stage in stages.items() if stage.exists() and not stage.matches()]
-        if not changed or (start is not None and STAGES.index(start) <= STAGES.index(changed[0])):
+        changed = [stage for stage in stages.values() if stage.clashes()]
+        if not changed or (start is not None and STAGES.index(start) <= STAGES.index(changed[0].name)):
             return
         raise InputError(
-            f"{self._what_changed()} since this run was made",
+            f"{self._what_changed(changed[0])} since this run was made",
             path=self.folder,
-            hint=f"redo with --from {changed[0]}, or choose another --output; nothing was touched",
+            hint=f"redo with --from {changed[0].name}, or choose another --output; nothing was touched",
         )
 
-    def _what_changed(self) -> str:
-        old_file = self.folder / SETTINGS_FILE
-        old = _flatten(read_tree(old_file)) if old_file.exists() else {}
-        new = _flatten(self.settings.model_dump(mode="json"))
-        changes = [f"{key} ({old.get(key)} -> {value})" for key, value in new.items() if old.get(key) != value]
-        return f"settings changed: {', '.join(changes[:4])}" if changes else "the task's or the corpus's files changed"
+    def _what_changed(self, stage: StageFolder) -> str:
+        changes = stage.changes()
+        settings = [f"{key} ({old} -> {new})" for key, (old, new) in changes.items() if key not in (*STAGES, *_DATA)]
+        if settings:
+            return f"settings changed: {', '.join(settings[:4])}"
+        files = [f"the files of the {name} ({self._data_path(name)})" for name in _DATA if name in changes]
+        return f"{' and '.join(files) or f'what the stage {stage.name} reads'} changed"
+
+    def _data_path(self, name: str) -> str:
+        if name == "corpus":
+            return ", ".join(source.path for source in self.settings.corpus.sources)
+        return str(self.settings.task.path if name == "task" else self.settings.tokenizer.path)
 
     def _set_aside(self, stages: dict[str, StageFolder], start: str) -> None:
-        """Move the stages to be redone into `previous`, over what an earlier redo left there."""
-        for name in STAGES[STAGES.index(start) :]:
+        """Move the stages to be redone into `previous`, over what an earlier redo left there.
+
+        The last first: a kill in between leaves no stage that stands after a missing one.
+        """
+        for name in reversed(STAGES[STAGES.index(start) :]):
             stages[name].set_aside(self.folder / PREVIOUS)
 
     def _report(self) -> None:
@@ -176,104 +228,28 @@ class Run:
         write_report(self.folder)
 
 
-READ_BY: dict[str, tuple[str, ...]] = {
-    "read": ("task", "seed"),
-    "retrieve": ("corpus", "retrieve"),
-    "select": ("select", "seed"),
-    "pack": ("tokenizer", "train.max_length", "finetune.max_length"),
-    "pretrain": ("model", "train", "seed", "budget", "finetune.budget_share", "device", "threads"),
-    "finetune": ("finetune", "evaluate"),
-    "evaluate": ("evaluate",),
-    "model": (),
-}
-"""The settings each stage reads; those of the stages before it count through their fingerprints."""
-
-_OUTSIDE = {"read": ("task",), "retrieve": ("corpus",)}
-"""Data from outside the run that a stage reads."""
+_DATA = ("task", "corpus", "tokenizer")
 
 
-def _read(run: Run, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    folder = stage.start()
-    findings = audit(run.task)
-    write_json(folder / "audit.json", findings.to_dict())
-    for split, examples in run.task.splits.items():
-        write_text(folder / f"{split}.jsonl", "".join(f"{_as_json(example)}\n" for example in examples))
-    for problem in findings.problems:
-        if problem.level != "note":
-            say(f"{problem.level}: {problem.message}")
-    return {split: len(examples) for split, examples in run.task.splits.items()}
+def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
+    """The stages up to `until`; both names are checked."""
+    for name in (until, start):
+        if name is not None and name not in STAGES:
+            raise InputError(f"unknown stage {name!r}", hint=did_you_mean(name, STAGES))
+    names = STAGES[: STAGES.index(until) + 1] if until else STAGES
+    if start is not None and start not in names:
+        raise InputError(f"the stage to start from, {start}, comes after the last one, {until}")
+    return names
 
 
-def _retrieve(run: Run, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.retrieve.retrieve import retrieve
-
-    return retrieve(run.task, run.corpus, run.settings.retrieve, stage.start())
-
-
-def _select(run: Run, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.retrieve.retrieve import RETRIEVED
-    from endtask.select.choose import select
-
-    manifest = read_manifest(made["retrieve"])
-    assert manifest is not None
-    size = manifest["counts"]["corpus"]["bytes"]
-    return select(made["retrieve"] / RETRIEVED, run.settings.select, stage.start(), corpus_bytes=size)
-
-
-def _pack(run: Run, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.select.choose import SELECTION
-    from endtask.text.pack import pack
-
-    return pack(run.task, made["select"] / SELECTION, run.settings, stage.start())
-
-
-def _pretrain(run: Run, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.train.pretrain import pretrain
-
-    return pretrain(run.task, made["pack"], run.settings, stage)
-
-
-def _finetune(run: Run, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.train.finetune import finetune
-
-    return finetune(run.task, made["pack"], made["pretrain"], run.settings, stage)
-
-
-def _evaluate(run: Run, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.evaluate.evaluate import evaluate
-    from endtask.train.device import choose_device
-    from endtask.train.finetune import BEST
-    from endtask.train.pretrain import network_for
-
-    weights = {seed: made["finetune"] / f"seed-{seed}" / BEST for seed in run.settings.finetune.seeds}
-    network = network_for(run.task, made["pack"], run.settings)
-    device = choose_device(run.settings)
-    return evaluate(run.task, made["pack"], weights, network, run.settings, stage.start(), device)
-
-
-def _model(run: Run, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.export.model_folder import save_model
-    from endtask.train.pretrain import network_for
-
-    network = network_for(run.task, made["pack"], run.settings)
-    return save_model(network, made["pack"], made["finetune"], made["evaluate"], run.settings, stage.start())
-
-
-_STAGE_WORK: dict[str, Callable[[Run, StageFolder, dict[str, Path]], Counts]] = {
-    "read": _read,
-    "retrieve": _retrieve,
-    "select": _select,
-    "pack": _pack,
-    "pretrain": _pretrain,
-    "finetune": _finetune,
-    "evaluate": _evaluate,
-    "model": _model,
-}
-
-
-def _as_json(example: Example) -> str:
-    row = {"id": example.id, "text": example.text, "text_pair": example.text_pair, "label": example.label}
-    return json.dumps({key: value for key, value in row.items() if value is not None}, ensure_ascii=False)
+def _tokenizer_fingerprint(path: str | None) -> str:
+    """A hash of a given tokenizer's files; the model's weights may lie beside them and do not count."""
+    if path is None:
+        return "learned"
+    if not Path(path).is_dir():
+        raise InputError("no such tokenizer folder", path=path, key="tokenizer.path")
+    files = sorted(file for file in Path(path).iterdir() if file.suffix in (".json", ".txt", ".model"))
+    return fingerprint([(file.name, sha256(file.read_bytes()).hexdigest()) for file in files])
 
 
 def _pick(tree: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
@@ -285,11 +261,3 @@ def _pick(tree: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
             value = value[part]
         picked[key] = value
     return picked
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys of a nested mapping."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

@@ -113,7 +113,10 @@ def test_a_rename_that_was_interrupted_is_done_at_the_next_start(
     with pytest.raises(KeyboardInterrupt):
         finish_one(tmp_path)
     monkeypatch.undo()
-    assert stage(tmp_path).is_finished()
+    again = stage(tmp_path)
+    assert not again.is_finished()
+    again.recover()
+    assert again.is_finished()
     assert (tmp_path / "1-retrieve" / "out.txt").read_text() == "result"
     assert not (tmp_path / "1-retrieve.partial").exists()
 

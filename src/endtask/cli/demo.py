@@ -15,7 +15,9 @@ EXAMPLES = examples("endtask demo", "endtask demo --output runs/demo --json")
 
 
 def command(
-    output: Annotated[Path, typer.Option("--output", help="Folder for the demo's runs.")] = Path("runs/demo"),
+    output: Annotated[Path, typer.Option("--output", metavar="FOLDER", help="Folder for the demo's runs.")] = Path(
+        "runs/demo"
+    ),
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
+from typer.core import TyperGroup
 
 from endtask.cli import check, demo, init, predict, report, retrieve, run
 from endtask.cli.options import examples
 from endtask.errors import InputError
+from endtask.files.disk import disk_trouble
+
+
+class Stopped(Exception):
+    """Ctrl-C, under a name that Typer lets through; it would end the process without a word."""
+
+
+class _Verbs(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Stopped from None
+
 
 app = typer.Typer(
     name="endtask",
-    help="Turn a labelled task and a large pile of text into a small language model made for that task.",
+    cls=_Verbs,
     epilog=examples("endtask demo", "endtask run --task path/to/task --corpus 'path/to/*.jsonl.zst' --budget 10min"),
     no_args_is_help=True,
     add_completion=False,
@@ -26,29 +42,55 @@ VERBS = (init, check, run, retrieve, predict, report, demo)
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)
 
-_OUTSIDE_OUR_POWER = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+# The class of all complaints about the command line; Typer shows only its leaves, and has moved it before.
+_UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 
-def main(call: Callable[[], None] = app) -> None:
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"endtask {metadata.version('endtask')}")
+        raise typer.Exit
+
+
+@app.callback()
+def endtask(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Turn a labelled task and a large pile of text into a small language model made for that task."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; a user's mistake is one line on standard error and exit code 2."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
-        call()
+        code = app(arguments, prog_name="endtask", standalone_mode=False)
     except InputError as error:
         _stop(str(error), 2)
-    except KeyboardInterrupt:
-        _stop("stopped; the same command goes on from here", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except OSError as error:
-        if error.errno not in _OUTSIDE_OUR_POWER:
+    except _UsageError as error:
+        _explain_usage(error)
+    except Stopped:
+        again = "the same command without --from" if "--from" in (arguments or sys.argv) else "the same command"
+        _stop(f"stopped; {again} goes on from here", 130)
+    except Exception as error:
+        trouble = disk_trouble(error)
+        if trouble is None:
             raise
-        _stop(f"{error.filename or 'disk'}: {error.strerror}; nothing was lost, the same command goes on", 2)
+        _stop(trouble, 2)
+    sys.exit(code)
 
 
-def _stop(line: str, code: int) -> None:
-    print(f"endtask: {line}", file=sys.stderr)
+def _explain_usage(error: Any) -> NoReturn:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(2)
+    verb = error.ctx.command_path if error.ctx else "endtask"
+    _stop(f"{error.format_message().rstrip('.')} (see {verb} --help)", 2)
+
+
+def _stop(line: str, code: int) -> NoReturn:
+    print(f"endtask: {' '.join(line.splitlines())}", file=sys.stderr)
     sys.exit(code)

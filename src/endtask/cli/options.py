@@ -9,19 +9,33 @@ import typer
 
 from endtask.settings import Settings, load_settings
 
-SettingsPath = Annotated[Path | None, typer.Argument(help="Settings file (YAML or JSON), or the folder of a run.")]
-TaskOption = Annotated[str | None, typer.Option("--task", help="Labelled data: file, folder, hf:NAME or docstrings.")]
+SettingsPath = Annotated[
+    Path | None, typer.Argument(metavar="SETTINGS", help="Settings file (YAML or JSON), or the folder of a run.")
+]
+TaskOption = Annotated[
+    str | None, typer.Option("--task", metavar="TEXT", help="Labelled data: file, folder, hf:NAME or docstrings.")
+]
 CorpusOption = Annotated[
     list[str] | None,
-    typer.Option("--corpus", help="Unlabelled text: file, folder, 'glob', hf:NAME or docstrings; may be repeated."),
+    typer.Option(
+        "--corpus",
+        metavar="TEXT",
+        help="Unlabelled text: file, folder, 'glob', hf:NAME or docstrings; may be repeated.",
+    ),
 ]
 BudgetOption = Annotated[
-    str | None, typer.Option("--budget", help="How much training may cost: 600s, 10min, 50Mtok, 2000steps, 1e17flops.")
+    str | None,
+    typer.Option(
+        "--budget", metavar="AMOUNT", help="How much training may cost: 600s, 10min, 50Mtok, 2000steps, 1e17flops."
+    ),
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", help="The run's folder [runs/TASK].")]
-PresetOption = Annotated[str | None, typer.Option("--preset", help="Start from a shipped preset.")]
+OutputOption = Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help="The run's folder [runs/TASK].")]
+PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="Start from a shipped preset.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting: --set train.learning_rate=1e-3; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a setting: --set train.learning_rate=1e-3; may be repeated."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print figures as JSON on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
@@ -44,7 +58,7 @@ def settings_from(
     if task is not None:
         given["task"] = {"path": task}
     if corpus:
-        given["corpus"] = {"sources": [_source(entry) for entry in corpus]}
+        given["corpus"] = {"sources": [source_settings(entry) for entry in corpus]}
     if budget is not None:
         given["budget"] = budget
     if output is not None:
@@ -52,10 +66,12 @@ def settings_from(
     settings = load_settings(path, preset=preset, given=given, overrides=overrides or ())
     if settings.output_dir or not settings.task.path:
         return settings
-    return settings.model_copy(update={"output_dir": f"runs/{Path(settings.task.path).name.split('.')[0]}"})
+    name = Path(settings.task.path).resolve().name.split(".")[0]
+    return settings.model_copy(update={"output_dir": f"runs/{name or 'task'}"})
 
 
-def _source(entry: str) -> dict[str, str]:
+def source_settings(entry: str) -> dict[str, str]:
+    """One `--corpus` as a section of settings; it may say `name=path`."""
     from endtask.corpus.sources import parse_source
 
     return parse_source(entry).model_dump(exclude_none=True)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from endtask.cli.options import examples
 from endtask.errors import InputError
+from endtask.progress import say
+
+if TYPE_CHECKING:
+    from endtask.predict import Prediction, Text
 
 NAME = "predict"
 EXAMPLES = examples(
@@ -22,48 +26,90 @@ EXAMPLES = examples(
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run's folder, or a folder with a Hugging Face classifier.")],
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts; for a text pair, a TAB between the two.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="Text (a line each), CSV, TSV, JSONL, Parquet.")] = None,
-    column: Annotated[str, typer.Option("--column", help="Column of the text in a table file.")] = "text",
-    pair_column: Annotated[str, typer.Option("--pair-column", help="Column of the second text.")] = "text_pair",
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The run's folder, or a folder with a Hugging Face classifier.")
+    ],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts; for a text pair, a TAB between the two.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Text (a line each), CSV, TSV, JSONL, Parquet.")
+    ] = None,
+    column: Annotated[
+        str, typer.Option("--column", metavar="NAME", help="Column of the text in a table file.")
+    ] = "text",
+    pair_column: Annotated[
+        str, typer.Option("--pair-column", metavar="NAME", help="Column of the second text.")
+    ] = "text_pair",
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per text, with all probabilities.")] = False,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="NUMBER", min=1, help="Texts per forward pass.")
+    ] = 32,
 ) -> None:
     """Label texts given as arguments, in a file, or line by line on standard input; one line out per text."""
-    from endtask.predict import load
+    from endtask.predict import in_batches, load
 
     if texts and file:
         raise InputError("give texts or --file, not both")
     predictor = load(run)
+    single = predictor.kind == "text"  # a TAB or a second column means nothing to a model of single texts
+    read = str if single else _split
     if texts:
-        stream: Iterator[str | tuple[str, str]] = (_split(text) for text in texts)
+        batches = in_batches(map(read, texts), batch_size)
     elif file is not None:
-        stream = _file_texts(file, column, pair_column)
+        batches = in_batches(_file_texts(file, column, None if single else pair_column, read), batch_size)
     else:
-        stream = (_split(line.rstrip("\r\n")) for line in sys.stdin)
-    for prediction in predictor.stream(stream, batch_size=batch_size):
-        if as_json:
-            print(json.dumps(vars(prediction), ensure_ascii=False), flush=True)
-        else:
-            print(f"{prediction.label}\t{prediction.probability:.4f}", flush=True)
+        arrived = arrived_lines(sys.stdin.buffer)
+        batches = (batch for lines in arrived for batch in in_batches(map(read, lines), batch_size))
+        if sys.stdin.isatty():
+            say("a text per line; Ctrl-D ends")
+    for prediction in predictor.stream_batches(batches):
+        _show(prediction, as_json)
 
 
-def _split(line: str) -> str | tuple[str, str]:
+def _show(prediction: Prediction, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(vars(prediction), ensure_ascii=False), flush=True)
+    else:
+        print(f"{prediction.label}\t{prediction.probability:.4f}", flush=True)
+
+
+def arrived_lines(stream: BinaryIO) -> Iterator[list[str]]:
+    """The whole lines that have come so far, as soon as there are any: who types or pipes slowly need not wait."""
+    number, rest = 0, b""
+    read_some = getattr(stream, "read1", stream.read)
+    while chunk := read_some(1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [_decoded(line, number + place) for place, line in enumerate(lines, start=1)]
+            number += len(lines)
+    if rest:
+        yield [_decoded(rest, number + 1)]
+
+
+def _decoded(line: bytes, number: int) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r")
+    except UnicodeDecodeError:
+        raise InputError("not valid UTF-8", path="standard input", row=number) from None
+
+
+def _split(line: str) -> Text:
     first, tab, second = line.partition("\t")
     return (first, second) if tab else line
 
 
-def _file_texts(path: Path, column: str, pair_column: str) -> Iterator[str | tuple[str, str]]:
+def _file_texts(path: Path, column: str, pair_column: str | None, read: Callable[[str], Text]) -> Iterator[Text]:
     from endtask.files.compression import bare_suffix
     from endtask.files.rows import ROW_SUFFIXES, find_column, read_lines, read_rows
 
     if bare_suffix(path) not in ROW_SUFFIXES:
-        yield from (_split(line) for _, line in read_lines(path))
+        yield from (read(line) for _, line in read_lines(path))
         return
     for number, row in read_rows(path):
-        find_column(list(row), column, (), path=path, role="text")
-        text, second = row[column], row.get(pair_column)
+        if column not in row:
+            find_column(list(row), column, (), path=path, role="text")
+        text, second = row[column], row.get(pair_column) if pair_column else None
         if not isinstance(text, str) or not isinstance(second, str | None):
             raise InputError("the text is not a string", path=path, row=number, key=column)
         yield text if second is None else (text, second)

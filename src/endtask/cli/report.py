@@ -16,7 +16,7 @@ EXAMPLES = examples("endtask report runs/chemprot", "endtask report runs/chempro
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
     as_json: JsonOption = False,
 ) -> None:
     """Write the report of a run again: one HTML page that needs nothing else."""

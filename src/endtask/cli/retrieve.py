@@ -45,6 +45,8 @@ def command(
     resolved = settings_from(settings, task=task, corpus=corpus, output=output, overrides=overrides)
     if not resolved.corpus.sources:
         raise InputError("no corpus to retrieve from", key="corpus.sources", hint="--corpus path/to/text")
+    if resolved.select.selector == "none":
+        raise InputError("none keeps nothing", key="select.selector", hint="--set select.selector=best_rank")
     result = run(resolved, until="select")
     retrieved, kept = result.stages["retrieve"], result.stages["select"]
     table = result.folder / "select" / SELECTION

@@ -39,8 +39,10 @@ def command(
     output: OutputOption = None,
     preset: PresetOption = None,
     overrides: SetOption = None,
-    until: Annotated[str | None, typer.Option("--until", help="Stop after this stage.")] = None,
-    start: Annotated[str | None, typer.Option("--from", help="Redo this stage and all after it.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="STAGE", help="Redo this stage and all after it.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -58,7 +60,7 @@ def command(
         settings, task=task, corpus=corpus, budget=budget, output=output, preset=preset, overrides=overrides
     )
     if dry_run:
-        plan = Run(resolved).plan()
+        plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
     result = run_stages(resolved, until=until, start=start)

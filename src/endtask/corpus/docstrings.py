@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import functools
-import gc
 import hashlib
 import os
 import re
 import sysconfig
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from endtask.corpus.parse_many import docstrings_of_files
 from endtask.errors import InputError
 from endtask.records import Document
 
@@ -54,8 +52,6 @@ PROMPT = re.compile(r"\s*(>>>|In \[\d*\]:)")
 FENCE = re.compile(r"\s*(```|~~~)")
 CODE_DIRECTIVE = re.compile(r"\s*\.\.\s+(code|code-block|sourcecode|doctest|testcode|testoutput|plot|ipython)::")
 BLANK_LINES = re.compile(r"\n{3,}")
-
-Block = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def docstring_documents(folders: Sequence[Path] | None = None) -> Iterator[Document]:
@@ -98,11 +94,12 @@ def _read_folders(folders: Sequence[Path]) -> Iterator[Document]:
     licences = _licences(folders)
     seen: Counter[str] = Counter()
     for folder in folders:
-        for path in _python_files(folder):
+        paths = list(_python_files(folder))
+        for path, docstrings in zip(paths, docstrings_of_files(paths), strict=True):
             relative = path.relative_to(folder)
             library = relative.parts[0].removesuffix(".py")
             place = relative if len(relative.parts) > 1 else Path(library) / relative
-            for name, docstring in _docstrings_of_file(path):
+            for name, docstring in docstrings:
                 text = clean_docstring(docstring, library)
                 if len(text) >= MINIMUM_CHARACTERS:
                     identifier = f"{place.as_posix()}:{name}"
@@ -121,53 +118,6 @@ def _python_files(folder: Path) -> Iterator[Path]:
         for name in sorted(names):
             if name.endswith(".py") and not TEST_FILE.fullmatch(name):
                 yield Path(parent) / name
-
-
-def _docstrings_of_file(path: Path) -> list[tuple[str, str]]:
-    """(Qualified name, docstring) pairs of one file; none where the file is not Python of this version."""
-    source = path.read_bytes()
-    if b'"""' not in source and b"'''" not in source:
-        return []
-    try:
-        tree = _parse(source)
-    except (SyntaxError, ValueError, RecursionError):  # templates, Python 2, null bytes, endless expressions
-        return []
-    return list(_docstrings(tree, ""))
-
-
-def _parse(source: bytes) -> ast.Module:
-    # Parsing makes millions of objects without cycles; collecting them in between costs a quarter of the time.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # other people's invalid escape sequences
-            return ast.parse(source)
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _docstrings(block: Block, qualified_name: str) -> Iterator[tuple[str, str]]:
-    docstring = ast.get_docstring(block)
-    if docstring:
-        yield qualified_name or "<module>", docstring
-    for inner in _definitions(block.body):
-        yield from _docstrings(inner, f"{qualified_name}.{inner.name}" if qualified_name else inner.name)
-
-
-def _definitions(
-    statements: Sequence[ast.stmt],
-) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Classes and functions defined directly here, or inside `if`, `try` and `with`."""
-    for statement in statements:
-        if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield statement
-        elif isinstance(statement, ast.If | ast.Try | ast.With):
-            for handler in getattr(statement, "handlers", ()):
-                yield from _definitions(handler.body)
-            for part in ("body", "orelse", "finalbody"):
-                yield from _definitions(getattr(statement, part, ()))
 
 
 def clean_docstring(docstring: str, library: str) -> str:

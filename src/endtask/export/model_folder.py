@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def best_seed(finetuned: Path, settings: Settings) -> dict[str, Any]:
 def model_card(settings: Settings, results: dict[str, Any], seed: int, labels: tuple[str, ...]) -> str:
     """A short card: what it predicts, how it scored, how to load it."""
     summary = results["summary"]
-    sources = ", ".join(source.name or source.path for source in settings.corpus.sources) or "none"
+    sources = ", ".join(_code(source.name or source.path) for source in settings.corpus.sources) or "no corpus"
     scores = f"{100 * summary['mean']:.1f} ± {100 * summary['std']:.1f}"
     leak_free = (
         f"{100 * summary['leak_free_mean']:.1f} ± {100 * summary['leak_free_std']:.1f}"
@@ -56,12 +57,12 @@ def model_card(settings: Settings, results: dict[str, Any], seed: int, labels: t
 library_name: transformers
 pipeline_tag: text-classification
 ---
-# {Path(settings.task.path).name or settings.task.path}
+# {_plain(Path(settings.task.path).name or settings.task.path)}
 
-A text classifier trained from random weights with endtask on the task `{settings.task.path}` and text retrieved
+A text classifier trained from random weights with endtask on the task {_code(settings.task.path)} and text retrieved
 from: {sources}.
 
-- Labels: {", ".join(f"`{label}`" for label in labels)}
+- Labels: {", ".join(map(_code, labels))}
 - {summary["metric"]} on {results["split"]} ({results["rows"]} rows), mean and spread over
   {len(results["seeds"])} fine-tuning seeds: {scores}
 - the same on the {results["leak_free_rows"]} rows whose text does not stand in train: {leak_free}
@@ -72,3 +73,23 @@ from transformers import pipeline
 classify = pipeline("text-classification", "path/to/this/folder")
 ```
 """
+
+
+def _plain(text: str) -> str:
+    r"""A user's text for a Markdown line: no line breaks, no marks, no HTML.
+
+    >>> print(_plain("my_<b>task\n# 2"))
+    my\_\<b\>task \# 2
+    """
+    return re.sub(r"([\\`*_{}\[\]()<>#+!|~&])", r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    r"""A user's text as a code span, fenced by more backticks than it holds in a row.
+
+    >>> print(_code("a`b"), _code("two\nlines"))
+    `` a`b `` `two lines`
+    """
+    text = " ".join(text.split())
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    return f"{'`' * (longest + 1)} {text} {'`' * (longest + 1)}" if longest else f"`{text}`"

@@ -21,6 +21,10 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         with open(aside, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(aside, path)
+    except OSError as error:
+        if error.errno is not None and str(error.filename or aside) == str(aside):
+            error.filename = str(path)  # the name a person knows
+        raise
     finally:
         aside.unlink(missing_ok=True)
 
@@ -28,7 +32,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 def remove_leftovers(folder: Path) -> None:
     """Delete what killed processes were writing aside; call it only where no other process writes."""
     for aside in folder.rglob(".*.tmp"):
-        aside.unlink()
+        aside.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

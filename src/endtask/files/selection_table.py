@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from endtask.files.atomic import whole_file
 from endtask.records import Document, Selected
@@ -41,23 +46,41 @@ def write_selection(path: Path, selected: Iterable[Selected]) -> int:
     return count
 
 
-def read_selection(path: Path) -> Iterator[Selected]:
-    """Read passages back, streaming."""
+def read_selection(path: Path, kept: NDArray[np.bool_] | None = None) -> Iterator[Selected]:
+    """Read passages back, streaming; with `kept`, one entry per row, only the rows it marks."""
+    import pyarrow.parquet as parquet
+
+    start = 0
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=_ROWS_PER_GROUP):
+            rows = batch if kept is None else batch.take(np.flatnonzero(kept[start : start + len(batch)]))
+            start += len(batch)
+            yield from map(_from_row, rows.to_pylist())
+
+
+@dataclass(frozen=True)
+class SelectionFigures:
+    """The numbers of a selection, one array entry per passage; `bytes` is the size of the text in UTF-8."""
+
+    rank: NDArray[np.int64]
+    score: NDArray[np.float64]
+    bytes: NDArray[np.int64]
+
+
+def read_figures(path: Path) -> SelectionFigures:
+    """Read the numbers that selectors need; texts pass by, a few at a time."""
+    import pyarrow.compute as compute
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=_ROWS_PER_GROUP):
-            for row in batch.to_pylist():
-                document = Document(row["id"], row["text"], row["source"], row["title"], row["licence"])
-                yield Selected(
-                    document,
-                    row["position"],
-                    row["rank"],
-                    row["score"],
-                    row["asked_count"],
-                    tuple(row["asked_by"]),
-                    row["reason"],
-                )
+        columns = file.read(columns=["rank", "score"])
+        batches = file.iter_batches(batch_size=_ROWS_PER_GROUP, columns=["text"])
+        sizes = [compute.binary_length(batch.column(0)).to_numpy() for batch in batches]
+    return SelectionFigures(
+        columns["rank"].to_numpy(),
+        columns["score"].to_numpy(),
+        np.concatenate([np.zeros(0, dtype=np.int64), *sizes]).astype(np.int64),
+    )
 
 
 class SelectedTexts:
@@ -72,6 +95,19 @@ class SelectedTexts:
         with parquet.ParquetFile(self._path) as file:
             for batch in file.iter_batches(batch_size=_ROWS_PER_GROUP, columns=["text"]):
                 yield from batch.column(0).to_pylist()
+
+
+def _from_row(row: dict[str, Any]) -> Selected:
+    document = Document(row["id"], row["text"], row["source"], row["title"], row["licence"])
+    return Selected(
+        document,
+        row["position"],
+        row["rank"],
+        row["score"],
+        row["asked_count"],
+        tuple(row["asked_by"]),
+        row["reason"],
+    )
 
 
 def _as_row(item: Selected) -> dict[str, object]:

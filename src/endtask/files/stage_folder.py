@@ -12,11 +12,13 @@ import json
 import platform
 import shutil
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from endtask.errors import InputError
 from endtask.files.atomic import remove_leftovers, replace_folder, write_json
 
 MANIFEST = "manifest.json"
@@ -45,7 +47,10 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     path = folder / MANIFEST
     if not path.exists():
         return None
-    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError("not a manifest", path=path, hint="was the file changed by hand?") from None
     return manifest
 
 
@@ -59,10 +64,15 @@ class StageFolder:
         self.final = run / name
         self.partial = run / f"{name}.partial"
         self.fingerprint = fingerprint
-        self._head = {"stage": name, "fingerprint": fingerprint, "settings": settings, "inputs": inputs}
+        self._head: dict[str, Any] = {"stage": name, "fingerprint": fingerprint, "settings": settings, "inputs": inputs}
         self._started = time.monotonic()
         self._manifest: dict[str, Any] = {}
-        self._finish_interrupted_rename()
+
+    def recover(self) -> None:
+        """Do the rename that a kill left undone; call it only where no other process works on the run."""
+        manifest = read_manifest(self.partial)
+        if manifest is not None and manifest["status"] == "finished":
+            replace_folder(self.partial, self.final)
 
     def is_finished(self) -> bool:
         """Whether the stage stands finished with these very settings and inputs."""
@@ -74,13 +84,26 @@ class StageFolder:
         manifest = read_manifest(self.partial)
         return manifest is not None and manifest["fingerprint"] == self.fingerprint
 
-    def exists(self) -> bool:
-        """Whether anything of this stage stands here, of whatever settings."""
-        return self.final.exists() or self.partial.exists()
+    def clashes(self) -> bool:
+        """Whether work worth keeping stands here that was made with other settings or inputs.
 
-    def matches(self) -> bool:
-        """Whether what stands here was made with these very settings and inputs."""
-        return self.is_finished() or (not self.final.exists() and self.can_resume())
+        Unfinished work is worth keeping once decisions were taken: only stages that plan can go on half-way.
+        """
+        if self.final.exists():
+            return not self.is_finished()
+        manifest = read_manifest(self.partial)
+        return manifest is not None and bool(manifest["plan"]) and not self.can_resume()
+
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """What differs from the manifest that stands here: settings and inputs by dotted key, as (old, new)."""
+        manifest = read_manifest(self.final) or read_manifest(self.partial) or {}
+        return {
+            key: (old.get(key), new.get(key))
+            for part in ("settings", "inputs")
+            for old, new in [(_flatten(manifest.get(part, {})), _flatten(self._head[part]))]
+            for key in dict.fromkeys([*new, *old])
+            if old.get(key) != new.get(key)
+        }
 
     def set_aside(self, folder: Path) -> None:
         """Move the finished stage into `folder`, so that it is made anew but not lost."""
@@ -90,17 +113,14 @@ class StageFolder:
             if kept.exists():
                 shutil.rmtree(kept)
             self.final.rename(kept)
-        if self.partial.exists() and not self.can_resume():
-            shutil.rmtree(self.partial)
+        if not self.can_resume():
+            self._discard_partial()
 
     def start(self) -> Path:
         """Open the working folder: the one a killed run left, if it matches, else an empty one."""
         manifest = read_manifest(self.partial)
         if manifest is None or manifest["fingerprint"] != self.fingerprint:
-            if self.partial.exists():
-                # First of all, so that what a kill leaves half deleted never passes for work to go on with.
-                (self.partial / MANIFEST).unlink(missing_ok=True)
-                shutil.rmtree(self.partial)
+            self._discard_partial()
             self.partial.mkdir(parents=True)
             manifest = {**self._head, "status": "running", "versions": versions(), "plan": {}, "seconds": 0.0}
         remove_leftovers(self.partial)
@@ -136,7 +156,16 @@ class StageFolder:
         self._manifest["seconds"] = round(time.monotonic() - self._started, 3)
         write_json(self.partial / MANIFEST, self._manifest)
 
-    def _finish_interrupted_rename(self) -> None:
-        manifest = read_manifest(self.partial)
-        if manifest is not None and manifest["status"] == "finished":
-            replace_folder(self.partial, self.final)
+    def _discard_partial(self) -> None:
+        if self.partial.exists():
+            # The manifest first, so that what a kill leaves half deleted never passes for work to go on with.
+            (self.partial / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(self.partial)
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys of a nested mapping."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

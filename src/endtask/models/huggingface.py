@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from endtask.models.network import Network
+from endtask.models.without_bars import without_bars
 
 
 def to_sequence_classification(network: Network) -> Any:
@@ -23,7 +24,7 @@ def to_masked_lm(network: Network) -> Any:
     model = network.architecture.masked_lm(network.config)
     loaded = model.load_state_dict(_renamed(network, network.architecture.to_masked_lm), strict=False)
     # The output matrix (and BERT's second name for its bias) are tied to weights that are there.
-    untied = [name for name in loaded.missing_keys if "decoder" not in name]
+    untied = [name for name in loaded.missing_keys if name not in model._tied_weights_keys]
     if untied or loaded.unexpected_keys:
         raise ValueError(f"weights do not fit: missing {untied}, unexpected {loaded.unexpected_keys}")
     model.tie_weights()
@@ -33,7 +34,8 @@ def to_masked_lm(network: Network) -> Any:
 
 def save_classifier(network: Network, folder: Path) -> None:
     """Write config and weights the way Hugging Face does."""
-    to_sequence_classification(network).save_pretrained(str(folder))
+    with without_bars():
+        to_sequence_classification(network).save_pretrained(str(folder))
 
 
 def _renamed(network: Network, prefixes: dict[str, str]) -> dict[str, Tensor]:

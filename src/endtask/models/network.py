@@ -98,7 +98,8 @@ def initialize(module: nn.Module, seed: int, deviation: float) -> None:
     random = torch.Generator().manual_seed(seed)
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
-            part.weight.normal_(0.0, deviation, generator=random)
+            # Drawn on the CPU wherever the module lies: its generator serves no other device.
+            part.weight.copy_(torch.empty(part.weight.shape).normal_(0.0, deviation, generator=random))
         elif isinstance(part, nn.LayerNorm):
             part.weight.fill_(1.0)
         if isinstance(part, nn.Embedding) and part.padding_idx is not None:

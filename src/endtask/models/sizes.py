@@ -50,4 +50,10 @@ def shape_of(settings: ModelSettings) -> Shape:
             f"{shape.hidden_size} is not a multiple of model.num_attention_heads {shape.num_attention_heads}",
             key="model.hidden_size",
         )
+    if settings.architecture == "modernbert" and shape.hidden_size // shape.num_attention_heads % 2:
+        raise InputError(
+            f"{shape.num_attention_heads} heads of {shape.hidden_size // shape.num_attention_heads} numbers each; "
+            "rotary positions turn them in pairs and need an even number",
+            key="model.hidden_size",
+        )
     return shape

@@ -14,6 +14,8 @@ from endtask.errors import InputError
 from endtask.files.atomic import whole_file
 from endtask.models.network import Network
 
+_MAKE_AGAIN = "run again with --from the stage that made it"
+
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write tensors and a small JSON header."""
@@ -22,8 +24,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any])
         save_file(contiguous, str(aside), metadata={"endtask": json.dumps(header)})
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors and header back."""
+def load_tensors(path: Path, *, hint: str = _MAKE_AGAIN) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and header back; `hint` says what to do about a damaged file."""
     try:
         with safe_open(str(path), framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("endtask", "{}"))
@@ -31,7 +33,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError:
         raise InputError("no such weights file", path=path) from None
     except SafetensorError as error:
-        raise InputError(f"damaged: {error}", path=path, hint="run again with --from the stage that made it") from None
+        raise InputError(f"damaged: {error}", path=path, hint=hint) from None
 
 
 def save_weights(path: Path, network: Network) -> None:
@@ -42,4 +44,13 @@ def save_weights(path: Path, network: Network) -> None:
 def load_weights(path: Path, network: Network) -> None:
     """Read weights back; missing or unexpected ones are errors."""
     tensors, _ = load_tensors(path)
-    network.load_state_dict(tensors, strict=True)
+    fill(network, tensors, path)
+
+
+def fill(network: Network, tensors: dict[str, Tensor], path: Path, *, hint: str = _MAKE_AGAIN) -> None:
+    """Put tensors read from `path` into the network, all of them and nothing else."""
+    try:
+        network.load_state_dict(tensors, strict=True)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"does not fit the network: {reason}", path=path, hint=hint) from None

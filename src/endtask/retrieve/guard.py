@@ -1,88 +1,123 @@
 """The guard: passages that contain a dev or test text never reach training.
 
 A passage is dropped if it shares a run of 13 words with such a text; for a text of fewer than 13 words, if the text
-stands in the passage as a whole sentence (or is the whole passage).
+stands in the passage as one or several whole sentences (or is the whole passage).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.retrieve.words import Vocabulary, WordStream, words_of
+from endtask.retrieve.words import Vocabulary, WordStream
 
 RUN = 13
+Run = tuple[int, ...]
+Runs = dict[int, set[Run]]
+
 _BASE = np.uint64(0x9E3779B97F4A7C15)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_CHUNK = 1 << 20  # words hashed at a time
+_TOP_BITS = np.uint64(64 - 20)
+_SENTENCE_END = re.compile(r"""(?<=[.!?…])["”’»')\]]*\s+|(?<=[。！？])|\n+""")
 
 
 def guarded_positions(
     guarded_texts: Iterable[str],
     passages: WordStream,
     vocabulary: Vocabulary,
-    texts_at: Callable[[set[int]], dict[int, str]],
+    texts_at: Callable[[set[int]], Iterable[tuple[int, str]]],
 ) -> set[int]:
     """Positions of the passages to drop.
 
     Runs of word numbers are hashed over the whole corpus at once. A hit of a full run is confirmed word by word; a hit
     of a short text is confirmed against the passage's sentences, whose text `texts_at` fetches.
     """
-    long_runs: set[tuple[int, ...]] = set()
-    short_texts: dict[int, set[tuple[int, ...]]] = {}
-    for text in guarded_texts:
-        words = words_of(text)
-        ids = tuple(int(number) for number in vocabulary.known(text))
-        if len(ids) != len(words):
-            # A word that no passage holds: the whole text cannot occur, but runs beside that word can.
-            long_runs.update(_runs_beside_unknown_words(words, vocabulary))
-        elif len(ids) >= RUN:
-            long_runs.update(ids[start : start + RUN] for start in range(len(ids) - RUN + 1))
-        elif ids:
-            short_texts.setdefault(len(ids), set()).add(ids)
-    dropped = {position for position, run in _occurrences(long_runs, RUN, passages) if run in long_runs}
-    for length, wanted in short_texts.items():
-        candidates = {position for position, run in _occurrences(wanted, length, passages) if run in wanted}
-        texts = texts_at(candidates - dropped)
-        dropped |= {position for position, text in texts.items() if _has_sentence(text, wanted, vocabulary)}
+    wanted = _wanted_runs(guarded_texts, vocabulary)
+    dropped: set[int] = set()
+    candidates: set[int] = set()
+    for length, starts, positions in _hits(wanted, passages):
+        if length < RUN:
+            candidates.update(positions.tolist())
+            continue
+        for start, position in zip(starts.tolist(), positions.tolist(), strict=True):
+            if tuple(passages.ids[start : start + RUN].tolist()) in wanted[RUN]:
+                dropped.add(position)
+    for position, text in texts_at(candidates - dropped):
+        if _has_sentences(text, wanted, vocabulary):
+            dropped.add(position)
     return dropped
 
 
-def _runs_beside_unknown_words(words: list[str], vocabulary: Vocabulary) -> Iterable[tuple[int, ...]]:
-    for start in range(len(words) - RUN + 1):
-        ids = vocabulary.known(" ".join(words[start : start + RUN]))
-        if len(ids) == RUN:
-            yield tuple(int(number) for number in ids)
+def _wanted_runs(texts: Iterable[str], vocabulary: Vocabulary) -> Runs:
+    """All runs of 13 words, and the short texts whole, by length; runs with a word that no passage holds cannot occur.
+
+    >>> words = Vocabulary()
+    >>> _ = words.add("a b c")
+    >>> _wanted_runs(["c a", "b x"], words)
+    {2: {(2, 0)}}
+    """
+    wanted: Runs = {}
+    for text in texts:
+        numbers = tuple(vocabulary.numbers(text).tolist())
+        length = min(len(numbers), RUN)
+        for start in range(len(numbers) - length + 1):
+            run = numbers[start : start + length]
+            if run and -1 not in run:
+                wanted.setdefault(length, set()).add(run)
+    return wanted
 
 
-def _occurrences(
-    wanted: set[tuple[int, ...]], length: int, passages: WordStream
-) -> Iterable[tuple[int, tuple[int, ...]]]:
-    """(passage, run of words) wherever a run's hash is among the wanted ones."""
-    if not wanted or len(passages.ids) < length:
-        return
-    hashes = np.sort(_run_hashes(np.asarray(sorted(wanted), dtype=np.uint64).reshape(-1), length)[::length])
-    found = _run_hashes(passages.ids, length)  # (words - length + 1,)
-    places = np.minimum(np.searchsorted(hashes, found), len(hashes) - 1)
-    starts = np.flatnonzero(hashes[places] == found)
-    positions = np.searchsorted(passages.offsets, starts, side="right") - 1
-    inside = starts + length <= passages.offsets[positions + 1]
-    for start, position in zip(starts[inside], positions[inside], strict=True):
-        yield int(position), tuple(int(number) for number in passages.ids[start : start + length])
+def _hits(wanted: Runs, passages: WordStream) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """(length, starts in the stream, their passages) of the runs whose hash is among the wanted ones.
+
+    The hash of a run is the sum of (number + 1) * base^k modulo 2^64, so each length's hashes come from the last's.
+    """
+    tables = {length: _HashTable(runs) for length, runs in wanted.items()}
+    for begin in range(0, len(passages.ids), _CHUNK):
+        ids = passages.ids[begin : begin + _CHUNK + RUN - 1].astype(np.uint64) + np.uint64(1)
+        hashes = np.zeros(min(len(ids), _CHUNK), dtype=np.uint64)
+        for length in range(1, max(tables, default=0) + 1):
+            count = min(_CHUNK, max(0, len(ids) - length + 1))
+            hashes = hashes[:count] * _BASE + ids[length - 1 : length - 1 + count]
+            if length in tables:
+                starts = begin + tables[length].places(hashes)
+                positions = np.searchsorted(passages.offsets, starts, side="right") - 1
+                inside = starts + length <= passages.offsets[positions + 1]
+                yield length, starts[inside], positions[inside]
 
 
-def _run_hashes(ids: NDArray[np.uint32] | NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
-    """Polynomial hashes of all runs of `length` words: sum of id * base^k, modulo 2^64."""
-    count = len(ids) - length + 1
-    hashes = np.zeros(count, dtype=np.uint64)
-    for offset in range(length):
-        hashes *= _BASE
-        hashes += ids[offset : offset + count].astype(np.uint64) + np.uint64(1)
-    return hashes
+class _HashTable:
+    """The hashes of the runs of one length, with a coarse table before them that turns most others away."""
+
+    def __init__(self, runs: set[Run]) -> None:
+        hashes = np.zeros(len(runs), dtype=np.uint64)
+        for column in np.asarray(sorted(runs), dtype=np.uint64).T:
+            hashes = hashes * _BASE + column + np.uint64(1)
+        self._hashes = np.sort(hashes)
+        self._coarse = np.zeros(1 << (64 - int(_TOP_BITS)), dtype=bool)
+        self._coarse[self._hashes >> _TOP_BITS] = True
+
+    def places(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Where `hashes` holds one of the table's."""
+        places = np.flatnonzero(self._coarse[hashes >> _TOP_BITS])
+        nearest = np.minimum(np.searchsorted(self._hashes, hashes[places]), len(self._hashes) - 1)
+        found: NDArray[np.int64] = places[self._hashes[nearest] == hashes[places]]
+        return found
 
 
-def _has_sentence(text: str, wanted: set[tuple[int, ...]], vocabulary: Vocabulary) -> bool:
-    parts = [text, *_SENTENCE_END.split(text)]
-    return any(tuple(int(number) for number in vocabulary.known(part)) in wanted for part in parts)
+def _has_sentences(text: str, wanted: Runs, vocabulary: Vocabulary) -> bool:
+    """Whether consecutive whole sentences make up a short text; a test text may hold two, or a dot inside one."""
+    sentences = [tuple(vocabulary.known(part).tolist()) for part in _SENTENCE_END.split(text)]
+    sentences = [sentence for sentence in sentences if sentence]
+    for first in range(len(sentences)):
+        words: Run = ()
+        for sentence in sentences[first : first + RUN]:
+            words += sentence
+            if len(words) >= RUN:
+                break
+            if words in wanted.get(len(words), ()):
+                return True
+    return False

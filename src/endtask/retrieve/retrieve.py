@@ -18,7 +18,7 @@ from endtask.retrieve.queries import Query, build_queries, papers_top_k
 from endtask.retrieve.who_asked import WhoAsked
 from endtask.retrieve.words import Vocabulary, WordStream, number_words
 from endtask.settings import RetrieveSettings
-from endtask.task import Task
+from endtask.task import Task, remove_entity_marks
 
 RETRIEVED = "retrieved.parquet"
 
@@ -54,18 +54,19 @@ def read_words(corpus: Corpus, vocabulary: Vocabulary) -> WordStream:
 def guard(task: Task, corpus: Corpus, words: WordStream, vocabulary: Vocabulary) -> set[int]:
     """Positions of the passages that contain a dev or test text."""
     guarded = (
-        text
+        form
         for split in ("dev", "test")
         for example in task.splits.get(split, ())
         for text in (example.text, example.text_pair)
         if text
+        # Some marks are words themselves (`<e1>`): the text may stand in the corpus with them or without.
+        for form in {text, remove_entity_marks(text)}
     )
 
-    def texts_at(positions: set[int]) -> dict[int, str]:
-        if not positions:
-            return {}
-        documents = enumerate(corpus.documents())
-        return {position: document.text for position, document in documents if position in positions}
+    def texts_at(positions: set[int]) -> Iterator[tuple[int, str]]:
+        if positions:
+            documents = enumerate(corpus.documents())
+            yield from ((position, document.text) for position, document in documents if position in positions)
 
     return guarded_positions(guarded, words, vocabulary, texts_at)
 
@@ -98,12 +99,6 @@ def _retrieved(corpus: Corpus, who: WhoAsked, queries: list[Query]) -> Iterator[
     """Second pass over the corpus: the passages somebody asked for, in corpus order."""
     for position, document in enumerate(corpus.documents()):
         if who.asked_count[position]:
-            yield Selected(
-                document,
-                position,
-                int(who.rank[position]),
-                float(who.score[position]),
-                int(who.asked_count[position]),
-                who.asked(position, queries),
-                "retrieved",
-            )
+            rank, score = who.best(position)
+            asked_count, asked_by = int(who.asked_count[position]), who.asked(position, queries)
+            yield Selected(document, position, rank, score, asked_count, asked_by, "retrieved")

@@ -1,8 +1,9 @@
-"""Words as retrieval sees them: runs of Unicode letters, digits or marks, lower-cased; no stop words."""
+"""Words as retrieval sees them: runs of Unicode letters or digits, lower-cased; no stop words are left out."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,20 +28,25 @@ class Vocabulary:
     """Numbers words in the order they are first met."""
 
     def __init__(self) -> None:
-        self._number: dict[str, int] = {}
+        # A word that is looked up for the first time gets the next number.
+        self._number: defaultdict[str, int] = defaultdict()
+        self._number.default_factory = self._number.__len__
 
     def __len__(self) -> int:
         return len(self._number)
 
     def add(self, text: str) -> WordIds:
         """Word numbers of a text; new words get new numbers."""
-        number = self._number
-        return np.asarray([number.setdefault(word, len(number)) for word in words_of(text)], dtype=np.uint32)
+        return np.asarray(list(map(self._number.__getitem__, words_of(text))), dtype=np.uint32)
 
     def known(self, text: str) -> WordIds:
         """Word numbers of a text without its unknown words."""
-        number = self._number
-        return np.asarray([number[word] for word in words_of(text) if word in number], dtype=np.uint32)
+        numbers = self.numbers(text)
+        return numbers[numbers >= 0].astype(np.uint32)
+
+    def numbers(self, text: str) -> NDArray[np.int64]:
+        """Word numbers of a text with -1 for each unknown word."""
+        return np.asarray([self._number.get(word, -1) for word in words_of(text)], dtype=np.int64)
 
 
 @dataclass(frozen=True)

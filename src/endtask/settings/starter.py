@@ -14,16 +14,16 @@ _HEADING = """\
 """
 
 
-def starter_yaml(path: str, *, task: str, corpus: list[str], output_dir: str) -> str:
+def starter_yaml(path: str, *, task: str, corpus: list[dict[str, str]], output_dir: str) -> str:
     """YAML with the few values that matter set, and every other key behind a comment mark.
 
-    >>> print(starter_yaml("my.yaml", task="data", corpus=["*.txt"], output_dir="runs/my").splitlines()[3])
+    >>> print(starter_yaml("my.yaml", task="data", corpus=[{"path": "*.txt"}], output_dir="runs/my").splitlines()[3])
     output_dir: runs/my
     """
     values: dict[str, object] = {
         "output_dir": output_dir,
         "task.path": task,
-        "corpus.sources": [{"path": source} for source in corpus],
+        "corpus.sources": corpus,
         "budget": "10min",
     }
     lines = _section_lines(Settings, "", values)
@@ -37,8 +37,8 @@ def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object
         margin = "  " * prefix.count(".")
         if isinstance(default, BaseModel):
             inner = _section_lines(type(default), f"{key}.", values)
-            commented = all(line.lstrip().startswith("#") for line in inner)
-            lines += ["", f"{margin}{'# ' if commented else ''}{name}:  # {_first_line(default)}", *inner]
+            # Never behind a mark: a key below it is then changed by taking away one mark, its own.
+            lines += ["", f"{margin}{name}:  # {_first_line(default)}", *inner]
         else:
             comment = f"  # {field.description}" if field.description else ""
             value = values.get(key, default)

@@ -32,17 +32,22 @@ class TrainingTexts:
 
 
 def pack(task: Task, selection: Path, settings: Settings, folder: Path) -> dict[str, Any]:
-    """Write `tokenizer/`, `external/` and one folder per split; returns counts for the manifest."""
+    """Write `tokenizer/`, `external/`, `internal/` and one folder per split; returns counts for the manifest.
+
+    `internal/` is the train split at stage 1's length, the splits have stage 2's: a text is cut by the tokenizer,
+    which keeps [SEP] and both texts of a pair, never later.
+    """
     with bar("tokenizer", None):
         tokenizer = tokenizer_for(task, selection, settings)
         save_tokenizer(tokenizer, folder / "tokenizer")
     with bar("tokens", None):
         external = pack_passages(SelectedTexts(selection), tokenizer, settings.train.max_length, folder / "external")
     counts = {"vocabulary": len(tokenizer), "external": _counts(external)}
-    longest = max(settings.train.max_length, settings.finetune.max_length)
-    for split, examples in task.splits.items():
+    parts = [("internal", task.train, settings.train.max_length)]
+    parts += [(split, examples, settings.finetune.max_length) for split, examples in task.splits.items()]
+    for name, examples, max_length in parts:
         texts = ((example.text, example.text_pair) for example in examples)
-        counts[split] = _counts(pack_examples(texts, tokenizer, longest, folder / split))
+        counts[name] = _counts(pack_examples(texts, tokenizer, max_length, folder / name))
     return counts
 
 

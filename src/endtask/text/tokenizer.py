@@ -56,15 +56,25 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
         raise InputError("no such tokenizer folder", path=folder, key="tokenizer.path")
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError) as error:
-        first_line = str(error).splitlines()[0]
-        raise InputError(f"holds no tokenizer: {first_line}", path=folder, key="tokenizer.path") from None
+    except Exception as error:  # the libraries raise whatever they trip over: KeyError, plain Exception, ...
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError(f"holds no tokenizer: {reason}", path=folder, key="tokenizer.path") from None
     if not tokenizer.is_fast:
         raise InputError("only fast tokenizers can be used", path=folder, key="tokenizer.path")
+    _check_vocabulary(tokenizer, folder)
     for role in ("pad_token", "cls_token", "sep_token", "mask_token"):
         if getattr(tokenizer, role) is None:
             raise InputError(f"the tokenizer has no {role}", path=folder, key="tokenizer.path")
     return tokenizer
+
+
+def _check_vocabulary(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:
+    ids = tokenizer.get_vocab().values()
+    # From a model's folder without tokenizer files the library makes a tokenizer of special tokens alone.
+    if len(ids) <= len(tokenizer.all_special_ids):
+        raise InputError("holds no tokenizer: no vocabulary there", path=folder, key="tokenizer.path")
+    if max(ids) >= len(tokenizer):
+        raise InputError("the numbers of the tokens have gaps", path=folder, key="tokenizer.path")
 
 
 def _wordpiece(vocabulary: dict[str, int], settings: TokenizerSettings) -> Tokenizer:

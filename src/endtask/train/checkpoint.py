@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from endtask.models.network import Network
-from endtask.models.weights import load_tensors, save_tensors
+from endtask.models.weights import fill, load_tensors, save_tensors
 
 CHECKPOINT = "checkpoint.safetensors"
+_START_OVER = "delete it to train this stage again from its start"
 
 
 def save_checkpoint(
@@ -31,9 +32,9 @@ def load_checkpoint(
     path = folder / CHECKPOINT
     if not path.exists():
         return None
-    tensors, header = load_tensors(path)
+    tensors, header = load_tensors(path, hint=_START_OVER)
     weights = {name.removeprefix("network/"): value for name, value in tensors.items() if name.startswith("network/")}
-    network.load_state_dict(weights, strict=True)
+    fill(network, weights, path, hint=_START_OVER)
     for name, parameter in network.named_parameters():
         prefix = f"optimizer/{name}/"
         state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

@@ -24,7 +24,7 @@ from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.device import choose_device
 from endtask.train.loop import Phase
 from endtask.train.phase_run import Memory, Pause, run_phase
-from endtask.train.plan import StepCost, measure_cost, parameters_of, steps_for, training_flops
+from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for, training_flops
 from endtask.train.pretrain import WEIGHTS, network_for
 from endtask.weighting.equal import Equal
 
@@ -85,19 +85,17 @@ def finetune_phase(network: Network, task: Task, packed: Path, settings: Setting
 def _plan(phase: Phase, packed: Path, settings: Settings) -> dict[str, Any]:
     """Steps per seed: the epochs asked for, or fewer if the budget's share says so, but one epoch at least."""
     epoch = phase.steps // settings.finetune.epochs
-    share = settings.budget.share(settings.finetune.budget_share / len(settings.finetune.seeds))
+    plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
+    _, budget = split_budget(settings.budget, settings.finetune.budget_share)
+    if budget is None:
+        return plan
+    share = budget.share(1 / len(settings.finetune.seeds))
     cost = measure_cost(phase, share)
     # Scoring dev after each epoch is a forward pass, a third of a training step per text.
     scoring = len(PackedTexts(packed / "dev")) / (3 * len(PackedTexts(packed / "train")))
-    whole = StepCost(cost.tokens, cost.flops, cost.seconds * (1 + scoring) if cost.seconds else None)
-    affordable = steps_for(share, whole) if share.unit != "steps" else phase.steps
-    steps = max(epoch, min(phase.steps, affordable))
-    return {
-        "steps": steps,
-        "steps_per_epoch": epoch,
-        "budget_per_seed": str(share),
-        "cost_per_step": vars(cost),
-    }
+    with_scoring = replace(cost, seconds=cost.seconds * (1 + scoring) if cost.seconds else None)
+    plan["steps"] = max(epoch, min(phase.steps, steps_for(share, with_scoring)))
+    return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
 
 
 def _finetune_seed(

@@ -20,10 +20,10 @@ class MetricsFile:
         kept = [row for row in read_metrics(path) if row["step"] <= start]
         write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
 
-    def add(self, record: StepRecord, *, last: bool) -> dict[str, float] | None:
-        """Remember a step; at every N-th and the last one write and return a row."""
+    def add(self, record: StepRecord, *, flush: bool) -> dict[str, float] | None:
+        """Remember a step; at every N-th one, or if told to `flush`, write and return a row."""
         self._records.append(record)
-        if record.step % self._every and not last:
+        if record.step % self._every and not flush:
             return None
         row = self._average()
         with open(self._path, "a", encoding="utf-8") as file:

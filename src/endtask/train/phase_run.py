@@ -49,12 +49,14 @@ def run_phase(
             memory["tokens"] += record.tokens
             memory["padded_tokens"] += record.padded_tokens
             last = record.step == phase.steps
-            row = metrics.add(record, last=last)
             at_pause = pause is not None and (record.step % pause.steps == 0 or last)
+            saves = at_pause or last or record.step % checkpoint_steps == 0
+            # A row before each checkpoint: a resumed run has the same curves, and no broken loss is ever kept.
+            row = metrics.add(record, flush=saves)
             if pause is not None and at_pause:
                 metrics.write({"step": record.step, **pause.work(record.step, memory)})
                 phase.network.train()
-            if record.step % checkpoint_steps == 0 or at_pause or last:
+            if saves:
                 save_checkpoint(folder, phase.network, optimizer, record.step, memory)
                 on_checkpoint()
             advance(1, note=_note(row) if row else "")

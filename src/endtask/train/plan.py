@@ -34,6 +34,17 @@ def parameters_of(phase: Phase) -> int:
     return sum(parameter.numel() for parameter in phase.network.parameters())
 
 
+def split_budget(budget: Budget, finetune_share: float) -> tuple[Budget, Budget | None]:
+    """What stage 1 and all fine-tuning seeds together may use; steps are stage 1's, fine-tuning then has no limit.
+
+    >>> [str(part) for part in split_budget(Budget.parse("10min"), 0.25)]
+    ['450s', '150s']
+    """
+    if budget.unit == "steps":
+        return budget, None
+    return budget.share(1 - finetune_share), budget.share(finetune_share)
+
+
 def measure_cost(phase: Phase, budget: Budget) -> StepCost:
     """Tokens and FLOPs per step from sampled batches; seconds too, by a short trial, if the budget is a time."""
     turns = [turn for step in range(_SAMPLED_BATCHES) for turn in phase.weighting.turns(step)]

@@ -24,7 +24,7 @@ from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.device import choose_device
 from endtask.train.loop import Phase
 from endtask.train.phase_run import run_phase
-from endtask.train.plan import measure_cost, parameters_of, steps_for, training_flops
+from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for, training_flops
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
 from endtask.weighting.interleave import Interleave
@@ -37,7 +37,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     folder = stage.start()
     phase = pretrain_phase(task, packed, settings)
     if "steps" not in stage.plan:
-        budget = settings.budget.share(1 - settings.finetune.budget_share)
+        budget, _ = split_budget(settings.budget, settings.finetune.budget_share)
         cost = measure_cost(phase, budget)
         stage.set_plan(steps=steps_for(budget, cost), budget=str(budget), cost_per_step=vars(cost))
     phase = replace(phase, steps=stage.plan["steps"])
@@ -87,7 +87,7 @@ def joint_objectives(task: Task, packed: Path, settings: Settings) -> tuple[dict
     masking = Masking(train.mask_probability, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids))
     seed = derive(settings.seed, "pretrain", "data")
     internal = JointClassification(
-        PackedTexts(packed / "train"),
+        PackedTexts(packed / "internal"),
         np.asarray(task.label_numbers("train")),
         masking,
         rho2=train.rho2,

@@ -1,0 +1,67 @@
+"""The demo as a measurement: every seed's score, what each arm cost, and the verdict.
+
+    .venv/bin/python -m benchmarks.demo [FOLDER]
+
+FOLDER holds the demo's runs; finished ones are not done again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results_file import write_results
+from endtask.demo import run_demo
+
+
+def seed_rows(folder: Path, arm: str) -> list[dict[str, Any]]:
+    """One row per fine-tuning seed: dev score that chose the epoch, test score."""
+    results = json.loads((folder / arm / "evaluate" / "results.json").read_text(encoding="utf-8"))
+    rows = []
+    for result in results["seeds"]:
+        seed_file = folder / arm / "finetune" / f"seed-{result['seed']}" / "result.json"
+        dev = json.loads(seed_file.read_text(encoding="utf-8"))["dev"]["accuracy"]
+        test = result["scores"]["accuracy"]
+        rows.append({"arm": arm, "seed": result["seed"], "dev_accuracy": dev, "test_accuracy": test})
+    return rows
+
+
+def stage_rows(folder: Path, arm: str) -> list[dict[str, Any]]:
+    """One row per stage: seconds, and tokens and FLOPs where it trained."""
+    rows = []
+    for path in sorted((folder / arm).glob("*/manifest.json")):
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        counts = manifest["counts"]
+        trained = {key: counts[key] for key in ("tokens", "flops") if key in counts}
+        rows.append({"arm": arm, "stage": manifest["stage"], "seconds": manifest["seconds"], **trained})
+    return rows
+
+
+def main() -> None:
+    """Run the demo and write its results file."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/demo")
+    outcome = run_demo(folder)
+    baseline, without, with_corpus = outcome.rows
+    rows = [{"arm": "tfidf", "test_accuracy": baseline.mean}]
+    for arm in ("without-corpus", "with-corpus"):
+        rows += seed_rows(folder, arm) + stage_rows(folder, arm)
+    summary = {
+        "tfidf": baseline.mean,
+        "without_corpus_mean": without.mean,
+        "without_corpus_std": without.std,
+        "with_corpus_mean": with_corpus.mean,
+        "with_corpus_std": with_corpus.std,
+        "gain": outcome.gain,
+        "p_value": outcome.p_value,
+        "test_rows": outcome.test_rows,
+        "corpus_megabytes_kept": with_corpus.text_megabytes,
+        "without_corpus_seconds": without.seconds,
+        "with_corpus_seconds": with_corpus.seconds,
+    }
+    print(write_results("demo", "python -m benchmarks.demo", rows, summary))
+
+
+if __name__ == "__main__":
+    main()

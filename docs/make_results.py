@@ -1,0 +1,101 @@
+"""Put figures from benchmarks/results into the pages that show them, so that no number is copied by hand.
+
+A page marks the place with `<!-- results: NAME -->` and `<!-- end -->`; what stands between is written here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.results_file import Results, read_results  # noqa: E402
+
+PAGES = (ROOT / "README.md",)
+PICTURE = ROOT / "docs" / "demo.svg"
+_PLACE = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def demo_table(results: Results) -> str:
+    """The demo's three rows."""
+    figure = results.summary
+    machine = results.machine
+    rows = [
+        ("TF-IDF + logistic regression", f"{_percent(figure['tfidf'])}", "", ""),
+        _arm(results, "the same model, task texts only", "without_corpus", kept=""),
+        _arm(results, "the model with the retrieved corpus", "with_corpus", kept=_megabytes(results)),
+    ]
+    table = ["| | test accuracy | seconds | corpus text |", "|---|---:|---:|---:|"]
+    table += [f"| {' | '.join(row)} |" for row in rows]
+    where = f"{machine.cores} cores ({machine.cpu}), {results.date}"
+    chance = f"paired permutation test over {figure['test_rows']} test rows, p = {_number(figure['p_value']):.4f}"
+    note = f"Mean ± spread over 3 fine-tuning seeds; {chance}. Measured by `{results.command}` on {where}."
+    return "\n".join([*table, "", note, ""])
+
+
+def demo_picture(results: Results) -> str:
+    """The same as bars, for people who would rather look."""
+    figure = results.summary
+    bars = [
+        ("TF-IDF + logistic regression", _number(figure["tfidf"])),
+        ("task texts only", _number(figure["without_corpus_mean"])),
+        ("with the retrieved corpus", _number(figure["with_corpus_mean"])),
+    ]
+    lines = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 150" role="img" font-family="sans-serif">',
+        "<title>Demo: test accuracy with and without the retrieved corpus</title>",
+        '<rect width="640" height="150" fill="#ffffff"/>',
+    ]
+    for place, (name, value) in enumerate(bars):
+        top, width = 15 + 44 * place, 400 * value
+        colour = "#0072b2" if place == 2 else "#999999"
+        lines.append(f'<text x="205" y="{top + 21}" text-anchor="end" font-size="14" fill="#222">{name}</text>')
+        lines.append(f'<rect x="215" y="{top}" width="{width:.1f}" height="30" fill="{colour}"/>')
+        lines.append(f'<text x="{223 + width:.1f}" y="{top + 21}" font-size="14" fill="#222">{_percent(value)}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+SECTIONS: dict[str, Callable[[Results], str]] = {"demo": demo_table}
+
+
+def filled(text: str) -> str:
+    """A page with every marked place written anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        return match[1] + SECTIONS[match[2]](read_results(match[2])) + match[3]
+
+    return _PLACE.sub(fill, text)
+
+
+def main() -> None:
+    """Rewrite the pages and the picture."""
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+    PICTURE.write_text(demo_picture(read_results("demo")), encoding="utf-8")
+
+
+def _arm(results: Results, name: str, key: str, *, kept: str) -> tuple[str, str, str, str]:
+    figure = results.summary
+    score = f"{_percent(figure[f'{key}_mean'])} ± {100 * _number(figure[f'{key}_std']):.1f}"
+    return name, score, f"{_number(figure[f'{key}_seconds']):.0f}", kept
+
+
+def _megabytes(results: Results) -> str:
+    return f"{_number(results.summary['corpus_megabytes_kept']):.1f} MB"
+
+
+def _percent(value: object) -> str:
+    return f"{100 * _number(value):.1f}"
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+if __name__ == "__main__":
+    main()

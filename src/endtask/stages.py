@@ -1,0 +1,131 @@
+"""The stages of a run: their order, the settings each reads, and the call that does its work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from endtask.corpus import Corpus
+from endtask.files.atomic import write_json, write_text
+from endtask.files.stage_folder import StageFolder, read_manifest
+from endtask.progress import say
+from endtask.records import Example
+from endtask.settings import Settings
+from endtask.task import Task, audit
+
+STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
+Counts = dict[str, Any]
+
+READ_BY: dict[str, tuple[str, ...]] = {
+    "read": ("task", "seed"),
+    "retrieve": ("corpus", "retrieve"),
+    "select": ("select", "seed"),
+    "pack": ("tokenizer", "train.max_length", "finetune.max_length"),
+    "pretrain": ("model", "train", "seed", "budget", "finetune.budget_share", "device", "threads"),
+    "finetune": ("finetune", "evaluate"),
+    "evaluate": ("evaluate",),
+    "model": (),
+}
+"""The settings each stage reads; those of the stages before it count through their fingerprints."""
+
+READ_FROM_OUTSIDE: dict[str, tuple[str, ...]] = {"read": ("task",), "retrieve": ("corpus",), "pack": ("tokenizer",)}
+"""Data from outside the run that a stage reads."""
+
+
+class RunData(Protocol):
+    """What every stage may read."""
+
+    @property
+    def task(self) -> Task: ...
+
+    @property
+    def corpus(self) -> Corpus | None: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+
+def _read(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    folder = stage.start()
+    findings = audit(data.task)
+    write_json(folder / "audit.json", findings.to_dict())
+    for split, examples in data.task.splits.items():
+        write_text(folder / f"{split}.jsonl", "".join(f"{_as_json(example)}\n" for example in examples))
+    for problem in findings.problems:
+        if problem.level != "note":
+            say(f"{problem.level}: {problem.message}")
+    return {split: len(examples) for split, examples in data.task.splits.items()}
+
+
+def _retrieve(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    from endtask.retrieve.retrieve import retrieve
+
+    return retrieve(data.task, data.corpus, data.settings.retrieve, stage.start())
+
+
+def _select(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    from endtask.retrieve.retrieve import RETRIEVED
+    from endtask.select.choose import select
+
+    manifest = read_manifest(made["retrieve"])
+    assert manifest is not None
+    size = manifest["counts"]["corpus"]["bytes"]
+    return select(made["retrieve"] / RETRIEVED, data.settings.select, stage.start(), corpus_bytes=size)
+
+
+def _pack(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    from endtask.select.choose import SELECTION
+    from endtask.text.pack import pack
+
+    return pack(data.task, made["select"] / SELECTION, data.settings, stage.start())
+
+
+def _pretrain(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    from endtask.train.pretrain import pretrain
+
+    return pretrain(data.task, made["pack"], data.settings, stage)
+
+
+def _finetune(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    from endtask.train.finetune import finetune
+
+    return finetune(data.task, made["pack"], made["pretrain"], data.settings, stage)
+
+
+def _evaluate(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    from endtask.evaluate.evaluate import evaluate
+    from endtask.train.device import choose_device
+    from endtask.train.finetune import BEST
+    from endtask.train.pretrain import network_for
+
+    weights = {seed: made["finetune"] / f"seed-{seed}" / BEST for seed in data.settings.finetune.seeds}
+    network = network_for(data.task, made["pack"], data.settings)
+    device = choose_device(data.settings)
+    return evaluate(data.task, made["pack"], weights, network, data.settings, stage.start(), device)
+
+
+def _model(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    from endtask.export.model_folder import save_model
+    from endtask.train.pretrain import network_for
+
+    network = network_for(data.task, made["pack"], data.settings)
+    return save_model(network, made["pack"], made["finetune"], made["evaluate"], data.settings, stage.start())
+
+
+WORK: dict[str, Callable[[RunData, StageFolder, dict[str, Path]], Counts]] = {
+    "read": _read,
+    "retrieve": _retrieve,
+    "select": _select,
+    "pack": _pack,
+    "pretrain": _pretrain,
+    "finetune": _finetune,
+    "evaluate": _evaluate,
+    "model": _model,
+}
+
+
+def _as_json(example: Example) -> str:
+    row = {"id": example.id, "text": example.text, "text_pair": example.text_pair, "label": example.label}
+    return json.dumps({key: value for key, value in row.items() if value is not None}, ensure_ascii=False)

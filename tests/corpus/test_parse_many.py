@@ -1,0 +1,41 @@
+"""Parsing on several cores gives what parsing one file after the other gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from endtask.corpus import parse_many
+from endtask.corpus.python_files import docstrings_of_file
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    for number in range(7):
+        text = f'"""Module {number}, naïve \\ud800."""\n\ndef f():\n    """Function {number}."""\n'
+        (tmp_path / f"m{number}.py").write_text(text, encoding="utf-8")
+    (tmp_path / "m3.py").write_text("print 'Python 2'", encoding="utf-8")
+    return sorted(tmp_path.glob("*.py"))
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_same_docstrings_for_any_number_of_workers(
+    files: list[Path], cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parse_many, "_FEWEST_FILES_PER_WORKER", 1)
+    monkeypatch.setattr(parse_many.os, "cpu_count", lambda: cores)
+    found = parse_many.docstrings_of_files(files)
+    assert found == [docstrings_of_file(path) for path in files]
+    assert found[3] == []
+    assert found[0] == [("<module>", "Module 0, naïve \ud800."), ("f", "Function 0.")]
+
+
+def test_a_worker_that_fails_is_not_taken_for_one_that_found_nothing(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parse_many, "_FEWEST_FILES_PER_WORKER", 1)
+    monkeypatch.setattr(parse_many.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(parse_many, "_WORKER", "import sys; sys.stdin.read(); print('[]'); sys.exit(3)")
+    with pytest.raises((RuntimeError, ValueError)):
+        parse_many.docstrings_of_files(files)

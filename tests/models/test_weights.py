@@ -1,0 +1,62 @@
+"""Weights in safetensors files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.tiny import make_network
+
+from endtask.errors import InputError
+from endtask.models.weights import load_tensors, load_weights, save_tensors, save_weights
+
+
+def test_weights_come_back_bit_by_bit(tmp_path: Path) -> None:
+    network, other = make_network(seed=0), make_network(seed=1)
+    save_weights(tmp_path / "w.safetensors", network)
+    load_weights(tmp_path / "w.safetensors", other)
+    assert all(value.equal(other.state_dict()[name]) for name, value in network.state_dict().items())
+    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_tensors_come_back_with_their_header(tmp_path: Path) -> None:
+    tensors = {"a": torch.arange(6).reshape(2, 3).T, "b": torch.tensor(1.5)}
+    save_tensors(tmp_path / "t.safetensors", tensors, {"step": 3, "memory": {"dev": 0.5}})
+    loaded, header = load_tensors(tmp_path / "t.safetensors")
+    assert header == {"step": 3, "memory": {"dev": 0.5}}
+    assert loaded["a"].equal(tensors["a"])
+    assert loaded["b"].equal(tensors["b"])
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"absent.safetensors: no such weights file"):
+        load_weights(tmp_path / "absent.safetensors", make_network())
+
+
+@pytest.mark.parametrize("kept", [0, 5, 100, -1])
+def test_a_cut_off_file_is_one_line(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "w.safetensors"
+    save_weights(path, make_network())
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(InputError, match=r"w.safetensors: damaged: .*--from the stage that made it") as raised:
+        load_weights(path, make_network())
+    assert "\n" not in str(raised.value)
+
+
+def test_missing_unexpected_and_misshapen_weights_are_refused(tmp_path: Path) -> None:
+    network = make_network()
+    good = network.state_dict()
+    name = next(iter(good))
+    for number, bad in enumerate(
+        (
+            {key: value for key, value in good.items() if key != name},
+            {**good, "stranger": torch.zeros(1)},
+            {**good, name: torch.zeros(3, 3)},
+        )
+    ):
+        path = tmp_path / f"{number}.safetensors"
+        save_tensors(path, bad, {})
+        with pytest.raises(InputError, match="does not fit the network") as raised:
+            load_weights(path, network)
+        assert "\n" not in str(raised.value)

@@ -1,0 +1,98 @@
+"""The pack stage: each text tokenised once, at the length of the phase that reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tiny import make_texts
+
+from endtask.files.selection_table import write_selection
+from endtask.records import Document, Example, Selected
+from endtask.settings import Settings
+from endtask.task import Task
+from endtask.text.pack import TrainingTexts, pack
+from endtask.text.packed import PackedTexts
+from endtask.text.tokenizer import load_tokenizer, save_tokenizer
+
+
+def make_task(*, pairs: bool) -> Task:
+    def rows(split: str, count: int, seed: int) -> list[Example]:
+        texts, seconds = make_texts(count, seed=seed, longest=20), make_texts(count, seed=seed + 1, longest=20)
+        return [
+            Example(f"{split}{n}", texts[n], "ab"[n % 2], text_pair=seconds[n] if pairs else None) for n in range(count)
+        ]
+
+    splits = {"train": rows("train", 12, 1), "dev": rows("dev", 6, 3), "test": rows("test", 6, 5)}
+    return Task.from_examples("tiny", splits, kind="pair" if pairs else "text")
+
+
+def make_selection(path: Path, texts: list[str]) -> Path:
+    documents = [Document(str(n), text, "corpus") for n, text in enumerate(texts)]
+    write_selection(path, [Selected(document, 0, 1, 1.0, 1, ("train0",), "best_rank") for document in documents])
+    return path
+
+
+def make_settings(**tokenizer: object) -> Settings:
+    lengths = {"train": {"max_length": 24}, "finetune": {"max_length": 12}}
+    return Settings.model_validate({"tokenizer": {"vocab_size": 120, **tokenizer}, **lengths})
+
+
+def test_each_split_is_what_the_saved_tokenizer_gives_at_its_length(tmp_path: Path) -> None:
+    task = make_task(pairs=True)
+    selection = make_selection(tmp_path / "selection.parquet", make_texts(10, seed=9))
+    counts = pack(task, selection, make_settings(), tmp_path)
+    tokenizer = load_tokenizer(tmp_path / "tokenizer")
+    for name, examples, length in (
+        ("internal", task.train, 24),
+        ("train", task.train, 12),
+        ("dev", task.dev, 12),
+        ("test", task.splits["test"], 12),
+    ):
+        packed = PackedTexts(tmp_path / name)
+        pairs = [tokenizer(one.text, one.text_pair, truncation=True, max_length=length) for one in examples]
+        assert [packed[n].tolist() for n in range(len(packed))] == [pair["input_ids"] for pair in pairs], name
+        assert counts[name] == {"texts": len(examples), "tokens": sum(len(pair["input_ids"]) for pair in pairs)}
+    assert counts["vocabulary"] == len(tokenizer)
+
+
+def test_a_cut_text_keeps_its_end_mark_and_a_cut_pair_both_texts(tmp_path: Path) -> None:
+    pack(make_task(pairs=True), make_selection(tmp_path / "selection.parquet", []), make_settings(), tmp_path)
+    tokenizer = load_tokenizer(tmp_path / "tokenizer")
+    packed = PackedTexts(tmp_path / "train")
+    cut = [n for n in range(len(packed)) if packed.lengths[n] == 12]
+    assert cut
+    assert all(packed[n][-1] == tokenizer.sep_token_id for n in cut)
+    assert all(packed.second[n] < 12 for n in cut)
+
+
+def test_dev_and_test_texts_do_not_shape_the_vocabulary(tmp_path: Path) -> None:
+    splits = {
+        "train": [Example(f"t{n}", "river stone", "ab"[n % 2]) for n in range(4)],
+        "dev": [Example("d0", "xylophone", "a"), Example("d1", "zebra", "b")],
+        "test": [Example("e0", "quartz", "a"), Example("e1", "quiz", "b")],
+    }
+    task = Task.from_examples("tiny", splits)
+    selection = make_selection(tmp_path / "selection.parquet", ["cloud"])
+    assert set(TrainingTexts(task, selection)) == {"river stone", "cloud"}
+    pack(task, selection, make_settings(vocab_size=64), tmp_path)
+    letters = set("".join(load_tokenizer(tmp_path / "tokenizer").get_vocab()).lower())
+    assert "q" not in letters
+    assert "z" not in letters
+
+
+def test_a_given_tokenizer_is_used_as_it_is(tmp_path: Path) -> None:
+    task, selection = make_task(pairs=False), make_selection(tmp_path / "selection.parquet", ["cloud"])
+    pack(task, selection, make_settings(), tmp_path / "first")
+    mine = load_tokenizer(tmp_path / "first" / "tokenizer")
+    save_tokenizer(mine, tmp_path / "mine")
+    pack(task, selection, make_settings(path=str(tmp_path / "mine")), tmp_path / "second")
+    assert load_tokenizer(tmp_path / "second" / "tokenizer").get_vocab() == mine.get_vocab()
+    first, second = ((tmp_path / name / "train" / "tokens.bin").read_bytes() for name in ("first", "second"))
+    assert first == second
+
+
+def test_without_a_selection_nothing_external_is_packed(tmp_path: Path) -> None:
+    selection = make_selection(tmp_path / "selection.parquet", [])
+    counts = pack(make_task(pairs=False), selection, make_settings(), tmp_path)
+    assert counts["external"] == {"texts": 0, "tokens": 0}
+    assert len(PackedTexts(tmp_path / "external")) == 0
