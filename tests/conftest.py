@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from tests.toy_run import toy_settings, write_toy
 
 # Set before any test imports torch or transformers. One thread each, as `make test` runs a process per core,
 # and as the same bits are promised for the same number of threads only.
@@ -36,3 +40,61 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the sample data (../shared/data beside the checkout) is not on this machine")
     return folder
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a toy task and corpus; read only."""
+    return write_toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="session")
+def toy_pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with text pairs; read only."""
+    return write_toy(tmp_path_factory.mktemp("toy-pairs"), pairs=True)
+
+
+@pytest.fixture(scope="session")
+def finished_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run over the toy data; read only."""
+    import endtask
+
+    return endtask.run(toy_settings(toy, tmp_path_factory.mktemp("finished") / "run")).folder
+
+
+@pytest.fixture(scope="session")
+def finished_pair_run(toy_pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run over text pairs, without a corpus; read only."""
+    import endtask
+
+    folder = tmp_path_factory.mktemp("finished-pairs") / "run"
+    return endtask.run(toy_settings(toy_pairs, folder, corpus={"sources": []})).folder
+
+
+@pytest.fixture
+def own_run(finished_run: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, to do with as a test likes."""
+    return Path(shutil.copytree(finished_run, tmp_path / "run"))
+
+
+class Answer(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """Give the command line some arguments, in this process."""
+    from endtask.cli.main import main
+
+    def call(*arguments: object) -> Answer:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return Answer(int(ended.value.code or 0), out, err)
+
+    return call

@@ -51,11 +51,17 @@ def run(
     taken into an old run folder. What is redone is kept in the folder `previous`.
     """
     if isinstance(settings, str | Path):
-        path = Path(settings)
-        settings = load_settings(path / SETTINGS_FILE if path.is_dir() else path)
+        settings = _load(Path(settings))
     elif isinstance(settings, Mapping):
         settings = resolve(settings)
     return Run(settings).go(until=until, start=start)
+
+
+def _load(path: Path) -> Settings:
+    if not path.is_dir():
+        return load_settings(path)
+    # The folder of a run may have been moved or copied since its settings were written.
+    return load_settings(path / SETTINGS_FILE, given={"output_dir": str(path)})
 
 
 class Run:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from endtask.retrieve.engine import Bm25sEngine, Ranking, best
 from endtask.retrieve.words import Vocabulary, number_words
 
-WORDS = st.sampled_from("a b c d e f".split())
+WORDS = st.sampled_from(list("abcdef"))
 TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
 CORPORA = st.lists(TEXTS, min_size=1, max_size=12).filter(lambda texts: any(texts))
 
@@ -109,6 +109,13 @@ def test_best_is_the_full_sort_cut_at_k(values: list[float], top_k: int) -> None
 def test_ties_at_the_border_go_to_the_earlier_passages() -> None:
     ranking = best(np.asarray([1, 2, 1, 2, 1, 0], dtype=np.float32), 4)
     assert ranking.positions.tolist() == [1, 3, 0, 2]
+
+
+def test_ties_stand_in_corpus_order_in_long_rankings_too() -> None:
+    scores = np.random.default_rng(0).integers(0, 4, 5000).astype(np.float32)
+    expected = sorted((-score, place) for place, score in enumerate(scores.tolist()) if score > 0)
+    for top_k in (10, 2000, 6000):
+        assert best(scores, top_k).positions.tolist() == [place for _, place in expected[:top_k]]
 
 
 def test_moved_ranks_the_same_passages_at_their_other_places() -> None:

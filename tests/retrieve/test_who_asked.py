@@ -54,6 +54,13 @@ def test_late_but_better_queries_push_out_worse_ones() -> None:
     assert who.best(0) == (1, 50.0)
 
 
+def test_of_equal_queries_the_earliest_stay() -> None:
+    who, queries = WhoAsked(1), [Query(str(number), (f"e{number}",)) for number in range(30)]
+    for number, query in enumerate(queries):
+        who.add(number, query, Ranking(np.asarray([0]), np.asarray([2.0], dtype=np.float32)))
+    assert who.asked(0, queries) == tuple(f"e{number}" for number in range(ASKED_BY_KEPT))
+
+
 def test_ranks_beyond_sixteen_bits_and_any_positive_score_survive() -> None:
     count = 70_000
     scores = np.linspace(1e30, 1e-30, count).astype(np.float32)

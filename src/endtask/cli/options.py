@@ -52,9 +52,10 @@ def settings_from(
     overrides: list[str] | None = None,
 ) -> Settings:
     """Settings from a file or run folder and the flags; the run's folder defaults to `runs/TASK`."""
-    if path is not None and path.is_dir():
-        path = path / "settings.yaml"
     given: dict[str, Any] = {}
+    if path is not None and path.is_dir():
+        given["output_dir"] = str(path)  # the folder may have been moved or copied since
+        path = path / "settings.yaml"
     if task is not None:
         given["task"] = {"path": task}
     if corpus:

@@ -21,7 +21,6 @@ def save_model(
     """Write config, weights, tokenizer and card of the best seed; returns counts for the manifest."""
     best = best_seed(finetuned, settings)
     load_weights(finetuned / f"seed-{best['seed']}" / "best.safetensors", network)
-    network.set_dropout(settings.model.dropout)
     save_classifier(network, folder)
     tokenizer = load_tokenizer(packed / "tokenizer")
     tokenizer.model_max_length = settings.finetune.max_length
@@ -90,6 +89,6 @@ def _code(text: str) -> str:
     >>> print(_code("a`b"), _code("two\nlines"))
     `` a`b `` `two lines`
     """
-    text = " ".join(text.split())
+    text = " ".join(text.split()) or " "
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     return f"{'`' * (longest + 1)} {text} {'`' * (longest + 1)}" if longest else f"`{text}`"

@@ -9,15 +9,17 @@ from numpy.typing import NDArray
 
 from endtask.seeds import generator
 
-_BATCHES_PER_BUCKET = 32
+_MOST_BATCHES_PER_WINDOW = 32
+_FEWEST_WINDOWS_PER_EPOCH = 4
 
 
 class BatchPlan:
     """Positions of the texts in each batch.
 
-    Each epoch is a fresh permutation. Inside windows of 32 batches texts are sorted by length, so that a batch holds
-    texts of like length and little padding; the batches are then shuffled over the whole epoch. The last batch of
-    an epoch may be smaller.
+    Each epoch is a fresh permutation. Inside windows of at most 32 batches texts are sorted by length, so that a batch
+    holds texts of like length and little padding; the batches are then shuffled over the whole epoch. An epoch has at
+    least 4 windows: sorted as one, a small set would meet in the same batches again and again. The last batch of an
+    epoch may be smaller.
 
     >>> plan = BatchPlan(np.array([5, 3, 4]), batch_size=2, seed=0, name="demo")
     >>> sorted([*plan.positions(0), *plan.positions(1)])
@@ -44,7 +46,8 @@ class BatchPlan:
     def _shuffle_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
         random = generator(self._seed, "batches", self._name, epoch)
         order = random.permutation(len(self._lengths))
-        window = self._batch_size * _BATCHES_PER_BUCKET
+        batches_per_window = min(_MOST_BATCHES_PER_WINDOW, self.batches_per_epoch // _FEWEST_WINDOWS_PER_EPOCH)
+        window = self._batch_size * max(1, batches_per_window)
         batches: list[NDArray[np.int64]] = []
         for start in range(0, len(order), window):
             bucket = order[start : start + window]

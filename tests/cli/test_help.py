@@ -1,0 +1,109 @@
+"""The verbs, their flags and their help pages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import typer.main
+from tests.conftest import Answer
+
+from endtask.cli.main import VERBS, app
+
+SETTINGS_FLAGS = ["SETTINGS", "--task", "--corpus", "--budget", "--preset", "--set", "--json", "--quiet"]
+# Frozen, so that flags cannot creep: a setting belongs into the settings file, where --set reaches it.
+FLAGS = {
+    "init": ["FILE", "--task", "--corpus", "--output"],
+    "check": SETTINGS_FLAGS,
+    "run": [*SETTINGS_FLAGS, "--output", "--until", "--from", "--dry-run"],
+    "retrieve": ["SETTINGS", "--task", "--corpus", "--output", "--set", "--json", "--quiet"],
+    "predict": ["RUN", "TEXT", "--file", "--column", "--pair-column", "--json", "--batch-size"],
+    "report": ["RUN", "--json"],
+    "demo": ["--output", "--json", "--quiet"],
+}
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def flags_of(verb: str) -> list[str]:
+    parameters = COMMANDS[verb].params
+    return [next((flag for flag in one.opts if flag.startswith("--")), one.metavar) for one in parameters]
+
+
+def examples_of(verb: str) -> list[list[str]]:
+    """The words of each example after `endtask VERB`, without pipes, redirections and shell comments."""
+    lines = next(module.EXAMPLES for module in VERBS if verb == module.NAME).splitlines()[2:]
+    commands = [line.rpartition("| ")[2].partition(" >")[0] for line in lines]
+    return [shlex.split(command, comments=True) for command in commands]
+
+
+def test_the_verbs_are_frozen() -> None:
+    assert list(COMMANDS) == ["init", "check", "run", "retrieve", "predict", "report", "demo"]
+
+
+@pytest.mark.parametrize("verb", FLAGS)
+def test_the_flags_are_frozen(verb: str) -> None:
+    assert sorted(flags_of(verb)) == sorted(FLAGS[verb])
+
+
+@pytest.mark.parametrize("verb", FLAGS)
+def test_help_ends_with_examples(verb: str, command: Callable[..., Answer]) -> None:
+    answer = command(verb, "--help")
+    assert answer.code == 0
+    page, _, examples = answer.out.partition("Examples:\n")
+    assert "Usage: endtask" in page
+    lines = [line.strip() for line in examples.strip().splitlines()]
+    assert lines
+    assert all(re.match(rf"(cat texts.txt \| )?endtask {verb}\b", line) for line in lines)
+
+
+@pytest.mark.parametrize("verb", FLAGS)
+def test_the_examples_parse(verb: str) -> None:
+    for words in examples_of(verb):
+        assert words[:2] == ["endtask", verb]
+        COMMANDS[verb].make_context(verb, words[2:])  # raises on an unknown flag or a missing argument
+
+
+@pytest.mark.parametrize("verb", FLAGS)
+def test_every_option_is_explained_in_plain_words(verb: str, command: Callable[..., Answer]) -> None:
+    page = command(verb, "--help").out
+    assert "list[" not in page
+    assert "<str>" not in page
+    assert all(option.help for option in COMMANDS[verb].params)
+
+
+def test_the_front_page(command: Callable[..., Answer]) -> None:
+    page = command("--help").out
+    assert all(f"\n  {verb} " in page for verb in FLAGS)
+    assert page.rstrip().splitlines()[-1].strip().startswith("endtask run --task")
+    nothing = command()
+    assert nothing.code == 2
+    assert nothing.err.startswith("Usage: endtask")
+
+
+def test_version(command: Callable[..., Answer]) -> None:
+    answer = command("--version")
+    assert answer.code == 0
+    assert re.fullmatch(r"endtask \d+\.\d+\.\d+\S*\n", answer.out)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--bugdet", "10min"], "No such option: --bugdet"),
+        (["trian"], "No such command 'trian'"),
+        (["predict"], "Missing argument"),
+        (["report"], "Missing argument"),
+        (["predict", "run", "--batch-size", "none"], "--batch-size"),
+    ],
+)
+def test_a_mistyped_command_is_one_line(command: Callable[..., Answer], words: list[str], said: str) -> None:
+    answer = command(*words)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("endtask: ")
+    assert answer.err.count("\n") == 1
+    assert said in answer.err
+    assert "--help" in answer.err

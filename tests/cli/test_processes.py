@@ -1,0 +1,123 @@
+"""The command as a process of its own: quiet when piped, streaming, and polite when interrupted."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.toy_run import write_settings
+
+ENDTASK = [sys.executable, "-m", "endtask"]
+
+
+@pytest.mark.slow
+def test_plain_when_not_a_terminal(toy: Path, tmp_path: Path) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
+    ended = subprocess.run([*ENDTASK, "run", settings], capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    for stream in (ended.stdout, ended.stderr):
+        assert b"\x1b" not in stream
+        assert b"\r" not in stream
+    known = re.compile(r"(\w+: started|read corpus|rank passages|tokenizer|tokens|pretrain|finetune seed \d)")
+    strange = [line for line in ended.stderr.decode().splitlines() if not known.fullmatch(line)]
+    assert strange == []  # no bars and no warnings of the libraries either
+    assert len(ended.stdout.splitlines()) == 3
+
+
+@pytest.mark.slow
+def test_bars_on_a_terminal_leave_readable_lines(toy: Path, tmp_path: Path) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    words = [*ENDTASK, "run", str(settings), "--until", "select"]
+    with subprocess.Popen(words, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = _read_all(ours)
+    assert process.returncode == 0
+    # What is left on the screen: of each line the text after the last return to its start, without colours.
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in plain.split("\n")]
+    bars = [line for line in lines if line.startswith(("read corpus", "rank passages"))]
+    assert len(bars) == 2
+    assert "100%" in bars[0]
+    assert "60/60" in bars[1]
+    assert any(line.startswith("report: ") for line in lines)
+
+
+def _read_all(descriptor: int) -> str:
+    chunks = []
+    while True:
+        try:
+            chunk = os.read(descriptor, 1 << 16)
+        except OSError:  # how Linux says that the other side is closed
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+    os.close(descriptor)
+    return b"".join(chunks).decode()
+
+
+@pytest.mark.slow
+def test_labels_come_before_standard_input_ends(finished_run: Path) -> None:
+    words = [*ENDTASK, "predict", str(finished_run)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text in (b"soup bread\n", b"star moon\nball goal\n"):
+            process.stdin.write(text)
+            for _ in text.splitlines():
+                assert re.fullmatch(rb"(food|space|sport)\t[01]\.\d{4}\n", process.stdout.readline())
+        process.stdin.close()
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_early_is_no_error(finished_run: Path) -> None:
+    words = [*ENDTASK, "predict", str(finished_run), "--batch-size", "1"]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"soup\n")
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"star\n" * 5)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.slow
+def test_interrupted_with_the_keyboard(toy: Path, tmp_path: Path) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run", budget="100000steps")
+    words = [*ENDTASK, "run", str(settings)]
+    checkpoint = tmp_path / "run" / "pretrain.partial" / "checkpoint.safetensors"
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while not checkpoint.exists() and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "endtask: stopped; the same command goes on from here"
+    assert "Traceback" not in said
+    assert checkpoint.exists()
+
+
+def test_the_command_line_starts_without_the_heavy_libraries() -> None:
+    program = (
+        "import sys, endtask, endtask.cli.main\n"
+        "print([name for name in ('torch', 'transformers', 'pyarrow', 'sklearn', 'datasets') if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"

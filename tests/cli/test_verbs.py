@@ -1,0 +1,166 @@
+"""What the verbs print and write, in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Answer
+from tests.toy_run import hashes, results, write_settings
+
+from endtask.cli import run as run_verb
+from endtask.settings import Settings, load_settings
+from endtask.settings.starter import starter_yaml
+from endtask.stages import STAGES
+
+Command = Callable[..., Answer]
+SMALL = [
+    *("--set", "tokenizer.vocab_size=200", "--set", "model.hidden_size=16", "--set", "model.num_hidden_layers=1"),
+    *("--set", "model.num_attention_heads=2", "--set", "train.max_length=16", "--set", "finetune.max_length=16"),
+    *("--set", "finetune.epochs=1", "--set", "finetune.seeds=[0]", "--set", "threads=1", "--set", "device=cpu"),
+]
+
+
+def test_the_shortest_way_needs_no_file(toy: Path, tmp_path: Path, command: Command) -> None:
+    out = tmp_path / "out"
+    answer = command(
+        *("run", "--task", toy / "task", "--corpus", f"{toy}/*.jsonl", "--budget", "5steps", "--output", out, *SMALL)
+    )
+    assert answer.code == 0
+    assert f"report: {out}/report.html" in answer.out
+    assert f"try it: endtask predict {out}" in answer.out
+    assert "macro-F1" in answer.out.splitlines()[0]
+    assert (out / "model" / "model.safetensors").exists()
+    assert load_settings(out / "settings.yaml").budget.text == "5steps"
+
+
+def test_the_folder_is_named_after_the_task(
+    toy: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("run", "--task", toy / "task", "--until", "read").code == 0
+    assert (tmp_path / "runs" / "task" / "read").is_dir()
+    monkeypatch.chdir(toy / "task")
+    resolved: list[Settings] = []
+    monkeypatch.setattr("endtask.cli.run.settings_from", lambda *_, **__: resolved.append(load_settings()))
+    assert run_verb.settings_from is not None
+    monkeypatch.undo()
+    monkeypatch.chdir(toy / "task")
+    assert json.loads(command("run", "--task", ".", "--dry-run", "--json").out)["read"] == "to do"
+    assert not (toy / "task" / "runs").exists()
+
+
+def test_run_speaks_of_each_stage_and_skips_the_second_time(toy: Path, tmp_path: Path, command: Command) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
+    first = command("run", settings, "--until", "select")
+    assert [f"{stage}: started" in first.err for stage in STAGES] == [True] * 3 + [False] * 5
+    second = command("run", settings, "--until", "select")
+    assert second.err.splitlines() == [f"{stage}: finished before, skipped" for stage in STAGES[:3]]
+    assert command("run", settings, "--until", "select", "--quiet").err == ""
+
+
+def test_run_json_is_all_there_is_on_standard_output(own_run: Path, command: Command) -> None:
+    answer = command("run", own_run, "--json")
+    assert answer.code == 0
+    figures = json.loads(answer.out)
+    assert figures["folder"] == str(own_run)
+    assert list(figures["stages"]) == list(STAGES)
+
+
+def test_dry_run(own_run: Path, command: Command) -> None:
+    before = hashes(own_run)
+    assert json.loads(command("run", own_run, "--dry-run", "--json").out) == dict.fromkeys(STAGES, "finished")
+    answer = command("run", own_run, "--dry-run", "--from", "evaluate")
+    assert [line.split(maxsplit=1)[1] for line in answer.out.splitlines()] == ["finished"] * 6 + ["is redone"] * 2
+    changed = command("run", own_run, "--dry-run", "--set", "train.learning_rate=0.5")
+    assert "train.learning_rate (0.001 -> 0.5)" in changed.out
+    assert command("run", own_run, "--dry-run", "--until", "nowhere").code == 2
+    assert hashes(own_run) == before
+
+
+def test_from_on_the_folder_of_a_run(own_run: Path, finished_run: Path, command: Command) -> None:
+    answer = command("run", own_run, "--from", "finetune")
+    assert answer.code == 0
+    assert "pretrain: finished before, skipped\nfinetune: started" in answer.err
+    assert results(own_run) == results(finished_run)
+    assert hashes(own_run / "previous" / "finetune") == hashes(finished_run / "finetune")
+
+
+def test_set_overrides_reach_the_resolved_file(toy: Path, tmp_path: Path, command: Command) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
+    overrides = ("--set", "train.learning_rate=1e-4", "--set", "finetune.seeds=[5]")
+    assert command("run", settings, "--until", "read", *overrides).code == 0
+    resolved = load_settings(tmp_path / "run" / "settings.yaml")
+    assert (resolved.train.learning_rate, resolved.finetune.seeds) == (1e-4, (5,))
+
+
+def test_retrieve_alone(toy: Path, tmp_path: Path, command: Command) -> None:
+    out = tmp_path / "out"
+    words = ("retrieve", "--task", toy / "task", "--corpus", toy / "corpus.jsonl", "--output", out)
+    answer = command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%")
+    assert answer.code == 0
+    queries, kept, table = answer.out.splitlines()
+    assert queries.startswith("60 queries x 5 passages each asked for ")
+    assert " of 200 passages" in queries
+    assert kept.startswith("kept: ")
+    assert table == f"table: {out}/select/selection.parquet"
+    figures = json.loads(command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%", "--json").out)
+    assert figures["retrieve"]["top_k"] == 5
+    assert Path(figures["table"]).exists()
+    assert not (out / "pack").exists()
+
+
+def test_report(own_run: Path, command: Command) -> None:
+    (own_run / "report.html").unlink()
+    answer = command("report", own_run)
+    assert answer.code == 0
+    assert answer.out.endswith(f"report: {own_run}/report.html\n")
+    assert "<html" in (own_run / "report.html").read_text()
+    figures = json.loads(command("report", own_run, "--json").out)
+    assert figures["finished"] == list(STAGES)
+    assert figures["results"]["rows"] == 18
+
+
+def test_init_writes_what_load_accepts(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "my-task.yaml"
+    answer = command("init", path, "--task", "labels.csv", "--corpus", "notes=a/*.txt", "--corpus", "b.jsonl")
+    assert answer == Answer(0, f"wrote {path}; next: endtask check {path}\n", "")
+    settings = load_settings(path)
+    assert settings.task.path == "labels.csv"
+    assert [(source.name, source.path) for source in settings.corpus.sources] == [
+        ("notes", "a/*.txt"),
+        (None, "b.jsonl"),
+    ]
+    assert settings.output_dir == "runs/my-task"
+    content = path.read_text()
+    again = command("init", path)
+    assert again.code == 2
+    assert again.err == f"endtask: {path}: the file exists and was left as it is (choose another name)\n"
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize(("name", "said"), [("new/my.yaml", "no such folder"), ("my.json", "written as YAML")])
+def test_init_refuses_places_that_cannot_work(tmp_path: Path, command: Command, name: str, said: str) -> None:
+    answer = command("init", tmp_path / name)
+    assert answer.code == 2
+    assert said in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_line_of_the_starter_can_be_freed_alone(tmp_path: Path) -> None:
+    text = starter_yaml("my.yaml", task="data", corpus=[{"path": "*.txt"}], output_dir="runs/my")
+    lines = text.splitlines()
+    plain = load_settings(_written(tmp_path, text))
+    marked = [number for number, line in enumerate(lines) if line.lstrip().startswith("# ") and number > 2]
+    assert len(marked) > 40
+    for number in marked:
+        freed = [*lines[:number], lines[number].replace("# ", "", 1), *lines[number + 1 :]]
+        assert load_settings(_written(tmp_path, "\n".join(freed))) == plain, lines[number]
+
+
+def _written(folder: Path, text: str) -> Path:
+    path = folder / "starter.yaml"
+    path.write_text(text)
+    return path

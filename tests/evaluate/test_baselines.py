@@ -1,0 +1,91 @@
+"""The bag of words learns what is easy and is tuned on dev alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from endtask.evaluate.baselines import tfidf_baseline
+from endtask.evaluate.metrics import METRICS
+from endtask.records import Example
+from endtask.task import Task
+
+FRUIT, METAL = ["apple", "pear", "plum", "cherry"], ["iron", "copper", "silver", "tin"]
+
+
+def easy_split(name: str, rows: int, *, pairs: bool = False, noise: float = 0.0) -> list[Example]:
+    """Texts of three fruits or three metals among filler; in pairs the telling words stand in the second text."""
+    random = np.random.default_rng(len(name))
+    examples = []
+    for row in range(rows):
+        label = ("fruit", "metal")[row % 2]
+        words = " ".join(random.choice(FRUIT if label == "fruit" else METAL, 3))
+        shown = ("metal", "fruit")[row % 2] if random.random() < noise else label
+        text = f"sample number {row} of {name}"
+        pair = words if pairs else None
+        examples.append(Example(f"{name}-{row}", text if pairs else f"{text} {words}", shown, pair))
+    return examples
+
+
+def easy_task(*, pairs: bool = False, test: bool = True, noise: float = 0.0) -> Task:
+    splits = {"train": easy_split("train", 40, pairs=pairs, noise=noise), "dev": easy_split("dev", 20, pairs=pairs)}
+    if test:
+        splits["test"] = easy_split("test", 20, pairs=pairs)
+    return Task.from_examples("easy", splits, kind="pair" if pairs else "text", test_fraction=0.1 if test else 0.0)
+
+
+def test_it_beats_chance_on_an_easy_task() -> None:
+    task = easy_task()
+    baseline = tfidf_baseline(task, "accuracy")
+    assert METRICS["accuracy"](task.label_numbers("test"), baseline.predicted) > 0.9
+    assert baseline.dev_score > 0.9
+    assert baseline.description.startswith("TF-IDF + logistic regression (C=")
+
+
+def test_pairs_are_read_with_their_second_text() -> None:
+    task = easy_task(pairs=True)
+    baseline = tfidf_baseline(task, "macro_f1")
+    assert METRICS["accuracy"](task.label_numbers("test"), baseline.predicted) > 0.9
+
+
+def test_test_labels_change_nothing() -> None:
+    task = easy_task(noise=0.3)
+    turned = {"fruit": "metal", "metal": "fruit"}
+    wrong = tuple(replace(example, label=turned[str(example.label)]) for example in task.test)
+    other = replace(task, splits={**task.splits, "test": wrong})
+    first, second = tfidf_baseline(task, "accuracy"), tfidf_baseline(other, "accuracy")
+    assert first.description == second.description
+    assert first.dev_score == second.dev_score
+    assert first.predicted.tolist() == second.predicted.tolist()
+
+
+def test_the_strength_is_the_one_that_dev_likes_best() -> None:
+    task = easy_task(noise=0.3)
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    train = words.fit_transform([example.text for example in task.train])
+    dev = words.transform([example.text for example in task.dev])
+    scores = {}
+    for strength in (1.0, 10.0, 100.0):
+        model = LogisticRegression(C=strength, max_iter=2000).fit(train, task.label_numbers("train"))
+        scores[strength] = METRICS["accuracy"](task.label_numbers("dev"), model.predict(dev))
+    baseline = tfidf_baseline(task, "accuracy")
+    assert baseline.dev_score == max(scores.values())
+    assert baseline.description.endswith(f"(C={max(scores, key=lambda strength: scores[strength]):g})")
+
+
+def test_without_a_test_split_dev_is_predicted() -> None:
+    task = easy_task(test=False)
+    assert not task.test
+    assert len(tfidf_baseline(task, "accuracy").predicted) == len(task.dev)
+
+
+def test_a_test_split_is_never_seen_by_the_vocabulary() -> None:
+    task = easy_task()
+    strange = (replace(task.test[0], text="words that nobody met before"), *task.test[1:])
+    other = replace(task, splits={**task.splits, "test": strange})
+    first, second = tfidf_baseline(task, "accuracy"), tfidf_baseline(other, "accuracy")
+    assert first.dev_score == second.dev_score
+    assert first.predicted[1:].tolist() == second.predicted[1:].tolist()

@@ -1,0 +1,172 @@
+"""The model folder: the best seed on dev, loadable by plain transformers, with a card that nobody can break."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_tokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from endtask.export.model_folder import best_seed, model_card, save_model
+from endtask.files.atomic import write_json
+from endtask.models.network import Network
+from endtask.models.weights import save_weights
+from endtask.settings import Settings
+from endtask.text.tokenizer import save_tokenizer
+
+RESULTS: dict[str, Any] = {
+    "split": "test",
+    "rows": 139,
+    "leak_free_rows": 87,
+    "summary": {
+        "metric": "macro_f1",
+        "mean": 0.6123,
+        "std": 0.0151,
+        "leak_free_mean": 0.5432,
+        "leak_free_std": 0.02,
+    },
+    "seeds": [{"seed": 0}, {"seed": 1}, {"seed": 2}],
+}
+
+
+def settings_for(**values: Any) -> Settings:
+    return Settings.model_validate({"task": {"path": "data/pets"}, **values})
+
+
+def write_results(folder: Path, dev: dict[int, float], metric: str = "macro_f1") -> None:
+    for seed, score in dev.items():
+        (folder / f"seed-{seed}").mkdir(parents=True)
+        scores = {"accuracy": 1.0 - score, "micro_f1": 1.0 - score, "macro_f1": 1.0 - score, metric: score}
+        write_json(folder / f"seed-{seed}" / "result.json", {"seed": seed, "dev": scores})
+
+
+@pytest.mark.parametrize(
+    ("dev", "chosen"),
+    [({0: 0.5, 1: 0.7, 2: 0.6}, 1), ({5: 0.7, 1: 0.7, 3: 0.2}, 5), ({4: 0.0}, 4)],
+)
+def test_the_best_seed_on_dev_and_the_earlier_of_equals(tmp_path: Path, dev: dict[int, float], chosen: int) -> None:
+    write_results(tmp_path, dev)
+    assert best_seed(tmp_path, settings_for(finetune={"seeds": list(dev)}))["seed"] == chosen
+
+
+def test_the_metric_of_the_settings_decides(tmp_path: Path) -> None:
+    write_results(tmp_path, {0: 0.9, 1: 0.1}, metric="accuracy")
+    for metric, chosen in (("accuracy", 0), ("macro_f1", 1)):
+        settings = settings_for(finetune={"seeds": [0, 1]}, evaluate={"metric": metric})
+        assert best_seed(tmp_path, settings)["seed"] == chosen
+
+
+def test_the_card_says_what_was_measured_and_where() -> None:
+    corpus = {"sources": [{"path": "text/*.txt", "name": "books"}, {"path": "notes.csv"}]}
+    card = model_card(settings_for(corpus=corpus), RESULTS, 1, ("cat", "dog"))
+    assert card.startswith("---\nlibrary_name: transformers\n")
+    assert "# pets\n" in card
+    assert "`data/pets`" in card
+    assert "`books`, `notes.csv`" in card
+    assert "- Labels: `cat`, `dog`\n" in card
+    assert "macro_f1 on test (139 rows)" in card
+    assert "61.2 ± 1.5" in card
+    assert "87 rows whose text does not stand in train: 54.3 ± 2.0" in card
+    assert "3 fine-tuning seeds" in card
+    assert "seed 1, the best on dev" in card
+
+
+def test_the_card_without_corpus_and_without_leak_free_rows() -> None:
+    summary = {"metric": "accuracy", "mean": 1.0, "std": 0.0}
+    results = {**RESULTS, "split": "dev", "leak_free_rows": 0, "summary": summary}
+    card = model_card(settings_for(), results, 0, ("a", "b"))
+    assert "accuracy on dev (139 rows)" in card
+    assert "the 0 rows whose text does not stand in train: no such rows" in card
+    assert "no corpus" in card
+
+
+NASTY = [
+    "a`b",
+    "``",
+    "two\nlines\n# heading",
+    "---\nlicense: stolen",
+    "<script>alert(1)</script>",
+    "[click](http://example.org)",
+    "tab\tand\rreturn",
+    "line\u2028separator",
+    " ",
+]
+
+
+def without_code(line: str) -> str:
+    """A line of Markdown with its code spans taken out, by the rule of CommonMark."""
+    return re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", "", line)
+
+
+@pytest.mark.parametrize("label", NASTY)
+def test_labels_stay_inside_their_code_span(label: str) -> None:
+    card = model_card(settings_for(), RESULTS, 0, ("good", label, "other"))
+    plain = model_card(settings_for(), RESULTS, 0, ("good", "bad", "other"))
+    assert len(card.splitlines()) == len(plain.splitlines()), "a label must not add lines"
+    (line,) = (line for line in card.splitlines() if line.startswith("- Labels:"))
+    assert without_code(line) == "- Labels: , , "
+
+
+@pytest.mark.parametrize("path", [f"data/{text}" for text in NASTY if "/" not in text] + ["`/`", "x/<b>y"])
+def test_the_task_path_adds_no_markup(path: str) -> None:
+    card = model_card(settings_for(task={"path": path}), RESULTS, 0, ("a", "b"))
+    plain = model_card(settings_for(), RESULTS, 0, ("a", "b"))
+    assert len(card.splitlines()) == len(plain.splitlines())
+    assert card.count("\n---\n") == 1
+    title = card.splitlines()[4]
+    assert title.startswith("# ")
+    assert re.search(r"(?<!\\)[`<>\[\]]", title) is None
+
+
+def logits(network: Network, text: str) -> torch.Tensor:
+    """Class logits of one text by the stock classifier made from the network's weights."""
+    from endtask.models.huggingface import to_sequence_classification
+
+    with torch.inference_mode():
+        return to_sequence_classification(network)(**make_tokenizer()(text, return_tensors="pt")).logits
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def saved(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Network, dict[str, Any]]:
+    """A model folder made from two seeds, of which seed 1 is the better."""
+    write_results(tmp_path / "finetune", {0: 0.4, 1: 0.6})
+    networks = {seed: make_network(request.param, seed=seed) for seed in (0, 1)}
+    for seed, network in networks.items():
+        save_weights(tmp_path / "finetune" / f"seed-{seed}" / "best.safetensors", network)
+    save_tokenizer(make_tokenizer(), tmp_path / "pack" / "tokenizer")
+    (tmp_path / "evaluate").mkdir()
+    write_json(tmp_path / "evaluate" / "results.json", RESULTS)
+    settings = settings_for(finetune={"seeds": [0, 1], "max_length": 12})
+    stages = (tmp_path / "pack", tmp_path / "finetune", tmp_path / "evaluate")
+    counts = save_model(make_network(request.param, seed=5, dropout=0.25), *stages, settings, tmp_path / "model")
+    return tmp_path / "model", networks[1], counts
+
+
+def test_a_saved_folder_is_whole_and_loads_anywhere(saved: tuple[Path, Network, dict[str, Any]]) -> None:
+    folder, network, counts = saved
+    names = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert names <= {path.name for path in folder.iterdir()}
+    assert counts["seed"] == 1
+    assert counts["dev"]["macro_f1"] == 0.6
+    model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    assert tuple(model.config.id2label.values()) == LABELS
+    text = "river stone cloud"
+    with torch.inference_mode():
+        found = model(**tokenizer(text, return_tensors="pt")).logits
+    torch.testing.assert_close(found, logits(network, text))
+
+
+def test_the_folder_remembers_length_and_dropout(saved: tuple[Path, Network, dict[str, Any]]) -> None:
+    folder, network, _ = saved
+    assert MAX_LENGTH != 12
+    assert AutoTokenizer.from_pretrained(folder, local_files_only=True).model_max_length == 12
+    config = json.loads((folder / "config.json").read_text())
+    key = "hidden_dropout_prob" if network.architecture.name == "bert" else "mlp_dropout"
+    assert config[key] == 0.25
+    assert "`no`, `perhaps`, `yes`" in (folder / "README.md").read_text(encoding="utf-8")

@@ -1,0 +1,130 @@
+"""A selection comes back from disk as it was, in parts or whole, or is not there at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from endtask.files import selection_table
+from endtask.files.selection_table import SelectedTexts, read_figures, read_selection, write_selection
+from endtask.records import Document, Selected
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+DOCUMENTS = st.builds(Document, TEXT, TEXT, TEXT, st.none() | TEXT, st.none() | TEXT)
+COUNTS = st.integers(0, 2**62)
+ROWS = st.lists(
+    st.builds(
+        Selected,
+        DOCUMENTS,
+        COUNTS,
+        COUNTS,
+        st.floats(allow_nan=False),
+        COUNTS,
+        st.lists(TEXT, max_size=4).map(tuple),
+        TEXT,
+    ),
+    max_size=12,
+)
+same_folder = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def passage(number: int) -> Selected:
+    return Selected(Document(f"d{number}", f"text {number}", "s"), number, 1, 0.5, 1, ("e",), "why")
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection_table, "_ROWS_PER_GROUP", 5)
+
+
+@given(rows=ROWS)
+@same_folder
+def test_round_trip(tmp_path: Path, rows: list[Selected]) -> None:
+    path = tmp_path / "s.parquet"
+    assert write_selection(path, iter(rows)) == len(rows)
+    assert list(read_selection(path)) == rows
+    assert list(SelectedTexts(path)) == [item.document.text for item in rows]
+
+
+@given(rows=ROWS, data=st.data())
+@same_folder
+def test_marked_rows_only(tmp_path: Path, rows: list[Selected], data: st.DataObject) -> None:
+    write_selection(tmp_path / "s.parquet", rows)
+    marks = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+    kept = list(read_selection(tmp_path / "s.parquet", np.asarray(marks, dtype=bool)))
+    assert kept == [item for item, mark in zip(rows, marks, strict=True) if mark]
+
+
+@given(rows=ROWS)
+@same_folder
+def test_figures(tmp_path: Path, rows: list[Selected]) -> None:
+    write_selection(tmp_path / "s.parquet", rows)
+    figures = read_figures(tmp_path / "s.parquet")
+    assert figures.rank.tolist() == [item.rank for item in rows]
+    assert figures.score.tolist() == [item.score for item in rows]
+    assert figures.bytes.tolist() == [len(item.document.text.encode()) for item in rows]
+    assert figures.bytes.dtype == np.int64
+
+
+def test_many_row_groups_and_several_passes(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    rows = [passage(number) for number in range(23)]
+    assert write_selection(path, rows) == 23
+    assert parquet.ParquetFile(path).num_row_groups == 5
+    assert list(read_selection(path)) == rows
+    texts = SelectedTexts(path)
+    assert list(texts) == list(texts) == [item.document.text for item in rows]
+
+
+def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> Iterator[Selected]:
+        yield from (passage(number) for number in range(7))
+        raise RuntimeError("the corpus broke off")
+
+    with pytest.raises(RuntimeError, match="broke off"):
+        write_selection(tmp_path / "s.parquet", broken())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_in_the_middle_leaves_the_old_table(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    write_selection(path, [passage(1)])
+    with pytest.raises(ZeroDivisionError):
+        write_selection(path, (passage(1 // (3 - number)) for number in range(5)))
+    assert list(read_selection(path)) == [passage(1)]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from endtask.files import selection_table
+from endtask.records import Document, Selected
+selection_table._ROWS_PER_GROUP = 5
+def rows():
+    for number in range(20):
+        if number == 12:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield Selected(Document(f"d{number}", "text", "s"), number, 1, 0.5, 1, ("e",), "why")
+selection_table.write_selection(Path(sys.argv[1]), rows())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL is a POSIX signal")
+def test_a_killed_writer_leaves_no_table(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not path.exists()
+    assert all(left.name.startswith(".") and left.suffix == ".tmp" for left in tmp_path.iterdir())
+    write_selection(path, [passage(3)])
+    assert list(read_selection(path)) == [passage(3)]

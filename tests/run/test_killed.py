@@ -1,0 +1,59 @@
+"""A run killed with SIGKILL and started again ends in the same bits as an unbroken one (CPU, one thread)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.toy_run import results, write_settings
+
+from endtask.stages import STAGES
+
+DRIVER = Path(__file__).with_name("kill_driver.py")
+
+
+@pytest.mark.slow
+def test_killed_in_each_stage_and_anywhere(toy: Path, tmp_path: Path) -> None:
+    """One test, since all kills share one warm process."""
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "unused")
+    ended = subprocess.run([sys.executable, DRIVER, settings, tmp_path], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    answers = {answer["name"]: answer for answer in map(json.loads, ended.stdout.splitlines())}
+    expected = results(tmp_path / "unbroken")
+    assert {"model/model.safetensors", "pack/tokenizer/tokenizer.json", "evaluate/predictions.jsonl"} <= set(expected)
+    for stage in STAGES:
+        left = answers[f"in {stage}"]["left"]
+        assert f"{stage}.partial" in left
+        assert stage not in left
+    assert len(answers) == len(STAGES) + 12
+    for name, answer in answers.items():
+        assert (answer["killed"], answer["again"]) == (-signal.SIGKILL, 0), name
+        assert results(Path(answer["folder"])) == expected, name
+        names = [str(file.relative_to(answer["folder"])) for file in Path(answer["folder"]).rglob("*")]
+        assert not [file for file in names if file.endswith(".tmp") or ".partial" in file], name
+
+
+@pytest.mark.slow
+def test_the_command_killed_from_outside(toy: Path, tmp_path: Path) -> None:
+    """No trick: the real command, killed by another process once stage 1 has a checkpoint."""
+    import endtask
+
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run", budget="60steps")
+    again = [sys.executable, "-m", "endtask", "run", str(settings)]
+    checkpoint = tmp_path / "run" / "pretrain.partial" / "checkpoint.safetensors"
+    with subprocess.Popen(again, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not checkpoint.exists() and process.poll() is None:
+            time.sleep(0.005)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert (tmp_path / "run" / "pretrain.partial" / "manifest.json").exists()
+    ended = subprocess.run(again, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "pretrain: goes on where it stopped" in ended.stderr
+    unbroken = endtask.run({**json.loads(settings.read_text()), "output_dir": str(tmp_path / "unbroken")})
+    assert results(tmp_path / "run") == results(unbroken.folder)

@@ -1,0 +1,203 @@
+"""Stage 1 and stage 2 on a task that can be learned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from endtask.evaluate.metrics import score_all
+from endtask.evaluate.probabilities import class_probabilities
+from endtask.files.stage_folder import StageFolder
+from endtask.models.weights import load_tensors, load_weights
+from endtask.settings import Budget, Settings
+from endtask.task import Task
+from endtask.text.packed import PackedTexts
+from endtask.train import finetune as finetune_module
+from endtask.train.checkpoint import CHECKPOINT
+from endtask.train.finetune import BEST, RESULT, finetune, finetune_phase
+from endtask.train.metrics_file import read_metrics
+from endtask.train.pretrain import WEIGHTS, joint_objectives, network_for, pretrain
+
+MakeStage = Callable[[str], StageFolder]
+
+
+def changed(settings: Settings, **sections: dict[str, Any]) -> Settings:
+    tree = settings.model_dump(mode="json")
+    for name, values in sections.items():
+        tree[name] = {**tree[name], **values} if isinstance(values, dict) else values
+    return Settings.model_validate(tree)
+
+
+@pytest.fixture(scope="module")
+def pretrained(
+    task: Task, packed: Path, run_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    stage = StageFolder(tmp_path_factory.mktemp("run"), "pretrain", "fingerprint", {}, {})
+    counts = pretrain(task, packed, run_settings, stage)
+    stage.finish(counts)
+    return stage.final, counts
+
+
+def test_stage_1_moves_every_weight_in_the_steps_it_planned(
+    pretrained: tuple[Path, dict[str, Any]], task: Task, packed: Path, run_settings: Settings
+) -> None:
+    folder, counts = pretrained
+    assert counts["steps"] == 40
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["plan"]["steps"] == 40
+    assert not (folder / CHECKPOINT).exists()
+    network = network_for(task, packed, run_settings)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    load_weights(folder / WEIGHTS, network)
+    moved = {name for name, value in network.state_dict().items() if not value.equal(before[name])}
+    assert moved == set(before)
+    assert counts["flops"] == 6.0 * counts["parameters"] * counts["tokens"]
+    assert read_metrics(folder / "metrics.jsonl")[-1]["step"] == 40
+
+
+def test_stage_1_without_external_text_is_the_task_alone(
+    task: Task, run_settings: Settings, packed: Path, tmp_path: Path
+) -> None:
+    from endtask.files.selection_table import write_selection
+    from endtask.text.pack import pack
+
+    write_selection(tmp_path / "none.parquet", [])
+    pack(task, tmp_path / "none.parquet", run_settings, tmp_path / "pack")
+    objectives, weighting = joint_objectives(task, tmp_path / "pack", run_settings)
+    assert list(objectives) == ["internal"]
+    assert [turn.objective for turn in weighting.turns(0)] == ["internal"]
+    assert list(joint_objectives(task, packed, run_settings)[0]) == ["external", "internal"]
+
+
+def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage) -> None:
+    stage = make_stage("pretrain")
+    stage.start()
+    stage.set_plan(steps=3)
+    assert pretrain(task, packed, changed(run_settings, budget="5s"), make_stage("pretrain"))["steps"] == 3
+
+
+def test_a_new_head_for_each_seed_on_the_same_body(
+    pretrained: tuple[Path, dict[str, Any]], task: Task, packed: Path, run_settings: Settings
+) -> None:
+    network = network_for(task, packed, run_settings)
+    heads = []
+    for seed in (0, 1, 0):
+        load_weights(pretrained[0] / WEIGHTS, network)
+        finetune_phase(network, task, packed, run_settings, seed=seed)
+        heads.append({name: value.clone() for name, value in network.state_dict().items()})
+    differ = {name for name, value in heads[0].items() if not value.equal(heads[1][name])}
+    assert differ
+    assert all(name.startswith("task.") for name in differ)
+    assert all(value.equal(heads[2][name]) for name, value in heads[0].items())
+    fresh, _ = load_tensors(pretrained[0] / WEIGHTS)
+    assert all(not fresh[name].equal(heads[0][name]) for name in differ)
+
+
+def test_stage_2_learns_the_task_and_saves_what_it_scored(
+    pretrained: tuple[Path, dict[str, Any]], task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage
+) -> None:
+    settings = changed(run_settings, finetune={"epochs": 12, "learning_rate": 1e-2}, model={"dropout": 0.0})
+    stage = make_stage("finetune")
+    counts = finetune(task, packed, pretrained[0], settings, stage)
+    assert counts["steps_per_seed"] == 48
+    network = network_for(task, packed, settings)
+    for result in counts["seeds"]:
+        folder = stage.partial / f"seed-{result['seed']}"
+        rows = [row for row in read_metrics(folder / "metrics.jsonl") if "dev/macro_f1" in row]
+        best = max(rows, key=lambda row: row["dev/macro_f1"])
+        assert (result["best_step"], result["dev"]["macro_f1"]) == (best["step"], best["dev/macro_f1"])
+        load_weights(folder / BEST, network)
+        probabilities = class_probabilities(
+            network, PackedTexts(packed / "dev"), batch_size=5, max_length=16, device=torch.device("cpu")
+        )
+        assert score_all(task.label_numbers("dev"), probabilities.argmax(-1)) == result["dev"]
+        assert result["dev"]["accuracy"] > 0.8
+        assert not (folder / CHECKPOINT).exists()
+    assert counts["tokens"] == sum(result["tokens"] for result in counts["seeds"])
+
+
+def test_stage_2_keeps_the_first_of_the_best_epochs(
+    pretrained: tuple[Path, dict[str, Any]],
+    task: Task,
+    packed: Path,
+    run_settings: Settings,
+    make_stage: MakeStage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scores = iter([0.2, 0.9, 0.9, 0.5])
+    monkeypatch.setattr(finetune_module, "score_all", lambda truth, predicted: {"macro_f1": next(scores)})
+    kept: list[bytes] = []
+    original = finetune_module.run_phase
+
+    def watch(phase: Any, folder: Path, **options: Any) -> Any:
+        work = options["pause"].work
+
+        def watched(step: int, memory: Any) -> dict[str, float]:
+            row: dict[str, float] = work(step, memory)
+            kept.append((folder / BEST).read_bytes())
+            return row
+
+        options["pause"] = type(options["pause"])(options["pause"].steps, watched)
+        return original(phase, folder, **options)
+
+    monkeypatch.setattr(finetune_module, "run_phase", watch)
+    settings = changed(run_settings, finetune={"epochs": 4, "seeds": [5]})
+    stage = make_stage("finetune")
+    (result,) = finetune(task, packed, pretrained[0], settings, stage)["seeds"]
+    assert (result["best_step"], result["dev"]) == (8, {"macro_f1": 0.9})
+    assert kept[0] != kept[1] == kept[2] == kept[3]
+
+
+def test_finished_seeds_are_not_trained_again(
+    pretrained: tuple[Path, dict[str, Any]],
+    task: Task,
+    packed: Path,
+    run_settings: Settings,
+    make_stage: MakeStage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = finetune(task, packed, pretrained[0], run_settings, make_stage("finetune"))
+    folder = make_stage("finetune").partial
+    weights = (folder / "seed-1" / BEST).read_bytes()
+    (folder / "seed-1" / RESULT).unlink()
+    (folder / "seed-1" / BEST).unlink()
+    labels = []
+    original = finetune_module.run_phase
+    monkeypatch.setattr(
+        finetune_module,
+        "run_phase",
+        lambda phase, folder, **options: labels.append(options["label"]) or original(phase, folder, **options),
+    )
+    assert finetune(task, packed, pretrained[0], run_settings, make_stage("finetune")) == first
+    assert labels == ["finetune seed 1"]
+    assert (folder / "seed-1" / BEST).read_bytes() == weights
+
+
+@pytest.mark.parametrize(("budget", "steps"), [("1tok", 4), ("100Mtok", 12), ("1e30flops", 12), ("5steps", 12)])
+def test_stage_2_takes_an_epoch_at_least_and_its_epochs_at_most(
+    pretrained: tuple[Path, dict[str, Any]],
+    task: Task,
+    packed: Path,
+    run_settings: Settings,
+    make_stage: MakeStage,
+    budget: str,
+    steps: int,
+) -> None:
+    settings = Settings.model_validate({**run_settings.model_dump(mode="json"), "budget": budget})
+    counts = finetune(task, packed, pretrained[0], settings, make_stage("finetune"))
+    assert counts["steps_per_seed"] == steps
+
+
+def test_a_token_budget_for_stage_2_is_kept(
+    pretrained: tuple[Path, dict[str, Any]], task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage
+) -> None:
+    settings = changed(run_settings, finetune={"epochs": 50, "budget_share": 0.5})
+    settings = Settings.model_validate({**settings.model_dump(mode="json"), "budget": "12ktok"})
+    counts = finetune(task, packed, pretrained[0], settings, make_stage("finetune"))
+    allowed = Budget.parse("12ktok").amount * 0.5
+    assert 0.9 * allowed < counts["tokens"] <= 1.05 * allowed
