@@ -26,7 +26,7 @@ VARIANTS: dict[str, list[str]] = {
     "bert (first token)": ["model.architecture=bert"],
     "two layers": ["model.num_hidden_layers=2"],
     "256 wide": ["model.hidden_size=256", "model.num_attention_heads=4"],
-    "a third of the tokens": ["budget=1Mtok", "finetune.budget_share=0.4"],
+    "a quarter of the tokens": ["budget=1Mtok", "finetune.budget_share=0.4"],
     "twice the tokens": ["budget=5.4Mtok", "finetune.budget_share=0.111"],
     "rho1 = 1": ["train.rho1=1"],
     "rho1 = 9": ["train.rho1=9"],

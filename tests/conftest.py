@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from tests.toy_run import toy_settings, write_toy
 
 # Set before any test imports torch or transformers. One thread each, as `make test` runs a process per core,

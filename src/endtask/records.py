@@ -38,16 +38,6 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """One retrieved passage for one query: `position` counts passages in corpus order."""
-
-    query: int
-    position: int
-    rank: int  # 1 = best
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
 class Selected:
     """A kept passage with the answer to "why is this text in my training set?".
 

@@ -68,10 +68,10 @@ class Run:
     """One run folder and the settings it is asked to follow."""
 
     def __init__(self, settings: Settings) -> None:
-        if not settings.output_dir:
-            raise InputError("no folder for the run", key="output_dir", hint="--output runs/my-task")
         if not settings.task.path:
             raise InputError("no task", key="task.path", hint="--task path/to/task")
+        if not settings.output_dir:
+            raise InputError("no folder for the run", key="output_dir", hint="--output runs/my-task")
         self.settings = settings
         self.folder = Path(settings.output_dir)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.results_file import RESULTS, read_results, this_machine, write_results
 
+from benchmarks.results_file import RESULTS, read_results, this_machine, write_results
 from endtask.errors import InputError
 
 ROWS = [{"engine": "bm25s", "seconds": 1.5}, {"engine": "bm25s", "seconds": 1.25, "note": None}]

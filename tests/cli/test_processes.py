@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.toy_run import write_settings
 
 ENDTASK = [sys.executable, "-m", "endtask"]

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import Answer
-from tests.toy_run import hashes, results, write_settings
 
-from endtask.cli import run as run_verb
-from endtask.settings import Settings, load_settings
+from endtask.cli.options import settings_from
+from endtask.settings import load_settings
 from endtask.settings.starter import starter_yaml
 from endtask.stages import STAGES
+from tests.conftest import Answer
+from tests.toy_run import hashes, results, write_settings
 
 Command = Callable[..., Answer]
 SMALL = [
@@ -43,13 +43,7 @@ def test_the_folder_is_named_after_the_task(
     assert command("run", "--task", toy / "task", "--until", "read").code == 0
     assert (tmp_path / "runs" / "task" / "read").is_dir()
     monkeypatch.chdir(toy / "task")
-    resolved: list[Settings] = []
-    monkeypatch.setattr("endtask.cli.run.settings_from", lambda *_, **__: resolved.append(load_settings()))
-    assert run_verb.settings_from is not None
-    monkeypatch.undo()
-    monkeypatch.chdir(toy / "task")
-    assert json.loads(command("run", "--task", ".", "--dry-run", "--json").out)["read"] == "to do"
-    assert not (toy / "task" / "runs").exists()
+    assert settings_from(None, task=".").output_dir == "runs/task"
 
 
 def test_run_speaks_of_each_stage_and_skips_the_second_time(toy: Path, tmp_path: Path, command: Command) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.tiny import LABELS, MAX_LENGTH, make_network, make_texts, make_tokenizer
 
 from endtask.evaluate.evaluate import evaluate, mean_and_spread, score_seeds
 from endtask.models.weights import save_weights
@@ -18,6 +17,7 @@ from endtask.records import Example
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.packed import pack_examples
+from tests.tiny import LABELS, MAX_LENGTH, make_network, make_texts, make_tokenizer
 
 
 def rows(name: str, texts: list[str]) -> list[Example]:

@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_packed, make_texts, make_tokenizer
 
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.models.network import Network
 from endtask.text.packed import PackedTexts, pack_examples
+from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_packed, make_texts, make_tokenizer
 
 
-def probabilities(
-    network: Network, texts: PackedTexts, batch_size: int = 8, max_length: int = MAX_LENGTH
-) -> NDArray[np.float32]:
-    return class_probabilities(network, texts, batch_size=batch_size, max_length=max_length, device=torch.device("cpu"))
+def probabilities(network: Network, texts: PackedTexts, batch_size: int = 8) -> NDArray[np.float32]:
+    return class_probabilities(network, texts, batch_size=batch_size, device=torch.device("cpu"))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -45,13 +43,3 @@ def test_dropout_is_off_and_the_same_call_gives_the_same_bits(tmp_path: Path) ->
     network.train()
     first = probabilities(network, texts)
     assert np.array_equal(first, probabilities(network, texts))
-
-
-def test_texts_are_cut_at_the_longest_length(tmp_path: Path) -> None:
-    network = make_network()
-    base, tail = "river stone cloud green", "apple candle window silver garden"
-    tokens = len(make_tokenizer()(base)["input_ids"]) - 1  # without the closing token
-    texts = pack_examples([(base + " " + tail, None), (base + " music", None)], make_tokenizer(), 16, tmp_path)
-    whole, cut = probabilities(network, texts, max_length=16), probabilities(network, texts, max_length=tokens)
-    assert not np.allclose(whole[0], whole[1], atol=1e-7)
-    np.testing.assert_allclose(cut[0], cut[1], atol=1e-7)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from endtask.export.model_folder import best_seed, model_card, save_model
@@ -18,6 +17,7 @@ from endtask.models.network import Network
 from endtask.models.weights import save_weights
 from endtask.settings import Settings
 from endtask.text.tokenizer import save_tokenizer
+from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_tokenizer
 
 RESULTS: dict[str, Any] = {
     "split": "test",
@@ -170,3 +170,9 @@ def test_the_folder_remembers_length_and_dropout(saved: tuple[Path, Network, dic
     key = "hidden_dropout_prob" if network.architecture.name == "bert" else "mlp_dropout"
     assert config[key] == 0.25
     assert "`no`, `perhaps`, `yes`" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_tokenizer_gives_just_what_the_model_takes(saved: tuple[Path, Network, dict[str, Any]]) -> None:
+    folder, network, _ = saved
+    given = AutoTokenizer.from_pretrained(str(folder))("river stone", "cloud")
+    assert set(given) == set(network.architecture.input_names)

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_packed, make_texts, make_tokenizer, shake
 
 from endtask.models.batch import TextBatch, gather_texts
 from endtask.models.huggingface import save_classifier, to_masked_lm, to_sequence_classification
 from endtask.models.network import Network
 from endtask.text.packed import PackedTexts, pack_examples
 from endtask.text.tokenizer import save_tokenizer
+from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_packed, make_texts, make_tokenizer, shake
 
 # A process in which endtask cannot be imported, as on a machine that never had it.
 LOAD_WITHOUT_ENDTASK = """
@@ -50,7 +50,7 @@ def inputs_of(network: Network, batch: TextBatch) -> dict[str, torch.Tensor]:
 
 @torch.inference_mode()
 def class_logits(network: Network, texts: PackedTexts) -> torch.Tensor:
-    batch = gather_texts(texts, np.arange(len(texts)), MAX_LENGTH, 0)
+    batch = gather_texts(texts, np.arange(len(texts)), 0)
     return network.task_logits(network(batch), batch)
 
 
@@ -59,7 +59,7 @@ def class_logits(network: Network, texts: PackedTexts) -> torch.Tensor:
 @torch.inference_mode()
 def test_the_stock_classifier_gives_our_logits(architecture: str, pairs: bool, tmp_path: Path) -> None:
     network, texts = shake(make_network(architecture, dropout=0.1)).eval(), make_packed(tmp_path, pairs=pairs)
-    batch = gather_texts(texts, np.arange(len(texts)), MAX_LENGTH, 0)
+    batch = gather_texts(texts, np.arange(len(texts)), 0)
     stock = to_sequence_classification(network)
     assert not stock.training
     ours = class_logits(network, texts)
@@ -71,7 +71,7 @@ def test_the_stock_classifier_gives_our_logits(architecture: str, pairs: bool, t
 @torch.inference_mode()
 def test_the_stock_masked_lm_gives_our_logits(architecture: str, tmp_path: Path) -> None:
     network, texts = shake(make_network(architecture, dropout=0.1)).eval(), make_packed(tmp_path, pairs=True)
-    batch = gather_texts(texts, np.arange(len(texts)), MAX_LENGTH, 0)
+    batch = gather_texts(texts, np.arange(len(texts)), 0)
     ours = network.masked_logits(network(batch), torch.arange(batch.input_ids.numel()))
     stock = to_masked_lm(network)(**inputs_of(network, batch)).logits.flatten(0, 1)
     real = batch.attention_mask.flatten().bool()

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.tiny import ARCHITECTURES, MAX_LENGTH, make_network, make_packed, shake
 from torch import nn
 
 from endtask.models.batch import gather_texts
 from endtask.models.network import Network, initialize
+from tests.tiny import ARCHITECTURES, make_network, make_packed, shake
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
@@ -95,7 +95,7 @@ def test_a_new_head_leaves_the_rest_alone(architecture: str) -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_dropout_can_be_set_and_taken_away(architecture: str, tmp_path: Path) -> None:
     network = make_network(architecture, dropout=0.1).train()
-    batch = gather_texts(make_packed(tmp_path), np.arange(6), MAX_LENGTH, 0)
+    batch = gather_texts(make_packed(tmp_path), np.arange(6), 0)
 
     def logits() -> torch.Tensor:
         return network.task_logits(network(batch), batch)
@@ -111,7 +111,7 @@ def test_dropout_can_be_set_and_taken_away(architecture: str, tmp_path: Path) ->
 def test_dropout_of_zero_in_the_settings_can_still_be_raised(architecture: str, tmp_path: Path) -> None:
     network = make_network(architecture, dropout=0.0).train()
     network.set_dropout(0.3)
-    batch = gather_texts(make_packed(tmp_path), np.arange(6), MAX_LENGTH, 0)
+    batch = gather_texts(make_packed(tmp_path), np.arange(6), 0)
     assert not network(batch).equal(network(batch))
 
 
@@ -129,14 +129,14 @@ def test_padding_does_not_change_a_texts_logits(architecture: str, pairs: bool, 
 
 @torch.inference_mode()
 def logits_of(network: Network, texts: object, positions: np.ndarray) -> torch.Tensor:
-    batch = gather_texts(texts, positions, MAX_LENGTH, 0)  # type: ignore[arg-type]
+    batch = gather_texts(texts, positions, 0)  # type: ignore[arg-type]
     return network.task_logits(network(batch), batch)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_masked_logits_are_those_of_their_positions(architecture: str, tmp_path: Path) -> None:
     network = make_network(architecture).eval()
-    batch = gather_texts(make_packed(tmp_path), np.arange(4), MAX_LENGTH, 0)
+    batch = gather_texts(make_packed(tmp_path), np.arange(4), 0)
     hidden = network(batch)
     everywhere = network.masked_logits(hidden, torch.arange(batch.input_ids.numel()))
     chosen = torch.tensor([1, 5, batch.input_ids.numel() - 1])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.tiny import make_network
 
 from endtask.errors import InputError
 from endtask.models.weights import load_tensors, load_weights, save_tensors, save_weights
+from tests.tiny import make_network
 
 
 def test_weights_come_back_bit_by_bit(tmp_path: Path) -> None:

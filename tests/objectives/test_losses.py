@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_labels, make_masking, make_network, make_packed, shake
 
 from endtask.models.batch import TextBatch
 from endtask.models.huggingface import to_masked_lm, to_sequence_classification
@@ -17,8 +16,9 @@ from endtask.models.network import Network
 from endtask.objectives.masked_lm import MaskedLM, masked_lm_loss
 from endtask.objectives.task import Classification, JointClassification
 from endtask.text.packed import PackedTexts
+from tests.tiny import ARCHITECTURES, LABELS, make_labels, make_masking, make_network, make_packed, shake
 
-COMMON: dict[str, Any] = {"batch_size": 8, "max_length": MAX_LENGTH, "pad_id": 0, "seed": 3}
+COMMON: dict[str, Any] = {"batch_size": 8, "pad_id": 0, "seed": 3}
 
 
 @pytest.fixture

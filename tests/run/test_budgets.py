@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.toy_run import toy_settings
 
 import endtask
 from endtask.train import finetune, phase_run, pretrain
+from tests.toy_run import toy_settings
 
 
 def plan_of(stage: Path) -> dict[str, Any]:

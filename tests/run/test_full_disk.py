@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors import SafetensorError
-from tests.conftest import Answer
-from tests.toy_run import results, toy_settings, write_settings
 
 import endtask
 from endtask.errors import InputError
@@ -19,6 +17,8 @@ from endtask.files import atomic
 from endtask.files.disk import disk_trouble
 from endtask.models import weights
 from endtask.text import packed
+from tests.conftest import Answer
+from tests.toy_run import results, toy_settings, write_settings
 
 
 def full(*_: object, **__: object) -> None:

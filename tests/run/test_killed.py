@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.toy_run import results, write_settings
 
 from endtask.stages import STAGES
+from tests.toy_run import results, write_settings
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.toy_run import hashes, results, toy_settings, write_rows, write_toy
 
 import endtask
 from endtask.errors import InputError
@@ -19,6 +18,7 @@ from endtask.files.lock import run_lock
 from endtask.run import Run
 from endtask.settings import load_settings, resolve
 from endtask.stages import STAGES
+from tests.toy_run import hashes, results, toy_settings, write_rows, write_toy
 
 
 def manifest(run: Path, stage: str) -> dict[str, Any]:

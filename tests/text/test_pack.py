@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tiny import make_texts
-
 from endtask.files.selection_table import write_selection
 from endtask.records import Document, Example, Selected
 from endtask.settings import Settings
@@ -13,6 +11,7 @@ from endtask.task import Task
 from endtask.text.pack import TrainingTexts, pack
 from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import load_tokenizer, save_tokenizer
+from tests.tiny import make_texts
 
 
 def make_task(*, pairs: bool) -> Task:

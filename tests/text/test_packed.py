@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tiny import WORDS, make_tokenizer
 
 from endtask.models.batch import gather_texts
 from endtask.text.packed import PackedTexts, pack_examples, pack_passages
+from tests.tiny import WORDS, make_tokenizer
 
 TEXT = st.one_of(st.text(max_size=40), st.lists(st.sampled_from(WORDS), max_size=15).map(" ".join))
 LENGTH = st.integers(min_value=8, max_value=24)
@@ -78,7 +78,7 @@ def test_examples_are_what_the_tokenizer_gives_to_any_user(
     expected = _as_any_user(texts, max_length, padding=False)["input_ids"]
     assert [packed[position].tolist() for position in range(len(packed))] == expected
     assert packed.lengths.tolist() == [len(ids) for ids in expected]
-    batch = gather_texts(packed, np.arange(len(texts)), max_length, tokenizer.pad_token_id)
+    batch = gather_texts(packed, np.arange(len(texts)), tokenizer.pad_token_id)
     padded = _as_any_user(texts, max_length, padding=True, return_tensors="pt")
     for name in ("input_ids", "attention_mask", "token_type_ids"):
         assert getattr(batch, name).equal(padded[name]), name

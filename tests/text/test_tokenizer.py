@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.tiny import MAX_LENGTH, make_texts, make_tokenizer
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from endtask.errors import InputError
 from endtask.settings import TokenizerSettings
 from endtask.text.tokenizer import SPECIAL_TOKENS, load_tokenizer, save_tokenizer, train_tokenizer
+from tests.tiny import MAX_LENGTH, make_texts, make_tokenizer
 
 # Random words make many merges of equal count, which is where an unfixed order would show.
 TRAIN_AND_SAVE = """

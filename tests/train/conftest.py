@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import MAX_LENGTH, make_labels, make_masking, make_network, make_packed, make_texts
 
 from endtask.files.selection_table import write_selection
 from endtask.files.stage_folder import StageFolder
@@ -21,6 +20,7 @@ from endtask.task import Task
 from endtask.text.pack import pack
 from endtask.train.loop import Phase
 from endtask.weighting.interleave import Interleave
+from tests.tiny import make_labels, make_masking, make_network, make_packed, make_texts
 
 MakePhase = Callable[..., Phase]
 
@@ -29,7 +29,7 @@ MakePhase = Callable[..., Phase]
 def make_phase(tmp_path: Path) -> MakePhase:
     """Make a joint phase with fresh weights; keywords replace its fields, or choose the network."""
     texts = make_packed(tmp_path / "texts")
-    common: dict[str, Any] = {"batch_size": 8, "max_length": MAX_LENGTH, "pad_id": 0}
+    common: dict[str, Any] = {"batch_size": 8, "pad_id": 0}
 
     def make(architecture: str = "modernbert", *, dropout: float = 0.1, seed: int = 0, **changes: Any) -> Phase:
         external = MaskedLM("external", texts, make_masking(), seed=seed, **common)

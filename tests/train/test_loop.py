@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import ARCHITECTURES
 
 from endtask.seeds import derive
 from endtask.train.loop import Phase, build_optimizer, train
 from endtask.train.schedule import learning_rate_at
 from endtask.weighting.equal import Equal
+from tests.tiny import ARCHITECTURES
 
 from .conftest import MakePhase
 

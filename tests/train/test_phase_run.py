@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import ARCHITECTURES
 
 from endtask.errors import InputError
 from endtask.models.network import Network
@@ -18,6 +17,7 @@ from endtask.train.checkpoint import CHECKPOINT, load_checkpoint, save_checkpoin
 from endtask.train.loop import Phase, build_optimizer, train
 from endtask.train.metrics_file import read_metrics
 from endtask.train.phase_run import Memory, Pause, run_phase
+from tests.tiny import ARCHITECTURES
 
 from .conftest import MakePhase
 

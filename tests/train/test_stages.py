@@ -113,7 +113,7 @@ def test_stage_2_learns_the_task_and_saves_what_it_scored(
         assert (result["best_step"], result["dev"]["macro_f1"]) == (best["step"], best["dev/macro_f1"])
         load_weights(folder / BEST, network)
         probabilities = class_probabilities(
-            network, PackedTexts(packed / "dev"), batch_size=5, max_length=16, device=torch.device("cpu")
+            network, PackedTexts(packed / "dev"), batch_size=5, device=torch.device("cpu")
         )
         assert score_all(task.label_numbers("dev"), probabilities.argmax(-1)) == result["dev"]
         assert result["dev"]["accuracy"] > 0.8

@@ -39,7 +39,6 @@ def evaluate(
             network,
             PackedTexts(packed / split),
             batch_size=settings.evaluate.batch_size,
-            max_length=settings.finetune.max_length,
             device=device,
         )
     results = score_seeds(task, split, probabilities, settings.evaluate.metric)

@@ -13,7 +13,7 @@ from endtask.text.packed import PackedTexts
 
 @torch.inference_mode()
 def class_probabilities(
-    network: Network, texts: PackedTexts, *, batch_size: int, max_length: int, device: torch.device
+    network: Network, texts: PackedTexts, *, batch_size: int, device: torch.device
 ) -> NDArray[np.float32]:
     """Probabilities (texts, classes), texts in order; batches hold texts of like length to spare padding."""
     network.eval().to(device)
@@ -21,7 +21,7 @@ def class_probabilities(
     probabilities = np.zeros((len(texts), network.config.num_labels), dtype=np.float32)
     for start in range(0, len(order), batch_size):
         positions = order[start : start + batch_size]
-        batch = gather_texts(texts, positions, max_length, network.config.pad_token_id).to(device)
+        batch = gather_texts(texts, positions, network.config.pad_token_id).to(device)
         logits = network.task_logits(network(batch), batch)  # (B, classes)
         probabilities[positions] = logits.softmax(-1).float().cpu().numpy()
     return probabilities

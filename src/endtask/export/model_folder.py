@@ -24,6 +24,7 @@ def save_model(
     save_classifier(network, folder)
     tokenizer = load_tokenizer(packed / "tokenizer")
     tokenizer.model_max_length = settings.finetune.max_length
+    tokenizer.model_input_names = list(network.architecture.input_names)
     save_tokenizer(tokenizer, folder)
     results = json.loads((evaluated / "results.json").read_text(encoding="utf-8"))
     write_text(

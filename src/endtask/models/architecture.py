@@ -22,6 +22,8 @@ class Architecture(Protocol):
     """One file per architecture implements this."""
 
     name: str
+    input_names: tuple[str, ...]
+    """What the stock model takes from its tokenizer."""
     to_classifier: dict[str, str]
     """Prefixes of our weights' names -> prefixes in the stock sequence classifier."""
     to_masked_lm: dict[str, str]

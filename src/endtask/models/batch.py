@@ -41,9 +41,9 @@ class TextBatch:
         return replace(self, **moved)
 
 
-def gather_texts(texts: PackedTexts, positions: NDArray[np.int64], max_length: int, pad_id: int) -> TextBatch:
-    """Pad the texts at `positions` to the longest of them, cut at `max_length`."""
-    rows = [texts[int(position)][:max_length] for position in positions]
+def gather_texts(texts: PackedTexts, positions: NDArray[np.int64], pad_id: int) -> TextBatch:
+    """Pad the texts at `positions` to the longest of them."""
+    rows = [texts[int(position)] for position in positions]
     width = max(len(row) for row in rows)
     input_ids = np.full((len(rows), width), pad_id, dtype=np.int64)
     attention = np.zeros((len(rows), width), dtype=np.int64)

@@ -24,18 +24,17 @@ class MaskedLM:
         masking: Masking,
         *,
         batch_size: int,
-        max_length: int,
         pad_id: int,
         seed: int,
     ) -> None:
         self.name = name
         self._texts, self._masking = texts, masking
-        self._max_length, self._pad_id, self._seed = max_length, pad_id, seed
+        self._pad_id, self._seed = pad_id, seed
         self.plan = BatchPlan(texts.lengths, batch_size, seed, name)
 
     def batch(self, step: int) -> TextBatch:
         """The masked texts of a step."""
-        batch = gather_texts(self._texts, self.plan.positions(step), self._max_length, self._pad_id)
+        batch = gather_texts(self._texts, self.plan.positions(step), self._pad_id)
         return self._masking.apply(batch, generator(self._seed, "mask", self.name, step))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:

@@ -29,20 +29,19 @@ class Classification:
         labels: NDArray[np.int64],
         *,
         batch_size: int,
-        max_length: int,
         pad_id: int,
         seed: int,
         name: str = "task",
     ) -> None:
         self.name = name
         self._texts, self._labels = texts, labels
-        self._max_length, self._pad_id, self._seed = max_length, pad_id, seed
+        self._pad_id, self._seed = pad_id, seed
         self.plan = BatchPlan(texts.lengths, batch_size, seed, name)
 
     def batch(self, step: int) -> TextBatch:
         """The labelled texts of a step."""
         positions = self.plan.positions(step)
-        batch = gather_texts(self._texts, positions, self._max_length, self._pad_id)
+        batch = gather_texts(self._texts, positions, self._pad_id)
         return replace(batch, labels=torch.from_numpy(self._labels[positions]))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
@@ -67,14 +66,11 @@ class JointClassification(Classification):
         rho2: float,
         normalize: bool,
         batch_size: int,
-        max_length: int,
         pad_id: int,
         seed: int,
         name: str = "internal",
     ) -> None:
-        super().__init__(
-            texts, labels, batch_size=batch_size, max_length=max_length, pad_id=pad_id, seed=seed, name=name
-        )
+        super().__init__(texts, labels, batch_size=batch_size, pad_id=pad_id, seed=seed, name=name)
         self._masking, self._rho2, self._scale = masking, rho2, 1.0 / (rho2 + 1.0) if normalize else 1.0
 
     def batch(self, step: int) -> TextBatch:

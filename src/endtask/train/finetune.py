@@ -64,7 +64,6 @@ def finetune_phase(network: Network, task: Task, packed: Path, settings: Setting
         PackedTexts(packed / "train"),
         np.asarray(task.label_numbers("train")),
         batch_size=finetune.batch_size,
-        max_length=finetune.max_length,
         pad_id=network.config.pad_token_id,
         seed=seed_here,
     )
@@ -110,7 +109,6 @@ def _finetune_seed(
             network,
             dev,
             batch_size=settings.evaluate.batch_size,
-            max_length=settings.finetune.max_length,
             device=phase.device,
         )
         scores = score_all(truth, probabilities.argmax(-1))

@@ -93,7 +93,6 @@ def joint_objectives(task: Task, packed: Path, settings: Settings) -> tuple[dict
         rho2=train.rho2,
         normalize=train.normalize_internal_loss,
         batch_size=train.batch_size,
-        max_length=train.max_length,
         pad_id=tokenizer.pad_token_id,
         seed=seed,
     )
@@ -105,7 +104,6 @@ def joint_objectives(task: Task, packed: Path, settings: Settings) -> tuple[dict
         texts,
         masking,
         batch_size=train.batch_size,
-        max_length=train.max_length,
         pad_id=tokenizer.pad_token_id,
         seed=seed,
     )

@@ -1,0 +1,229 @@
+"""Every mistake a user can make: exit code 2, one line that names the place, nothing made, nothing changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.conftest import Answer
+from tests.toy_run import hashes, write_rows, write_settings, write_toy
+
+Command = Callable[..., Answer]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the test's own with toy data and settings, and the working directory."""
+    write_toy(tmp_path)
+    write_settings(tmp_path / "settings.json", Path(), Path("out"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(command: Command, place: Path, *words: object) -> str:
+    """The line said by a command that must refuse and leave everything as it is."""
+    before = hashes(place), sorted(place.rglob("*"))
+    answer = command(*words)
+    assert answer.code == 2, answer
+    assert answer.out == ""
+    assert answer.err.startswith("endtask: ")
+    assert answer.err.count("\n") == 1
+    assert "Traceback" not in answer.err
+    assert (hashes(place), sorted(place.rglob("*"))) == before
+    return answer.err.removeprefix("endtask: ").rstrip("\n")
+
+
+def append(path: str, line: str | bytes) -> None:
+    with open(path, "ab") as file:
+        file.write(line if isinstance(line, bytes) else line.encode())
+
+
+def test_missing_files(place: Path, command: Command) -> None:
+    assert refused(command, place, "run", "absent.yaml") == "absent.yaml: no such settings file"
+    assert "absent" in refused(command, place, "run", "--task", "absent")
+    assert "absent.jsonl" in refused(command, place, "run", "--task", "task", "--corpus", "absent.jsonl")
+    assert "absent/*.txt" in refused(command, place, "check", "--task", "task", "--corpus", "absent/*.txt")
+    assert "out/settings.yaml: no such settings file" in refused(command, _emptied(place), "run", "out")
+
+
+def _emptied(place: Path) -> Path:
+    (place / "out").mkdir()
+    return place
+
+
+def test_a_wrong_column(place: Path, command: Command) -> None:
+    said = refused(command, place, "run", "settings.json", "--set", "task.columns.text=txet")
+    assert "task/train.jsonl" in said
+    assert "'txet'" in said
+    assert "'text'" in said
+    said = refused(command, place, "run", "settings.json", "--set", "corpus.sources=[{path: corpus.jsonl, text: body}]")
+    assert "corpus.jsonl" in said
+    assert "'body'" in said
+
+
+def test_an_unknown_label_in_dev(place: Path, command: Command) -> None:
+    append("task/dev.jsonl", '{"text": "a b", "label": "fodo"}\n')
+    said = refused(command, place, "run", "settings.json")
+    assert "task/dev.jsonl, row 19" in said
+    assert "'fodo'" in said
+
+
+def test_one_class_only(place: Path, command: Command) -> None:
+    shutil.rmtree("task")
+    write_rows(Path("task/train.jsonl"), [{"text": f"word {n}", "label": "same"} for n in range(40)])
+    said = refused(command, place, "run", "settings.json")
+    assert "task/train.jsonl" in said
+    assert "'same'" in said
+
+
+def test_an_empty_corpus(place: Path, command: Command) -> None:
+    Path("corpus.jsonl").write_text("")
+    assert "the corpus is empty" in refused(command, place, "run", "settings.json")
+    Path("corpus.jsonl").write_text('{"text": "  "}\n')
+    assert "corpus.jsonl" in refused(command, place, "run", "settings.json")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [(b'{"text": "caf\xe9", "label": "food"}\n', "not valid UTF-8"), ("nonsense\n", "not valid JSON")]
+)
+def test_broken_rows_of_the_task(place: Path, command: Command, line: str | bytes, said: str) -> None:
+    append("task/test.jsonl", line)
+    answer = refused(command, place, "run", "settings.json")
+    assert "task/test.jsonl, row 19" in answer
+    assert said in answer
+
+
+def test_a_row_of_the_corpus_that_is_broken_at_once(place: Path, command: Command) -> None:
+    Path("corpus.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
+    assert "corpus.jsonl, row 1: not valid UTF-8" in refused(command, place, "run", "settings.json")
+
+
+BROKEN_LATER = {
+    "broken UTF-8": (b'{"text": "caf\xe9"}\n', "corpus.jsonl, row 201: not valid UTF-8"),
+    "a row that is not JSON": (b"{'text': 'soup'}\n", "corpus.jsonl, row 201: not valid JSON"),
+    "a row that is no object": (b'"soup"\n', "corpus.jsonl, row 201: not a JSON object"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_LATER)
+def test_a_row_of_the_corpus_that_is_broken_later(place: Path, command: Command, kind: str) -> None:
+    """Met in the middle of reading: the finished stage stays, nothing else does, and a mended file goes on."""
+    line, said = BROKEN_LATER[kind]
+    good = Path("corpus.jsonl").read_bytes()
+    append("corpus.jsonl", line)
+    answer = command("run", "settings.json", "--quiet")
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert said in answer.err
+    assert {entry.name for entry in Path("out").iterdir()} <= {"read", "retrieve.partial", "settings.yaml", ".lock"}
+    Path("corpus.jsonl").write_bytes(good)
+    assert command("run", "settings.json", "--quiet", "--until", "select").code == 0
+
+
+def test_a_truncated_zst(place: Path, command: Command) -> None:
+    whole = zstandard.compress(Path("corpus.jsonl").read_bytes())
+    Path("corpus.jsonl").unlink()
+    Path("corpus.jsonl.zst").write_bytes(whole[: len(whole) // 2])
+    words = ("run", "settings.json", "--quiet", "--corpus", "corpus.jsonl.zst")
+    answer = command(*words)
+    assert answer.code == 2
+    assert answer.err.startswith("endtask: corpus.jsonl.zst, row ")
+    assert answer.err.count("\n") == 1
+    Path("corpus.jsonl.zst").write_bytes(whole)
+    assert command(*words, "--until", "select").code == 0
+    task = zstandard.compress(Path("task/train.jsonl").read_bytes())
+    Path("task/train.jsonl").unlink()
+    Path("task/train.jsonl.zst").write_bytes(task[: len(task) // 2])
+    assert "task/train.jsonl.zst, row " in refused(command, place, "run", "settings.json", "--output", "other")
+
+
+def test_an_output_that_is_a_file_or_holds_other_things(place: Path, command: Command) -> None:
+    said = refused(command, place, "run", "settings.json", "--output", "corpus.jsonl")
+    assert said == "corpus.jsonl, key 'output_dir': cannot be written: File exists"
+    assert "cannot be written" in refused(command, place, "run", "settings.json", "--output", "corpus.jsonl/out")
+    assert "holds other things (dev.jsonl)" in refused(command, place, "run", "settings.json", "--output", "task")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_folder_that_cannot_be_written(place: Path, command: Command) -> None:
+    locked = place / "locked"
+    locked.mkdir(mode=0o500)
+    assert "cannot be written: Permission denied" in refused(command, place, "run", "settings.json", "--output", locked)
+    said = refused(command, place, "run", "settings.json", "--output", locked / "out")
+    assert "cannot be written: Permission denied" in said
+    assert "Permission denied" in refused(command, place, "init", locked / "my.yaml")
+
+
+def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
+    assert command("run", "settings.json", "--until", "select").code == 0
+    said = refused(command, place, "run", "settings.json", "--set", "retrieve.top_k=9")
+    assert said.startswith("out: settings changed: retrieve.top_k (5 -> 9) since this run was made (redo with --from")
+    append("corpus.jsonl", '{"text": "one more soup"}\n')
+    assert "out: the files of the corpus (corpus.jsonl) changed" in refused(command, place, "run", "settings.json")
+    assert command("run", "settings.json", "--until", "select", "--from", "retrieve").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--set", "train.learnin_rate=1"], "--set, key 'train.learnin_rate': unknown setting (did you mean"),
+        (["--set", "train.learning_rate"], "write it as key=value"),
+        (["--set", "train.learning_rate=fast"], "key 'train.learning_rate'"),
+        (["--preset", "latop"], "unknown preset 'latop' (did you mean 'laptop'?)"),
+        (["--until", "selct"], "unknown stage 'selct' (did you mean 'select'?)"),
+        (["--from", "pretrian"], "unknown stage 'pretrian' (did you mean 'pretrain'?)"),
+        (["--budget", "10"], "key 'budget': '10' is not an amount with a unit"),
+        (["--budget", "10parsecs"], "600s, 10min, 50Mtok, 2000steps or 1e17flops"),
+        (["--set", "task.kind=txet"], "key 'task.kind'"),
+        (["--set", "tokenizer.path=absent"], "absent, key 'tokenizer.path': no such tokenizer folder"),
+        (["--set", "model.hidden_size=17"], "key 'model.hidden_size'"),
+    ],
+)
+def test_wrong_settings(place: Path, command: Command, words: list[str], said: str) -> None:
+    assert said in refused(command, place, "run", "settings.json", *words)
+
+
+def test_an_unknown_setting_in_a_file(place: Path, command: Command) -> None:
+    Path("my.yaml").write_text("task:\n  path: task\ntrian:\n  batch_size: 8\n")
+    said = refused(command, place, "run", "my.yaml")
+    assert said == "my.yaml, key 'trian': unknown setting (did you mean 'train'?)"
+    Path("my.yaml").write_text("task: [\n")
+    assert refused(command, place, "check", "my.yaml").startswith("my.yaml, row 2: not valid YAML")
+
+
+@pytest.mark.parametrize("kind", ["score", "tags"])
+def test_kinds_that_cannot_be_trained_yet(place: Path, command: Command, kind: str) -> None:
+    rows = [{"text": f"word {n}", "label": n / 7} for n in range(60)]
+    if kind == "tags":
+        rows = [{"tokens": ["soup", str(n)], "tags": ["B-food", "O"]} for n in range(60)]  # type: ignore[dict-item]
+    write_rows(Path("other/train.jsonl"), rows)
+    said = refused(command, place, "run", "--task", "other", "--output", "out")
+    assert said.startswith(f"other: the task is of kind '{kind}'")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run"], "key 'task.path': no task"),
+        (["run", "--corpus", "corpus.jsonl", "--output", "out"], "key 'task.path': no task"),
+        (["check"], "key 'task.path': no task to check"),
+        (["retrieve", "--task", "task"], "key 'corpus.sources': no corpus to retrieve from"),
+        (["retrieve", "settings.json", "--set", "select.selector=none"], "key 'select.selector'"),
+        (["report", "task"], "task: no run here"),
+        (["report", "absent"], "absent: no run here"),
+        (["predict", "absent", "text"], "absent: no trained model here"),
+    ],
+)
+def test_what_is_missing(place: Path, command: Command, words: list[str], said: str) -> None:
+    assert said in refused(command, place, *words)
+
+
+def test_predict_on_an_unfinished_run(place: Path, command: Command) -> None:
+    assert command("run", "settings.json", "--until", "read").code == 0
+    said = refused(command, place, "predict", "out", "soup")
+    assert said == "out: no trained model here (finish the run first: endtask run out)"

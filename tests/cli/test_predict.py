@@ -1,0 +1,141 @@
+"""`endtask predict`: arguments, files, standard input, pairs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import endtask
+from endtask.cli.predict import arrived_lines
+from tests.conftest import Answer
+
+Command = Callable[..., Answer]
+TEXTS = ["soup bread salt", "star moon orbit", "ball goal team, \u00fcberall"]
+
+
+@pytest.fixture(scope="module")
+def expected(finished_run: Path) -> str:
+    predictions = endtask.load(finished_run).predict(TEXTS)
+    return "".join(f"{one.label}\t{one.probability:.4f}\n" for one in predictions)
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_texts_as_arguments(finished_run: Path, command: Command, expected: str) -> None:
+    assert command("predict", finished_run, *TEXTS) == Answer(0, expected, "")
+    assert command("predict", finished_run / "model", *TEXTS).out == expected
+
+
+def test_json(finished_run: Path, command: Command) -> None:
+    lines = command("predict", finished_run, *TEXTS, "--json").out.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert len(rows) == 3
+    for row in rows:
+        assert row.keys() == {"label", "probability", "probabilities"}
+        assert list(row["probabilities"]) == ["food", "space", "sport"]
+        assert sum(row["probabilities"].values()) == pytest.approx(1)
+        assert row["probability"] == row["probabilities"][row["label"]] == max(row["probabilities"].values())
+
+
+FILES = {
+    "texts.txt": "\n".join(TEXTS) + "\n",
+    "texts.csv": "text,other\n" + "".join(f'"{text}",1\n' for text in TEXTS),
+    "texts.tsv": "other\ttext\n" + "".join(f"1\t{text}\n" for text in TEXTS),
+    "texts.jsonl": "".join(json.dumps({"text": text}) + "\n" for text in TEXTS),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file(finished_run: Path, tmp_path: Path, command: Command, expected: str, name: str) -> None:
+    (tmp_path / name).write_text(FILES[name], encoding="utf-8")
+    answer = command("predict", finished_run, "--file", tmp_path / name, "--batch-size", 2)
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == [
+        line.split("\t")[0] for line in expected.splitlines()
+    ]
+    assert command("predict", finished_run, "--file", tmp_path / name).out == expected
+
+
+def test_another_column(finished_run: Path, tmp_path: Path, command: Command, expected: str) -> None:
+    path = tmp_path / "texts.jsonl"
+    rows = [{"abstract": text, "text_pair": "ignored by a model of single texts"} for text in TEXTS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert command("predict", finished_run, "--file", path, "--column", "abstract").out == expected
+    wrong = command("predict", finished_run, "--file", path, "--column", "abstrct")
+    assert wrong.code == 2
+    assert "texts.jsonl: no column 'abstrct' for the text (did you mean 'abstract'?)" in wrong.err
+
+
+def test_standard_input(finished_run: Path, command: Command, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, "\r\n".join(TEXTS).encode())
+    assert command("predict", finished_run).out == expected
+
+
+def test_broken_standard_input(finished_run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, b"soup\ncaf\xe9\n")
+    answer = command("predict", finished_run)
+    assert answer.code == 2
+    assert answer.err == "endtask: standard input, row 2: not valid UTF-8\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"text": 3}\n', "row 1, key 'text': the text is not a string"),
+        ("nonsense\n", "row 1: not valid JSON"),
+    ],
+)
+def test_broken_files(finished_run: Path, tmp_path: Path, command: Command, content: str, said: str) -> None:
+    (tmp_path / "new.jsonl").write_text(content)
+    answer = command("predict", finished_run, "--file", tmp_path / "new.jsonl")
+    assert answer.code == 2
+    assert f"new.jsonl, {said}" in answer.err
+    assert command("predict", finished_run, "--file", tmp_path / "absent.jsonl").code == 2
+    assert command("predict", finished_run, "text", "--file", tmp_path / "new.jsonl").code == 2
+
+
+def test_pairs_with_a_tab(
+    finished_pair_run: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [("soup bread", "salt oven"), ("star moon", "orbit sky")]
+    predictions = endtask.load(finished_pair_run).predict(pairs)
+    expected = "".join(f"{one.label}\t{one.probability:.4f}\n" for one in predictions)
+    lines = ["\t".join(pair) for pair in pairs]
+    assert command("predict", finished_pair_run, *lines).out == expected
+    feed(monkeypatch, "\n".join(lines).encode())
+    assert command("predict", finished_pair_run).out == expected
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"text": one, "text_pair": two}) + "\n" for one, two in pairs))
+    assert command("predict", finished_pair_run, "--file", path).out == expected
+
+
+def test_a_pair_without_its_second_text(finished_pair_run: Path, command: Command) -> None:
+    answer = command("predict", finished_pair_run, "soup\tsalt", "soup")
+    assert answer.code == 2
+    assert answer.err == "endtask: text 2 has no second text (this model was trained on text pairs)\n"
+
+
+def test_a_tab_means_nothing_to_a_model_of_single_texts(finished_run: Path, command: Command) -> None:
+    assert command("predict", finished_run, "soup\tbread").out == command("predict", finished_run, "soup bread").out
+
+
+class Dribble(io.BytesIO):
+    """Hands out a few bytes at a time, as a slow pipe does."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return self.read(3)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n\ufeff", exclude_categories=["Cs"]), min_size=1)))
+def test_lines_come_whole_however_they_arrive(lines: list[str]) -> None:
+    content = "\n".join(lines).encode()
+    for stream in (io.BytesIO(content), Dribble(content)):
+        assert [line for batch in arrived_lines(stream) for line in batch] == lines

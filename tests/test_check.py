@@ -1,0 +1,95 @@
+"""`check`: problems, examples as the model sees them, and the estimate; on the toy and on published tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from endtask.check import check
+from endtask.settings import resolve
+from tests.conftest import Answer
+from tests.toy_run import hashes, toy_settings, write_rows, write_settings, write_toy
+
+Command = Callable[..., Answer]
+
+
+def test_examples_and_estimate(toy: Path, tmp_path: Path) -> None:
+    before = hashes(toy)
+    train = {"max_length": 16, "mask_probability": 0.6}
+    result = check(resolve(toy_settings(toy, tmp_path / "run", train=train)))
+    assert len(result.examples) == 2
+    for example in result.examples:
+        assert example.keys() == {"example", "text", "tokens", "masked"}
+        assert example["masked"].startswith("[CLS]")
+    assert any("[MASK]" in example["masked"] for example in result.examples)
+    assert result.estimate is not None
+    assert result.estimate.parameters > 0
+    assert result.estimate.total_seconds == sum(result.estimate.seconds.values()) > 0
+    assert result.estimate.corpus_bytes == pytest.approx(_corpus_bytes(toy), rel=0.05)
+    lines = "\n".join(result.lines())
+    assert all(f"\n{word} " in lines for word in ("time", "memory", "disk", "model", "corpus"))
+    assert hashes(toy) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def _corpus_bytes(toy: Path) -> int:
+    lines = (toy / "corpus.jsonl").read_text().splitlines()
+    return sum(len(json.loads(line)["text"]) for line in lines)
+
+
+def test_pairs_show_both_texts(toy_pairs: Path, tmp_path: Path) -> None:
+    result = check(resolve(toy_settings(toy_pairs, tmp_path / "run", corpus={"sources": []})))
+    assert " | " in result.examples[0]["text"]
+    assert result.estimate is not None
+    assert result.estimate.corpus_bytes == 0
+
+
+@pytest.mark.parametrize("kind", ["score", "tags"])
+def test_kinds_without_training_are_audited(tmp_path: Path, command: Command, kind: str) -> None:
+    rows: list[dict[str, object]] = [{"text": f"word {n}", "label": n / 7} for n in range(60)]
+    if kind == "tags":
+        rows = [{"tokens": ["soup", str(n)], "tags": ["B-food", "O"]} for n in range(60)]
+    write_rows(tmp_path / "train.jsonl", rows)
+    answer = command("check", "--task", tmp_path, "--json")
+    assert answer.code in (0, 1)
+    assert json.loads(answer.out)["estimate"] is None
+    assert json.loads(answer.out)["audit"]["kind"] == kind
+
+
+def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, command: Command) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
+    answer = command("check", settings, "--json")
+    figures = json.loads(answer.out)
+    assert figures.keys() == {"audit", "examples", "estimate"}
+    assert figures["estimate"]["total_seconds"] > 0
+    assert answer.err == ""
+    assert answer.code == 0
+
+
+def test_a_leak_is_named(tmp_path: Path, command: Command) -> None:
+    data = write_toy(tmp_path)
+    leaked = json.loads((data / "task" / "train.jsonl").read_text().splitlines()[0])
+    write_rows(data / "task" / "test.jsonl", [leaked, {"text": "new words", "label": "food"}])
+    answer = command("check", "--task", data / "task", "--quiet", "--set", "device=cpu")
+    assert "1 of 2 test rows" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("citation_intent", "52 of 139 test rows"),
+        ("chemprot", "13 classes"),
+        ("sciie", "7 classes"),
+        ("imdb", "2 classes"),
+    ],
+)
+@pytest.mark.slow
+def test_published_tasks(shared_data: Path, command: Command, task: str, said: str) -> None:
+    answer = command("check", "--task", shared_data / "tasks" / task, "--quiet")
+    assert answer.err == ""
+    assert said in answer.out
+    assert "masked    [CLS]" in answer.out
+    assert "\ntime      about " in answer.out
