@@ -14,7 +14,7 @@ PLAIN_STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e
 
-.PHONY: demo test check format docs clean
+.PHONY: demo test check oldest format docs clean
 .DEFAULT_GOAL := test
 
 # An environment with the development tools can run the demo too.
@@ -29,15 +29,22 @@ check: $(DEV_STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The same tests with the oldest releases that pyproject.toml allows, in an environment of their own.
+oldest:
+	'$(PYTHON)' -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install $(PIP_FLAGS) -c constraints-oldest.txt -e '.[hub]' hypothesis pytest pytest-xdist
+	.venv-oldest/bin/python -m pytest -n $(JOBS) tests
+
 format: $(DEV_STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: $(DEV_STAMP)
 	$(BIN)/python docs/make_settings_page.py
+	$(BIN)/python docs/make_results.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEV_STAMP): pyproject.toml constraints.txt | .venv/pyvenv.cfg

@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from endtask.corpus import Corpus
 from endtask.corpus.sources import Source
@@ -18,7 +18,11 @@ from endtask.retrieve.words import Vocabulary, number_words
 from endtask.settings import Settings
 from endtask.task import Audit, Task, audit
 
+if TYPE_CHECKING:
+    from endtask.train.loop import Phase
+
 _SAMPLED_DOCUMENTS = 5000
+_SAMPLED_EXAMPLES = 2000
 
 # Measured on two aarch64 cores with the ChemProt task and 439 MB of text; see docs/decisions.md.
 _INDEX_SECONDS_PER_WORD = 9e-7
@@ -87,13 +91,18 @@ class CheckResult:
 
 def check(settings: Settings) -> CheckResult:
     """Read and audit the task, find the corpus's files, tokenise and mask examples, and estimate the cost."""
+    from endtask.train.pretrain import pretrain_phase
+
     task = Task.read(settings.task, seed=settings.seed)
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     if task.kind not in ("text", "pair"):
         return CheckResult(audit(task), (), None)
     with tempfile.TemporaryDirectory() as name:
-        packed = _pack_task(task, settings, Path(name))
-        return CheckResult(audit(task), _examples(task, packed, settings), _estimate(task, corpus, packed, settings))
+        few = _sampled(task)
+        packed = _pack_task(few, settings, Path(name))
+        phase = pretrain_phase(few, packed, settings)
+        estimate = _estimate(task, corpus, phase, settings)
+        return CheckResult(audit(task), _examples(few, packed, phase), estimate)
 
 
 def estimate_lines(estimate: Estimate) -> Iterator[str]:
@@ -107,6 +116,12 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
         yield f"corpus    about {estimate.corpus_bytes / 1e6:.0f} MB of text"
 
 
+def _sampled(task: Task) -> Task:
+    """The task with train texts from all over the split, no more than tell their lengths and words."""
+    step = max(1, len(task.train) // _SAMPLED_EXAMPLES)
+    return replace(task, splits={"train": task.train[::step]})
+
+
 def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
     from endtask.text.pack import pack
 
@@ -115,14 +130,12 @@ def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
     return folder / "pack"
 
 
-def _examples(task: Task, packed: Path, settings: Settings) -> tuple[dict[str, str], ...]:
+def _examples(task: Task, packed: Path, phase: Phase) -> tuple[dict[str, str], ...]:
     """Two train texts as tokens and as stage 1 will see them, masked."""
     from endtask.text.tokenizer import load_tokenizer
-    from endtask.train.pretrain import joint_objectives
 
     tokenizer = load_tokenizer(packed / "tokenizer")
-    objectives, _ = joint_objectives(task, packed, settings)
-    internal = objectives["internal"]
+    internal = phase.objectives["internal"]
     batch = internal.batch(0)
     positions = internal.plan.positions(0)  # type: ignore[attr-defined]
     shown = []
@@ -131,23 +144,22 @@ def _examples(task: Task, packed: Path, settings: Settings) -> tuple[dict[str, s
         length = int(batch.attention_mask[row].sum())
         masked = tokenizer.convert_ids_to_tokens(batch.input_ids[row, :length].tolist())
         pair = f" | {example.text_pair}" if example.text_pair else ""
+        ids = tokenizer(example.text, example.text_pair, add_special_tokens=False, verbose=False)["input_ids"]
         shown.append(
             {
                 "example": f"{example.id}, label {example.label}",
                 "text": _short(example.text + pair),
-                "tokens": _short(" ".join(tokenizer.tokenize(example.text, pair=example.text_pair))),
+                "tokens": _short(" ".join(tokenizer.convert_ids_to_tokens(ids))),
                 "masked": _short(" ".join(masked)),
             }
         )
     return tuple(shown)
 
 
-def _estimate(task: Task, corpus: Corpus | None, packed: Path, settings: Settings) -> Estimate:
+def _estimate(task: Task, corpus: Corpus | None, phase: Phase, settings: Settings) -> Estimate:
     from endtask.settings import Budget
     from endtask.train.plan import measure_cost, parameters_of, steps_for
-    from endtask.train.pretrain import pretrain_phase
 
-    phase = pretrain_phase(task, packed, settings)
     parameters = parameters_of(phase)
     training = settings.budget.seconds
     if training is None:

@@ -31,7 +31,7 @@ class Bert:
     """The architecture of the TLM and ISS papers."""
 
     name = "bert"
-    input_names = ("input_ids", "token_type_ids", "attention_mask")
+    input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask")
     to_classifier = {"body.": "bert.", "task.pooler.": "bert.pooler.", "task.classifier.": "classifier."}  # noqa: RUF012
     to_masked_lm = {  # noqa: RUF012
         "body.": "bert.",

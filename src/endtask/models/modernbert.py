@@ -42,7 +42,7 @@ class ModernBert:
     """Rotary positions, gated feed-forward layers, no biases, no token types."""
 
     name = "modernbert"
-    input_names = ("input_ids", "attention_mask")
+    input_names: tuple[str, ...] = ("input_ids", "attention_mask")
     to_classifier = {"body.": "model.", "task.head.": "head.", "task.classifier.": "classifier."}  # noqa: RUF012
     to_masked_lm = {"body.": "model.", "masked_lm.transform.": "head.", "masked_lm.bias": "decoder.bias"}  # noqa: RUF012
 

@@ -21,6 +21,7 @@ _LEFT, _RIGHT, _BOTTOM, _PLOT_HEIGHT = 52, 12, 40, 190
 _LEGEND_LINE, _TITLE_LINE = 18, 26
 _LETTER = 6.6  # mean width of a letter of the legend
 _TOO_LARGE = 1e100  # far from where differences and margins would overflow
+_SMALLEST_SPAN = 1e-100  # below that all values count as one
 _MARKERS_UP_TO = 25
 _BAR, _BAR_GAP, _BAR_LABEL, _VALUE_ROOM = 13, 3, 20, 60
 
@@ -76,7 +77,7 @@ def round_ticks(low: float, high: float, most: int = 6, least_step: float = 0.0)
     ((2.0, 4.0, 6.0, 8.0), (1, 2))
     """
     span = high - low
-    if span <= 0 or not math.isfinite(span):
+    if span < _SMALLEST_SPAN or not math.isfinite(span):
         return (low,)
     power = 10.0 ** math.floor(math.log10(span / most))
     step = next(unit * power for unit in (1, 2, 5, 10, 20) if span / (unit * power) <= most - 1)

@@ -18,7 +18,7 @@ def starter_yaml(path: str, *, task: str, corpus: list[dict[str, str]], output_d
     """YAML with the few values that matter set, and every other key behind a comment mark.
 
     >>> print(starter_yaml("my.yaml", task="data", corpus=[{"path": "*.txt"}], output_dir="runs/my").splitlines()[3])
-    output_dir: runs/my
+    output_dir: runs/my  # the run's folder
     """
     values: dict[str, object] = {
         "output_dir": output_dir,

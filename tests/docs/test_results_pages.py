@@ -1,0 +1,41 @@
+"""Pages show what the results files say, and nothing typed by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def maker(repository: Path) -> ModuleType:
+    found = importlib.util.spec_from_file_location("make_results", repository / "docs" / "make_results.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_pages_are_current(maker: ModuleType) -> None:
+    for page in maker.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert "<!-- results: " in text
+        assert maker.filled(text) == text, "run `make docs`"
+
+
+def test_the_picture_is_current(maker: ModuleType) -> None:
+    drawn = maker.demo_picture(maker.read_results("demo"))
+    assert maker.PICTURE.read_text(encoding="utf-8") == drawn, "run `make docs`"
+
+
+def test_links_between_the_pages_lead_somewhere(repository: Path) -> None:
+    import re
+
+    pages = [repository / "README.md", repository / "CONTRIBUTING.md", *sorted((repository / "docs").glob("*.md"))]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))]
+    assert links
+    broken = [(page.name, link) for page, link in links if "://" not in link and not (page.parent / link).exists()]
+    assert broken == []
