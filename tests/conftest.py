@@ -28,6 +28,14 @@ os.environ.update(
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(autouse=True)
+def loud() -> None:
+    """Whatever an earlier test silenced speaks again."""
+    from endtask.progress import set_quiet
+
+    set_quiet(False)
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root of the checkout."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,26 @@ def test_both_arms_and_the_baseline(tmp_path: Path, command: Callable[..., Answe
     assert table[0].split() == ["test", "accuracy", "seconds", "corpus", "MB"]
     assert [line.startswith(name) for line, name in zip(table[1:4], names, strict=True)] == [True] * 3
     assert table[-1] == f"report: {outcome.report}"
+
+
+def test_other_libraries_since_the_last_time_are_no_error(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(toy, own)
+
+    def load_settings(*, preset: str, given: dict[str, Any]) -> Settings:
+        tree = toy_settings(own, Path("unused"))
+        merge(tree, given)
+        return resolve(tree)
+
+    monkeypatch.setattr(demo, "load_settings", load_settings)
+    monkeypatch.setattr(demo, "_TASK_ONLY_BUDGET", "4steps")
+    run_demo(tmp_path / "demo")
+    corpus = next(path for path in sorted(own.rglob("*")) if path.is_file() and "corpus" in path.name)
+    corpus.write_bytes(corpus.read_bytes() * 2)  # the same passages twice: other bytes, equal texts dropped
+    run_demo(tmp_path / "demo")
+    assert (tmp_path / "demo" / "with-corpus" / "previous" / "retrieve").is_dir()
 
 
 @pytest.mark.parametrize(

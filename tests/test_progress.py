@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from endtask.progress import bar, say, set_quiet
-
-
-@pytest.fixture(autouse=True)
-def loud_again() -> Iterator[None]:
-    yield
-    set_quiet(False)
 
 
 def test_off_a_terminal_a_bar_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:

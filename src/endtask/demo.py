@@ -16,7 +16,7 @@ from endtask.evaluate.baselines import tfidf_baseline
 from endtask.evaluate.significance import paired_permutation
 from endtask.files.atomic import write_json
 from endtask.progress import say
-from endtask.run import Run, RunResult, run
+from endtask.run import Run, RunResult
 from endtask.settings import Settings, load_settings
 
 # Without external text stage 1 reads the task's few texts again and again; about 300 steps were best on dev.
@@ -73,12 +73,18 @@ def run_demo(output: Path) -> Outcome:
     """Run both arms and the baseline; finished parts are not done again."""
     with_corpus = load_settings(preset="demo", given={"output_dir": str(output / "with-corpus")})
     say("1 of 2: with the corpus")
-    first = run(with_corpus)
+    first = _run(with_corpus)
     say("2 of 2: the same model without the corpus")
-    second = run(_without_corpus(output, first))
+    second = _run(_without_corpus(output, first))
     outcome = _compare(with_corpus, first, second)
     write_json(output / "demo.json", outcome.figures())
     return outcome
+
+
+def _run(settings: Settings) -> RunResult:
+    """Run, redoing what rests on libraries that were installed, upgraded or removed since the last time."""
+    work = Run(settings)
+    return work.go(start=work.first_clash())
 
 
 def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:

@@ -175,6 +175,10 @@ class Run:
             before = {name: mark}
         return folders
 
+    def first_clash(self) -> str | None:
+        """The first stage in the folder that was made with other settings or data, if any."""
+        return next((name for name, stage in self.stage_folders().items() if stage.clashes()), None)
+
     def plan(self, *, until: str | None = None, start: str | None = None) -> list[tuple[str, str]]:
         """What `go` would do, stage by stage, without doing it."""
         names = _stages_between(until, start)
