@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from endtask.corpus import Corpus
 from endtask.corpus.sources import Source
 from endtask.files.selection_table import write_selection
+from endtask.report.format import duration
 from endtask.retrieve.queries import build_queries, papers_top_k
 from endtask.retrieve.words import Vocabulary, number_words
 from endtask.settings import Settings
@@ -107,8 +108,8 @@ def check(settings: Settings) -> CheckResult:
 
 def estimate_lines(estimate: Estimate) -> Iterator[str]:
     """The estimate as a small table."""
-    stages = ", ".join(f"{name} {_duration(seconds)}" for name, seconds in estimate.seconds.items())
-    yield f"time      about {_duration(estimate.total_seconds)} on this machine ({stages})"
+    stages = ", ".join(f"{name} {duration(seconds)}" for name, seconds in estimate.seconds.items())
+    yield f"time      about {duration(estimate.total_seconds)} on this machine ({stages})"
     yield f"memory    about {estimate.memory_bytes / 1e9:.1f} GB"
     yield f"disk      about {estimate.disk_bytes / 1e9:.2f} GB"
     yield f"model     {estimate.parameters / 1e6:.1f} M parameters"
@@ -218,7 +219,3 @@ def _sample_source(corpus: Corpus, source: Source) -> CorpusSize:
 def _short(text: str, limit: int = 300) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[:limit]} ..."
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -16,6 +16,8 @@ from endtask.files.disk import disk_trouble
 from endtask.files.lock import run_lock
 from endtask.files.stage_folder import StageFolder, fingerprint, read_manifest
 from endtask.progress import say
+from endtask.report.costs import what_was_done
+from endtask.report.format import duration
 from endtask.settings import Settings, dump_yaml, load_settings, resolve
 from endtask.stages import READ_BY, READ_FROM_OUTSIDE, STAGES, WORK, Counts
 from endtask.task import Task
@@ -198,7 +200,8 @@ class Run:
     def _do(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
         say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: goes on where it stopped")
         counts = WORK[stage.name](self, stage, {name: folder.final for name, folder in stages.items()})
-        stage.finish(counts)
+        seconds = stage.finish(counts)
+        say(f"{stage.name}: {what_was_done(stage.name, counts)} ({duration(seconds)})")
 
     def _refuse_surprises(self, stages: dict[str, StageFolder], start: str | None) -> None:
         """Stop before touching a stage that was made with other settings or data, unless told to redo it."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from endtask.errors import InputError
 from endtask.files.selection_table import SelectionFigures, read_selection, write_selection
 from endtask.records import Document, Selected
-from endtask.select.choose import SELECTION, best_rank, fill, select
+from endtask.select.best_rank import best_rank
+from endtask.select.choose import SELECTION, fill, select
 from endtask.settings import SelectSettings, SizeBudget
 
 SIZES = st.lists(st.integers(1, 50), max_size=12)

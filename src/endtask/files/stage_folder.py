@@ -144,13 +144,14 @@ class StageFolder:
         """Record the seconds spent so far, so that a resumed stage counts them too."""
         self._write()
 
-    def finish(self, counts: dict[str, Any]) -> None:
-        """Complete the manifest and move the folder into place."""
+    def finish(self, counts: dict[str, Any]) -> float:
+        """Complete the manifest and move the folder into place; returns the seconds spent on the stage."""
         self._manifest.update(
             status="finished", counts=counts, finished=datetime.now(UTC).isoformat(timespec="seconds")
         )
         self._write()
         replace_folder(self.partial, self.final)
+        return float(self._manifest["seconds"])
 
     def _write(self) -> None:
         self._manifest["seconds"] = round(time.monotonic() - self._started, 3)

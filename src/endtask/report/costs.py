@@ -38,13 +38,18 @@ def total_cost(costs: list[StageCost]) -> dict[str, float]:
     }
 
 
+def what_was_done(stage: str, counts: Counts) -> str:
+    """A stage's work in a few words."""
+    return _WHAT[stage](counts)
+
+
 def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
     counts = manifest["counts"]
     trained = stage in ("pretrain", "finetune")
     text = {"retrieve": lambda: counts["corpus"]["bytes"], "select": lambda: counts["bytes"]}.get(stage)
     return StageCost(
         stage,
-        _WHAT[stage](counts),
+        what_was_done(stage, counts),
         float(manifest["seconds"]),
         tokens=int(counts["tokens"]) if trained else None,
         flops=float(counts["flops"]) if trained else None,
@@ -56,7 +61,8 @@ def _retrieved(counts: Counts) -> str:
     if "queries" not in counts:
         return "no corpus"
     queries = f"{counts['queries']:,} {'query' if counts['queries'] == 1 else 'queries'}"
-    return f"{queries}, best {counts['top_k']:,} each: {shown.plural(counts['passages'], 'passage')}"
+    passages = f"{counts['passages']:,} of {shown.plural(counts['corpus']['passages'], 'passage')}"
+    return f"{queries}, best {counts['top_k']:,} each: {passages}; {counts['dropped_by_guard']:,} kept out by the guard"
 
 
 def _selected(counts: Counts) -> str:

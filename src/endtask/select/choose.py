@@ -13,19 +13,15 @@ from numpy.typing import NDArray
 from endtask.errors import InputError
 from endtask.files.selection_table import SelectionFigures, read_figures, read_selection, write_selection
 from endtask.records import Selected
+from endtask.select.best_rank import best_rank
 from endtask.settings import SelectSettings, SizeBudget
 
 SELECTION = "selection.parquet"
 Order = NDArray[np.int64]
 
 
-def best_rank(candidates: SelectionFigures) -> Order:
-    """Best BM25 rank over all examples first; then the higher score, then the earlier passage."""
-    places = np.arange(len(candidates.rank))
-    return np.lexsort((places, -candidates.score, candidates.rank))
-
-
 SELECTORS: dict[str, Callable[[SelectionFigures], Order]] = {"best_rank": best_rank}
+"""One file each; a selector puts all candidates into an order, from which the budget takes the beginning."""
 
 
 def select(retrieved: Path, settings: SelectSettings, folder: Path, *, corpus_bytes: int) -> dict[str, Any]:
