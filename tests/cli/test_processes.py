@@ -26,7 +26,9 @@ def test_plain_when_not_a_terminal(toy: Path, tmp_path: Path) -> None:
     for stream in (ended.stdout, ended.stderr):
         assert b"\x1b" not in stream
         assert b"\r" not in stream
-    known = re.compile(r"(\w+: started|read corpus|rank passages|tokenizer|tokens|pretrain|finetune seed \d)")
+    known = re.compile(
+        r"(\w+: started|\w+: .+ \([0-9.]+ s\)|read corpus|rank passages|tokenizer|tokens|pretrain|finetune seed \d)"
+    )
     strange = [line for line in ended.stderr.decode().splitlines() if not known.fullmatch(line)]
     assert strange == []  # no bars and no warnings of the libraries either
     assert len(ended.stdout.splitlines()) == 3
