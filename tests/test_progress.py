@@ -19,7 +19,7 @@ def test_off_a_terminal_a_bar_is_one_plain_line(capsys: pytest.CaptureFixture[st
 def test_lines_are_said_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     line = "[red]not markup[/red] " + "long " * 60
     say(line)
-    assert capsys.readouterr().err.rstrip("\n") == line.rstrip("\n")
+    assert capsys.readouterr().err.rstrip() == line.rstrip()
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

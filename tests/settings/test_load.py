@@ -117,6 +117,11 @@ def test_writing_and_reading_changes_nothing(tree: dict[str, Any]) -> None:
     assert resolve(json.loads(chosen.model_dump_json())) == chosen
 
 
+def test_a_line_end_that_yaml_alone_knows_survives() -> None:
+    chosen = resolve({"output_dir": "a\x85b ü"})
+    assert resolve(yaml.safe_load(dump_yaml(chosen))) == chosen
+
+
 def test_a_section_whose_keys_are_all_commented_out_is_empty(tmp_path: Path) -> None:
     path = write(tmp_path, "preset: gpu\ntrain:\n  # rho1: 3\ntask:\n  columns:\ncorpus:\n  sources:\n")
     assert load_settings(path) == load_settings(preset="gpu")

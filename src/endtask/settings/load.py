@@ -175,4 +175,7 @@ def apply_override(tree: Tree, override: str) -> str:
 
 def dump_yaml(settings: Settings) -> str:
     """The resolved settings as YAML, accepted back by `load_settings`."""
-    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    tree = settings.model_dump(mode="json")
+    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    # PyYAML writes the character NEL as it is but reads it back as a line end; escaped, it survives.
+    return yaml.safe_dump(tree, sort_keys=False) if "\x85" in text else text
