@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _SAMPLED_DOCUMENTS = 5000
 _SAMPLED_EXAMPLES = 2000
 
-# Measured on two aarch64 cores with the ChemProt task and 439 MB of text; see docs/decisions.md.
+# Rough figures of the bm25s engine on two aarch64 cores (ChemProt against 72 million words); only the estimate
+# uses them, and `seconds` in the manifest of `retrieve` says what it really took.
 _INDEX_SECONDS_PER_WORD = 9e-7
 _RANK_SECONDS_PER_QUERY_AND_PASSAGE = 5e-8
 _MEMORY_PER_WORD = 40.0

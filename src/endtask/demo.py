@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from endtask.evaluate.baselines import tfidf_baseline
 from endtask.evaluate.significance import paired_permutation
 from endtask.files.atomic import write_json
+from endtask.files.run_layout import PREDICTIONS, RESULTS
+from endtask.files.stage_folder import read_manifest
 from endtask.progress import say
 from endtask.run import Run, RunResult
 from endtask.settings import Settings, load_settings
@@ -73,17 +75,17 @@ def run_demo(output: Path) -> Outcome:
     """Run both arms and the baseline; finished parts are not done again."""
     with_corpus = load_settings(preset="demo", given={"output_dir": str(output / "with-corpus")})
     say("1 of 2: with the corpus")
-    first = _run(with_corpus)
+    work = Run(with_corpus)
+    first = _run(work)
     say("2 of 2: the same model without the corpus")
-    second = _run(_without_corpus(output, first))
-    outcome = _compare(with_corpus, first, second)
+    second = _run(Run(_without_corpus(output, first)))
+    outcome = _compare(work, first, second)
     write_json(output / "demo.json", outcome.figures())
     return outcome
 
 
-def _run(settings: Settings) -> RunResult:
+def _run(work: Run) -> RunResult:
     """Run, redoing what rests on libraries that were installed, upgraded or removed since the last time."""
-    work = Run(settings)
     return work.go(start=work.first_clash())
 
 
@@ -105,10 +107,10 @@ def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
     )
 
 
-def _compare(settings: Settings, first: RunResult, second: RunResult) -> Outcome:
-    task = Run(settings).task
+def _compare(work: Run, first: RunResult, second: RunResult) -> Outcome:
+    task = work.task
     began = time.monotonic()
-    baseline = tfidf_baseline(task, settings.evaluate.metric)
+    baseline = tfidf_baseline(task, work.settings.evaluate.metric)
     right = baseline.predicted == np.asarray(task.label_numbers("test"))
     rows = (
         Row(baseline.description, float(right.mean()), 0.0, 1, time.monotonic() - began, 0.0),
@@ -127,23 +129,21 @@ def _compare(settings: Settings, first: RunResult, second: RunResult) -> Outcome
 
 
 def _row(name: str, result: RunResult) -> Row:
-    seconds = sum(
-        json.loads((result.folder / stage / "manifest.json").read_text(encoding="utf-8"))["seconds"]
-        for stage in result.stages
-    )
+    manifests = (read_manifest(result.folder / stage) for stage in result.stages)
+    seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
     scores = [seed["scores"]["accuracy"] for seed in _results(result.folder)["seeds"]]
     kept = result.stages["select"]["bytes"] / 1e6
     return Row(name, statistics.fmean(scores), statistics.stdev(scores), len(scores), seconds, kept)
 
 
 def _results(folder: Path) -> dict[str, Any]:
-    results: dict[str, Any] = json.loads((folder / "evaluate" / "results.json").read_text(encoding="utf-8"))
+    results: dict[str, Any] = json.loads((folder / "evaluate" / RESULTS).read_text(encoding="utf-8"))
     return results
 
 
 def _right_by_row(folder: Path) -> NDArray[np.float64]:
     """For each test row, the share of seeds that got it right."""
-    lines = (folder / "evaluate" / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (folder / "evaluate" / PREDICTIONS).read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     return np.asarray(
         [statistics.fmean(label == row["label"] for label in row["predicted"].values()) for row in rows],

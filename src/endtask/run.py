@@ -14,15 +14,15 @@ from endtask.errors import InputError, did_you_mean
 from endtask.files.atomic import remove_leftovers, write_text
 from endtask.files.disk import disk_trouble
 from endtask.files.lock import run_lock
+from endtask.files.run_layout import SETTINGS_FILE, STAGES
 from endtask.files.stage_folder import StageFolder, fingerprint, read_manifest
 from endtask.progress import say
 from endtask.report.costs import what_was_done
 from endtask.report.format import duration
 from endtask.settings import Settings, dump_yaml, load_settings, resolve
-from endtask.stages import READ_BY, READ_FROM_OUTSIDE, STAGES, WORK, Counts
+from endtask.stages import READ_BY, READ_FROM_OUTSIDE, WORK, Counts
 from endtask.task import Task
 
-SETTINGS_FILE = "settings.yaml"
 PREVIOUS = "previous"
 
 

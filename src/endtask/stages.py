@@ -1,4 +1,4 @@
-"""The stages of a run: their order, the settings each reads, and the call that does its work."""
+"""The stages of a run: the settings each reads, and the call that does its work."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 from endtask.corpus import Corpus
 from endtask.files.atomic import write_json, write_text
+from endtask.files.run_layout import BEST_WEIGHTS
 from endtask.files.stage_folder import StageFolder, read_manifest
 from endtask.progress import say
 from endtask.records import Example
 from endtask.settings import Settings
 from endtask.task import Task, audit
 
-STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
 Counts = dict[str, Any]
 
 READ_BY: dict[str, tuple[str, ...]] = {
@@ -97,10 +97,9 @@ def _finetune(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
 def _evaluate(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.evaluate.evaluate import evaluate
     from endtask.train.device import choose_device
-    from endtask.train.finetune import BEST
     from endtask.train.pretrain import network_for
 
-    weights = {seed: made["finetune"] / f"seed-{seed}" / BEST for seed in data.settings.finetune.seeds}
+    weights = {seed: made["finetune"] / f"seed-{seed}" / BEST_WEIGHTS for seed in data.settings.finetune.seeds}
     network = network_for(data.task, made["pack"], data.settings)
     device = choose_device(data.settings)
     return evaluate(data.task, made["pack"], weights, network, data.settings, stage.start(), device)

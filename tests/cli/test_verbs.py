@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from endtask.cli.options import settings_from
+from endtask.files.run_layout import STAGES
 from endtask.settings import load_settings
 from endtask.settings.starter import starter_yaml
-from endtask.stages import STAGES
 from tests.conftest import Answer
 from tests.toy_run import hashes, results, write_settings
 

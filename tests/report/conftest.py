@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from endtask.files.atomic import write_json, write_text
+from endtask.files.run_layout import STAGES
 from endtask.files.selection_table import write_selection
 from endtask.files.stage_folder import StageFolder
 from endtask.records import Document, Example, Selected
-from endtask.report.run_folder import STAGES
 from endtask.settings import dump_yaml, resolve
 from endtask.task import Task, audit
 

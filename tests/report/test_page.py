@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from endtask.errors import InputError
+from endtask.files.run_layout import STAGES
 from endtask.report import run_folder
 from endtask.report.page import summary, verdict, write_report
-from endtask.report.run_folder import STAGES
 
 MakeRun = Callable[..., Path]
 SCRIPT = '<script>alert("x")</script>'

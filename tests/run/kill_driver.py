@@ -18,7 +18,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from endtask.cli.main import main
-from endtask.stages import STAGES
+from endtask.files.run_layout import STAGES
 
 AT_RANDOM = 12
 

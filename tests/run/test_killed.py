@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from endtask.stages import STAGES
+from endtask.files.run_layout import STAGES
 from tests.toy_run import results, write_settings
 
 DRIVER = Path(__file__).with_name("kill_driver.py")

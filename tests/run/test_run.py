@@ -15,9 +15,9 @@ import pytest
 import endtask
 from endtask.errors import InputError
 from endtask.files.lock import run_lock
+from endtask.files.run_layout import STAGES
 from endtask.run import Run
 from endtask.settings import load_settings, resolve
-from endtask.stages import STAGES
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_toy
 
 

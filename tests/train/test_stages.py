@@ -12,6 +12,7 @@ import torch
 
 from endtask.evaluate.metrics import score_all
 from endtask.evaluate.probabilities import class_probabilities
+from endtask.files.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.files.stage_folder import StageFolder
 from endtask.models.weights import load_tensors, load_weights
 from endtask.settings import Budget, Settings
@@ -19,7 +20,7 @@ from endtask.task import Task
 from endtask.text.packed import PackedTexts
 from endtask.train import finetune as finetune_module
 from endtask.train.checkpoint import CHECKPOINT
-from endtask.train.finetune import BEST, RESULT, finetune, finetune_phase
+from endtask.train.finetune import finetune, finetune_phase
 from endtask.train.metrics_file import read_metrics
 from endtask.train.pretrain import WEIGHTS, joint_objectives, network_for, pretrain
 
@@ -111,7 +112,7 @@ def test_stage_2_learns_the_task_and_saves_what_it_scored(
         rows = [row for row in read_metrics(folder / "metrics.jsonl") if "dev/macro_f1" in row]
         best = max(rows, key=lambda row: row["dev/macro_f1"])
         assert (result["best_step"], result["dev"]["macro_f1"]) == (best["step"], best["dev/macro_f1"])
-        load_weights(folder / BEST, network)
+        load_weights(folder / BEST_WEIGHTS, network)
         probabilities = class_probabilities(
             network, PackedTexts(packed / "dev"), batch_size=5, device=torch.device("cpu")
         )
@@ -139,7 +140,7 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
 
         def watched(step: int, memory: Any) -> dict[str, float]:
             row: dict[str, float] = work(step, memory)
-            kept.append((folder / BEST).read_bytes())
+            kept.append((folder / BEST_WEIGHTS).read_bytes())
             return row
 
         options["pause"] = type(options["pause"])(options["pause"].steps, watched)
@@ -163,9 +164,9 @@ def test_finished_seeds_are_not_trained_again(
 ) -> None:
     first = finetune(task, packed, pretrained[0], run_settings, make_stage("finetune"))
     folder = make_stage("finetune").partial
-    weights = (folder / "seed-1" / BEST).read_bytes()
-    (folder / "seed-1" / RESULT).unlink()
-    (folder / "seed-1" / BEST).unlink()
+    weights = (folder / "seed-1" / BEST_WEIGHTS).read_bytes()
+    (folder / "seed-1" / SEED_RESULT).unlink()
+    (folder / "seed-1" / BEST_WEIGHTS).unlink()
     labels = []
     original = finetune_module.run_phase
     monkeypatch.setattr(
@@ -175,7 +176,7 @@ def test_finished_seeds_are_not_trained_again(
     )
     assert finetune(task, packed, pretrained[0], run_settings, make_stage("finetune")) == first
     assert labels == ["finetune seed 1"]
-    assert (folder / "seed-1" / BEST).read_bytes() == weights
+    assert (folder / "seed-1" / BEST_WEIGHTS).read_bytes() == weights
 
 
 @pytest.mark.parametrize(("budget", "steps"), [("1tok", 4), ("100Mtok", 12), ("1e30flops", 12), ("5steps", 12)])

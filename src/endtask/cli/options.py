@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from endtask.files.run_layout import SETTINGS_FILE
 from endtask.settings import Settings, load_settings
 
 SettingsPath = Annotated[
@@ -55,7 +56,7 @@ def settings_from(
     given: dict[str, Any] = {}
     if path is not None and path.is_dir():
         given["output_dir"] = str(path)  # the folder may have been moved or copied since
-        path = path / "settings.yaml"
+        path = path / SETTINGS_FILE
     if task is not None:
         given["task"] = {"path": task}
     if corpus:

@@ -10,6 +10,7 @@ import typer
 
 from endtask.cli.options import JsonOption, examples
 from endtask.errors import InputError
+from endtask.files.run_layout import SETTINGS_FILE
 
 NAME = "report"
 EXAMPLES = examples("endtask report runs/chemprot", "endtask report runs/chemprot --json")
@@ -22,7 +23,7 @@ def command(
     """Write the report of a run again: one HTML page that needs nothing else."""
     from endtask.report.page import summary, verdict, write_report
 
-    if not (run / "settings.yaml").exists():
+    if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
     page = write_report(run)
     if as_json:

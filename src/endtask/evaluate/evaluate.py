@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from endtask.evaluate.metrics import score_all
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.files.atomic import write_json, write_text
+from endtask.files.run_layout import PREDICTIONS, RESULTS
 from endtask.models.network import Network
 from endtask.models.weights import load_weights
 from endtask.settings import Settings
@@ -42,8 +43,8 @@ def evaluate(
             device=device,
         )
     results = score_seeds(task, split, probabilities, settings.evaluate.metric)
-    write_json(folder / "results.json", results)
-    write_text(folder / "predictions.jsonl", _prediction_lines(task, split, probabilities))
+    write_json(folder / RESULTS, results)
+    write_text(folder / PREDICTIONS, _prediction_lines(task, split, probabilities))
     return {
         "split": split,
         "rows": results["rows"],

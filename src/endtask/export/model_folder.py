@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.files.atomic import write_text
+from endtask.files.run_layout import BEST_WEIGHTS, RESULTS, SEED_RESULT
 from endtask.models.huggingface import save_classifier
 from endtask.models.network import Network
 from endtask.models.weights import load_weights
@@ -20,13 +21,13 @@ def save_model(
 ) -> dict[str, Any]:
     """Write config, weights, tokenizer and card of the best seed; returns counts for the manifest."""
     best = best_seed(finetuned, settings)
-    load_weights(finetuned / f"seed-{best['seed']}" / "best.safetensors", network)
+    load_weights(finetuned / f"seed-{best['seed']}" / BEST_WEIGHTS, network)
     save_classifier(network, folder)
     tokenizer = load_tokenizer(packed / "tokenizer")
     tokenizer.model_max_length = settings.finetune.max_length
     tokenizer.model_input_names = list(network.architecture.input_names)
     save_tokenizer(tokenizer, folder)
-    results = json.loads((evaluated / "results.json").read_text(encoding="utf-8"))
+    results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))
     write_text(
         folder / "README.md",
         model_card(settings, results, best["seed"], tuple(network.config.id2label.values())),
@@ -37,7 +38,7 @@ def save_model(
 def best_seed(finetuned: Path, settings: Settings) -> dict[str, Any]:
     """The result of the seed with the highest dev score; the earlier seed wins a tie."""
     results = [
-        json.loads((finetuned / f"seed-{seed}" / "result.json").read_text(encoding="utf-8"))
+        json.loads((finetuned / f"seed-{seed}" / SEED_RESULT).read_text(encoding="utf-8"))
         for seed in settings.finetune.seeds
     ]
     return max(results, key=lambda result: float(result["dev"][settings.evaluate.metric]))

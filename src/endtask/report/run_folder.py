@@ -9,13 +9,11 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.files.rows import read_rows
+from endtask.files.run_layout import PREDICTIONS, RESULTS, SETTINGS_FILE, STAGES
 from endtask.files.selection_table import read_selection
 from endtask.files.stage_folder import MANIFEST
 from endtask.records import Selected
 from endtask.settings import read_tree
-
-STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
-SETTINGS_FILE = "settings.yaml"
 
 Tree = dict[str, Any]
 Row = dict[str, Any]
@@ -69,7 +67,7 @@ class RunFolder:
     @cached_property
     def results(self) -> Tree | None:
         """Scores of every seed."""
-        return _read_tree(self.path / "evaluate" / "results.json")
+        return _read_tree(self.path / "evaluate" / RESULTS)
 
     @property
     def task_name(self) -> str:
@@ -89,7 +87,7 @@ class RunFolder:
 
     def predictions(self) -> Iterator[Row]:
         """Id, true label and each seed's answer for the evaluated split."""
-        return _rows(self.path / "evaluate" / "predictions.jsonl")
+        return _rows(self.path / "evaluate" / PREDICTIONS)
 
     def curves(self, *place: str) -> list[Row]:
         """The rows of a metrics file, given the stage's folder and, if there are several, the seed's."""

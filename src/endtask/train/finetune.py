@@ -12,6 +12,7 @@ import numpy as np
 from endtask.evaluate.metrics import score_all
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.files.atomic import write_json
+from endtask.files.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.files.stage_folder import StageFolder
 from endtask.models.network import Network
 from endtask.models.weights import load_weights, save_weights
@@ -28,8 +29,6 @@ from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_
 from endtask.train.pretrain import WEIGHTS, network_for
 from endtask.weighting.equal import Equal
 
-BEST, RESULT = "best.safetensors", "result.json"
-
 
 def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, stage: StageFolder) -> dict[str, Any]:
     """Fine-tune every seed in the stage's folder; finished seeds are kept when a killed stage goes on."""
@@ -41,10 +40,10 @@ def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, sta
         stage.set_plan(**_plan(phase, packed, settings))
     results = []
     for seed in settings.finetune.seeds:
-        if not (folder / f"seed-{seed}" / RESULT).exists():
+        if not (folder / f"seed-{seed}" / SEED_RESULT).exists():
             load_weights(pretrained / WEIGHTS, network)
             _finetune_seed(network, task, packed, settings, stage, seed)
-        results.append(json.loads((folder / f"seed-{seed}" / RESULT).read_text(encoding="utf-8")))
+        results.append(json.loads((folder / f"seed-{seed}" / SEED_RESULT).read_text(encoding="utf-8")))
     return {
         "steps_per_seed": stage.plan["steps"],
         "tokens": sum(result["tokens"] for result in results),
@@ -114,7 +113,7 @@ def _finetune_seed(
         scores = score_all(truth, probabilities.argmax(-1))
         if scores[settings.evaluate.metric] > memory.get("dev", {}).get(settings.evaluate.metric, -1.0):
             memory.update(dev=scores, best_step=step)
-            save_weights(folder / BEST, network)
+            save_weights(folder / BEST_WEIGHTS, network)
         return {f"dev/{name}": value for name, value in scores.items()}
 
     memory = run_phase(
@@ -126,5 +125,5 @@ def _finetune_seed(
         on_checkpoint=stage.keep_time,
     )
     flops = training_flops(parameters_of(phase), memory["tokens"])
-    write_json(folder / RESULT, {"seed": seed, "steps": phase.steps, "flops": flops, **memory})
+    write_json(folder / SEED_RESULT, {"seed": seed, "steps": phase.steps, "flops": flops, **memory})
     (folder / CHECKPOINT).unlink(missing_ok=True)
