@@ -15,7 +15,7 @@ from endtask.corpus.sources import Source
 from endtask.files.selection_table import write_selection
 from endtask.report.format import duration
 from endtask.retrieve.queries import build_queries, papers_top_k
-from endtask.retrieve.words import Vocabulary, number_words
+from endtask.retrieve.words import words_of
 from endtask.settings import Settings
 from endtask.task import Audit, Task, audit
 
@@ -203,7 +203,7 @@ def _sample_source(corpus: Corpus, source: Source) -> CorpusSize:
     started = time.perf_counter()
     for document in islice(part.documents(progress=fetched), _SAMPLED_DOCUMENTS):
         texts.append(document.text)  # noqa: PERF401 - `fetched` counts them as they come
-    words = len(number_words(texts, Vocabulary()).ids)
+    words = sum(len(words_of(text)) for text in texts)
     size = CorpusSize(
         bytes=sum(len(text.encode()) for text in texts),
         seconds=time.perf_counter() - started,

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from endtask.corpus import Corpus
+from endtask.corpus.contents import file_digest
+from endtask.corpus.discover import find_files
 from endtask.errors import InputError, did_you_mean
 from endtask.files.atomic import remove_leftovers, write_text
 from endtask.files.disk import disk_trouble
@@ -19,6 +21,8 @@ from endtask.files.stage_folder import StageFolder, fingerprint, read_manifest
 from endtask.progress import say
 from endtask.report.costs import what_was_done
 from endtask.report.format import duration
+from endtask.select.choose import refuse_impossible
+from endtask.select.imported import imported_fingerprint
 from endtask.settings import Settings, dump_yaml, load_settings, resolve
 from endtask.stages import READ_BY, READ_FROM_OUTSIDE, WORK, Counts
 from endtask.task import Task
@@ -134,6 +138,8 @@ class Run:
         from endtask.models.sizes import shape_of
 
         shape_of(self.settings.model)
+        has_corpus = bool(self.settings.corpus.sources)
+        refuse_impossible(self.settings.select, has_corpus=has_corpus, labels=self.task.labels)
         if self.settings.device != "auto":
             from endtask.train.device import choose_device
 
@@ -165,6 +171,8 @@ class Run:
         outside = {
             "task": self.task.fingerprint,
             "corpus": self.corpus.fingerprint() if self.corpus else "none",
+            "unlabelled": _unlabelled_fingerprint(self.settings.retrieve.unlabelled),
+            "selection": imported_fingerprint(self.settings.select),
             "tokenizer": _tokenizer_fingerprint(self.settings.tokenizer.path),
         }
         folders: dict[str, StageFolder] = {}
@@ -225,7 +233,14 @@ class Run:
     def _data_path(self, name: str) -> str:
         if name == "corpus":
             return ", ".join(source.path for source in self.settings.corpus.sources)
-        return str(self.settings.task.path if name == "task" else self.settings.tokenizer.path)
+        settings = self.settings
+        paths = {
+            "task": settings.task.path,
+            "unlabelled": settings.retrieve.unlabelled,
+            "selection": settings.select.path,
+            "tokenizer": settings.tokenizer.path,
+        }
+        return str(paths[name])
 
     def _set_aside(self, stages: dict[str, StageFolder], start: str) -> None:
         """Move the stages to be redone into `previous`, over what an earlier redo left there.
@@ -241,7 +256,7 @@ class Run:
         write_report(self.folder)
 
 
-_DATA = ("task", "corpus", "tokenizer")
+_DATA = ("task", "corpus", "unlabelled", "selection", "tokenizer")
 
 
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
@@ -253,6 +268,11 @@ def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
     if start is not None and start not in names:
         raise InputError(f"the stage to start from, {start}, comes after the last one, {until}")
     return names
+
+
+def _unlabelled_fingerprint(path: str | None) -> str:
+    """A hash of the files of unlabelled task texts."""
+    return "none" if path is None else fingerprint([file_digest(file) for file in find_files(path).paths])
 
 
 def _tokenizer_fingerprint(path: str | None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from endtask.corpus import Corpus
 from endtask.files.atomic import write_json, write_text
-from endtask.files.run_layout import BEST_WEIGHTS
+from endtask.files.run_layout import BEST_WEIGHTS, SCRATCH, SELECTION
 from endtask.files.stage_folder import StageFolder, read_manifest
 from endtask.progress import say
 from endtask.records import Example
@@ -30,7 +31,12 @@ READ_BY: dict[str, tuple[str, ...]] = {
 }
 """The settings each stage reads; those of the stages before it count through their fingerprints."""
 
-READ_FROM_OUTSIDE: dict[str, tuple[str, ...]] = {"read": ("task",), "retrieve": ("corpus",), "pack": ("tokenizer",)}
+READ_FROM_OUTSIDE: dict[str, tuple[str, ...]] = {
+    "read": ("task",),
+    "retrieve": ("corpus", "unlabelled"),
+    "select": ("selection",),
+    "pack": ("tokenizer",),
+}
 """Data from outside the run that a stage reads."""
 
 
@@ -60,23 +66,41 @@ def _read(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
 
 
 def _retrieve(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.retrieve.retrieve import retrieve
+    from endtask.retrieve.retrieve import Place, retrieve
 
-    return retrieve(data.task, data.corpus, data.settings.retrieve, stage.start())
+    settings = data.settings
+    place = Place(stage.start(), stage.final.parent / SCRATCH, settings.threads or os.cpu_count() or 1)
+    return retrieve(data.task, data.corpus, settings.retrieve, place, settings.task.columns)
 
 
 def _select(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.retrieve.retrieve import RETRIEVED
     from endtask.select.choose import select
 
     manifest = read_manifest(made["retrieve"])
     assert manifest is not None
-    size = manifest["counts"]["corpus"]["bytes"]
-    return select(made["retrieve"] / RETRIEVED, data.settings.select, stage.start(), corpus_bytes=size)
+    return select(
+        made["retrieve"],
+        data.settings.select,
+        stage.start(),
+        corpus=data.corpus,
+        corpus_bytes=manifest["counts"]["corpus"]["bytes"],
+        labels=data.task.labels,
+        seed=data.settings.seed,
+        guarded=_guard(data),
+    )
+
+
+def _guard(data: RunData) -> Callable[[str], bool] | None:
+    """Tells which texts of an imported selection hold a dev or test text; what was retrieved has passed the guard."""
+    if data.settings.select.selector != "imported" or not data.settings.retrieve.guard:
+        return None
+    from endtask.retrieve.guard import Guard
+    from endtask.retrieve.retrieve import guarded_texts
+
+    return Guard.of(guarded_texts(data.task)).confirm
 
 
 def _pack(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.select.choose import SELECTION
     from endtask.text.pack import pack
 
     return pack(data.task, made["select"] / SELECTION, data.settings, stage.start())

@@ -120,7 +120,8 @@ def test_a_row_of_the_corpus_that_is_broken_later(place: Path, command: Command,
     assert answer.code == 2
     assert answer.err.count("\n") == 1
     assert said in answer.err
-    assert {entry.name for entry in Path("out").iterdir()} <= {"read", "retrieve.partial", "settings.yaml", ".lock"}
+    left = {entry.name for entry in Path("out").iterdir()}
+    assert left <= {"read", "retrieve.partial", "scratch", "settings.yaml", ".lock"}
     Path("corpus.jsonl").write_bytes(good)
     assert command("run", "settings.json", "--quiet", "--until", "select").code == 0
 

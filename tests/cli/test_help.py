@@ -20,6 +20,8 @@ FLAGS = {
     "check": SETTINGS_FLAGS,
     "run": [*SETTINGS_FLAGS, "--output", "--until", "--from", "--dry-run"],
     "retrieve": ["SETTINGS", "--task", "--corpus", "--output", "--set", "--json", "--quiet"],
+    "selection": ["RUN", "--to", "--json"],
+    "why": ["RUN", "DOC_ID", "--example", "--top", "--json"],
     "predict": ["RUN", "TEXT", "--file", "--column", "--pair-column", "--json", "--batch-size"],
     "report": ["RUN", "--json"],
     "demo": ["--output", "--json", "--quiet"],
@@ -40,7 +42,7 @@ def examples_of(verb: str) -> list[list[str]]:
 
 
 def test_the_verbs_are_frozen() -> None:
-    assert list(COMMANDS) == ["init", "check", "run", "retrieve", "predict", "report", "demo"]
+    assert list(COMMANDS) == ["init", "check", "run", "retrieve", "selection", "why", "predict", "report", "demo"]
 
 
 @pytest.mark.parametrize("verb", FLAGS)
@@ -95,6 +97,9 @@ def test_version(command: Callable[..., Answer]) -> None:
         (["trian"], "No such command 'trian'"),
         (["predict"], "Missing argument"),
         (["report"], "Missing argument"),
+        (["selection", "run"], "Missing option '--to'"),
+        (["why"], "Missing argument"),
+        (["why", "run", "id", "--top", "0"], "--top"),
         (["predict", "run", "--batch-size", "none"], "--batch-size"),
     ],
 )

@@ -26,9 +26,11 @@ def test_pages_are_current(maker: ModuleType) -> None:
         assert maker.filled(text) == text, "run `make docs`"
 
 
-def test_the_picture_is_current(maker: ModuleType) -> None:
-    drawn = maker.demo_picture(maker.read_results("demo"))
-    assert maker.PICTURE.read_text(encoding="utf-8") == drawn, "run `make docs`"
+def test_the_pictures_are_current(maker: ModuleType) -> None:
+    drawn = maker.pictures()
+    assert drawn
+    for path, picture in drawn.items():
+        assert path.read_text(encoding="utf-8") == picture, "run `make docs`"
 
 
 def test_links_between_the_pages_lead_somewhere(repository: Path) -> None:

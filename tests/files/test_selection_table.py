@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -16,7 +19,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endtask.files import selection_table
-from endtask.files.selection_table import SelectedTexts, read_figures, read_selection, write_selection
+from endtask.files.selection_table import (
+    SelectedTexts,
+    read_batches,
+    read_figures,
+    read_selection,
+    selection_batch,
+    selection_schema,
+    write_batches,
+    write_selection,
+)
 from endtask.records import Document, Selected
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -84,6 +96,74 @@ def test_many_row_groups_and_several_passes(tmp_path: Path) -> None:
     assert list(read_selection(path)) == rows
     texts = SelectedTexts(path)
     assert list(texts) == list(texts) == [item.document.text for item in rows]
+
+
+def batch_of(numbers: range, class_ranks: np.ndarray[Any, Any] | None = None) -> Any:
+    return selection_batch(
+        [passage(number).document for number in numbers],
+        position=list(numbers),
+        rank=[1] * len(numbers),
+        score=[0.5] * len(numbers),
+        asked_count=[1] * len(numbers),
+        asked_by=[("e",)] * len(numbers),
+        reason=["why"] * len(numbers),
+        class_ranks=class_ranks,
+    )
+
+
+@given(sizes=st.lists(st.integers(0, 13), max_size=6))
+@same_folder
+def test_batches_of_any_size_give_the_same_rows_in_groups_that_are_not_small(tmp_path: Path, sizes: list[int]) -> None:
+    path = tmp_path / "s.parquet"
+    ends = np.cumsum([0, *sizes]).tolist()
+    batches = [batch_of(range(start, end)) for start, end in pairwise(ends)]
+    assert write_batches(path, iter(batches)) == sum(sizes)
+    assert list(read_selection(path)) == [passage(number) for number in range(sum(sizes))]
+    assert parquet.ParquetFile(path).num_row_groups <= 2 * sum(sizes) // 5 + 1
+
+
+def test_large_texts_close_a_group_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection_table, "_BYTES_PER_GROUP", 1000)
+    rows = [Selected(Document(str(number), "x" * 600, "s"), number, 1, 0.5, 0, (), "why") for number in range(4)]
+    write_selection(tmp_path / "s.parquet", rows)
+    assert parquet.ParquetFile(tmp_path / "s.parquet").num_row_groups == 2
+    assert list(read_selection(tmp_path / "s.parquet")) == rows
+
+
+@given(st.integers(0, 12), st.integers(1, 4), st.integers(0, 9))
+@settings(max_examples=50, deadline=None)
+def test_class_ranks_are_a_matrix(passages: int, classes: int, seed: int) -> None:
+    ranks = np.random.default_rng(seed).integers(0, 9, (passages, classes), dtype=np.int32)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "s.parquet")
+        halves = [
+            batch_of(range(passages // 2), ranks[: passages // 2]),
+            batch_of(range(passages // 2, passages), ranks[passages // 2 :]),
+        ]
+        write_batches(path, halves, class_ranks=True)
+        read = read_figures(path).class_ranks
+        assert read is not None
+        assert read.dtype == np.int32
+        assert read.tolist() == ranks.tolist()
+        assert list(read_selection(path)) == [passage(number) for number in range(passages)]
+
+
+def test_without_classes_there_is_no_matrix(tmp_path: Path) -> None:
+    write_selection(tmp_path / "s.parquet", [passage(1)])
+    assert read_figures(tmp_path / "s.parquet").class_ranks is None
+    assert parquet.read_schema(tmp_path / "s.parquet").equals(selection_schema())
+
+
+def test_columns_are_read_alone_and_groups_without_kept_rows_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    write_selection(path, map(passage, range(23)))
+    kept = np.zeros(23, dtype=bool)
+    kept[[7, 9, 22]] = True
+    batches = list(read_batches(path, kept, ["id", "position"]))
+    assert [batch.to_pylist() for batch in batches] == [
+        [{"id": "d7", "position": 7}, {"id": "d9", "position": 9}],
+        [{"id": "d22", "position": 22}],
+    ]
 
 
 def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 
 from endtask.corpus import Corpus
-from endtask.files.selection_table import read_selection
+from endtask.files.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
+from endtask.files.selection_table import read_figures, read_selection
 from endtask.progress import set_quiet
 from endtask.records import Example, Selected
-from endtask.retrieve.retrieve import RETRIEVED, retrieve
-from endtask.settings import RetrieveSettings
+from endtask.retrieve import retrieve as stage
+from endtask.settings import ColumnSettings, RetrieveSettings
 from endtask.task import Task
 
 TEST_TEXT = "the river that carries silver from the hills down to the old stone bridge every spring"
@@ -53,6 +58,20 @@ def task() -> Task:
         for split, part in texts.items()
     }
     return Task.from_examples("fruit", splits)
+
+
+def retrieve(
+    task: Task,
+    corpus: Corpus | None,
+    settings: RetrieveSettings,
+    folder: Path,
+    *,
+    workers: int = 1,
+    columns: ColumnSettings | None = None,
+) -> dict[str, Any]:
+    """The stage with its results in `folder` and its scratch beside them."""
+    folder.mkdir(exist_ok=True)
+    return stage.retrieve(task, corpus, settings, stage.Place(folder, folder / "scratch", workers), columns)
 
 
 def retrieved(folder: Path) -> dict[int, Selected]:
@@ -100,7 +119,6 @@ def test_each_query_asks_for_k_passages(task: Task, corpus: Corpus, tmp_path: Pa
 
 def test_two_retrievals_write_the_same_bytes(task: Task, corpus: Corpus, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        (tmp_path / name).mkdir()
         retrieve(task, corpus, RetrieveSettings(), tmp_path / name)
     assert (tmp_path / "one" / RETRIEVED).read_bytes() == (tmp_path / "two" / RETRIEVED).read_bytes()
 
@@ -117,3 +135,137 @@ def test_without_a_corpus_nothing_is_retrieved(task: Task, tmp_path: Path) -> No
     counts = retrieve(task, None, RetrieveSettings(), tmp_path)
     assert counts == {"passages": 0, "corpus": {"passages": 0, "bytes": 0}}
     assert retrieved(tmp_path) == {}
+
+
+def write_corpus(path: Path, texts: list[str]) -> Corpus:
+    path.write_text("".join(json.dumps({"id": f"p{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+    return Corpus.read(path)
+
+
+def asking(*pairs: tuple[str, str]) -> Task:
+    """A task whose train rows are (text, label), with dev and test rows that stand in no passage."""
+    train = [Example(str(row), text, label) for row, (text, label) in enumerate(pairs)]
+    others = {split: [Example(split, f"nowhere at all {split}", pairs[0][1])] for split in ("dev", "test")}
+    return Task.from_examples("asking", {"train": train, **others})
+
+
+def queries_of(folder: Path) -> dict[str, list[str]]:
+    """Words of each query and who asks it."""
+    return {" ".join(row["words"]): row["example_ids"] for row in parquet.read_table(folder / QUERIES).to_pylist()}
+
+
+def test_what_stands_beside_the_table(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    retrieve(task, corpus, RetrieveSettings(), tmp_path)
+    assert queries_of(tmp_path) == {
+        "pears and apples": ["train-0", "train-1"],
+        "apples": ["train-2"],
+        "stone bridge": ["train-3"],
+    }
+    words = {row["word"]: row["document_frequency"] for row in parquet.read_table(tmp_path / QUERY_WORDS).to_pylist()}
+    assert words == {"and": 2, "apples": 3, "pears": 2, "stone": 1}, "of passages that the guard let through"
+    guarded = {1, 4, 5}
+    sizes = np.load(tmp_path / PASSAGE_SIZES)
+    assert sizes.tolist() == [0 if place in guarded else len(text) for place, text in enumerate(PASSAGES)]
+    assert not list((tmp_path / "scratch").glob("texts*"))
+
+
+def test_unlabelled_texts_ask_too_unless_dev_or_test_has_them(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    path = tmp_path / "more.txt"
+    path.write_text(f"whatsoever\npears and apples\n\n{TEST_TEXT}\n???\n")
+    counts = retrieve(task, corpus, RetrieveSettings(unlabelled=str(path)), tmp_path / "with")
+    assert (counts["unlabelled_texts"], counts["unlabelled_texts_in_dev_or_test"]) == (3, 1)
+    assert counts["texts_without_words"] == 1
+    assert queries_of(tmp_path / "with")["whatsoever"] == ["unlabelled/1"]
+    assert queries_of(tmp_path / "with")["pears and apples"] == ["train-0", "train-1", "unlabelled/2"]
+    found = retrieved(tmp_path / "with")
+    assert found[3].asked_by == ("unlabelled/1",)
+    assert found[6].asked_by[:3] == ("train-0", "train-1", "unlabelled/2")
+    without = retrieve(task, corpus, RetrieveSettings(), tmp_path / "without")
+    assert without["unlabelled_texts"] == 0
+    assert 3 not in retrieved(tmp_path / "without")
+    ranks = read_figures(tmp_path / "with" / RETRIEVED).class_ranks
+    assert ranks is not None
+    assert ranks[list(found).index(3)].tolist() == [0, 0], "no class asked for it"
+
+
+def test_unlabelled_texts_by_the_columns_of_the_task(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    path = tmp_path / "more.jsonl"
+    path.write_text('{"title": "whatsoever", "body": "autumn"}\n')
+    settings = RetrieveSettings(unlabelled=str(path))
+    retrieve(task, corpus, settings, tmp_path / "named", columns=ColumnSettings(text="title"))
+    assert queries_of(tmp_path / "named")["whatsoever"] == ["unlabelled/1"]
+
+
+def test_rarest_words_ask(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    counts = retrieve(task, corpus, RetrieveSettings(query="idf", query_words=1), tmp_path)
+    # "and" and "pears" stand in two passages each, "apples" in three; of equals the earlier stays.
+    assert queries_of(tmp_path) == {"pears": ["train-0", "train-1"], "apples": ["train-2"], "stone": ["train-3"]}
+    assert counts["queries"] == 3
+    assert retrieved(tmp_path)[0].rank == 1
+    assert set(retrieved(tmp_path)[6].asked_by) == {"train-0", "train-1", "train-2"}
+
+
+def test_key_phrases_ask(corpus: Corpus, tmp_path: Path) -> None:
+    text = "It is what it is: the stone bridges of the old town, and then there is more of it."
+    retrieve(asking((text, "x"), ("apples", "y")), corpus, RetrieveSettings(query="rake", query_words=4), tmp_path)
+    asked = {words: ids for words, ids in queries_of(tmp_path).items() if ids == ["0"]}
+    assert len(asked) == 1
+    assert {"stone", "bridges"} <= set(" ".join(asked).split()) <= {"stone", "bridges", "old", "town"}
+
+
+def test_near_duplicates_collapse_and_are_counted(task: Task, tmp_path: Path) -> None:
+    chance = random.Random(1)
+    long = " ".join(chance.choice(["pears", "apples", "stone", "autumn", "hill", "wind", "sea"]) for _ in range(200))
+    texts = [long, f"{long} indeed", "apples", "pears and stones", long.upper()]
+    corpus = write_corpus(tmp_path / "alike.jsonl", texts)
+    plain = retrieve(task, corpus, RetrieveSettings(guard=False), tmp_path / "plain")
+    counts = retrieve(task, corpus, RetrieveSettings(guard=False, near_duplicates=0.8), tmp_path / "collapsed")
+    assert (plain["near_duplicates"], plain["passages_scored"]) == (0, 5)
+    assert (counts["near_duplicates"], counts["passages_scored"]) == (2, 3)
+    assert set(retrieved(tmp_path / "plain")) == {0, 1, 2, 3, 4}
+    assert set(retrieved(tmp_path / "collapsed")) == {0, 2, 3}, "the first of those alike stays"
+    sizes = np.load(tmp_path / "collapsed" / PASSAGE_SIZES)
+    assert np.flatnonzero(sizes == 0).tolist() == [1, 4], "and random selection does not draw the others"
+
+
+def test_large_scale_doubles_the_papers_k(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    assert retrieve(task, corpus, RetrieveSettings(large_scale=True), tmp_path)["top_k"] == 10_000
+    assert retrieve(task, corpus, RetrieveSettings(large_scale=True, top_k=3), tmp_path)["top_k"] == 3
+
+
+def test_ranks_by_class(corpus: Corpus, tmp_path: Path) -> None:
+    texts = [("pears", "b"), ("apples pears", "a"), ("pears", "a"), ("stone", "b"), ("bridges nothing", "b")]
+    labels = asking(*texts).labels
+    retrieve(asking(*texts), corpus, RetrieveSettings(), tmp_path)
+    figures, found = read_figures(tmp_path / RETRIEVED), retrieved(tmp_path)
+    alone = {}
+    for label in labels:
+        # Another class, or it would be no task; its text finds nothing.
+        own = asking(*(pair for pair in texts if pair[1] == label), ("zzz", "other"))
+        retrieve(own, corpus, RetrieveSettings(), tmp_path / label)
+        alone[label] = {position: item.rank for position, item in retrieved(tmp_path / label).items()}
+    assert figures.class_ranks is not None
+    assert figures.class_ranks.tolist() == [[alone[label].get(position, 0) for label in labels] for position in found]
+    assert 0 in figures.class_ranks
+    assert figures.rank.tolist() == [min(rank for rank in row if rank) for row in figures.class_ranks.tolist()]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_scratch_stays_if_wanted(task: Task, corpus: Corpus, tmp_path: Path, keep: bool) -> None:
+    retrieve(task, corpus, RetrieveSettings(keep_scratch=keep), tmp_path)
+    assert (tmp_path / "scratch").exists() == keep
+    assert set(retrieved(tmp_path)) == {0, 2, 6}
+
+
+def test_a_task_without_any_word_asks_nothing(corpus: Corpus, tmp_path: Path) -> None:
+    counts = retrieve(asking(("!!", "x"), ("??", "y")), corpus, RetrieveSettings(), tmp_path)
+    assert (counts["queries"], counts["texts_without_words"], counts["passages"]) == (0, 2, 0)
+    assert retrieved(tmp_path) == {}
+    assert counts["corpus"]["passages"] == len(PASSAGES)
+
+
+def test_words_that_no_passage_has(corpus: Corpus, tmp_path: Path) -> None:
+    task = asking(("xyzzy", "x"), ("plugh", "y"))
+    for mode in ("full", "idf"):
+        counts = retrieve(task, corpus, RetrieveSettings(query=mode), tmp_path / mode)  # type: ignore[arg-type]
+        assert (counts["queries"], counts["passages"]) == (2, 0)

@@ -52,7 +52,8 @@ def test_full_in_a_stage(
     assert answer.code == 2
     assert answer.out == ""
     assert answer.err.count("\n") == 1
-    assert answer.err.startswith(f"endtask: {out}: {out}/{stage}.partial/")
+    place = "scratch" if stage == "retrieve" else f"{stage}.partial"
+    assert answer.err.startswith(f"endtask: {out}: {out}/{place}/")
     assert "No space left on device (finished work is kept" in answer.err
     assert not (out / stage).exists()
     assert not list(out.rglob("*.tmp"))

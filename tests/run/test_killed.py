@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from endtask.files.run_layout import STAGES
-from tests.toy_run import results, write_settings
+from tests.toy_run import hashes, results, write_settings
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 
@@ -36,6 +36,35 @@ def test_killed_in_each_stage_and_anywhere(toy: Path, tmp_path: Path) -> None:
         assert results(Path(answer["folder"])) == expected, name
         names = [str(file.relative_to(answer["folder"])) for file in Path(answer["folder"]).rglob("*")]
         assert not [file for file in names if file.endswith(".tmp") or ".partial" in file], name
+
+
+@pytest.mark.slow
+def test_killed_all_over_retrieval(toy: Path, tmp_path: Path, repository: Path) -> None:
+    """The same bits come out, and no shard that was finished before the kill is read again."""
+    lines = (toy / "corpus.jsonl").read_text().splitlines(keepends=True)
+    sources = []
+    for number in range(3):
+        (tmp_path / f"part-{number}.jsonl").write_text("".join(lines[number::3]))
+        sources.append({"path": str(tmp_path / f"part-{number}.jsonl")})
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "unused", corpus={"sources": sources})
+    words = [sys.executable, "-m", "tests.run.kill_retrieval", settings, tmp_path]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, cwd=repository)
+    assert ended.returncode == 0, ended.stderr
+    answers = [json.loads(line) for line in ended.stdout.splitlines()]
+    expected = hashes(tmp_path / "unbroken", "retrieve/*", "select/*")
+    expected = {name: value for name, value in expected.items() if not name.endswith("manifest.json")}
+    assert {"retrieve/retrieved.parquet", "select/selection.parquet"} <= set(expected)
+    for answer in answers:
+        name = answer["name"]
+        assert (answer["killed"], answer["again"]) == (-signal.SIGKILL, 0), name
+        found = hashes(Path(answer["folder"]))
+        assert {path: found[path] for path in expected} == expected, name
+        assert answer["before"].items() <= answer["after"].items(), name
+        assert len(answer["after"]) == 3, name
+        assert not [path for path in found if path.endswith(".tmp") or ".partial" in path], name
+    assert {len(answer["before"]) for answer in answers} == {0, 1, 2, 3}, "before, between and after shards"
+    reached = " ".join(answer["name"] for answer in answers)
+    assert all(place in reached for place in ("scratch/rankings/", "retrieve.partial/retrieved.parquet", "fetched"))
 
 
 @pytest.mark.slow

@@ -37,13 +37,13 @@ def test_every_stage_leaves_a_manifest(finished_run: Path, stage: str) -> None:
     assert found["status"] == "finished"
     assert found["seconds"] >= 0
     assert {"settings", "inputs", "counts", "fingerprint", "plan", "finished"} <= found.keys()
-    assert {"python", "torch", "transformers", "tokenizers", "bm25s", "endtask"} <= found["versions"].keys()
+    assert {"python", "torch", "transformers", "tokenizers", "numba", "endtask"} <= found["versions"].keys()
 
 
 def test_manifests_hold_settings_inputs_and_counts(finished_run: Path) -> None:
     assert manifest(finished_run, "read")["counts"] == {"train": 60, "dev": 18, "test": 18}
     assert manifest(finished_run, "read")["inputs"].keys() == {"task"}
-    assert manifest(finished_run, "retrieve")["inputs"].keys() == {"corpus", "read"}
+    assert manifest(finished_run, "retrieve")["inputs"].keys() == {"corpus", "unlabelled", "read"}
     assert manifest(finished_run, "retrieve")["settings"]["retrieve"]["top_k"] == 5
     assert manifest(finished_run, "retrieve")["counts"]["corpus"]["passages"] == 200
     assert 0 < manifest(finished_run, "select")["counts"]["share_of_corpus"] <= 0.5
@@ -53,7 +53,9 @@ def test_manifests_hold_settings_inputs_and_counts(finished_run: Path) -> None:
 
 def test_nothing_half_done_is_left(finished_run: Path) -> None:
     names = {entry.name for entry in finished_run.iterdir()}
-    assert names == {*STAGES, "settings.yaml", "report.html", ".lock"}
+    assert names == {*STAGES, "scratch", "settings.yaml", "report.html", ".lock"}
+    assert {entry.name for entry in (finished_run / "scratch").iterdir()} == {"shards"}
+    assert not list(finished_run.rglob("*.partial"))
     assert not list(finished_run.rglob("*.tmp"))
     assert not list(finished_run.rglob("checkpoint.safetensors"))
 

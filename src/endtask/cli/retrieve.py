@@ -38,8 +38,8 @@ def command(
     The result is a Parquet table with text, source, rank, score and who asked, in the run's folder.
     """
     from endtask.errors import InputError
+    from endtask.files.run_layout import SELECTION
     from endtask.run import run
-    from endtask.select.choose import SELECTION
 
     set_quiet(quiet)
     resolved = settings_from(settings, task=task, corpus=corpus, output=output, overrides=overrides)

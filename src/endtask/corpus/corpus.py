@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from endtask.corpus.reading import Reading, read_source
 from endtask.corpus.seen import Seen, key_of, key_of_words
 from endtask.corpus.sources import Source, find_sources, parse_source
 from endtask.corpus.statistics import CorpusStatistics, SourceStatistics
-from endtask.errors import InputError
 from endtask.files.compression import ReadProgress
 from endtask.files.stage_folder import fingerprint
 from endtask.records import Document
@@ -31,10 +30,18 @@ class Corpus:
     ['notes/notes.csv#2', 'notes/notes.csv#3']
     """
 
-    def __init__(self, sources: Sequence[Source], *, passage_characters: int = 2000, deduplicate: bool = True) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        passage_characters: int = 2000,
+        deduplicate: bool = True,
+        exclude: Iterable[str] = (),
+    ) -> None:
         self.sources = tuple(sources)
         self.passage_characters = passage_characters
         self.deduplicate = deduplicate
+        self.exclude = frozenset(exclude)
         self.statistics = self._no_statistics()
 
     @classmethod
@@ -48,6 +55,7 @@ class Corpus:
             find_sources(given.sources),
             passage_characters=given.passage_characters,
             deduplicate=given.deduplicate,
+            exclude=given.exclude,
         )
 
     def documents(self, progress: ReadProgress | None = None) -> Iterator[Document]:
@@ -69,7 +77,7 @@ class Corpus:
     @cached_property
     def _fingerprint(self) -> str:
         contents = [source_contents(source) for source in self.sources]
-        return fingerprint(_FORMAT, self.passage_characters, self.deduplicate, contents)
+        return fingerprint(_FORMAT, self.passage_characters, self.deduplicate, sorted(self.exclude), contents)
 
     def _no_statistics(self) -> CorpusStatistics:
         return CorpusStatistics(
@@ -82,9 +90,12 @@ class Corpus:
             counts = statistics.sources[source.name]
             for reading in read_source(source, progress):
                 passages = 0
-                for passage_id, text in self._passages(reading):
+                for passage_id, text in passages_of(reading, self.passage_characters):
                     passages += 1
                     unique_id = _unique(passage_id, reading.place, ids)
+                    if reading.id in self.exclude or unique_id in self.exclude:
+                        counts.excluded += 1
+                        continue
                     if self.deduplicate and not texts.add(key_of_words(text)):
                         counts.duplicates += 1
                         continue
@@ -93,13 +104,13 @@ class Corpus:
                     yield Document(unique_id, text, source.name, reading.title, reading.licence)
                 counts.documents += passages > 0
                 counts.empty += passages == 0
-        if statistics.total.passages == 0:
-            names = ", ".join(f"{source.name} ({source.path})" for source in self.sources)
-            raise InputError("the corpus is empty: no text in any of its sources", hint=names)
+        statistics.refuse_empty(self.sources)
 
-    def _passages(self, reading: Reading) -> Iterator[tuple[str, str]]:
-        pieces = (piece for part in reading.parts for piece in cut(part, self.passage_characters))
-        return number_passages(reading.id, pieces)
+
+def passages_of(reading: Reading, passage_characters: int) -> Iterator[tuple[str, str]]:
+    """(id, text) of each passage of a document."""
+    pieces = (piece for part in reading.parts for piece in cut(part, passage_characters))
+    return number_passages(reading.id, pieces)
 
 
 def _unique(wanted: str, place: str, ids: Seen) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
+
+from endtask.corpus.sources import Source
+from endtask.errors import InputError
 
 
 @dataclass
@@ -13,6 +17,7 @@ class SourceStatistics:
     empty: int = 0
     passages: int = 0
     duplicates: int = 0
+    excluded: int = 0
     bytes: int = 0
     skipped_files: int = 0
 
@@ -34,6 +39,12 @@ class CorpusStatistics:
         names = [entry.name for entry in fields(SourceStatistics)]
         sums = {name: sum(getattr(source, name) for source in self.sources.values()) for name in names}
         return SourceStatistics(**sums)
+
+    def refuse_empty(self, sources: Sequence[Source]) -> None:
+        """Complain about a corpus without any text."""
+        if self.total.passages == 0:
+            names = ", ".join(f"{source.name} ({source.path})" for source in sources)
+            raise InputError("the corpus is empty: no text in any of its sources", hint=names)
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         """Plain numbers for a manifest: one entry per source."""

@@ -5,6 +5,19 @@ from __future__ import annotations
 STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
 SETTINGS_FILE = "settings.yaml"
 
+# What retrieval read of each shard of the corpus; a changed corpus redoes only what changed.
+SCRATCH = "scratch"
+
+# In `retrieve`: the passages that somebody asked for, the queries, and those of their words that the corpus holds.
+RETRIEVED = "retrieved.parquet"
+QUERIES = "queries.parquet"
+QUERY_WORDS = "words.parquet"
+# The bytes of every passage of the corpus by position (uint32); 0 for one that the guard or a duplicate keeps out.
+PASSAGE_SIZES = "sizes.npy"
+
+# In `select`: the passages that are trained on.
+SELECTION = "selection.parquet"
+
 # Of each seed in `finetune`: the weights of its best epoch, and what it scored and cost.
 BEST_WEIGHTS = "best.safetensors"
 SEED_RESULT = "result.json"

@@ -22,7 +22,7 @@ from endtask.errors import InputError
 from endtask.files.atomic import remove_leftovers, replace_folder, write_json
 
 MANIFEST = "manifest.json"
-_VERSIONED = ("endtask", "torch", "transformers", "tokenizers", "bm25s", "numpy", "pyarrow")
+_VERSIONED = ("endtask", "torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
 
 
 def fingerprint(*parts: Any) -> str:

@@ -2,122 +2,115 @@
 
 A passage is dropped if it shares a run of 13 words with such a text; for a text of fewer than 13 words, if the text
 stands in the passage as one or several whole sentences (or is the whole passage).
+
+The kernel that reads the corpus sees only hashes of words; `may_be_guarded` names the passages that may hold a
+guarded text and misses none. Those few are read again by `Guard.confirm`, which compares words and not hashes.
 """
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.retrieve.words import Vocabulary, WordStream
+from endtask.retrieve.guard_table import RUN, GuardTable, join_texts, known_runs, make_table, may_be_guarded
+from endtask.retrieve.words import word_hash, words_of
 
-RUN = 13
-Run = tuple[int, ...]
-Runs = dict[int, set[Run]]
+__all__ = ["RUN", "Guard", "GuardTable", "may_be_guarded", "spellings"]
 
-_BASE = np.uint64(0x9E3779B97F4A7C15)
-_CHUNK = 1 << 20  # words hashed at a time
-_TOP_BITS = np.uint64(64 - 20)
-_SENTENCE_END = re.compile(r"""(?<=[.!?…])["”’»')\]]*\s+|(?<=[。！？])|\n+""")
+_SENTENCE_END = re.compile(r"""(?<=[.!?…؟۔।॥])["”’»')\]]*\s+|(?<=[。！？．｡])|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+""")
+_ESCAPED_BRACKET = re.compile(r"-[lr][rsc]b-", re.IGNORECASE)
+
+_word_hash = lru_cache(maxsize=1 << 16)(word_hash)
 
 
-def guarded_positions(
-    guarded_texts: Iterable[str],
-    passages: WordStream,
-    vocabulary: Vocabulary,
-    texts_at: Callable[[set[int]], Iterable[tuple[int, str]]],
-) -> set[int]:
-    """Positions of the passages to drop.
+class Guard:
+    """The guarded texts, ready to be looked for.
 
-    Runs of word numbers are hashed over the whole corpus at once. A hit of a full run is confirmed word by word; a hit
-    of a short text is confirmed against the passage's sentences, whose text `texts_at` fetches.
+    >>> guard = Guard.of(["Great film.", "It was not what I had been told that it was going to be like."])
+    >>> guard.confirm("I saw it. Great film! I left."), guard.confirm("It was a great film.")
+    (True, False)
     """
-    wanted = _wanted_runs(guarded_texts, vocabulary)
-    dropped: set[int] = set()
-    candidates: set[int] = set()
-    for length, starts, positions in _hits(wanted, passages):
-        if length < RUN:
-            candidates.update(positions.tolist())
-            continue
-        for start, position in zip(starts.tolist(), positions.tolist(), strict=True):
-            if tuple(passages.ids[start : start + RUN].tolist()) in wanted[RUN]:
-                dropped.add(position)
-    for position, text in texts_at(candidates - dropped):
-        if _has_sentences(text, wanted, vocabulary):
-            dropped.add(position)
-    return dropped
+
+    def __init__(self, table: GuardTable, long_texts: NDArray[np.uint8], shorts: frozenset[str]) -> None:
+        self.table = table
+        self._long_texts = long_texts  # words with a blank or, at the end of a text, a line end after each
+        self._shorts = shorts  # words with blanks between them
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Guard:
+        """Guard these texts, in every spelling."""
+        forms = {form for text in texts for form in spellings(text)} - {""}
+        shorts = frozenset(form for form in forms if form.count(" ") < RUN - 1)
+        long_texts = join_texts(sorted(forms - shorts))
+        return cls(make_table(long_texts, shorts), long_texts, shorts)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The whole guard as plain arrays, for files that several processes may map into their memory."""
+        return {
+            **self.table._asdict(),
+            "long_texts": self._long_texts,
+            "short_texts": join_texts(sorted(self._shorts)),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Guard:
+        """The guard whose `arrays` these are."""
+        table = GuardTable(*(arrays[name] for name in GuardTable._fields))
+        return cls(table, arrays["long_texts"], frozenset(arrays["short_texts"].tobytes().decode().splitlines()))
+
+    def confirm(self, text: str) -> bool:
+        """Whether a passage holds a guarded text."""
+        sentences = [words for part in _SENTENCE_END.split(text) if (words := words_of(part))]
+        return self._has_short_text(sentences) or self._has_run(list(chain.from_iterable(sentences)))
+
+    def _has_short_text(self, sentences: list[list[str]]) -> bool:
+        """Whether consecutive sentences make up a short text; a test text may hold two, or a dot inside one."""
+        for first in range(len(sentences)):
+            words: list[str] = []
+            for sentence in sentences[first : first + RUN]:
+                words += sentence
+                if len(words) >= RUN:
+                    break
+                if " ".join(words) in self._shorts:
+                    return True
+        return False
+
+    def _has_run(self, words: list[str]) -> bool:
+        """Whether 13 words in a row stand in one of the long texts."""
+        hashes = np.asarray([_word_hash(word) for word in words], dtype=np.uint64)
+        return any(
+            self._stands_at(start, " ".join(words[place : place + RUN]))
+            for place, start in known_runs(self.table, hashes)
+        )
+
+    def _stands_at(self, start: int, run: str) -> bool:
+        wanted = run.encode()
+        found = self._long_texts[start : start + len(wanted) + 1].tobytes()
+        return found in (wanted + b" ", wanted + b"\n")
 
 
-def _wanted_runs(texts: Iterable[str], vocabulary: Vocabulary) -> Runs:
-    """All runs of 13 words, and the short texts whole, by length; runs with a word that no passage holds cannot occur.
+def spellings(text: str) -> Iterator[str]:
+    """The words of a text, with blanks between them, in each form that a copy of it may have in a corpus.
 
-    >>> words = Vocabulary()
-    >>> _ = words.add("a b c")
-    >>> _wanted_runs(["c a", "b x"], words)
-    {2: {(2, 0)}}
+    Many task files were cut by a tokenizer that writes a bracket as `-LRB-` and "don't" as "do n't", or hold HTML
+    entities; a corpus may be written either way, and a word too many breaks every run it stands in. Only the guarded
+    texts are respelled, so the corpus is read no slower.
+
+    >>> list(spellings("It does n't (p &lt; 5)"))
+    ['it does n t p lt 5', 'it doesn t p lt 5', 'it does n t p 5', 'it doesn t p 5']
     """
-    wanted: Runs = {}
-    for text in texts:
-        numbers = tuple(vocabulary.numbers(text).tolist())
-        length = min(len(numbers), RUN)
-        for start in range(len(numbers) - length + 1):
-            run = numbers[start : start + length]
-            if run and -1 not in run:
-                wanted.setdefault(length, set()).add(run)
-    return wanted
-
-
-def _hits(wanted: Runs, passages: WordStream) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-    """(length, starts in the stream, their passages) of the runs whose hash is among the wanted ones.
-
-    The hash of a run is the sum of (number + 1) * base^k modulo 2^64, so each length's hashes come from the last's.
-    """
-    tables = {length: _HashTable(runs) for length, runs in wanted.items()}
-    for begin in range(0, len(passages.ids), _CHUNK):
-        ids = passages.ids[begin : begin + _CHUNK + RUN - 1].astype(np.uint64) + np.uint64(1)
-        hashes = np.zeros(min(len(ids), _CHUNK), dtype=np.uint64)
-        for length in range(1, max(tables, default=0) + 1):
-            count = min(_CHUNK, max(0, len(ids) - length + 1))
-            hashes = hashes[:count] * _BASE + ids[length - 1 : length - 1 + count]
-            if length in tables:
-                starts = begin + tables[length].places(hashes)
-                positions = np.searchsorted(passages.offsets, starts, side="right") - 1
-                inside = starts + length <= passages.offsets[positions + 1]
-                yield length, starts[inside], positions[inside]
-
-
-class _HashTable:
-    """The hashes of the runs of one length, with a coarse table before them that turns most others away."""
-
-    def __init__(self, runs: set[Run]) -> None:
-        hashes = np.zeros(len(runs), dtype=np.uint64)
-        for column in np.asarray(sorted(runs), dtype=np.uint64).T:
-            hashes = hashes * _BASE + column + np.uint64(1)
-        self._hashes = np.sort(hashes)
-        self._coarse = np.zeros(1 << (64 - int(_TOP_BITS)), dtype=bool)
-        self._coarse[self._hashes >> _TOP_BITS] = True
-
-    def places(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Where `hashes` holds one of the table's."""
-        places = np.flatnonzero(self._coarse[hashes >> _TOP_BITS])
-        nearest = np.minimum(np.searchsorted(self._hashes, hashes[places]), len(self._hashes) - 1)
-        found: NDArray[np.int64] = places[self._hashes[nearest] == hashes[places]]
-        return found
-
-
-def _has_sentences(text: str, wanted: Runs, vocabulary: Vocabulary) -> bool:
-    """Whether consecutive whole sentences make up a short text; a test text may hold two, or a dot inside one."""
-    sentences = [tuple(vocabulary.known(part).tolist()) for part in _SENTENCE_END.split(text)]
-    sentences = [sentence for sentence in sentences if sentence]
-    for first in range(len(sentences)):
-        words: Run = ()
-        for sentence in sentences[first : first + RUN]:
-            words += sentence
-            if len(words) >= RUN:
-                break
-            if words in wanted.get(len(words), ()):
-                return True
-    return False
+    plain = html.unescape(text)
+    plain = _ESCAPED_BRACKET.sub(" ", plain if plain.isascii() else unicodedata.normalize("NFKC", plain))
+    for form in dict.fromkeys((text, plain)):
+        words = " ".join(words_of(form))
+        contracted = f" {words} ".replace(" n t ", "n t ").replace(" can not ", " cannot ")
+        parted = contracted.replace("n t ", " n t ").replace(" cannot ", " can not ")
+        yield from dict.fromkeys((words, contracted.strip(), parted.strip()))

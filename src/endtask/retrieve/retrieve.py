@@ -2,103 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from endtask.corpus import Corpus
-from endtask.files.selection_table import write_selection
-from endtask.progress import bar
-from endtask.records import Selected
-from endtask.retrieve.engine import Bm25sEngine
-from endtask.retrieve.guard import guarded_positions
-from endtask.retrieve.queries import Query, build_queries, papers_top_k
-from endtask.retrieve.who_asked import WhoAsked
-from endtask.retrieve.words import Vocabulary, WordStream, number_words
-from endtask.settings import RetrieveSettings
+from endtask.files.atomic import whole_file
+from endtask.files.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
+from endtask.files.selection_table import list_array, write_batches, write_selection
+from endtask.retrieve.queries import Query, TaskQueries, keep_rarest, papers_top_k, task_queries
+from endtask.settings import ColumnSettings, RetrieveSettings
 from endtask.task import Task, remove_entity_marks
 
-RETRIEVED = "retrieved.parquet"
+if TYPE_CHECKING:  # these import Numba, which takes a while
+    from endtask.retrieve.join import Joined
+    from endtask.retrieve.rankings import Rankings
 
 
-def retrieve(task: Task, corpus: Corpus | None, settings: RetrieveSettings, folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Place:
+    """Where the stage writes: its results, and what may be of use to a later run over a changed corpus."""
+
+    folder: Path
+    scratch: Path
+    workers: int
+
+
+def retrieve(
+    task: Task, corpus: Corpus | None, settings: RetrieveSettings, place: Place, columns: ColumnSettings | None = None
+) -> dict[str, Any]:
     """Write the retrieved passages; returns counts for the manifest. Without a corpus nothing is retrieved."""
     if corpus is None:
-        write_selection(folder / RETRIEVED, [])
+        write_selection(place.folder / RETRIEVED, [])
         return {"passages": 0, "corpus": {"passages": 0, "bytes": 0}}
-    vocabulary = Vocabulary()
-    words = read_words(corpus, vocabulary)
-    dropped = guard(task, corpus, words, vocabulary) if settings.guard else set()
-    queries = build_queries(task.train)
-    top_k = settings.top_k if settings.top_k != "auto" else papers_top_k(len(task.train))
-    who = rank_all(queries, words, vocabulary, dropped, top_k=top_k, k1=settings.k1, b=settings.b)
-    written = write_selection(folder / RETRIEVED, _retrieved(corpus, who, queries))
-    total = corpus.statistics.total
-    return {
-        "passages": written,
-        "queries": len(queries),
-        "top_k": top_k,
-        "dropped_by_guard": len(dropped),
-        "corpus": {"passages": total.passages, "bytes": total.bytes, "sources": corpus.statistics.to_dict()},
-    }
+    asking = task_queries(task, settings, columns)
+    joined, words = _read(task, corpus, asking, settings, place)
+    queries = asking.queries
+    if settings.query == "idf":
+        frequency = dict(zip(words, joined.document_frequency.tolist(), strict=True))
+        queries = keep_rarest(queries, lambda word: frequency.get(word, 0), settings.query_words)
+    top_k = settings.top_k
+    if top_k == "auto":
+        top_k = papers_top_k(len(task.train), settings.large_scale)
+    rankings = _rank(joined, queries, words, top_k, settings, place)
+    passages = _write_retrieved(joined, rankings, queries, task.labels, place)
+    _write_queries(queries, place.folder / QUERIES)
+    _write_words(words, joined, place.folder / QUERY_WORDS)
+    _write_sizes(joined, place.folder / PASSAGE_SIZES)
+    # Shards may serve a later run over a changed corpus; rankings, only a killed run over the same one.
+    shutil.rmtree(place.scratch / "rankings" if settings.keep_scratch else place.scratch, ignore_errors=True)
+    return {**_counts(joined, asking), "passages": passages, "top_k": top_k, "k1": settings.k1, "b": settings.b}
 
 
-def read_words(corpus: Corpus, vocabulary: Vocabulary) -> WordStream:
-    """First pass over the corpus: its words as numbers."""
-    with bar("read corpus", corpus.files_bytes() or None, unit="bytes") as advance:
-        return number_words((document.text for document in corpus.documents(progress=advance)), vocabulary)
+def guarded_texts(task: Task) -> Iterator[str]:
+    """The texts of dev and test; some marks are words themselves (`<e1>`), so with them and without."""
+    for split in ("dev", "test"):
+        for example in task.splits.get(split, ()):
+            for text in (example.text, example.text_pair):
+                if text:
+                    yield from {text, remove_entity_marks(text)}
 
 
-def guard(task: Task, corpus: Corpus, words: WordStream, vocabulary: Vocabulary) -> set[int]:
-    """Positions of the passages that contain a dev or test text."""
-    guarded = (
-        form
-        for split in ("dev", "test")
-        for example in task.splits.get(split, ())
-        for text in (example.text, example.text_pair)
-        if text
-        # Some marks are words themselves (`<e1>`): the text may stand in the corpus with them or without.
-        for form in {text, remove_entity_marks(text)}
-    )
+def _read(
+    task: Task, corpus: Corpus, asking: TaskQueries, settings: RetrieveSettings, place: Place
+) -> tuple[Joined, tuple[str, ...]]:
+    """Pass 1, and the words it looked for."""
+    from endtask.retrieve.asked import Asked
+    from endtask.retrieve.pass_one import read_corpus
 
-    def texts_at(positions: set[int]) -> Iterator[tuple[int, str]]:
-        if positions:
-            documents = enumerate(corpus.documents())
-            yield from ((position, document.text) for position, document in documents if position in positions)
-
-    return guarded_positions(guarded, words, vocabulary, texts_at)
+    guarded = list(guarded_texts(task)) if settings.guard else []
+    words = (word for query in asking.queries for word in query.words)
+    asked = Asked.of(words, guarded, signatures=settings.near_duplicates is not None)
+    alike = settings.near_duplicates
+    joined = read_corpus(corpus, asked, place.scratch / "shards", workers=place.workers, near_duplicates=alike)
+    return joined, asked.words
 
 
-def rank_all(
-    queries: list[Query],
-    words: WordStream,
-    vocabulary: Vocabulary,
-    dropped: set[int],
-    *,
+def _rank(
+    joined: Joined,
+    queries: Sequence[Query],
+    words: Sequence[str],
     top_k: int,
-    k1: float,
-    b: float,
-) -> WhoAsked:
-    """Rank the passages that the guard left for every query."""
-    kept = np.ones(len(words), dtype=bool)
-    kept[list(dropped)] = False
-    positions = np.flatnonzero(kept)
-    engine = Bm25sEngine(words.take(kept), vocabulary, k1=k1, b=b)
-    who = WhoAsked(len(words))
-    rankings = engine.rank((vocabulary.known(query.text) for query in queries), top_k)
-    with bar("rank passages", len(queries)) as advance:
-        for number, (query, ranking) in enumerate(zip(queries, rankings, strict=True)):
-            who.add(number, query, ranking.moved(positions))
-            advance(1)
-    return who
+    settings: RetrieveSettings,
+    place: Place,
+) -> Rankings:
+    """Pass 2."""
+    from endtask.retrieve.pass_two import number_terms, rank_passages
+
+    terms = number_terms(words, [query.words for query in queries])
+    folder = place.scratch / "rankings"
+    return rank_passages(joined, terms, folder, top_k=top_k, k1=settings.k1, b=settings.b, workers=place.workers)
 
 
-def _retrieved(corpus: Corpus, who: WhoAsked, queries: list[Query]) -> Iterator[Selected]:
-    """Second pass over the corpus: the passages somebody asked for, in corpus order."""
-    for position, document in enumerate(corpus.documents()):
-        if who.asked_count[position]:
-            rank, score = who.best(position)
-            asked_count, asked_by = int(who.asked_count[position]), who.asked(position, queries)
-            yield Selected(document, position, rank, score, asked_count, asked_by, "retrieved")
+def _write_retrieved(
+    joined: Joined, rankings: Rankings, queries: Sequence[Query], labels: Sequence[str], place: Place
+) -> int:
+    """The passages somebody asked for, in corpus order, with who asked."""
+    from endtask.retrieve.fetch import fetch_passages, wanted_of
+    from endtask.retrieve.who_asked import WhoAsked
+
+    folder = place.scratch / "texts"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    borders = [shard.first_position for shard in joined.shards] + [joined.positions]
+    who = WhoAsked(rankings, queries, labels)
+    wanted = []
+    for number, (shard, asked) in enumerate(zip(joined.shards, who.by_stretch(borders), strict=True)):
+        if len(asked.positions):
+            figures = folder / f"{number}.npz"
+            wanted_of(shard, asked).save(figures)
+            wanted.append((shard.shard, figures))
+    example_ids = [example_id for query in queries for example_id in query.example_ids]
+    rows = fetch_passages(wanted, example_ids, folder, workers=place.workers)
+    written = write_batches(place.folder / RETRIEVED, rows, class_ranks=True)
+    shutil.rmtree(folder)
+    return written
+
+
+def _write_queries(queries: Sequence[Query], path: Path) -> None:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    words = [query.words for query in queries]
+    ids = [query.example_ids for query in queries]
+    table = arrow.table({"words": _lists(words), "example_ids": _lists(ids)})
+    with whole_file(path) as aside:
+        parquet.write_table(table, aside, compression="zstd", row_group_size=5000)
+
+
+def _lists(rows: Sequence[Sequence[str]]) -> Any:
+    import pyarrow as arrow
+
+    values = arrow.array([value for row in rows for value in row], arrow.string())
+    return list_array(values, [len(row) for row in rows])
+
+
+def _write_words(words: Sequence[str], joined: Joined, path: Path) -> None:
+    """The query words that the corpus holds, with the number of scored passages that hold each."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    found = np.flatnonzero(joined.document_frequency)
+    names = arrow.array(words, arrow.string()).take(arrow.array(found))
+    table = arrow.table({"word": names, "document_frequency": joined.document_frequency[found]})
+    with whole_file(path) as aside:
+        parquet.write_table(table, aside, compression="zstd", row_group_size=5000)
+
+
+def _write_sizes(joined: Joined, path: Path) -> None:
+    with whole_file(path) as aside, open(aside, "wb") as file:
+        np.save(file, joined.passage_sizes())
+
+
+def _counts(joined: Joined, asking: TaskQueries) -> dict[str, Any]:
+    total = joined.statistics.total
+    return {
+        **asking.counts(),
+        "dropped_by_guard": joined.guarded,
+        "near_duplicates": joined.near_duplicates,
+        "passages_scored": joined.scored,
+        "mean_length": joined.mean_length,
+        "corpus": {"passages": total.passages, "bytes": total.bytes, "sources": joined.statistics.to_dict()},
+    }

@@ -1,58 +1,198 @@
-"""Which examples asked for which passage, gathered query by query in memory set by the number of passages."""
+"""Which examples asked for which passage: the rankings turned round, a stretch of the corpus at a time."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.retrieve.engine import Ranking
+from endtask.retrieve.compiled import compiled
 from endtask.retrieve.queries import Query
+from endtask.retrieve.rankings import Rankings
 
 ASKED_BY_KEPT = 20
-_NOBODY = np.iinfo(np.int64).max
-_HIGHEST_SCORE = np.iinfo(np.int32).max
-_SCORE_RANGE = _HIGHEST_SCORE + 1
+_MOST_ENTRIES = 1 << 22
+"""Places of rankings held in memory at a time; each takes 16 bytes."""
+
+
+@dataclass(frozen=True)
+class AskedPassages:
+    """The passages of a stretch that somebody asked for, in corpus order; one entry each unless said.
+
+    `rank` is the best over all queries, `score` what the passage had there (the higher, then the earlier query, where
+    several rank it alike). `askers` are numbers of examples, best first, at most 20 for each passage, end to end.
+    `class_ranks` is the best rank among each class's examples, 0 where none asked: (passages, classes).
+    """
+
+    positions: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    score: NDArray[np.float64]
+    asked_count: NDArray[np.int64]
+    asker_counts: NDArray[np.int64]
+    askers: NDArray[np.int32]
+    class_ranks: NDArray[np.int32]
+
+    def part(self, start: int, stop: int) -> AskedPassages:
+        """Those at positions from `start` to before `stop`."""
+        first, last = np.searchsorted(self.positions, [start, stop])
+        return self.rows(int(first), int(last))
+
+    def rows(self, first: int, last: int) -> AskedPassages:
+        """Those from number `first` to before `last`."""
+        askers = np.concatenate([[0], np.cumsum(self.asker_counts)])
+        rows = slice(first, last)
+        return AskedPassages(
+            self.positions[rows],
+            self.rank[rows],
+            self.score[rows],
+            self.asked_count[rows],
+            self.asker_counts[rows],
+            self.askers[askers[first] : askers[last]],
+            self.class_ranks[rows],
+        )
 
 
 class WhoAsked:
-    """For each passage: how many examples asked for it, and the 20 queries that ranked it best.
+    """Turns rankings round; examples are numbered in the order in which the queries name them."""
 
-    Better is the lower rank, then the higher score, then the earlier query.
-    """
+    def __init__(self, rankings: Rankings, queries: Sequence[Query], labels: Sequence[str]) -> None:
+        self._rankings = rankings
+        self._examples = _joined([range(len(query.example_ids)) for query in queries], running=True)
+        number = {label: place for place, label in enumerate(labels)}
+        classes = [[number[label] for label in query.labels if label in number] for query in queries]
+        self._classes = _joined(classes)
+        self._class_count = len(labels)
 
-    def __init__(self, passages: int) -> None:
-        self.asked_count = np.zeros(passages, dtype=np.int64)
-        # (passages, 20), unordered: rank and score as one number, the lower the better; and the query they belong to
-        self._keys = np.full((passages, ASKED_BY_KEPT), _NOBODY, dtype=np.int64)
-        self._queries = np.full((passages, ASKED_BY_KEPT), -1, dtype=np.int32)
+    def by_stretch(self, borders: Sequence[int]) -> Iterator[AskedPassages]:
+        """What was asked for between each two neighbours of `borders`, in corpus order."""
+        edges = np.asarray(borders, dtype=np.int64)
+        entries = np.zeros(len(edges) + 1, dtype=np.int64)
+        for block in self._rankings.blocks():
+            # Entry n: what stands from edge n - 1 to before edge n.
+            entries += np.bincount(np.searchsorted(edges, block.positions, side="right"), minlength=len(entries))
+        for first, last in _groups(entries[1:-1]):
+            together = self._turned(int(edges[first]), int(edges[last]))
+            yield from (together.part(int(edges[n]), int(edges[n + 1])) for n in range(first, last))
 
-    def add(self, number: int, query: Query, ranking: Ranking) -> None:
-        """Enter the ranking of query `number`; numbers must rise."""
-        positions = ranking.positions
-        self.asked_count[positions] += len(query.example_ids)
-        keys = _keys(ranking.scores)
-        held = self._keys[positions]  # (K, 20)
-        worst = held.max(axis=1)
-        enters = keys < worst
-        positions, held, worst = positions[enters], held[enters], worst[enters]
-        # Of equally bad queries the latest goes; every query stands after the -1 of an empty place.
-        leaves = np.where(held == worst[:, None], self._queries[positions], -2).argmax(axis=1)
-        self._keys[positions, leaves] = keys[enters]
-        self._queries[positions, leaves] = number
+    def _turned(self, start: int, stop: int) -> AskedPassages:
+        offsets = np.zeros(stop - start + 1, dtype=np.int64)
+        for block in self._rankings.blocks():
+            _count(block.positions, start, stop, offsets)
+        np.cumsum(offsets, out=offsets)
+        cursors = offsets[:-1].copy()
+        queries, ranks = np.zeros(offsets[-1], dtype=np.int32), np.zeros(offsets[-1], dtype=np.int32)
+        scores = np.zeros(offsets[-1], dtype=np.float64)
+        for block in self._rankings.blocks():
+            entries = (block.positions, block.scores, block.sizes, block.first)
+            _gather(*entries, start, stop, cursors, queries, ranks, scores)
+        return self._best_askers(start, offsets, queries, ranks, scores)
 
-    def best(self, position: int) -> tuple[int, float]:
-        """The best rank of a passage that somebody asked for, and the score it had there."""
-        rank, rest = divmod(int(self._keys[position].min()), _SCORE_RANGE)
-        return rank, float(np.int32(_HIGHEST_SCORE - rest).view(np.float32))
+    def _best_askers(
+        self,
+        start: int,
+        offsets: NDArray[np.int64],
+        queries: NDArray[np.int32],
+        ranks: NDArray[np.int32],
+        scores: NDArray[np.float64],
+    ) -> AskedPassages:
+        asked = np.flatnonzero(np.diff(offsets))
+        count = len(asked)
+        rank, asked_count = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        score = np.zeros(count, dtype=np.float64)
+        asker_counts = np.zeros(count, dtype=np.int64)
+        askers = np.zeros((count, ASKED_BY_KEPT), dtype=np.int32)
+        class_ranks = np.zeros((count, self._class_count), dtype=np.int32)
+        find_askers(
+            asked, offsets, queries, ranks, scores, *self._examples, *self._classes,
+            rank, score, asked_count, asker_counts, askers, class_ranks,
+        )  # fmt: skip
+        held = np.arange(ASKED_BY_KEPT) < asker_counts[:, None]  # (passages, 20)
+        return AskedPassages(asked + start, rank, score, asked_count, asker_counts, askers[held], class_ranks)
 
-    def asked(self, position: int, queries: list[Query]) -> tuple[str, ...]:
-        """Example ids, best first; at most 20."""
-        entries = sorted(zip(self._keys[position].tolist(), self._queries[position].tolist(), strict=True))
-        ids = [example_id for _, number in entries if number >= 0 for example_id in queries[number].example_ids]
-        return tuple(ids[:ASKED_BY_KEPT])
+
+def _joined(parts: Sequence[Sequence[int]], *, running: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Lists end to end: offsets and values, which with `running` are just the numbers from 0 on."""
+    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    values = range(int(offsets[-1])) if running else [value for part in parts for value in part]
+    return offsets, np.asarray(values, dtype=np.int64)
 
 
-def _keys(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Rank (from 1) and score of each place of a ranking as one number; positive floats sort as their bits do."""
-    ranks = np.arange(1, len(scores) + 1, dtype=np.int64)
-    return ranks * _SCORE_RANGE + (_HIGHEST_SCORE - scores.view(np.int32).astype(np.int64))
+def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Neighbouring stretches as (first, after the last), together no more than memory should hold."""
+    first, held = 0, 0
+    for place, size in enumerate(sizes.tolist()):
+        if place > first and held + size > _MOST_ENTRIES:
+            yield first, place
+            first, held = place, 0
+        held += size
+    if len(sizes):
+        yield first, len(sizes)
+
+
+@compiled("void(int64[::1], int64, int64, int64[::1])")
+def _count(positions, start, stop, counts):  # type: ignore[no-untyped-def]
+    """Count the entries of each position, one place up, so that sums make offsets of them."""
+    for place in range(positions.size):
+        if start <= positions[place] < stop:
+            counts[positions[place] - start + 1] += 1
+
+
+@compiled(
+    "void(int64[::1], float64[::1], int64[::1], int64, int64, int64, int64[::1], int32[::1], int32[::1], float64[::1])"
+)
+def _gather(positions, scores, sizes, query, start, stop, cursors, queries, ranks, found):  # type: ignore[no-untyped-def]
+    """Put the entries of each position together, in the order of the queries."""
+    place = 0
+    for size in sizes:
+        for rank in range(size):
+            position = positions[place]
+            if start <= position < stop:
+                at = cursors[position - start]
+                cursors[position - start] = at + 1
+                queries[at], ranks[at], found[at] = query, rank + 1, scores[place]
+            place += 1
+        query += 1
+
+
+@compiled(
+    "void(int64[::1], int64[::1], int32[::1], int32[::1], float64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    "int64[::1], float64[::1], int64[::1], int64[::1], int32[:, ::1], int32[:, ::1])"
+)
+def find_askers(  # type: ignore[no-untyped-def]
+    asked, offsets, queries, ranks, scores, example_offsets, examples, class_offsets, classes,
+    best_rank, best_score, asked_count, asker_counts, askers, class_ranks,
+):  # fmt: skip
+    """For each passage: who asked, best first (lower rank, higher score, earlier query), and how many."""
+    best = np.zeros(ASKED_BY_KEPT, dtype=np.int64)
+    for row in range(asked.size):
+        held = 0
+        for entry in range(offsets[asked[row]], offsets[asked[row] + 1]):
+            query = queries[entry]
+            asked_count[row] += example_offsets[query + 1] - example_offsets[query]
+            for at in range(class_offsets[query], class_offsets[query + 1]):
+                before = class_ranks[row, classes[at]]
+                if before == 0 or ranks[entry] < before:
+                    class_ranks[row, classes[at]] = ranks[entry]
+            place = held
+            while place > 0:
+                other = best[place - 1]
+                if ranks[other] < ranks[entry] or (ranks[other] == ranks[entry] and scores[other] >= scores[entry]):
+                    break
+                if place < ASKED_BY_KEPT:
+                    best[place] = other
+                place -= 1
+            if place < ASKED_BY_KEPT:
+                best[place] = entry
+                held = min(held + 1, ASKED_BY_KEPT)
+        best_rank[row], best_score[row] = ranks[best[0]], scores[best[0]]
+        count = 0
+        for place in range(held):
+            query = queries[best[place]]
+            for at in range(example_offsets[query], example_offsets[query + 1]):
+                if count < ASKED_BY_KEPT:
+                    askers[row, count] = examples[at]
+                    count += 1
+        asker_counts[row] = count

@@ -1,69 +1,87 @@
-"""The select stage: which of the retrieved passages are trained on, under an exact budget."""
+"""The select stage: which passages are trained on, under an exact budget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from endtask.corpus import Corpus
 from endtask.errors import InputError
-from endtask.files.selection_table import SelectionFigures, read_figures, read_selection, write_selection
-from endtask.records import Selected
-from endtask.select.best_rank import best_rank
-from endtask.settings import SelectSettings, SizeBudget
+from endtask.files.run_layout import SELECTION
+from endtask.files.selection_table import write_selection
+from endtask.progress import say
+from endtask.select.best_rank import select_best_rank
+from endtask.select.imported import select_imported
+from endtask.select.inputs import Inputs, Kept, Selector
+from endtask.select.random import select_random
+from endtask.settings import SelectSettings
 
-SELECTION = "selection.parquet"
-Order = NDArray[np.int64]
+LARGE_SHARE = 0.3
+_PROPOSED = "--set select.budget=5%"
 
 
-SELECTORS: dict[str, Callable[[SelectionFigures], Order]] = {"best_rank": best_rank}
-"""One file each; a selector puts all candidates into an order, from which the budget takes the beginning."""
+def _select_none(inputs: Inputs, path: Path) -> Kept:
+    return Kept(write_selection(path, []), 0, {})
 
 
-def select(retrieved: Path, settings: SelectSettings, folder: Path, *, corpus_bytes: int) -> dict[str, Any]:
-    """Write the selection; returns counts for the manifest."""
-    if settings.selector == "none":
-        write_selection(folder / SELECTION, [])
-        return {"passages": 0, "bytes": 0, "share_of_corpus": 0.0}
-    candidates = read_figures(retrieved)
-    order = SELECTORS[settings.selector](candidates)
-    kept = fill(order, candidates.bytes, settings.budget, corpus_bytes=corpus_bytes)
-    if corpus_bytes and len(kept) == 0:
+SELECTORS: dict[str, Selector] = {
+    "best_rank": select_best_rank,
+    "random": select_random,
+    "imported": select_imported,
+    "none": _select_none,
+}
+"""One file each, chosen by `select.selector`."""
+
+
+def select(
+    retrieved: Path,
+    settings: SelectSettings,
+    folder: Path,
+    *,
+    corpus: Corpus | None = None,
+    corpus_bytes: int,
+    labels: tuple[str, ...] = (),
+    seed: int = 0,
+    guarded: Callable[[str], bool] | None = None,
+) -> dict[str, Any]:
+    """Write the selection; returns counts for the manifest. `Inputs` says what the arguments mean."""
+    refuse_impossible(settings, has_corpus=bool(corpus_bytes), labels=labels)
+    inputs = Inputs(settings, retrieved, corpus, corpus_bytes, labels, seed, guarded)
+    kept = SELECTORS[settings.selector](inputs, folder / SELECTION)
+    share = kept.bytes / corpus_bytes if corpus_bytes else 0.0
+    counts = {"passages": kept.passages, "bytes": kept.bytes, "share_of_corpus": share, **kept.counts}
+    if share > LARGE_SHARE:
+        part = f"{share:.0%} of the corpus is kept; so large a part is much the same for any task"
+        counts["warning"] = f"{part}; a budget keeps the best of it: {_PROPOSED}"
+        say(f"warning: {counts['warning']}")
+    return counts
+
+
+def refuse_impossible(settings: SelectSettings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    """Refuse settings that cannot work with this task and corpus, before any work is done."""
+    if settings.selector == "random" and not has_corpus:
+        raise InputError("random draws from a corpus", key="corpus.sources", hint="--corpus path/to/text")
+    if settings.selector == "imported":
+        _refuse_impossible_import(settings, has_corpus)
+    if settings.per_class and settings.selector not in ("best_rank", "none"):
+        hint = "set it to false, or the selector to best_rank"
+        raise InputError(f"{settings.selector} does not ask by class", key="select.per_class", hint=hint)
+    if settings.per_class and not labels:
+        message = "the task has no classes to deal the budget to"
+        raise InputError(message, key="select.per_class", hint="set it to false")
+
+
+def _refuse_impossible_import(settings: SelectSettings, has_corpus: bool) -> None:
+    if settings.path is None:
+        hint = "--set select.path=my-selection.csv"
+        raise InputError("no file to import the selection from", key="select.path", hint=hint)
+    if not Path(settings.path).is_file():
+        message = "is a folder, not a file" if Path(settings.path).is_dir() else "no such file"
+        raise InputError(message, path=settings.path, key="select.path")
+    if settings.budget is not None and settings.budget.unit == "share" and not has_corpus:
         raise InputError(
-            "no passage was kept",
+            f"{settings.budget} of the corpus, but there is no corpus",
             key="select.budget",
-            hint="the corpus shares no word with the task, or the budget is smaller than one passage",
+            hint="null keeps the whole file; 300MB or 50000passages keep the best of it",
         )
-    is_kept = np.zeros(len(order), dtype=bool)
-    is_kept[kept] = True
-    passages = write_selection(folder / SELECTION, _kept_passages(retrieved, is_kept, settings.selector))
-    size = int(candidates.bytes[kept].sum())
-    return {
-        "passages": passages,
-        "bytes": size,
-        "share_of_corpus": size / corpus_bytes if corpus_bytes else 0.0,
-    }
-
-
-def fill(order: Order, sizes: NDArray[np.int64], budget: SizeBudget | None, *, corpus_bytes: int) -> Order:
-    """The longest beginning of `order` that fits the budget.
-
-    >>> fill(np.array([2, 0, 1]), np.array([10, 20, 30]), SizeBudget.parse("41B"), corpus_bytes=60)
-    array([2, 0])
-    """
-    if budget is None:
-        return order
-    if budget.unit == "passages":
-        return order[: int(budget.amount)]
-    limit = budget.amount if budget.unit == "bytes" else budget.amount * corpus_bytes
-    # 29% of 100 bytes is 28.999999999999996 in floating point; a passage of 29 bytes fits all the same.
-    return order[: int(np.searchsorted(np.cumsum(sizes[order]), np.floor(limit + 1e-6), side="right"))]
-
-
-def _kept_passages(retrieved: Path, kept: NDArray[np.bool_], selector: str) -> Iterator[Selected]:
-    for item in read_selection(retrieved, kept):
-        yield replace(item, reason=f"{selector}: rank {item.rank} for {item.asked_by[0]}")

@@ -56,6 +56,7 @@ class CorpusSettings(Section):
     sources: tuple[SourceSettings, ...] = Field((), description="read in this order, which is the corpus order")
     passage_characters: Positive = Field(2000, description="longer documents are cut at sentence ends")
     deduplicate: bool = Field(True, description="keep the first of equal passages")
+    exclude: tuple[str, ...] = Field((), description="ids of documents or passages to leave out")
 
     @model_validator(mode="after")
     def names_differ(self) -> CorpusSettings:
@@ -69,22 +70,40 @@ class CorpusSettings(Section):
 class RetrieveSettings(Section):
     """Which passages each example asks for (BM25 with the example's text as query)."""
 
-    engine: Literal["bm25s"] = Field("bm25s", description="the library that ranks the passages")
+    query: Literal["auto", "full", "rake", "idf"] = Field(
+        "auto",
+        description="what asks: the full text, its RAKE key phrases, or its rarest words; "
+        "auto: key phrases of long texts, else the full text",
+    )
+    query_words: Positive = Field(64, description="words kept of a query by `rake` and `idf`")
+    unlabelled: str | None = Field(None, description="a file of unlabelled task texts that ask too")
     top_k: Positive | Literal["auto"] = Field(
         "auto", description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500"
     )
+    large_scale: bool = Field(False, description="double the automatic top_k, as the paper does for its large models")
     k1: float = Field(1.2, ge=0, description="BM25: how soon repeats of a word stop counting")
     b: float = Field(0.75, ge=0, le=1, description="BM25: how much long passages are marked down")
     guard: bool = Field(True, description="drop passages that contain a dev or test text")
+    near_duplicates: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="collapse passages at least this alike (MinHash, e.g. 0.8); unset: only equal ones",
+    )
+    keep_scratch: bool = Field(
+        True, description="keep what was read of each shard, so that a changed corpus redoes only what changed"
+    )
 
 
 class SelectSettings(Section):
     """Which of the retrieved passages are trained on."""
 
-    selector: Literal["best_rank", "none"] = Field(
+    selector: Literal["best_rank", "random", "imported", "none"] = Field(
         "best_rank",
-        description="the rule that chooses; none: train without the corpus",
+        description="the rule that chooses; random: from the whole corpus; imported: from `path`; none: no corpus text",
     )
+    path: str | None = Field(None, description="a selection of your own: JSONL, CSV or Parquet with a text column")
+    per_class: bool = Field(False, description="deal the budget to the classes in turn")
     budget: SizeBudget | None = Field(
         SizeBudget.parse("5%"), description="300MB, 50000passages or 5% of the corpus; null: all retrieved"
     )

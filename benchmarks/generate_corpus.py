@@ -1,0 +1,243 @@
+"""A corpus of any size from a seed: made-up words that occur as often, and as unevenly, as real ones do.
+
+    .venv/bin/python -m benchmarks.generate_corpus --bytes 5GB --seed 0 --output FOLDER --queries 4000
+
+Words follow the law of Zipf and Mandelbrot, and frequent ones are short. Every text has a topic, whose own words make
+up a part of it, so that queries (short texts of the same topics) have passages that match them better than others.
+The same seed gives the same bytes, whatever the number of worker processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.errors import InputError
+from endtask.files.atomic import write_json, write_text
+from endtask.files.compressed_output import whole_compressed_file
+from endtask.settings.budget import SizeBudget
+
+_SYLLABLES = 128
+VOCABULARY = _SYLLABLES + _SYLLABLES**2 + _SYLLABLES**3  # all words of one, two and three syllables: 2.1 million
+TOPICS = 5_000
+QUERIES, RECIPE = "queries.jsonl", "recipe.json"
+
+_TOPIC_SHARE = 0.25  # of the words of a text
+_TOPIC_WORDS = 400
+_COMMON = 300  # words that belong to no topic
+_SLOTS = 1 << 16  # steps in which the distribution of words is kept
+_ROW = 16  # bytes that hold a word, a mark after it and a blank; zeros between them are left out
+_MARK, _BLANK = _ROW - 2, _ROW - 1
+_BLOCK = 1_024  # texts made at a time
+_CHANCES, _STOPS, _COMMAS = 400, 22, 44  # a mark after 22 words of 400; after one of 400 a dash, which is not ASCII
+_DASH = np.frombuffer("–".encode(), dtype=np.uint8)
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Numbers of words per text: log-normal around the mean."""
+
+    mean: float
+    spread: float
+    least: int
+    most: int
+
+    def draw(self, random: np.random.Generator, count: int) -> Words:
+        """The lengths of `count` texts."""
+        centre = np.log(self.mean) - self.spread**2 / 2
+        drawn = np.rint(random.lognormal(centre, self.spread, count))
+        return np.clip(drawn, self.least, self.most).astype(np.int64)
+
+
+TEXT_LENGTHS = Lengths(mean=220, spread=0.55, least=10, most=2_000)
+QUERY_LENGTHS = Lengths(mean=30, spread=0.4, least=5, most=100)
+
+
+def generate(
+    folder: Path, *, text_bytes: int, seed: int, shards: int = 20, queries: int = 0, workers: int | None = None
+) -> list[Path]:
+    """Write `shards` files of texts, `text_bytes` in all (less than a text too many each), and queries if asked for.
+
+    Files that are there already stay as they are, if they are part of the same corpus.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _check_recipe(folder / RECIPE, {"bytes": text_bytes, "seed": seed, "shards": shards, "queries": queries})
+    if queries and not (folder / QUERIES).exists():
+        _write_queries(folder / QUERIES, seed, queries)
+    paths = [folder / f"generated-{number:03d}.jsonl.zst" for number in range(shards)]
+    sizes = [text_bytes // shards + (number < text_bytes % shards) for number in range(shards)]
+    jobs = [
+        (path, number, size) for number, (path, size) in enumerate(zip(paths, sizes, strict=True)) if not path.exists()
+    ]
+    if jobs:
+        with ProcessPoolExecutor(workers or os.cpu_count()) as pool:
+            list(pool.map(partial(_write_shard, seed), *zip(*jobs, strict=True)))
+    return paths
+
+
+def texts(random: np.random.Generator, lengths: Lengths, count: int) -> list[bytes]:
+    """Draw `count` texts: sentences of made-up words in UTF-8, without any character that JSON would escape.
+
+    >>> texts(np.random.default_rng(0), Lengths(mean=6, spread=0.1, least=5, most=7), 1)
+    [b'Rel, ta. Ta fonrut relsa gunto.']
+    """
+    sizes = lengths.draw(random, count)
+    last = np.cumsum(sizes) - 1
+    words = _draw_words(random, sizes)
+    rows = word_table().view(f"V{_ROW}")[words, 0].view(np.uint8).reshape(-1, _ROW)  # whole rows: five times faster
+    chance = random.integers(_CHANCES, size=len(words), dtype=np.uint16)
+    chance[last] = 0
+    stops = np.flatnonzero(chance < _STOPS)
+    rows[stops, _MARK] = ord(".")
+    rows[np.flatnonzero((chance >= _STOPS) & (chance < _COMMAS)), _MARK] = ord(",")
+    rows[np.flatnonzero(chance == _COMMAS), _MARK - 2 : _BLANK] = _DASH
+    rows[np.append(0, stops[:-1] + 1), 0] -= 32  # a capital: every word starts with an ASCII letter
+    rows[last, _BLANK] = ord("\n")
+    content: bytes = rows.tobytes()
+    return content.translate(None, b"\0").split(b"\n")[:-1]
+
+
+@cache
+def word_table() -> NDArray[np.uint8]:
+    """A row of bytes for each word, the most frequent first: syllables, room for a mark, a blank."""
+    syllables = _syllables()
+    table = np.zeros((VOCABULARY, _ROW), dtype=np.uint8)
+    table[:, _BLANK] = ord(" ")
+    numbers = np.arange(VOCABULARY)
+    for place in range(3):  # the digits of the word's number, in a numeration without zero
+        used = numbers >= 0
+        table[used, 4 * place : 4 * place + 4] = syllables[numbers[used] % _SYLLABLES]
+        numbers = numbers // _SYLLABLES - 1
+    return table
+
+
+def _syllables() -> NDArray[np.uint8]:
+    """Consonant, one or two vowels, perhaps a consonant: whatever is joined can be taken apart in one way only.
+
+    Short ones come first, so frequent words are short.
+    """
+    random = np.random.default_rng(0)
+    short = [onset + vowel for onset in "tsh" for vowel in "ao"]
+    closed = [onset + vowel + coda for onset in "tshwbdfmnlrcgpkv" for vowel in "aeiou" for coda in "nrstl"]
+    long = [onset + vowels + coda for onset in "tsbdfmnlrcgp" for vowels in ("ea", "ou", "ai", "io") for coda in "ndk"]
+    chosen = [*short, *random.choice(closed, 80, False).tolist(), *random.choice(long, 42, False).tolist()]
+    encoded = [syllable.encode().ljust(4, b"\0") for syllable in chosen]
+    return np.frombuffer(b"".join(encoded), dtype=np.uint8).reshape(_SYLLABLES, 4)
+
+
+def _draw_words(random: np.random.Generator, sizes: Words) -> Words:
+    """The words of all texts end to end, as numbers: some of each text are its topic's own."""
+    total = int(sizes.sum())
+    words = _word_at(random.random(total))
+    topical = np.flatnonzero(random.random(total) < _TOPIC_SHARE)
+    topic = np.repeat(random.integers(TOPICS, size=len(sizes)), sizes)[topical]
+    place = (_TOPIC_WORDS + 1) ** random.random(len(topical)) - 1  # the first few are most of what is drawn
+    words[topical] = _topic_word(topic, place.astype(np.int64))
+    return words
+
+
+def _topic_word(topic: Words, place: Words) -> Words:
+    """The word at a place in a topic's own list: any but the common ones, frequent ones more often."""
+    mixed = (topic * _TOPIC_WORDS + place) * 0x9E3779B1 % (1 << 32)
+    common = cumulated_shares()[_COMMON - 1]
+    return _word_at(common + (1 - common) * mixed / (1 << 32))
+
+
+def _word_at(share: NDArray[np.float64]) -> Words:
+    """The word at which the cumulated shares of all words, the most frequent first, reach `share`."""
+    steps = _quantiles()
+    place = share * _SLOTS
+    slot = place.astype(np.int64)
+    low = steps[slot]
+    return (low + (place - slot) * (steps[slot + 1] - low)).astype(np.int64)
+
+
+@cache
+def _quantiles() -> NDArray[np.float64]:
+    edges = np.concatenate([[0.0], cumulated_shares()])
+    steps = np.interp(np.linspace(0, 1, _SLOTS + 1), edges, np.arange(VOCABULARY + 1))
+    return np.minimum(steps, VOCABULARY - 1e-6)
+
+
+@cache
+def cumulated_shares() -> NDArray[np.float64]:
+    """Which part of all words is among the n + 1 most frequent.
+
+    Zipf and Mandelbrot's law, with the bend that large corpora show at some thousand words: above it a word's
+    frequency falls with its rank, beyond it with a power of 1.8, so that new words keep coming ever more slowly.
+    """
+    rank = np.arange(1, VOCABULARY + 1)
+    sums = np.cumsum(1 / (rank + 0.6) / (1 + rank / 6_000) ** 0.8)
+    return np.asarray(sums / sums[-1])
+
+
+def _check_recipe(path: Path, recipe: dict[str, int]) -> None:
+    if not path.exists():
+        write_json(path, recipe)
+    elif json.loads(path.read_text(encoding="utf-8")) != recipe:
+        raise InputError("the folder holds another generated corpus", path=path, hint="name another folder")
+
+
+def _write_shard(seed: int, path: Path, number: int, text_bytes: int) -> None:
+    random = np.random.default_rng([seed, number])
+    with whole_compressed_file(path) as stream:
+        for block in _blocks(random, number, text_bytes):
+            stream.write(block)
+
+
+def _blocks(random: np.random.Generator, shard: int, text_bytes: int) -> Iterator[bytes]:
+    """JSON Lines, a block of texts at a time, until there is enough text."""
+    count = 0
+    while text_bytes > 0:
+        lines = []
+        for text in texts(random, TEXT_LENGTHS, _BLOCK):
+            if text_bytes <= 0:
+                break
+            lines.append(b'{"id": "%03d-%08d", "text": "%b"}\n' % (shard, count, text))
+            count += 1
+            text_bytes -= len(text)
+        yield b"".join(lines)
+
+
+def _write_queries(path: Path, seed: int, count: int) -> None:
+    random = np.random.default_rng([seed, 1 << 20])  # a stream of its own: no corpus has that many shards
+    drawn = texts(random, QUERY_LENGTHS, count)
+    write_text(path, "".join(f'{{"text": "{text.decode()}"}}\n' for text in drawn))
+
+
+def main() -> None:
+    """Read the command line and write the files."""
+    parser = argparse.ArgumentParser(description="A corpus of any size from a seed.")
+    parser.add_argument("--bytes", type=_bytes, required=True, help="how much text, for example 5GB")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, required=True, help="folder for the files")
+    parser.add_argument("--shards", type=int, default=20, help="number of files")
+    parser.add_argument("--queries", type=int, default=0, help=f"number of queries to write into {QUERIES}")
+    given = parser.parse_args()
+    paths = generate(given.output, text_bytes=given.bytes, seed=given.seed, shards=given.shards, queries=given.queries)
+    print(f"{len(paths)} files in {given.output}")
+
+
+def _bytes(text: str) -> int:
+    try:
+        size = SizeBudget.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if size.unit != "bytes":
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes; write it like 5GB")
+    return int(size.amount)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""The engines side by side: each reads the same files, cuts the same words and ranks passages for the same queries.
+
+Each is set as fast as its documentation allows on two cores:
+
+- bm25s (`method="lucene"`): words as numbers, SciPy builds the matrix, two threads for queries.
+- tantivy: two indexing threads with a gigabyte between them, which also cut the words (an expression in Rust), no word
+  positions, no query parser, two threads for queries. Its lengths are rounded to one byte, so its scores differ.
+- rank-bm25: plain Python, one thread; there is nothing to set.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.retrieval.words import quick_words, word_expression
+from endtask.corpus import Corpus
+from endtask.retrieve.words import fold
+
+K1, B = 1.2, 0.75
+THREADS = 2
+_TANTIVY_BYTES = 1_000_000_000
+
+
+Ranking = tuple[NDArray[Any], NDArray[Any]]
+"""A query's passages, best first, and their scores."""
+
+
+@dataclass
+class Found:
+    """What an engine found, and the seconds of the parts of its work where they are known."""
+
+    ranking: Callable[[int], Ranking] = field(init=False)  # of the query of that number
+    parts: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Time a part of the work."""
+        start = time.perf_counter()
+        yield
+        self.parts[name] = round(time.perf_counter() - start, 3)
+
+
+Engine = Callable[[Sequence[str], list[str], int, Path], Found]
+
+
+def ours(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
+    """Two streaming passes, no index."""
+    from endtask.retrieve.search import search
+
+    found = Found()
+    rankings = search(Corpus.read(paths), queries, top_k=top_k, k1=K1, b=B, workers=THREADS, folder=scratch)
+    found.ranking = lambda query: (rankings[query].positions, rankings[query].scores)
+    return found
+
+
+def bm25s_numpy(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
+    """bm25s without compiled code."""
+    return _bm25s("numpy", paths, queries, top_k)
+
+
+def bm25s_numba(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
+    """bm25s with its Numba backend."""
+    return _bm25s("numba", paths, queries, top_k)
+
+
+def _bm25s(backend: str, paths: Sequence[str], queries: list[str], top_k: int) -> Found:
+    import bm25s
+
+    found = Found()
+    with found.part("read and cut"):
+        words = _numbered(_texts(paths))
+    with found.part("index"):
+        scorer = bm25s.BM25(method="lucene", k1=K1, b=B, backend=backend, csc_backend="scipy")
+        scorer.index(words, show_progress=False)
+        del words
+    with found.part("search"):
+        asked = [quick_words(query) for query in queries]
+        best = min(top_k, scorer.scores["num_docs"])
+        positions, scores = scorer.retrieve(asked, k=best, n_threads=THREADS, show_progress=False)
+    found.ranking = lambda query: (positions[query], scores[query])
+    return found
+
+
+def _numbered(texts: Iterable[str]) -> tuple[list[list[int]], dict[str, int]]:
+    """Each text as numbers of words, and the words: what bm25s takes, made faster than by its own tokenizer."""
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # a word met for the first time gets the next number
+    ids = [list(map(numbers.__getitem__, quick_words(text))) for text in texts]
+    return ids, dict(numbers)
+
+
+def tantivy(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
+    """A search engine library in Rust, with its index in memory."""
+    found = Found()
+    with found.part("read and index"):
+        index, schema = _tantivy_index(paths)
+    searcher = index.searcher()
+
+    def rank(query: str) -> Ranking:
+        hits = searcher.search(_tantivy_query(query, schema), limit=top_k, count=False).hits
+        positions = searcher.fast_field_values("position", [address for _, address in hits])
+        return np.array(positions, dtype=np.int64), np.array([score for score, _ in hits], dtype=np.float32)
+
+    with found.part("search"), ThreadPoolExecutor(THREADS) as threads:
+        found.ranking = list(threads.map(rank, queries)).__getitem__
+    return found
+
+
+def _tantivy_index(paths: Sequence[str]) -> tuple[Any, Any]:
+    from tantivy import Document, Index, SchemaBuilder, TextAnalyzerBuilder, Tokenizer
+
+    fields = SchemaBuilder()
+    fields.add_text_field("text", tokenizer_name="words", index_option="freq")
+    fields.add_unsigned_field("position", fast=True)  # two threads do not keep the order of the passages
+    schema = fields.build()
+    index = Index(schema)
+    index.register_tokenizer("words", TextAnalyzerBuilder(Tokenizer.regex(word_expression())).build())
+    writer = index.writer(heap_size=_TANTIVY_BYTES, num_threads=THREADS)
+    for position, text in enumerate(_texts(paths)):
+        document = Document()
+        document.add_text("text", fold(text))
+        document.add_unsigned("position", position)
+        writer.add_document(document)
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    return index, schema
+
+
+def _tantivy_query(query: str, schema: Any) -> Any:
+    from tantivy import Occur, Query
+
+    words = [
+        (Query.term_query(schema, "text", word, "freq"), count) for word, count in Counter(quick_words(query)).items()
+    ]
+    return Query.boolean_query(
+        [(Occur.Should, word if count == 1 else Query.boost_query(word, float(count))) for word, count in words]
+    )
+
+
+def rank_bm25(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
+    """A short and plain implementation that scores every passage for every query."""
+    from rank_bm25 import BM25Okapi
+
+    found = Found()
+    with found.part("read and index"):
+        scorer = BM25Okapi([quick_words(text) for text in _texts(paths)], k1=K1, b=B)
+    with found.part("search"):
+        rankings = []
+        for query in queries:
+            scores = scorer.get_scores(quick_words(query))
+            best = np.argsort(-scores, kind="stable")[:top_k]
+            rankings.append((best, scores[best]))
+    found.ranking = rankings.__getitem__
+    return found
+
+
+def _texts(paths: Sequence[str]) -> Iterator[str]:
+    return (document.text for document in Corpus.read(paths).documents())
+
+
+ENGINES: dict[str, Engine] = {
+    "endtask": ours,
+    "bm25s-numba": bm25s_numba,
+    "bm25s-numpy": bm25s_numpy,
+    "tantivy": tantivy,
+    "rank-bm25": rank_bm25,
+}
+PACKAGES = {"bm25s-numba": "bm25s", "bm25s-numpy": "bm25s", "tantivy": "tantivy", "rank-bm25": "rank-bm25"}
+COMPILED = ("endtask", "bm25s-numba")
+"""Those whose first run after installing waits for compiled code; bm25s waits in every process."""

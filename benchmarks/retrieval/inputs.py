@@ -1,0 +1,102 @@
+"""What every engine is given: cuts of a corpus as files, task texts as queries, the generated corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.generate_corpus import generate
+from endtask.corpus import Corpus
+from endtask.files.atomic import write_json, write_text
+from endtask.files.compressed_output import whole_compressed_file
+from endtask.files.rows import Row, read_rows
+from endtask.retrieve.words import words_of
+from endtask.task import remove_entity_marks
+
+SHARDS = 20
+GENERATED_QUERIES = 4_000
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Pile:
+    """Files that hold a corpus, and how much text there is in them."""
+
+    paths: tuple[str, ...]
+    passages: int
+    text_bytes: int
+
+
+def whole_corpus(corpus: Path, scratch: Path) -> Pile:
+    """All files of the corpus where they lie."""
+    return _counted(sorted(corpus.glob("*.jsonl.zst")), scratch / "full.json")
+
+
+def cut_corpus(corpus: Path, scratch: Path, text_bytes: int) -> Pile:
+    """The first rows of every file, the same share of each, so that a cut is a mixture like the whole.
+
+    A smaller cut is part of every larger one.
+    """
+    folder = scratch / f"cut-{text_bytes}"
+    folder.mkdir(parents=True, exist_ok=True)
+    share = text_bytes / whole_corpus(corpus, scratch).text_bytes
+    paths = [folder / path.name for path in sorted(corpus.glob("*.jsonl.zst"))]
+    for path in paths:
+        if not path.exists():
+            _write_rows(path, _first_rows(corpus / path.name, share))
+    return _counted(paths, folder / "counts.json")
+
+
+def generated_corpus(scratch: Path, text_bytes: int, whole_bytes: int) -> Pile:
+    """The first shards of the generated corpus; it is made once, at its whole size."""
+    folder = scratch / f"generated-{whole_bytes}"
+    made = generate(folder, text_bytes=whole_bytes, seed=_SEED, shards=SHARDS, queries=GENERATED_QUERIES)
+    first = made[: round(SHARDS * text_bytes / whole_bytes)]
+    return _counted(first, folder / f"counts-{len(first)}.json")
+
+
+def task_queries(train: Path) -> list[str]:
+    """The texts of a task without entity marks, texts of the same words once."""
+    texts = (remove_entity_marks(row["text"]) for _, row in read_rows(train))
+    return list({tuple(words): text for text in texts if (words := words_of(text))}.values())
+
+
+def write_queries(path: Path, queries: Iterable[str]) -> None:
+    """One JSON string per line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, "".join(json.dumps(query) + "\n" for query in queries))
+
+
+def read_queries(path: Path) -> list[str]:
+    """The queries that `write_queries` wrote."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _first_rows(path: Path, share: float) -> Iterator[Row]:
+    rows = [row for _, row in read_rows(path)]
+    left = share * sum(len(row["text"].encode()) for row in rows)
+    for row in rows:
+        left -= len(row["text"].encode())
+        if left < 0:
+            return
+        yield row
+
+
+def _write_rows(path: Path, rows: Iterable[Row]) -> None:
+    with whole_compressed_file(path) as stream:
+        for row in rows:
+            stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+
+
+def _counted(paths: list[Path], notes: Path) -> Pile:
+    """Passages and bytes as the reader gives them, counted once and noted beside the files."""
+    names = tuple(str(path) for path in paths)
+    if not notes.exists():
+        corpus = Corpus.read(names)
+        passages = sum(1 for _ in corpus.documents())
+        notes.parent.mkdir(parents=True, exist_ok=True)
+        write_json(notes, {"passages": passages, "text_bytes": corpus.statistics.total.bytes})
+    counts = json.loads(notes.read_text(encoding="utf-8"))
+    return Pile(names, counts["passages"], counts["text_bytes"])

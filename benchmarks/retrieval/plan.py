@@ -1,0 +1,112 @@
+"""Which measurements there are, and which of them are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.retrieval.engines import COMPILED, ENGINES
+from endtask.files.atomic import write_text
+
+REAL_SIZES = {"50MB": 50_000_000, "150MB": 150_000_000, "full": None}
+SMALL = {"3MB": 3_000_000}
+"""About 2,500 passages: as many as plain Python can score."""
+GENERATED_SIZES = {"generated 0.5GB": 500_000_000, "generated 1.5GB": 1_500_000_000, "generated 5GB": 5_000_000_000}
+TASKS = ("chemprot", "sciie", "agnews")
+SMALL_TASK, SMALL_QUERIES = "sciie first 50", 50
+GENERATED_TASK = "generated"
+TOP_K, LARGE_TOP_K = 1_000, 10_000
+REPEATS = 3
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of one engine; a `cold` one is the first after installing."""
+
+    engine: str
+    size: str
+    task: str
+    top_k: int
+    cold: bool
+    repeat: int
+
+    def __str__(self) -> str:
+        first = ", first run" if self.cold else ""
+        return f"{self.engine}, {self.size}, {self.task}, K = {self.top_k}{first}, repeat {self.repeat}"
+
+
+def plan(engines: Iterable[str], sizes: Iterable[str], tasks: Iterable[str], repeats: int) -> list[Measurement]:
+    """The chosen measurements; all engines meet a machine in the same mood before any is measured again."""
+    chosen = set(engines), set(sizes), set(tasks)
+    return [
+        measurement
+        for repeat in range(1, repeats + 1)
+        for measurement in _once(repeat)
+        if all(value in allowed for value, allowed in zip(_choice(measurement), chosen, strict=True))
+    ]
+
+
+def whole_plan() -> list[Measurement]:
+    """All that the results file is made from."""
+    return plan(ENGINES, all_sizes(), all_tasks(), REPEATS)
+
+
+def all_sizes() -> list[str]:
+    """Names of the corpora, small to large."""
+    return [*SMALL, *REAL_SIZES, *GENERATED_SIZES]
+
+
+def all_tasks() -> list[str]:
+    """Names of the sets of queries."""
+    return [SMALL_TASK, *TASKS, GENERATED_TASK]
+
+
+def _choice(measurement: Measurement) -> tuple[str, str, str]:
+    return measurement.engine, measurement.size, measurement.task
+
+
+def _once(repeat: int) -> Iterator[Measurement]:
+    for engine in ENGINES:
+        yield Measurement(engine, "3MB", SMALL_TASK, TOP_K, False, repeat)
+    for size in REAL_SIZES:
+        for task in TASKS:
+            for engine in ENGINES:
+                if engine != "rank-bm25":
+                    yield Measurement(engine, size, task, TOP_K, False, repeat)
+        for engine in COMPILED:
+            yield Measurement(engine, size, "sciie", TOP_K, True, repeat)
+    for size in GENERATED_SIZES:
+        yield Measurement("endtask", size, GENERATED_TASK, TOP_K, False, repeat)
+    if repeat == 1:
+        yield Measurement("endtask", "generated 5GB", GENERATED_TASK, LARGE_TOP_K, False, repeat)
+
+
+class Journal:
+    """Finished measurements in a file of JSON lines, written as soon as they are finished."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def rows(self) -> dict[Measurement, Row]:
+        """What is done."""
+        names = [entry.name for entry in fields(Measurement)]
+        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+        return {Measurement(**{name: row[name] for name in names}): row for row in map(json.loads, lines)}
+
+    def add(self, measurement: Measurement, figures: Row) -> None:
+        """Note a finished measurement."""
+        self._write([*self.rows().values(), {**asdict(measurement), **figures}])
+
+    def forget(self, engines: Iterable[str]) -> None:
+        """Leave out all measurements of some engines, so that they are done again."""
+        names = set(engines)
+        self._write([row for row in self.rows().values() if row["engine"] not in names])
+
+    def _write(self, rows: list[Row]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(self.path, "".join(json.dumps(row) + "\n" for row in rows))

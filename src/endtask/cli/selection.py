@@ -1,0 +1,39 @@
+"""`endtask selection`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from endtask.cli.options import JsonOption, examples
+
+NAME = "selection"
+EXAMPLES = examples(
+    "endtask selection runs/chemprot --to chemprot.jsonl.zst",
+    "endtask selection runs/chemprot --to selected.csv --json",
+)
+
+
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
+    to: Annotated[
+        Path,
+        typer.Option("--to", metavar="FILE", help="New .jsonl, .parquet or .csv file; .gz, .zst, .xz compress it."),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Write the passages that a run selected to one file for other tools.
+
+    JSONL and Parquet have all columns; CSV is `text,id,rank` with ranks from 0, as the TLM authors' programs read it.
+    Any of them comes back with --set select.selector=imported --set select.path=FILE.
+    """
+    from endtask.select.export import export_selection
+
+    counts = export_selection(run, to)
+    if as_json:
+        print(json.dumps(counts, ensure_ascii=False))
+        return
+    print(f"wrote {to}: {counts['passages']:,} passages, {counts['bytes'] / 1e6:.1f} MB of text")

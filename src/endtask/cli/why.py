@@ -1,0 +1,151 @@
+"""`endtask why`."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from endtask.cli.options import JsonOption, examples
+from endtask.errors import InputError
+
+if TYPE_CHECKING:
+    from endtask.retrieve.explain import AskedPassage, Asker, AskingExample, QueryWord, WhyExample, WhyPassage, WordPart
+
+NAME = "why"
+EXAMPLES = examples(
+    "endtask why runs/chemprot abstracts/10072510",
+    "endtask why runs/chemprot abstracts/10072510 --top 1 --json",
+    "endtask why runs/chemprot --example train-17",
+)
+_TEXT_CHARACTERS, _ASKER_CHARACTERS = 600, 240
+_WORDS_SHOWN, _WORDS_IN_LINE = 15, 8
+
+
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
+    passage: Annotated[str | None, typer.Argument(metavar="DOC_ID", help="A passage's id, as in the tables.")] = None,
+    example: Annotated[
+        str | None, typer.Option("--example", metavar="ID", help="Explain what this train example asked for.")
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option("--top", metavar="NUMBER", min=1, help="Askers [3], or passages [10], that are explained."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a passage was found: who asked for it, with which words, and what each word weighs.
+
+    With --example, the other way round: the words of an example and the kept passages that it asked for.
+    """
+    from endtask.retrieve.explain import why_example, why_passage
+
+    found: WhyPassage | WhyExample
+    if passage is not None and example is None:
+        found = why_passage(run, passage, top=top or 3)
+        lines = _passage_lines(found)
+    elif example is not None and passage is None:
+        found = why_example(run, example, top=top or 10)
+        lines = _example_lines(found)
+    else:
+        raise InputError("give the id of a passage or --example ID, one of them")
+    # Escaped beyond ASCII, as texts may hold characters that command the terminal.
+    print(json.dumps(asdict(found)) if as_json else "\n".join(lines))
+
+
+def _passage_lines(found: WhyPassage) -> Iterator[str]:
+    yield f"{_plain(found.id)}: {'kept' if found.kept else 'retrieved only, not kept'} ({_plain(found.reason)})"
+    yield _origin(found)
+    if found.asked_by:
+        asked = "1 example" if found.asked_count == 1 else f"{found.asked_count:,} examples"
+        best = ", ".join(map(_plain, found.asked_by))
+        yield f"best rank {found.rank:,}, score {found.score:.4f}; {asked} asked, best first: {best}"
+    else:
+        yield "no example asked for it"
+    yield f"text: {_short(found.text, _TEXT_CHARACTERS)}"
+    for number, asker in enumerate(found.askers, start=1):
+        yield ""
+        yield from _asker_lines(number, asker)
+
+
+def _asker_lines(number: int, asker: Asker) -> Iterator[str]:
+    yield f"{number}. {', '.join(map(_name, asker.examples))}: score {asker.score:.4f}"
+    yield f"   {_asked_with(asker.examples[0])}"
+    yield f"{'part':>10} {'share':>6} {'idf':>8} {'in passage':>11} {'in example':>11}  word"
+    for one in asker.words[:_WORDS_SHOWN]:
+        share = one.part / asker.score if asker.score else 0.0
+        yield f"{one.part:10.4f} {share:6.1%} {one.idf:8.4f} {one.in_passage:11} {one.in_query:11}  {_plain(one.word)}"
+    if rest := asker.words[_WORDS_SHOWN:]:
+        part = sum(one.part for one in rest)
+        yield f"{part:10.4f} {part / asker.score:6.1%}  of {len(rest)} more words"
+
+
+def _example_lines(found: WhyExample) -> Iterator[str]:
+    yield _name(found.example)
+    yield f"text: {_asked_with(found.example)}"
+    if not found.words:
+        yield "asked for nothing: the corpus holds no word of it"
+        return
+    yield from _query_lines(found.words)
+    if found.unknown_words:
+        yield f"in no passage: {_short(', '.join(found.unknown_words), _ASKER_CHARACTERS)}"
+    yield ""
+    figures = f"{found.retrieved_count:,} retrieved, {found.kept_count:,} kept"
+    yield f"passages it asked for, as far as on record (the 20 best askers of each): {figures}"
+    for number, passage in enumerate(found.passages, start=1):
+        yield from _asked_lines(number, passage)
+
+
+def _query_lines(words: tuple[QueryWord, ...]) -> Iterator[str]:
+    yield f"{'idf':>10} {'passages':>10} {'in example':>11}  word"
+    for one in words[:_WORDS_SHOWN]:
+        yield f"{one.idf:10.4f} {one.document_frequency:10,} {one.in_query:11}  {_plain(one.word)}"
+    if len(words) > _WORDS_SHOWN:
+        yield f"           and {len(words) - _WORDS_SHOWN} more words"
+
+
+def _asked_lines(number: int, passage: AskedPassage) -> Iterator[str]:
+    yield f"{number}. {_plain(passage.id)}: score {passage.score:.4f}"
+    yield f"   {_origin(passage)}"
+    yield f"   {_short(passage.text, _ASKER_CHARACTERS)}"
+    yield f"   {_word_line(passage.words)}"
+
+
+def _word_line(words: tuple[WordPart, ...]) -> str:
+    shown = [f"{_plain(one.word)} {one.part:.4f}" for one in words[:_WORDS_IN_LINE]]
+    more = [f"{len(words) - len(shown)} more"] if len(words) > len(shown) else []
+    return f"words: {', '.join([*shown, *more])}"
+
+
+def _origin(passage: WhyPassage | AskedPassage) -> str:
+    known = [("source", passage.source), ("title", passage.title), ("licence", passage.licence or "unknown")]
+    return "; ".join(f"{name}: {_short(value, _ASKER_CHARACTERS)}" for name, value in known if value)
+
+
+def _name(example: AskingExample) -> str:
+    return _plain(example.id) if example.label is None else f"{_plain(example.id)} [{_plain(str(example.label))}]"
+
+
+def _asked_with(example: AskingExample) -> str:
+    return "(an unlabelled text)" if example.text is None else _short(example.text, _ASKER_CHARACTERS)
+
+
+def _short(text: str, characters: int) -> str:
+    from endtask.report.format import shorten
+
+    return shorten(_plain(text), characters)
+
+
+def _plain(text: str) -> str:
+    """The text without characters that command a terminal, turn the direction of writing or cannot be printed.
+
+    >>> _plain("red: \\x1b[31m, two\\nlines")
+    'red:  [31m, two lines'
+    """
+    replaced = {"Cc": " ", "Cf": "", "Cs": ""}
+    return "".join(replaced.get(unicodedata.category(character), character) for character in text)

@@ -1,0 +1,95 @@
+"""Kernels compiled by Numba for fixed types, kept between runs under the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from endtask.progress import say
+
+_compiling = threading.RLock()
+
+
+def compiled(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """Compile a function for `signature` when it is first called; it runs without the interpreter's lock.
+
+    No `fastmath`, no parallel loops: the same numbers come out on every machine and with any number of threads.
+    """
+    return lambda function: Kernel(function, signature)
+
+
+class Kernel:
+    """A function that is compiled, or fetched from the cache, at its first call."""
+
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+        self._signature = signature
+        self._ready: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._ready is None:
+            with _compiling:
+                self._ready = self._ready or self._compile()
+        return self._ready(*arguments)
+
+    def _compile(self) -> Callable[..., Any]:
+        folder = cache_folder()
+        # Numba names a function's cached code after file and function.
+        if folder is None or not any(folder.rglob(f"*.{self.function.__name__}-*.nbi")):
+            _say_once()
+        with _numba_caches_in(folder):
+            compile_now = numba.njit(self._signature, nogil=True, cache=folder is not None)
+            ready: Callable[..., Any] = compile_now(self.function)
+        return ready
+
+
+@cache
+def _say_once() -> None:
+    say("compiling kernels (once after installing; 10 to 30 seconds)")
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Where compiled code is kept; None where nothing can be written.
+
+    Numba looks only at the file of the kernel itself, so the name holds a hash of everything a kernel may call.
+    """
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        base = Path(os.environ["NUMBA_CACHE_DIR"])
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "endtask"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches" / "endtask"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "endtask"
+    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    folder = base / f"kernels-{hashlib.blake2b(sources, digest_size=6).hexdigest()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
+
+
+@contextmanager
+def _numba_caches_in(folder: Path | None) -> Iterator[None]:
+    """Numba takes the folder from a global of its own, which other users of Numba must find unchanged."""
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder or before)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before

@@ -1,0 +1,125 @@
+"""The texts of single passages, fetched by their places: each shard is read once more, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.files.selection_table import Batch, list_array, selection_schema
+from endtask.progress import bar
+from endtask.retrieve.join import ABSENT, JoinedShard
+from endtask.retrieve.pass_one import WORTH_A_PROCESS
+from endtask.retrieve.read_shard import Block, blocks_of
+from endtask.retrieve.shards import Shard
+from endtask.retrieve.who_asked import AskedPassages
+from endtask.retrieve.workers import Job, Report, run_jobs
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The passages of one shard to fetch: their numbers in the shard, new names where ids clash, and their figures."""
+
+    numbers: NDArray[np.int64]
+    renames: NDArray[np.int64]
+    asked: AskedPassages
+
+    def save(self, path: Path) -> None:
+        """Write it for another process."""
+        with open(path, "wb") as file:
+            np.savez(file, numbers=self.numbers, renames=self.renames, **vars(self.asked))
+
+    @classmethod
+    def load(cls, path: Path) -> Wanted:
+        """What `save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            figures = {name: arrays[name] for name in AskedPassages.__dataclass_fields__}
+            return cls(arrays["numbers"], arrays["renames"], AskedPassages(**figures))
+
+
+def wanted_of(shard: JoinedShard, asked: AskedPassages) -> Wanted:
+    """Where in a shard the asked passages stand."""
+    present = np.flatnonzero(shard.states != ABSENT)
+    numbers = present[asked.positions - shard.first_position]
+    renames = np.asarray([shard.renames.get(number, 0) for number in numbers.tolist()], dtype=np.int64)
+    return Wanted(numbers, renames, asked)
+
+
+def fetch_passages(
+    wanted: Sequence[tuple[Shard, Path]], example_ids: Sequence[str], folder: Path, *, workers: int
+) -> Iterator[Batch]:
+    """Rows of `selection_schema(class_ranks=True)`, shard after shard; of each shard a `Wanted` is on disk."""
+    import pyarrow as arrow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [folder / f"{figures.stem}.arrow" for _, figures in wanted]
+    jobs = [
+        {"shard": shard.to_json(), "figures": str(figures), "part": str(part)}
+        for (shard, figures), part in zip(wanted, parts, strict=True)
+    ]
+    total = sum(shard.size() for shard, _ in wanted)
+    with bar("fetch passages", total or None, unit="bytes") as advance:
+        run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, lambda read: advance(read))
+    names = arrow.array(example_ids, arrow.string())
+    for (_, figures), part in zip(wanted, parts, strict=True):
+        yield from _with_figures(part, Wanted.load(figures).asked, names)
+        part.unlink()
+
+
+def _with_figures(part: Path, asked: AskedPassages, names: Any) -> Iterator[Batch]:
+    """The texts of one shard beside their figures, a batch at a time."""
+    import pyarrow as arrow
+
+    done = 0
+    with arrow.memory_map(str(part)) as file, arrow.ipc.open_stream(file) as reader:
+        for texts in reader:
+            some = asked.rows(done, done + len(texts))
+            done += len(texts)
+            reasons = arrow.repeat(arrow.scalar("retrieved"), len(texts))
+            askers = list_array(names.take(arrow.array(some.askers)), some.asker_counts)
+            class_ranks = list_array(
+                arrow.array(some.class_ranks.ravel()), np.full(len(texts), some.class_ranks.shape[1])
+            )
+            figures = [some.positions, some.rank, some.score, some.asked_count]
+            columns = [*texts.columns, *map(arrow.array, figures), askers, reasons, class_ranks]
+            yield arrow.RecordBatch.from_arrays(columns, schema=selection_schema(class_ranks=True))
+
+
+def handle(job: Job, report: Report) -> None:
+    """One job of a worker: write the wanted texts of a shard, a batch for each block that was read."""
+    import pyarrow as arrow
+
+    wanted = Wanted.load(Path(job["figures"]))
+    shard = Shard.from_json(job["shard"])
+    schema = arrow.schema([selection_schema().field(name) for name in ("id", "source", "title", "licence", "text")])
+    options = arrow.ipc.IpcWriteOptions(compression="zstd")
+    with arrow.OSFile(job["part"], "wb") as file, arrow.ipc.new_stream(file, schema, options=options) as writer:
+        first = 0
+        for block in blocks_of(shard, lambda count: report(read=count)):
+            low, high = np.searchsorted(wanted.numbers, [first, first + len(block.texts)])
+            if low < high:
+                places = (wanted.numbers[low:high] - first).tolist()
+                rows = _rows(block, places, wanted.renames[low:high].tolist(), shard.source.name)
+                writer.write_batch(
+                    arrow.RecordBatch.from_arrays([arrow.array(row, arrow.string()) for row in rows], schema=schema)
+                )
+            first += len(block.texts)
+
+
+def _rows(block: Block, places: list[int], renames: list[int], source: str) -> list[list[str | None]]:
+    readings = [block.readings[place] for place in places]
+    ids = [
+        f"{block.ids[place]}~{reading.place}{'~' * (rename - 1)}" if rename else block.ids[place]
+        for place, reading, rename in zip(places, readings, renames, strict=True)
+    ]
+    return [
+        [*ids],
+        [source] * len(places),
+        [reading.title for reading in readings],
+        [reading.licence for reading in readings],
+        [block.texts[place] for place in places],
+    ]

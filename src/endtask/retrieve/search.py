@@ -1,0 +1,40 @@
+"""Bulk BM25 for its own sake: many queries, one corpus, each query's best passages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from endtask.corpus import Corpus
+from endtask.errors import InputError
+from endtask.retrieve.asked import Asked
+from endtask.retrieve.pass_one import read_corpus
+from endtask.retrieve.pass_two import number_terms, rank_passages
+from endtask.retrieve.rankings import Rankings
+from endtask.retrieve.words import words_of
+
+
+def search(
+    corpus: Corpus,
+    queries: Sequence[str],
+    *,
+    top_k: int,
+    folder: Path,
+    k1: float = 1.2,
+    b: float = 0.75,
+    workers: int | None = None,
+) -> Rankings:
+    """Rank the passages of `corpus` for every query; `folder` holds the scratch files and the rankings.
+
+    Scores are exact BM25 (Lucene's form). Passages are known by their place in `corpus.documents()`; those that share
+    no word with a query are left out, ties stand in corpus order. A second call goes on where a killed one stopped.
+    """
+    if top_k < 1:
+        raise InputError("must be at least 1", key="top_k")
+    workers = workers or os.cpu_count() or 1
+    asked_words = [words_of(query) for query in queries]
+    asked = Asked.of(word for words in asked_words for word in words)
+    joined = read_corpus(corpus, asked, folder / "shards", workers=workers)
+    terms = number_terms(asked.words, asked_words)
+    return rank_passages(joined, terms, folder / "rankings", top_k=top_k, k1=k1, b=b, workers=workers)

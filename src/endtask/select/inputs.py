@@ -1,0 +1,47 @@
+"""What a selector may read, and what it must answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.corpus import Corpus
+from endtask.settings import SelectSettings
+
+Order = NDArray[np.int64]
+"""Places of candidates, best first."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything a selector may look at.
+
+    `retrieved` is the folder of the retrieve stage; `corpus_bytes` the size of all texts in the corpus, 0 without one;
+    `labels` the task's classes; `guarded` tells whether a text holds a dev or test text, None where nobody asks.
+    """
+
+    settings: SelectSettings
+    retrieved: Path
+    corpus: Corpus | None = None
+    corpus_bytes: int = 0
+    labels: tuple[str, ...] = ()
+    seed: int = 0
+    guarded: Callable[[str], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a selector kept: passages, bytes of text, and further counts for the manifest."""
+
+    passages: int
+    bytes: int
+    counts: dict[str, Any]
+
+
+Selector = Callable[[Inputs, Path], Kept]
+"""Writes the selection to a path, the passages in the order of the corpus."""
