@@ -47,6 +47,40 @@ def test_pairs_show_both_texts(toy_pairs: Path, tmp_path: Path) -> None:
     assert result.estimate.corpus_bytes == 0
 
 
+def test_a_larger_corpus_takes_disk_and_not_memory(tmp_path: Path) -> None:
+    data = write_toy(tmp_path)
+    lines = (data / "corpus.jsonl").read_text()
+    small = check(resolve(toy_settings(data, tmp_path / "run", select={"budget": "5%"}))).estimate
+    (data / "corpus.jsonl").write_text(lines * 20)
+    large = check(resolve(toy_settings(data, tmp_path / "run", select={"budget": "5%"}))).estimate
+    without = check(resolve(toy_settings(data, tmp_path / "run", select={"selector": "none"}))).estimate
+    assert small is not None
+    assert large is not None
+    assert without is not None
+    assert large.corpus_bytes == pytest.approx(20 * small.corpus_bytes)
+    assert large.memory_bytes == small.memory_bytes
+    assert large.disk_bytes - small.disk_bytes > 19 * 0.25 * small.corpus_bytes
+    assert (without.corpus_bytes, without.seconds["retrieve"]) == (0, 0)
+    assert without.disk_bytes < small.disk_bytes
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["retrieve.unlabelled=absent.txt"], "absent.txt"),
+        (["select.selector=imported"], "key 'select.path': no file to import the selection from"),
+        (["select.selector=random", "select.per_class=true"], "key 'select.per_class': random does not ask by class"),
+        (["select.selector=random", "corpus.sources=[]"], "key 'corpus.sources': random draws from a corpus"),
+    ],
+)
+def test_what_the_run_would_refuse(toy: Path, tmp_path: Path, command: Command, changes: list[str], said: str) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
+    answer = command("check", settings, *(word for change in changes for word in ("--set", change)))
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.count("\n") == 1
+    assert said in answer.err
+
+
 @pytest.mark.parametrize("kind", ["score", "tags"])
 def test_kinds_without_training_are_audited(tmp_path: Path, command: Command, kind: str) -> None:
     rows: list[dict[str, object]] = [{"text": f"word {n}", "label": n / 7} for n in range(60)]

@@ -31,6 +31,7 @@ NEIGHBOURS = frozenset(
         ("objectives", "models"),
         ("objectives", "text"),
         ("report", "evaluate"),
+        ("report.why", "retrieve"),
         ("run", "stages"),
         ("task.demo", "corpus"),
         ("train", "evaluate"),

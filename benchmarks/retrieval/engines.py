@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.retrieval.words import quick_words, word_expression
+from benchmarks.retrieval.words import word_expression
 from endtask.corpus import Corpus
-from endtask.retrieve.words import fold
+from endtask.retrieve.words import fold, words_of
 
 K1, B = 1.2, 0.75
 THREADS = 2
@@ -84,7 +84,7 @@ def _bm25s(backend: str, paths: Sequence[str], queries: list[str], top_k: int) -
         scorer.index(words, show_progress=False)
         del words
     with found.part("search"):
-        asked = [quick_words(query) for query in queries]
+        asked = [words_of(query) for query in queries]
         best = min(top_k, scorer.scores["num_docs"])
         positions, scores = scorer.retrieve(asked, k=best, n_threads=THREADS, show_progress=False)
     found.ranking = lambda query: (positions[query], scores[query])
@@ -95,7 +95,7 @@ def _numbered(texts: Iterable[str]) -> tuple[list[list[int]], dict[str, int]]:
     """Each text as numbers of words, and the words: what bm25s takes, made faster than by its own tokenizer."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__  # a word met for the first time gets the next number
-    ids = [list(map(numbers.__getitem__, quick_words(text))) for text in texts]
+    ids = [list(map(numbers.__getitem__, words_of(text))) for text in texts]
     return ids, dict(numbers)
 
 
@@ -141,7 +141,7 @@ def _tantivy_query(query: str, schema: Any) -> Any:
     from tantivy import Occur, Query
 
     words = [
-        (Query.term_query(schema, "text", word, "freq"), count) for word, count in Counter(quick_words(query)).items()
+        (Query.term_query(schema, "text", word, "freq"), count) for word, count in Counter(words_of(query)).items()
     ]
     return Query.boolean_query(
         [(Occur.Should, word if count == 1 else Query.boost_query(word, float(count))) for word, count in words]
@@ -154,11 +154,11 @@ def rank_bm25(paths: Sequence[str], queries: list[str], top_k: int, scratch: Pat
 
     found = Found()
     with found.part("read and index"):
-        scorer = BM25Okapi([quick_words(text) for text in _texts(paths)], k1=K1, b=B)
+        scorer = BM25Okapi([words_of(text) for text in _texts(paths)], k1=K1, b=B)
     with found.part("search"):
         rankings = []
         for query in queries:
-            scores = scorer.get_scores(quick_words(query))
+            scores = scorer.get_scores(words_of(query))
             best = np.argsort(-scores, kind="stable")[:top_k]
             rankings.append((best, scores[best]))
     found.ranking = rankings.__getitem__

@@ -22,8 +22,6 @@ from benchmarks.retrieval.plan import (
     GENERATED_TASK,
     REAL_SIZES,
     SMALL,
-    SMALL_QUERIES,
-    SMALL_TASK,
     Measurement,
     Row,
 )
@@ -97,9 +95,9 @@ class Bench:
             self.pile(next(iter(GENERATED_SIZES)))
             whole = self.scratch / f"generated-{max(GENERATED_SIZES.values())}"
             return [row["text"] for _, row in read_rows(whole / QUERIES)]
-        name = task.split()[0]
+        name, _, first = task.partition(" first ")
         texts = inputs.task_queries(self.data / "tasks" / name / "train.jsonl.zst")
-        return texts[:SMALL_QUERIES] if task == SMALL_TASK else texts
+        return texts[: int(first)] if first else texts
 
     def _start(self, job: Job, folder: Path) -> Watched:
         Path(job.outcome).unlink(missing_ok=True)

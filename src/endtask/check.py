@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,9 +15,9 @@ from endtask.corpus import Corpus
 from endtask.corpus.sources import Source
 from endtask.files.selection_table import write_selection
 from endtask.report.format import duration
-from endtask.retrieve.queries import build_queries, papers_top_k
-from endtask.retrieve.words import words_of
-from endtask.settings import Settings
+from endtask.retrieve.queries import papers_top_k, task_queries
+from endtask.select.choose import refuse_impossible
+from endtask.settings import Settings, SizeBudget
 from endtask.task import Audit, Task, audit
 
 if TYPE_CHECKING:
@@ -25,22 +26,25 @@ if TYPE_CHECKING:
 _SAMPLED_DOCUMENTS = 5000
 _SAMPLED_EXAMPLES = 2000
 
-# Rough figures of the bm25s engine on two aarch64 cores (ChemProt against 72 million words); only the estimate
-# uses them, and `seconds` in the manifest of `retrieve` says what it really took.
-_INDEX_SECONDS_PER_WORD = 9e-7
-_RANK_SECONDS_PER_QUERY_AND_PASSAGE = 5e-8
-_MEMORY_PER_WORD = 40.0
+# Rough figures of one aarch64 core (ChemProt against 439 MB of text); only the estimate uses them, and `seconds` in the
+# manifest of `retrieve` says what it really took.
+_SCAN_SECONDS_PER_BYTE = 1.2e-8
+_RANK_SECONDS_PER_QUERY_AND_PASSAGE = 1e-8
+_READER_BYTES = 0.2e9  # of memory: a process that reads, whatever it reads
+_RANKED_BYTES = 36  # of memory: a place in a query's ranking while it is filled
+_MOST_RANKED_BYTES = 1.3e8  # of memory: all that one thread fills at a time
+_SCRATCH_SHARE = 0.25  # of the text: what is kept of each shard
+_RANKING_BYTES = 16  # on disk: a place in a query's ranking
 _MEMORY_AT_REST = 0.6e9
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
 
 
 @dataclass(frozen=True)
 class CorpusSize:
-    """How much text there is, and the seconds it takes to read it and cut it into words."""
+    """How much text there is, and the seconds one process takes to read it and cut it into passages."""
 
     bytes: float = 0.0
     seconds: float = 0.0
-    words: float = 0.0
     passages: float = 0.0
 
     def __add__(self, other: CorpusSize) -> CorpusSize:
@@ -99,6 +103,7 @@ def check(settings: Settings) -> CheckResult:
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     if task.kind not in ("text", "pair"):
         return CheckResult(audit(task), (), None)
+    refuse_impossible(settings.select, has_corpus=corpus is not None, labels=task.labels)
     with tempfile.TemporaryDirectory() as name:
         few = _sampled(task)
         packed = _pack_task(few, settings, Path(name))
@@ -168,20 +173,49 @@ def _estimate(task: Task, corpus: Corpus | None, phase: Phase, settings: Setting
         cost = measure_cost(phase, Budget.parse("10s"))
         assert cost.seconds is not None
         training = steps_for(settings.budget, cost) * cost.seconds
-    size = _sample(corpus) if corpus else CorpusSize()
-    queries = len(build_queries(task.train))
-    ranking = size.words * _INDEX_SECONDS_PER_WORD + queries * size.passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE
-    top_k = settings.retrieve.top_k if settings.retrieve.top_k != "auto" else papers_top_k(len(task.train))
-    retrieved = size.bytes * min(1.0, queries * top_k / size.passages) if size.passages else 0.0
-    kept = settings.select.budget
-    share = kept.amount if kept and kept.unit == "share" else 1.0
+    retrieval = _retrieval(task, corpus, settings)
+    weights = 4.0 * parameters
     return Estimate(
-        seconds={"retrieve": 2 * size.seconds + ranking, "pack": share * size.seconds, "train": training},
-        memory_bytes=_MEMORY_AT_REST + max(size.words * _MEMORY_PER_WORD, 4.0 * _OPTIMIZER_COPIES * parameters),
-        disk_bytes=0.5 * retrieved + share * size.bytes + 4.0 * parameters * (len(settings.finetune.seeds) + 5),
-        corpus_bytes=size.bytes,
+        seconds={**retrieval.seconds, "train": training},
+        memory_bytes=max(retrieval.memory_bytes, _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights),
+        disk_bytes=retrieval.disk_bytes + weights * (len(settings.finetune.seeds) + 5),
+        corpus_bytes=retrieval.corpus_bytes,
         parameters=parameters,
     )
+
+
+def _retrieval(task: Task, corpus: Corpus | None, settings: Settings) -> Estimate:
+    """What it takes until the text to train on is packed; the memory is set by queries and K, not by the corpus."""
+    # Key phrases take long to find and make about as many queries.
+    asked = settings.retrieve.model_copy(update={"query": "full"})
+    queries = len(task_queries(task, asked, settings.task.columns).queries)
+    if corpus is None or settings.select.selector == "none":
+        return Estimate({"retrieve": 0.0, "pack": 0.0}, 0.0, 0.0, 0.0, 0)
+    size = _sample(corpus)
+    workers = settings.threads or os.cpu_count() or 1
+    top_k = settings.retrieve.top_k
+    if top_k == "auto":
+        top_k = papers_top_k(len(task.train), settings.retrieve.large_scale)
+    ranked = queries * min(float(top_k), size.passages)
+    reading = 2 * size.seconds + size.bytes * _SCAN_SECONDS_PER_BYTE  # and once more for the texts that were asked for
+    scoring = queries * size.passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE
+    retrieved = size.bytes * min(1.0, ranked / size.passages)
+    kept = min(retrieved, _budget_bytes(settings.select.budget, size))
+    return Estimate(
+        seconds={"retrieve": (reading + scoring) / workers, "pack": kept / size.bytes * size.seconds},
+        memory_bytes=workers * (_READER_BYTES + min(_MOST_RANKED_BYTES, ranked * _RANKED_BYTES / workers)),
+        disk_bytes=_SCRATCH_SHARE * size.bytes + ranked * _RANKING_BYTES + 0.5 * retrieved + kept,
+        corpus_bytes=size.bytes,
+        parameters=0,
+    )
+
+
+def _budget_bytes(budget: SizeBudget | None, size: CorpusSize) -> float:
+    """About how much text a budget lets through."""
+    if budget is None:
+        return size.bytes
+    per_unit = {"bytes": 1.0, "share": size.bytes, "passages": size.bytes / size.passages}
+    return budget.amount * per_unit[budget.unit]
 
 
 def _sample(corpus: Corpus) -> CorpusSize:
@@ -203,13 +237,8 @@ def _sample_source(corpus: Corpus, source: Source) -> CorpusSize:
     started = time.perf_counter()
     for document in islice(part.documents(progress=fetched), _SAMPLED_DOCUMENTS):
         texts.append(document.text)  # noqa: PERF401 - `fetched` counts them as they come
-    words = sum(len(words_of(text)) for text in texts)
-    size = CorpusSize(
-        bytes=sum(len(text.encode()) for text in texts),
-        seconds=time.perf_counter() - started,
-        words=words,
-        passages=len(texts),
-    )
+    seconds = time.perf_counter() - started
+    size = CorpusSize(bytes=sum(len(text.encode()) for text in texts), seconds=seconds, passages=len(texts))
     passages, consumed = ticks[-1] if ticks else (0, 0)
     if len(texts) < _SAMPLED_DOCUMENTS or not passages or not consumed:
         return size

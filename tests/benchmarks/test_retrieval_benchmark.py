@@ -44,7 +44,7 @@ def made_up_rows() -> list[Row]:
     for measurement in whole_plan():
         size = sizes[measurement.size]
         slow = {"endtask": 1, "bm25s-numba": 10, "bm25s-numpy": 15, "tantivy": 12, "rank-bm25": 100}[measurement.engine]
-        seconds = slow * size / 1e8 * (2 if measurement.task == "agnews" else 1) + measurement.repeat / 100
+        seconds = slow * size / 1e8 * (2 if measurement.task.startswith("agnews") else 1) + measurement.repeat / 100
         memory = 10**9 if measurement.engine == "endtask" else 5 * 10**9
         figures = {"seconds": seconds, "peak_memory_bytes": memory, "peak_scratch_bytes": size // 4}
         rows.append({**asdict(measurement), **figures, "text_bytes": size})
@@ -76,12 +76,12 @@ def test_all_engines_meet_the_machine_before_any_repeats() -> None:
 
 
 def test_a_choice_leaves_out_all_else() -> None:
-    chosen = plan(["tantivy"], ["50MB", "full"], ["agnews"], repeats=2)
-    assert [(each.engine, each.size, each.task, each.repeat) for each in chosen] == [
-        ("tantivy", "50MB", "agnews", 1),
-        ("tantivy", "full", "agnews", 1),
-        ("tantivy", "50MB", "agnews", 2),
-        ("tantivy", "full", "agnews", 2),
+    chosen = plan(["bm25s-numba"], ["50MB", "full"], ["sciie"], repeats=2)
+    assert [(each.size, each.task, each.cold, each.repeat) for each in chosen] == [
+        ("full", "sciie", False, 1),
+        ("50MB", "sciie", False, 1),
+        ("full", "sciie", True, 1),
+        ("full", "sciie", False, 2),
     ]
     assert plan(ENGINES, all_sizes(), all_tasks(), repeats=3) == whole_plan()
 

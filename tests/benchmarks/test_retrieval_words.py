@@ -5,25 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from benchmarks.retrieval.words import quick_words, word_expression
+from benchmarks.retrieval.words import word_expression
 from endtask.corpus import Corpus
 from endtask.retrieve.words import fold, words_of
 
 ODD = "The X-ray of Zürich, 東京タワー, Ὀδυσσεύς ΤΈΛΟΣ İstanbul naïve नमस्ते ²½ 𝒳𐐀𠀀 a_b don't \u0301x"
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(st.characters() | st.sampled_from(ODD)))
-def test_quick_words_are_the_words(text: str) -> None:
-    assert quick_words(text) == words_of(text)
-
-
-def test_odd_words() -> None:
-    assert quick_words(ODD) == words_of(ODD)
-    assert quick_words("") == []
 
 
 def test_tantivy_cuts_the_same_words(shared_data: Path) -> None:

@@ -118,10 +118,33 @@ def test_interrupted_with_the_keyboard(toy: Path, tmp_path: Path) -> None:
     assert checkpoint.exists()
 
 
+@pytest.mark.slow
+def test_interrupted_while_several_processes_read(toy: Path, tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal: only the first may say something, and none goes on."""
+    sources = []
+    for name in ("north", "south", "west"):
+        rows = "".join(f'{{"text": "soup {name} {row} {"ball " * 40}"}}\n' for row in range(18_000))
+        (tmp_path / f"{name}.jsonl").write_text(rows)
+        sources.append({"path": str(tmp_path / f"{name}.jsonl")})
+    changes = {"corpus": {"sources": sources}, "threads": 2, "budget": "100000steps"}
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run", **changes)
+    words = [*ENDTASK, "run", str(settings)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while not list(tmp_path.glob("run/scratch/shards/*.partial")) and process.poll() is None:
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stderr is not None
+        said = process.stderr.read()  # ends once no process is left that could write
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "endtask: stopped; the same command goes on from here"
+    assert "Traceback" not in said
+
+
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
     program = (
         "import sys, endtask, endtask.cli.main\n"
-        "print([name for name in ('torch', 'transformers', 'pyarrow', 'sklearn', 'datasets') if name in sys.modules])"
+        "heavy = ('torch', 'transformers', 'pyarrow', 'numba', 'sklearn', 'datasets')\n"
+        "print([name for name in heavy if name in sys.modules])"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,10 +96,11 @@ def test_retrieve_alone(toy: Path, tmp_path: Path, command: Command) -> None:
     words = ("retrieve", "--task", toy / "task", "--corpus", toy / "corpus.jsonl", "--output", out)
     answer = command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%")
     assert answer.code == 0
-    queries, kept, table = answer.out.splitlines()
+    queries, kept, warning, table = answer.out.splitlines()
     assert queries.startswith("60 queries x 5 passages each asked for ")
     assert " of 200 passages" in queries
-    assert kept.startswith("kept: ")
+    assert re.fullmatch(r"kept: \d+ passages, 0\.0 MB, [34]\d\.\d% of the corpus", kept)
+    assert "--set select.budget=5%" in warning
     assert table == f"table: {out}/select/selection.parquet"
     figures = json.loads(command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%", "--json").out)
     assert figures["retrieve"]["top_k"] == 5

@@ -62,3 +62,10 @@ def test_the_stretch_with_most_shared_words_is_shown() -> None:
     assert shown.startswith("… ")
     assert shown.endswith("Hakka accents of Taiwan")
     assert [piece.text for piece in answer.passage if piece.marked] == ["Hakka", "accents", "of", "Taiwan"]
+
+
+def test_words_are_those_of_retrieval() -> None:
+    asking = {"id": "e0", "text": "東京 ΛΟΓΟΣ snake_case", "label": "x"}
+    (answer,) = explain([passage(0, text="大東 λόγος λογοσ snake")], [asking])
+    assert [piece.text for piece in answer.passage if piece.marked] == ["東", "λογοσ", "snake"]
+    assert [piece.text for piece in answer.example if piece.marked] == ["東", "ΛΟΓΟΣ", "snake"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def text_corpus(folder: Path, texts: Sequence[str], *, cuts: Sequence[int] = (),
     """Texts with ids of their own, in one file or, cut at some places, in several."""
     rows = [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
     borders = [0, *sorted(cuts), len(rows)]
-    files = [rows[start:stop] for start, stop in zip(borders, borders[1:], strict=False)]
+    files = [rows[start:stop] for start, stop in pairwise(borders)]
     return read_corpus_of(write_files(folder, files), deduplicate=deduplicate)
 
 

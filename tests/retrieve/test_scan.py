@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,7 +63,8 @@ def test_counts_and_lengths_are_those_of_words_of(texts: list[str], unknown: int
 def test_blocks_do_not_touch_each_other(first: list[str], second: list[str]) -> None:
     words = sorted({word for text in first + second for word in words_of(text)})
     apart, together = scanner_for(words), scanner_for(words)
-    parts = [apart.scan(texts) for texts in (first, second)]
+    # The pairs hold until the next call only.
+    parts = [replace(part, pairs=part.pairs.copy()) for part in map(apart.scan, (first, second))]
     whole = together.scan(first + second)
     for name in ("sizes", "lengths", "pair_counts", "pairs", "text_keys", "suspects"):
         joined = np.concatenate([getattr(part, name) for part in parts])

@@ -31,14 +31,20 @@ def run(settings: str, output: Path) -> int:
         return int(ended.code or 0)
 
 
-def watch_renames(seen: Callable[[str, bool], None]) -> None:
-    """Call `seen(target, done)` before and after every rename."""
+def watch_renames(output: Path, seen: Callable[[str, bool], None]) -> None:
+    """Call `seen(target, done)` before and after every rename below a run's folder.
+
+    Others, such as those of a compiler that fills its cache, happen once only.
+    """
     rename = os.replace
 
     def replace(source: str | Path, target: str | Path) -> None:
-        seen(str(target), False)
+        is_ours = Path(target).is_relative_to(output)
+        if is_ours:
+            seen(str(target), False)
         rename(source, target)
-        seen(str(target), True)
+        if is_ours:
+            seen(str(target), True)
 
     os.replace = replace  # type: ignore[assignment]
 
@@ -61,7 +67,7 @@ def killed_run(settings: str, output: Path, at: int, done: bool) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         count += now_done
 
-    watch_renames(seen)
+    watch_renames(output, seen)
     return run(settings, output)
 
 
@@ -80,7 +86,7 @@ def kill_points(targets: list[str]) -> dict[str, tuple[int, bool]]:
 def drive(settings: str, folder: Path) -> None:
     targets: list[str] = []
     rename = os.replace
-    watch_renames(lambda target, done: targets.append(target) if done else None)
+    watch_renames(folder / "unbroken", lambda target, done: targets.append(target) if done else None)
     assert run(settings, folder / "unbroken") == 0
     os.replace = rename
     for place, (name, (at, done)) in enumerate(kill_points(targets).items()):

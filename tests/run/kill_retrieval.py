@@ -17,8 +17,8 @@ from typing import Any
 from endtask.run import run
 from tests.run.kill_driver import in_child, watch_renames
 
-Kill = Callable[[], None]
-"""Arranges for the process to be killed later on."""
+Kill = Callable[[Path], None]
+"""Arranges for the process to be killed later on, given the run's folder."""
 
 
 def retrieve(settings: str, output: Path) -> int:
@@ -30,7 +30,7 @@ def retrieve(settings: str, output: Path) -> int:
 
 
 def at_rename(number: int, done: bool) -> Kill:
-    def arrange() -> None:
+    def arrange(output: Path) -> None:
         count = 0
 
         def seen(target: str, now_done: bool) -> None:
@@ -39,7 +39,7 @@ def at_rename(number: int, done: bool) -> Kill:
                 os.kill(os.getpid(), signal.SIGKILL)
             count += now_done
 
-        watch_renames(seen)
+        watch_renames(output, seen)
 
     return arrange
 
@@ -47,7 +47,7 @@ def at_rename(number: int, done: bool) -> Kill:
 def at_call(owner: Any, name: str, number: int) -> Kill:
     """Before the call of that number, from 0, of a function or method."""
 
-    def arrange() -> None:
+    def arrange(output: Path) -> None:
         function = getattr(owner, name)
         count = 0
 
@@ -90,14 +90,14 @@ def shards(output: Path) -> dict[str, list[int]]:
 def drive(settings: str, folder: Path) -> None:
     targets: list[str] = []
     rename = os.replace
-    watch_renames(lambda target, done: targets.append(target) if done else None)
+    watch_renames(folder / "unbroken", lambda target, done: targets.append(target) if done else None)
     retrieve(settings, folder / "unbroken")
     os.replace = rename
     for place, (name, arrange) in enumerate(moments(targets).items()):
         output = folder / f"killed-{place}"
 
         def killed() -> int:
-            arrange()  # noqa: B023
+            arrange(output)  # noqa: B023
             return retrieve(settings, output)  # noqa: B023
 
         answer = {"name": name, "folder": str(output), "killed": in_child(killed), "before": shards(output)}

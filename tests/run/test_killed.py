@@ -43,9 +43,9 @@ def test_killed_all_over_retrieval(toy: Path, tmp_path: Path, repository: Path) 
     """The same bits come out, and no shard that was finished before the kill is read again."""
     lines = (toy / "corpus.jsonl").read_text().splitlines(keepends=True)
     sources = []
-    for number in range(3):
-        (tmp_path / f"part-{number}.jsonl").write_text("".join(lines[number::3]))
-        sources.append({"path": str(tmp_path / f"part-{number}.jsonl")})
+    for number, name in enumerate(("north", "south", "west")):
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines[number::3]))
+        sources.append({"path": str(tmp_path / f"{name}.jsonl")})
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "unused", corpus={"sources": sources})
     words = [sys.executable, "-m", "tests.run.kill_retrieval", settings, tmp_path]
     ended = subprocess.run(words, capture_output=True, text=True, check=False, cwd=repository)

@@ -263,3 +263,29 @@ def test_the_two_things_a_run_needs(toy: Path, tmp_path: Path, missing: str) -> 
     del settings[missing]
     with pytest.raises(InputError, match=f"key '{missing}"):
         endtask.run(settings)
+
+
+def test_on_a_selection_from_elsewhere_and_no_corpus(toy: Path, finished_run: Path, tmp_path: Path) -> None:
+    from endtask.select.export import export_selection
+
+    export_selection(finished_run, tmp_path / "mine.jsonl")
+    select = {"selector": "imported", "path": str(tmp_path / "mine.jsonl"), "budget": None}
+    result = endtask.run(toy_settings(toy, tmp_path / "run", corpus={"sources": []}, select=select))
+    assert list(result.stages) == list(STAGES)
+    assert result.stages["select"]["rows"] == manifest(finished_run, "select")["counts"]["passages"]
+    expected = results(finished_run)
+    del expected["model/README.md"]  # it says where the texts came from
+    assert expected.items() <= results(tmp_path / "run").items(), "the same texts train the same model"
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "without a corpus" not in page
+    assert "0% of the bytes" not in page
+    (tmp_path / "mine.jsonl").write_text('{"text": "another text"}\n')
+    with pytest.raises(InputError, match=r"the files of the selection .*mine\.jsonl\) changed .*--from select"):
+        endtask.run(tmp_path / "run")
+
+
+def test_on_a_random_selection(toy: Path, tmp_path: Path) -> None:
+    select = {"selector": "random", "budget": "20%"}
+    result = endtask.run(toy_settings(toy, tmp_path / "run", select=select))
+    assert list(result.stages) == list(STAGES)
+    assert "Drawn at random" in (tmp_path / "run" / "report.html").read_text()

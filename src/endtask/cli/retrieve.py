@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 from endtask.cli.options import (
     CorpusOption,
@@ -20,7 +22,11 @@ from endtask.progress import set_quiet
 NAME = "retrieve"
 EXAMPLES = examples(
     "endtask retrieve --task data/chemprot --corpus 'corpus/*.jsonl.zst' --output runs/chemprot",
-    "endtask retrieve --task labels.csv --corpus notes/ --set retrieve.top_k=50",
+    "endtask retrieve --task labels.csv --corpus notes/ --set retrieve.top_k=50 --set select.budget=300MB",
+    "endtask retrieve --task labels.csv --corpus notes/ --set select.per_class=true --set select.budget=5%",
+    "endtask retrieve --task labels.csv --corpus notes/ --set select.selector=random --set select.budget=5%",
+    "endtask retrieve --task labels.csv --set select.selector=imported --set select.path=mine.csv "
+    "--set select.budget=null",
 )
 
 
@@ -35,6 +41,7 @@ def command(
 ) -> None:
     """Only find the passages that the task's texts ask for, and keep the best of them.
 
+    Other selections of the same size stand beside it: a random one, one dealt to the classes in turn, or your own.
     The result is a Parquet table with text, source, rank, score and who asked, in the run's folder.
     """
     from endtask.errors import InputError
@@ -43,7 +50,7 @@ def command(
 
     set_quiet(quiet)
     resolved = settings_from(settings, task=task, corpus=corpus, output=output, overrides=overrides)
-    if not resolved.corpus.sources:
+    if not resolved.corpus.sources and resolved.select.selector != "imported":
         raise InputError("no corpus to retrieve from", key="corpus.sources", hint="--corpus path/to/text")
     if resolved.select.selector == "none":
         raise InputError("none keeps nothing", key="select.selector", hint="--set select.selector=best_rank")
@@ -53,11 +60,34 @@ def command(
     if as_json:
         print(json.dumps({"retrieve": retrieved, "select": kept, "table": str(table)}, ensure_ascii=False))
         return
-    print(
-        f"{retrieved['queries']:,} queries x {retrieved['top_k']:,} passages each asked for "
-        f"{retrieved['passages']:,} of {retrieved['corpus']['passages']:,} passages; "
-        f"{retrieved['dropped_by_guard']:,} held dev or test texts and were dropped"
+    print("\n".join([*_searched(retrieved), *_kept(kept, retrieved["corpus"]["bytes"]), f"table: {table}"]))
+
+
+def _searched(counts: dict[str, Any]) -> Iterator[str]:
+    """What was asked and found; what did not ask or was left out, if any."""
+    if "queries" not in counts:
+        return
+    yield (
+        f"{counts['queries']:,} queries x {counts['top_k']:,} passages each asked for "
+        f"{counts['passages']:,} of {counts['corpus']['passages']:,} passages; "
+        f"{counts['dropped_by_guard']:,} held dev or test texts and were dropped"
     )
-    size = f"{kept['bytes'] / 1e6:.1f} MB, {kept['share_of_corpus']:.1%} of the corpus"
-    print(f"kept: {kept['passages']:,} passages, {size}")
-    print(f"table: {table}")
+    unlabelled, held_back = counts["unlabelled_texts"], counts["unlabelled_texts_in_dev_or_test"]
+    if unlabelled or held_back:
+        yield f"unlabelled texts: {unlabelled:,} asked too; {held_back:,} were held back, as dev or test has them"
+    if counts["texts_without_words"]:
+        yield f"texts without any word, which asked nothing: {counts['texts_without_words']:,}"
+    if counts["near_duplicates"]:
+        yield f"near-duplicates left out: {counts['near_duplicates']:,}"
+
+
+def _kept(counts: dict[str, Any], corpus_bytes: int) -> Iterator[str]:
+    if "rows" in counts:
+        yield (
+            f"imported: {counts['rows']:,} rows; {counts['empty']:,} were empty, "
+            f"{counts['dropped_by_guard']:,} held dev or test texts and were dropped"
+        )
+    share = f", {counts['share_of_corpus']:.1%} of the corpus" if corpus_bytes else ""
+    yield f"kept: {counts['passages']:,} passages, {counts['bytes'] / 1e6:.1f} MB{share}"
+    if "warning" in counts:
+        yield f"warning: {counts['warning']}"

@@ -68,7 +68,9 @@ def _retrieved(counts: Counts) -> str:
 def _selected(counts: Counts) -> str:
     if not counts["passages"]:
         return "no text kept"
-    return f"{shown.plural(counts['passages'], 'passage')} kept, {shown.share(counts['share_of_corpus'])} of the bytes"
+    kept = f"{shown.plural(counts['passages'], 'passage')} kept"
+    # Of an imported selection there may be no corpus to be a share of.
+    return f"{kept}, {shown.share(counts['share_of_corpus'])} of the bytes" if counts["share_of_corpus"] else kept
 
 
 def _packed(counts: Counts) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.files.rows import read_rows
-from endtask.files.run_layout import PREDICTIONS, RESULTS, SETTINGS_FILE, STAGES
+from endtask.files.run_layout import PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES
 from endtask.files.selection_table import read_selection
 from endtask.files.stage_folder import MANIFEST
 from endtask.records import Selected
@@ -78,7 +78,7 @@ class RunFolder:
 
     def selected(self) -> Iterator[Selected]:
         """The passages trained on, streamed."""
-        path = self.path / "select" / "selection.parquet"
+        path = self.path / "select" / SELECTION
         return read_selection(path) if path.exists() else iter(())
 
     def examples(self, split: str) -> Iterator[Row]:

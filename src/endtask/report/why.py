@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from endtask.records import Selected
 from endtask.report.format import shorten
+from endtask.retrieve.words import IDEOGRAPH, LETTER, character_classes, fold, words_of
 
 SHOWN = 6
 _CANDIDATES = 200
@@ -18,7 +21,6 @@ _PASSAGE_CHARACTERS, _EXAMPLE_CHARACTERS = 420, 280
 _BEFORE_THE_FIRST = 40  # characters shown before the first telling word
 _COMMON_SHARE = 0.05
 _TEXTS_FOR_COMMON_WORDS = 2000
-_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass
@@ -109,13 +111,27 @@ def _text_of(example: Mapping[str, Any]) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text.lower()) if len(word) > 1]
+    """Words as retrieval sees them, but for single letters, which tell nothing."""
+    return [word for word in words_of(text) if len(word) > 1 or not word.isascii()]
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where each word begins and ends."""
+    kinds = character_classes()[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)]
+    place = 0
+    for kind, run in groupby(kinds.tolist()):
+        end = place + len(list(run))
+        if kind == LETTER:
+            yield place, end
+        elif kind == IDEOGRAPH:
+            yield from ((one, one + 1) for one in range(place, end))
+        place = end
 
 
 def _excerpt(text: str, telling: set[str], characters: int) -> str:
     """The stretch of a text that holds most telling words; of equal ones the first."""
     line = " ".join(text.split())
-    places = [match.start() for match in _WORD.finditer(line) if match.group().lower() in telling]
+    places = [first for first, last in _spans(line) if fold(line[first:last]) in telling]
     starts = [0, *(_blank_before(line, place - _BEFORE_THE_FIRST) for place in places)]
     start = max(starts, key=lambda first: sum(first <= place < first + characters for place in places))
     return f"… {shorten(line[start:], characters)}" if start else shorten(line, characters)
@@ -128,8 +144,8 @@ def _blank_before(line: str, place: int) -> int:
 def _pieces(text: str, marked: set[str]) -> list[Piece]:
     """The text cut so that each marked word is a piece of its own."""
     pieces, end = [], 0
-    for match in _WORD.finditer(text):
-        if match.group().lower() in marked:
-            pieces += [Piece(text[end : match.start()], False), Piece(match.group(), True)]
-            end = match.end()
+    for first, last in _spans(text):
+        if fold(text[first:last]) in marked:
+            pieces += [Piece(text[end:first], False), Piece(text[first:last], True)]
+            end = last
     return [piece for piece in [*pieces, Piece(text[end:], False)] if piece.text]

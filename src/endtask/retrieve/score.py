@@ -100,13 +100,13 @@ def _room(top_k: int) -> int:
 
 def _postings_of(
     terms: NDArray[np.int32], weights: NDArray[np.float64], owners: NDArray[np.int64], is_common: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
-    """The queries that hold each term that is not common, and how often: offsets by term, queries, times."""
-    rare = ~is_common[terms]
-    order = np.argsort(terms[rare], kind="stable")
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """The queries that hold each term that is not common: offsets by term, and queries, as often as they hold it."""
+    times = np.where(is_common[terms], 0, weights).astype(np.int64)
+    order = np.argsort(terms, kind="stable")
     offsets = np.zeros(len(is_common) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(terms[rare], minlength=len(is_common)), out=offsets[1:])
-    return offsets, owners[rare][order].astype(np.uint32), weights[rare][order].astype(np.float32)
+    np.cumsum(np.bincount(terms, times, minlength=len(is_common)).astype(np.int64), out=offsets[1:])
+    return offsets, np.repeat(owners[order], times[order]).astype(np.uint32)
 
 
 def _terms_of(queries: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
@@ -155,13 +155,13 @@ def _best_first(query, scores, positions, size, count):  # type: ignore[no-untyp
 
 @compiled(
     "void(uint32[::1], uint32[::1], uint32[::1], uint8[::1], int64, float64, float64, float64, float64[::1],"
-    "boolean[::1], int64[::1], int32[::1], float64[::1], int64[::1], uint32[::1], float32[::1],"
+    "boolean[::1], int64[::1], int32[::1], float64[::1], int64[::1], uint32[::1],"
     "float32[::1], float32[::1], float32[::1], float64[:, ::1], int64[:, ::1], int64[::1], float64[::1], int64,"
     "float32[::1], int32[::1], float64[::1], int32[::1])"
 )
 def score_passages(  # type: ignore[no-untyped-def]
     pairs, pair_counts, lengths, states, position, k1, b, mean_length, idf,
-    is_common, query_offsets, query_terms, query_weights, posting_offsets, posting_queries, posting_weights,
+    is_common, query_offsets, query_terms, query_weights, posting_offsets, posting_queries,
     bounds, slack, start, best_scores, best_positions, sizes, limits, top_k,
     sums, sum_bits, weights, touched,
 ):  # fmt: skip
@@ -194,7 +194,7 @@ def score_passages(  # type: ignore[no-untyped-def]
             if not is_common[term]:
                 single = np.float32(weight)
                 for entry in range(posting_offsets[term], posting_offsets[term + 1]):
-                    sums[posting_queries[entry]] += single * posting_weights[entry]
+                    sums[posting_queries[entry]] += single
         for group in range(0, sums.size, LANES):
             signs = np.int32(-1)
             for lane in range(LANES):

@@ -32,16 +32,19 @@ def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> No
     Jobs are taken in the order given, by whoever is free.
     """
     queue = _Queue(jobs)
+    workers: list[_Worker] = []
     others = max(0, min(count, len(jobs)) - 1)
     with ThreadPoolExecutor(max(1, others)) as pool:
-        started = [pool.submit(_serve_elsewhere, queue, module, report) for _ in range(others)]
+        started = [pool.submit(_serve_elsewhere, queue, module, report, workers) for _ in range(others)]
         try:
             queue.serve(importlib.import_module(module).handle, report)
-        except BaseException:
+            for future in started:
+                future.result()
+        except BaseException:  # Ctrl-C too, which must not wait for a large shard
             queue.close()
+            for worker in workers:
+                worker.kill()
             raise
-        for future in started:
-            future.result()
     queue.raise_first()
 
 
@@ -79,8 +82,9 @@ class _Queue:
             raise self._failures[min(self._failures)]
 
 
-def _serve_elsewhere(queue: _Queue, module: str, report: Report) -> None:
+def _serve_elsewhere(queue: _Queue, module: str, report: Report, workers: list[_Worker]) -> None:
     with _Worker(module) as worker:
+        workers.append(worker)
         try:
             queue.serve(worker.do, report)
         except BaseException:
@@ -100,17 +104,22 @@ class _Worker:
             text=True,
             encoding="utf-8",
             env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C at the terminal is for the starting process alone
         )
 
     def __enter__(self) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()  # between jobs it waits; amid one, its half-made work is of no use
+        self.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
+
+    def kill(self) -> None:
+        """Between jobs it waits; amid one, its half-made work is of no use."""
+        self._process.kill()
 
     def do(self, job: Job, report: Report) -> None:
         """Hand out a job and wait until it is done."""
@@ -153,7 +162,9 @@ def work(module: str) -> None:
         except InputError as error:
             answer(input_error=str(error))
         except OSError as error:
-            answer(os_error=[error.errno, error.strerror, error.filename])
+            # NumPy raises it with a message alone.
+            named = [error.errno, error.strerror, None if error.filename is None else str(error.filename)]
+            answer(os_error=[str(error)] if error.errno is None else named)
         else:
             answer(done=True)
 

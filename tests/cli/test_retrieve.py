@@ -1,0 +1,145 @@
+"""`endtask retrieve`: every way to select, and what it says about it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endtask.files.run_layout import RETRIEVED, SELECTION
+from endtask.files.selection_table import read_figures, read_selection
+from endtask.records import Selected
+from endtask.retrieve.words import words_of
+from tests.conftest import Answer
+from tests.toy_run import WORDS, sentence, write_rows, write_settings
+
+Command = Callable[..., Answer]
+
+
+def kept(run: Path) -> list[Selected]:
+    return list(read_selection(run / "select" / SELECTION))
+
+
+def class_of(item: Selected) -> str:
+    """The class whose words a toy passage holds."""
+    return next(label for label, words in WORDS.items() if set(words) & set(words_of(item.document.text)))
+
+
+@pytest.fixture
+def lopsided(toy: Path, tmp_path: Path) -> Path:
+    """The toy task, and a corpus that has a passage about space for every ten about food, and none about sport."""
+    (tmp_path / "task").symlink_to(toy / "task")
+    chance = random.Random(0)
+    texts = [f"{sentence('food', 4, chance)} x{n}" for n in range(100)]
+    texts += [f"star moon orbit x{n}" for n in range(10)]  # all the same to a query: of each rank there is one
+    write_rows(tmp_path / "corpus.jsonl", [{"text": text} for text in texts])
+    return tmp_path
+
+
+def retrieve(command: Command, data: Path, run: Path, **changes: Any) -> dict[str, Any]:
+    settings = write_settings(run.with_suffix(".json"), data, run, **changes)
+    answer = command("retrieve", settings, "--json", "--quiet")
+    assert answer.code == 0, answer
+    figures: dict[str, Any] = json.loads(answer.out)
+    return figures
+
+
+def test_the_budget_dealt_to_the_classes(lopsided: Path, command: Command) -> None:
+    shares = {}
+    for per_class in (False, True):
+        run = lopsided / f"dealt-{per_class}"
+        select = {"budget": "20passages", "per_class": per_class}
+        figures = retrieve(command, lopsided, run, select=select, retrieve={"top_k": 100})
+        assert figures["select"]["passages"] == 20
+        shares[per_class] = Counter(map(class_of, kept(run)))
+    assert shares[True]["space"] == 10, "every second, as long as there are any"
+    assert shares[False]["space"] < 5
+    reasons = Counter(item.reason.partition(" for ")[2] for item in kept(lopsided / "dealt-True"))
+    assert reasons == {"class food": 10, "class space": 10}
+
+
+def test_random_is_as_large_and_knows_nothing_of_the_task(toy: Path, tmp_path: Path, command: Command) -> None:
+    selections = {}
+    for selector in ("best_rank", "random"):
+        select = {"selector": selector, "budget": "20%"}
+        figures = retrieve(command, toy, tmp_path / selector, select=select)
+        assert figures["select"]["share_of_corpus"] == pytest.approx(0.2, abs=0.01)
+        selections[selector] = kept(tmp_path / selector)
+    drawn = selections["random"]
+    assert all(item.asked_by == () and item.reason.startswith("random: draw ") for item in drawn)
+    assert [item.position for item in drawn] == sorted(item.position for item in drawn)
+    assert {item.document.id for item in drawn} != {item.document.id for item in selections["best_rank"]}
+
+
+def test_random_without_a_budget_is_as_large_as_what_was_retrieved(toy: Path, tmp_path: Path, command: Command) -> None:
+    select = {"selector": "random", "budget": None}
+    figures = retrieve(command, toy, tmp_path / "run", select=select, retrieve={"top_k": 1})
+    size = int(read_figures(tmp_path / "run" / "retrieve" / RETRIEVED).bytes.sum())
+    assert size - 100 < figures["select"]["bytes"] <= size
+
+
+def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) -> None:
+    test_text = json.loads((toy / "task" / "test.jsonl").read_text().splitlines()[0])["text"]
+    (tmp_path / "more.txt").write_text(f"moon soup\n{test_text}\n!!!\n")
+    long = "soup star ball bread moon goal salt orbit team oven rocket match " * 8
+    texts = [f"{long}{tail}" for tail in ("", "once", "twice")] + [
+        "salt",
+        "sky",
+        f"As they say. {test_text}. So it goes.",
+    ]
+    write_rows(tmp_path / "corpus.jsonl", [{"text": text} for text in texts])
+    (tmp_path / "task").symlink_to(toy / "task")
+    settings = write_settings(
+        tmp_path / "settings.json",
+        tmp_path,
+        tmp_path / "run",
+        retrieve={"unlabelled": str(tmp_path / "more.txt"), "near_duplicates": 0.5, "top_k": 2},
+        select={"budget": "1passages"},
+    )
+    answer = command("retrieve", settings, "--quiet")
+    assert answer.code == 0, answer
+    lines = answer.out.splitlines()
+    assert lines[0].startswith("61 queries x 2 passages each asked for ")
+    assert lines[0].endswith(" of 6 passages; 1 held dev or test texts and were dropped")
+    assert lines[1:4] == [
+        "unlabelled texts: 2 asked too; 1 were held back, as dev or test has them",
+        "texts without any word, which asked nothing: 1",
+        "near-duplicates left out: 2",
+    ]
+    assert lines[4].startswith("kept: 1 passages, 0.0 MB, ")
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine.parquet"])
+def test_a_selection_of_ones_own_without_a_corpus(
+    toy: Path, finished_run: Path, tmp_path: Path, command: Command, name: str
+) -> None:
+    assert command("selection", finished_run, "--to", tmp_path / name).code == 0
+    words = ["--task", toy / "task", "--output", tmp_path / "run", "--quiet"]
+    own = ["--set", "select.selector=imported", "--set", f"select.path={tmp_path / name}"]
+    answer = command("retrieve", *words, *own, "--set", "select.budget=null")
+    before = kept(finished_run)
+    assert answer.out.splitlines() == [
+        f"imported: {len(before)} rows; 0 were empty, 0 held dev or test texts and were dropped",
+        f"kept: {len(before)} passages, 0.0 MB",
+        f"table: {tmp_path / 'run'}/select/selection.parquet",
+    ]
+    assert [item.document.text for item in kept(tmp_path / "run")] == [item.document.text for item in before]
+    answer = command("retrieve", *words, *own)
+    assert answer.code == 2
+    assert "key 'select.budget': 5% of the corpus, but there is no corpus" in answer.err
+
+
+@pytest.mark.parametrize("selector", ["best_rank", "random"])
+def test_without_a_corpus_there_is_nothing_to_retrieve(
+    toy: Path, tmp_path: Path, command: Command, selector: str
+) -> None:
+    words = ["--task", toy / "task", "--output", tmp_path / "run", "--set", f"select.selector={selector}"]
+    answer = command("retrieve", *words)
+    assert answer.code == 2
+    assert answer.err == "endtask: key 'corpus.sources': no corpus to retrieve from (--corpus path/to/text)\n"
+    assert not (tmp_path / "run").exists()

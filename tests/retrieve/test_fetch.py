@@ -1,0 +1,117 @@
+"""Passages are fetched by their places: ids as in the corpus, figures beside the right text."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from endtask.progress import set_quiet
+from endtask.retrieve import fetch, read_shard, shards
+from endtask.retrieve.asked import Asked
+from endtask.retrieve.fetch import Wanted, fetch_passages, wanted_of
+from endtask.retrieve.join import Joined
+from endtask.retrieve.pass_one import read_corpus
+from endtask.retrieve.who_asked import AskedPassages
+from tests.retrieve.corpora import all_passages, read_corpus_of, write_files
+
+LONG = " ".join(f"n{number:02}." for number in range(30))
+FILES = [
+    [
+        {"id": "a", "text": "one", "title": "First", "licence": "CC0"},
+        {"id": "b", "text": ""},
+        {"id": "a", "text": "two"},
+    ],
+    [{"id": "c", "text": "one "}, {"text": "three é"}, {"id": "a", "text": LONG}],
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    set_quiet(True)
+
+
+@pytest.fixture
+def joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Joined:
+    """Two shards; a duplicate, an empty text, ids that clash and a text that is cut."""
+    monkeypatch.setattr(shards, "_SMALLEST", 1)
+    corpus = read_corpus_of(write_files(tmp_path / "c", FILES), passage_characters=70)
+    return read_corpus(corpus, Asked.of([]), tmp_path / "shards", workers=1)
+
+
+IDS = ["c/a", "c/a~c-00.jsonl#3", "c/c-01.jsonl#2", "c/a#p1", "c/a#p2", "c/a#p3"]
+
+
+@pytest.mark.parametrize("block", [1, 5, 10**6])
+def test_all_passages(joined: Joined, tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_shard, "_BLOCK", block)
+    rows = all_passages(joined, tmp_path / "texts")
+    assert [row["id"] for row in rows] == IDS
+    assert [row["text"] for row in rows[:3]] == ["one", "two", "three é"]
+    assert " ".join(row["text"] for row in rows[3:]) == LONG
+    assert (rows[0]["title"], rows[0]["licence"], rows[0]["source"]) == ("First", "CC0", "c")
+    assert [row["title"] for row in rows[1:]] == [None] * 5
+    assert not list((tmp_path / "texts").glob("*.arrow")), "what workers hand over is not left behind"
+
+
+def some_figures() -> AskedPassages:
+    """Positions 1, 2 and 4, asked for by 2, 0 and 1 of the examples."""
+    return AskedPassages(
+        positions=np.array([1, 2, 4]),
+        rank=np.array([3, 1, 2]),
+        score=np.array([0.5, 7.0, 1e-9]),
+        asked_count=np.array([25, 1, 1]),
+        asker_counts=np.array([2, 0, 1]),
+        askers=np.array([2, 0, 1], dtype=np.int32),
+        class_ranks=np.array([[0, 3], [1, 0], [2, 9]], dtype=np.int32),
+    )
+
+
+def test_figures_stand_beside_the_right_text(joined: Joined, tmp_path: Path) -> None:
+    wanted = []
+    for number, shard in enumerate(joined.shards):
+        figures = some_figures().part(shard.first_position, shard.first_position + shard.passages)
+        wanted_of(shard, figures).save(tmp_path / f"{number}.npz")
+        wanted.append((shard.shard, tmp_path / f"{number}.npz"))
+    batches = fetch_passages(wanted, ["x", "y", "z"], tmp_path / "texts", workers=1)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["id"] for row in rows] == [IDS[1], IDS[2], IDS[4]]
+    assert [row["position"] for row in rows] == [1, 2, 4]
+    assert [row["rank"] for row in rows] == [3, 1, 2]
+    assert [row["score"] for row in rows] == [0.5, 7.0, 1e-9]
+    assert [row["asked_count"] for row in rows] == [25, 1, 1]
+    assert [row["asked_by"] for row in rows] == [["z", "x"], [], ["y"]]
+    assert [row["class_ranks"] for row in rows] == [[0, 3], [1, 0], [2, 9]]
+    assert {row["reason"] for row in rows} == {"retrieved"}
+
+
+def test_what_is_wanted_survives_the_way_to_another_process(tmp_path: Path) -> None:
+    wanted = Wanted(np.array([1, 3, 5]), np.array([0, 1, 2]), some_figures())
+    wanted.save(tmp_path / "wanted.npz")
+    again = Wanted.load(tmp_path / "wanted.npz")
+    assert again.numbers.tolist() == [1, 3, 5]
+    assert again.renames.tolist() == [0, 1, 2]
+    for name, values in vars(wanted.asked).items():
+        np.testing.assert_array_equal(getattr(again.asked, name), values)
+
+
+def test_nothing_wanted(tmp_path: Path) -> None:
+    assert list(fetch_passages([], [], tmp_path / "texts", workers=2)) == []
+
+
+def test_other_processes_fetch_the_same(joined: Joined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = all_passages(joined, tmp_path / "here")
+    handle = fetch.handle
+
+    def patient(job: dict[str, Any], report: Any) -> None:
+        end = time.monotonic() + 100
+        while not any((tmp_path / "there").glob("*.arrow")) and time.monotonic() < end:  # until another is at work
+            time.sleep(0.01)
+        handle(job, report)
+
+    monkeypatch.setattr(fetch, "WORTH_A_PROCESS", 0)
+    monkeypatch.setattr(fetch, "handle", patient)
+    assert all_passages(joined, tmp_path / "there", workers=2) == here
