@@ -64,6 +64,16 @@ def test_a_larger_corpus_takes_disk_and_not_memory(tmp_path: Path) -> None:
     assert without.disk_bytes < small.disk_bytes
 
 
+def test_a_source_without_text_beside_one_with(toy: Path, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "empty.jsonl").write_text('{"text": " "}\n')
+    both = ["--corpus", toy / "corpus.jsonl", "--corpus", tmp_path / "empty.jsonl"]
+    words = ["check", "--task", toy / "task", "--quiet", "--set", "device=cpu"]
+    assert "\ncorpus    about 0 MB of text\n" in command(*words, *both).out
+    answer = command(*words, *both[2:])
+    assert answer.code == 2
+    assert "the corpus is empty: no text in any of its sources" in answer.err
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

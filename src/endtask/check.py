@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from endtask.corpus import Corpus
+from endtask.corpus.corpus import passages_of
+from endtask.corpus.reading import read_source
 from endtask.corpus.sources import Source
+from endtask.corpus.statistics import CorpusStatistics
 from endtask.files.selection_table import write_selection
 from endtask.report.format import duration
 from endtask.retrieve.queries import papers_top_k, task_queries
@@ -23,7 +26,7 @@ from endtask.task import Audit, Task, audit
 if TYPE_CHECKING:
     from endtask.train.loop import Phase
 
-_SAMPLED_DOCUMENTS = 5000
+_SAMPLED_PASSAGES = 5000
 _SAMPLED_EXAMPLES = 2000
 
 # Rough figures of one aarch64 core (ChemProt against 439 MB of text); only the estimate uses them, and `seconds` in the
@@ -104,11 +107,12 @@ def check(settings: Settings) -> CheckResult:
     if task.kind not in ("text", "pair"):
         return CheckResult(audit(task), (), None)
     refuse_impossible(settings.select, has_corpus=corpus is not None, labels=task.labels)
+    queries = _count_queries(task, settings)
     with tempfile.TemporaryDirectory() as name:
         few = _sampled(task)
         packed = _pack_task(few, settings, Path(name))
         phase = pretrain_phase(few, packed, settings)
-        estimate = _estimate(task, corpus, phase, settings)
+        estimate = _estimate(task, queries, corpus, phase, settings)
         return CheckResult(audit(task), _examples(few, packed, phase), estimate)
 
 
@@ -163,7 +167,7 @@ def _examples(task: Task, packed: Path, phase: Phase) -> tuple[dict[str, str], .
     return tuple(shown)
 
 
-def _estimate(task: Task, corpus: Corpus | None, phase: Phase, settings: Settings) -> Estimate:
+def _estimate(task: Task, queries: int, corpus: Corpus | None, phase: Phase, settings: Settings) -> Estimate:
     from endtask.settings import Budget
     from endtask.train.plan import measure_cost, parameters_of, steps_for
 
@@ -173,7 +177,7 @@ def _estimate(task: Task, corpus: Corpus | None, phase: Phase, settings: Setting
         cost = measure_cost(phase, Budget.parse("10s"))
         assert cost.seconds is not None
         training = steps_for(settings.budget, cost) * cost.seconds
-    retrieval = _retrieval(task, corpus, settings)
+    retrieval = _retrieval(task, queries, corpus, settings)
     weights = 4.0 * parameters
     return Estimate(
         seconds={**retrieval.seconds, "train": training},
@@ -184,11 +188,14 @@ def _estimate(task: Task, corpus: Corpus | None, phase: Phase, settings: Setting
     )
 
 
-def _retrieval(task: Task, corpus: Corpus | None, settings: Settings) -> Estimate:
-    """What it takes until the text to train on is packed; the memory is set by queries and K, not by the corpus."""
+def _count_queries(task: Task, settings: Settings) -> int:
     # Key phrases take long to find and make about as many queries.
     asked = settings.retrieve.model_copy(update={"query": "full"})
-    queries = len(task_queries(task, asked, settings.task.columns).queries)
+    return len(task_queries(task, asked, settings.task.columns).queries)
+
+
+def _retrieval(task: Task, queries: int, corpus: Corpus | None, settings: Settings) -> Estimate:
+    """What it takes until the text to train on is packed; the memory is set by queries and K, not by the corpus."""
     if corpus is None or settings.select.selector == "none":
         return Estimate({"retrieve": 0.0, "pack": 0.0}, 0.0, 0.0, 0.0, 0)
     size = _sample(corpus)
@@ -220,11 +227,13 @@ def _budget_bytes(budget: SizeBudget | None, size: CorpusSize) -> float:
 
 def _sample(corpus: Corpus) -> CorpusSize:
     """The size of a corpus, from the start of each source."""
-    return sum((_sample_source(corpus, source) for source in corpus.sources), CorpusSize())
+    size = sum((_sample_source(source, corpus.passage_characters) for source in corpus.sources), CorpusSize())
+    if not size.passages:
+        CorpusStatistics().refuse_empty(corpus.sources)
+    return size
 
 
-def _sample_source(corpus: Corpus, source: Source) -> CorpusSize:
-    part = Corpus([source], passage_characters=corpus.passage_characters, deduplicate=False)
+def _sample_source(source: Source, passage_characters: int) -> CorpusSize:
     texts: list[str] = []
     read = 0
     ticks: list[tuple[int, int]] = []  # whenever the reader fetches more: (passages seen, bytes it had fetched before)
@@ -235,15 +244,16 @@ def _sample_source(corpus: Corpus, source: Source) -> CorpusSize:
         read += amount
 
     started = time.perf_counter()
-    for document in islice(part.documents(progress=fetched), _SAMPLED_DOCUMENTS):
-        texts.append(document.text)  # noqa: PERF401 - `fetched` counts them as they come
+    passages = (pair for reading in read_source(source, fetched) for pair in passages_of(reading, passage_characters))
+    for _, text in islice(passages, _SAMPLED_PASSAGES):
+        texts.append(text)  # one by one, as `fetched` counts them
     seconds = time.perf_counter() - started
     size = CorpusSize(bytes=sum(len(text.encode()) for text in texts), seconds=seconds, passages=len(texts))
-    passages, consumed = ticks[-1] if ticks else (0, 0)
-    if len(texts) < _SAMPLED_DOCUMENTS or not passages or not consumed:
+    seen, consumed = ticks[-1] if ticks else (0, 0)
+    if len(texts) < _SAMPLED_PASSAGES or not seen or not consumed:
         return size
     # What had been fetched before the last fetch is what the passages until then were made of.
-    return size.scaled(max(1.0, passages / len(texts) * part.files_bytes() / consumed))
+    return size.scaled(max(1.0, seen / len(texts) * Corpus([source]).files_bytes() / consumed))
 
 
 def _short(text: str, limit: int = 300) -> str:

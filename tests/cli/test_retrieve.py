@@ -112,6 +112,10 @@ def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) 
         "near-duplicates left out: 2",
     ]
     assert lines[4].startswith("kept: 1 passages, 0.0 MB, ")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "The guard dropped 1 passage of the corpus" in page
+    assert "2 passages all but equal to an earlier one were left out." in page
+    assert "2 unlabelled texts asked; 1 text that dev or test has too did not." in page
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.parquet"])

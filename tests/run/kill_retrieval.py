@@ -63,6 +63,19 @@ def at_call(owner: Any, name: str, number: int) -> Kill:
     return arrange
 
 
+def beside_another_process(kill: Kill) -> Kill:
+    """The same, while a second process reads too."""
+    from endtask.retrieve import pass_one
+
+    run_jobs = pass_one.run_jobs
+
+    def arrange(output: Path) -> None:
+        pass_one.run_jobs = lambda module, jobs, _, report: run_jobs(module, jobs, 2, report)
+        kill(output)
+
+    return arrange
+
+
 def moments(targets: list[str]) -> dict[str, Kill]:
     from endtask.retrieve import fetch, read_shard, score
 
@@ -74,6 +87,8 @@ def moments(targets: list[str]) -> dict[str, Kill]:
             place = targets[number].partition("/unbroken/")[2]
             chosen[f"{'after' if done else 'before'} rename {number} to {place}"] = at_rename(number, done)
     chosen["while the second shard is read"] = at_call(read_shard.ShardWriter, "add", 1)
+    second = at_call(read_shard.ShardWriter, "finish", 1)
+    chosen["while another process reads too"] = beside_another_process(second)
     chosen["while passages are ranked"] = at_call(score.QueryBlock, "score", 1)
     chosen["while the second shard's texts are fetched"] = at_call(fetch, "_rows", 1)
     chosen["while the table is written"] = at_call(fetch, "_with_figures", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from endtask.errors import InputError
 from endtask.files import atomic
 from endtask.files.disk import disk_trouble
 from endtask.models import weights
+from endtask.retrieve.workers import run_jobs
 from endtask.text import packed
 from tests.conftest import Answer
 from tests.toy_run import results, toy_settings, write_settings
@@ -88,6 +90,25 @@ def test_libraries_that_hide_the_reason(toy: Path, tmp_path: Path, monkeypatch: 
         with pytest.raises(InputError, match="No space left on device"):
             endtask.run(settings)
     assert (tmp_path / "run" / "pack").is_dir()
+
+
+def test_full_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What NumPy says of a full disk reaches the process that waits for the other."""
+    code = """
+        import os, time
+
+        def handle(job, report):
+            if os.getpid() == job["parent"]:
+                time.sleep(0.1)
+            else:
+                raise OSError("12 requested and 0 written")
+    """
+    (tmp_path / "full_disk_handler.py").write_text(textwrap.dedent(code))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(OSError, match="12 requested") as caught:
+        run_jobs("full_disk_handler", [{"parent": os.getpid()}] * 1000, 2, lambda: None)
+    assert disk_trouble(caught.value) == os.strerror(errno.ENOSPC)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")

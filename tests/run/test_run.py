@@ -277,6 +277,7 @@ def test_on_a_selection_from_elsewhere_and_no_corpus(toy: Path, finished_run: Pa
     del expected["model/README.md"]  # it says where the texts came from
     assert expected.items() <= results(tmp_path / "run").items(), "the same texts train the same model"
     page = (tmp_path / "run" / "report.html").read_text()
+    assert "came from a selection made elsewhere" in page
     assert "without a corpus" not in page
     assert "0% of the bytes" not in page
     (tmp_path / "mine.jsonl").write_text('{"text": "another text"}\n')
@@ -288,4 +289,7 @@ def test_on_a_random_selection(toy: Path, tmp_path: Path) -> None:
     select = {"selector": "random", "budget": "20%"}
     result = endtask.run(toy_settings(toy, tmp_path / "run", select=select))
     assert list(result.stages) == list(STAGES)
-    assert "Drawn at random" in (tmp_path / "run" / "report.html").read_text()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Drawn at random" in page
+    assert "<p>random: draw 1 of seed 0</p>" in page
+    assert "Asked by" not in page

@@ -42,7 +42,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Answer:
-    """A kept passage and the example that asked for it."""
+    """A kept passage and the example that asked for it; `example_id` is empty where none did, as `reason` tells."""
 
     passage: list[Piece]
     title: str | None
@@ -53,6 +53,7 @@ class Answer:
     example_id: str
     example: list[Piece]
     label: str
+    reason: str
 
 
 def count_kept(selected: Iterable[Selected]) -> Kept:
@@ -103,6 +104,7 @@ def _answer(item: Selected, example: Mapping[str, Any], common: set[str]) -> Ans
         example_id=item.asked_by[0] if item.asked_by else "",
         example=_pieces(_excerpt(asking, shared, _EXAMPLE_CHARACTERS), shared),
         label=str(example.get("label", "")),
+        reason=item.reason,
     )
 
 

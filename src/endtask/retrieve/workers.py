@@ -96,7 +96,7 @@ class _Worker:
     """One interpreter at work."""
 
     def __init__(self, module: str) -> None:
-        code = f"from endtask.retrieve.workers import work; work({module!r})"
+        code = f"from endtask.retrieve.workers import work; work({module!r}, {os.getpid()})"
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.PIPE,
@@ -144,13 +144,13 @@ class _Worker:
         return RuntimeError(f"a reading process ended with code {self._process.wait()}")
 
 
-def work(module: str) -> None:
-    """A worker's whole life."""
+def work(module: str, parent: int) -> None:
+    """A worker's whole life, which ends with that of the process numbered `parent`."""
     set_quiet(True)
     # Whatever prints to standard output in here must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     handle: Handler = importlib.import_module(module).handle
 
     def answer(**message: Any) -> None:
