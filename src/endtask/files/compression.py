@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, Queue
 from typing import IO, Any
 
 import zstandard
@@ -21,6 +24,7 @@ ReadProgress = Callable[[int], None]
 """Told how many more bytes of a file (as it lies on disk) were read."""
 
 _CHUNK = 1 << 20
+_PIECES_AHEAD = 4
 _ZSTD_INPUT = 1 << 17  # small, so that text which compresses very well is not held in memory at once
 _ZSTD_LARGEST_WINDOW = 1 << 31  # what `zstd --long=31` writes; the library alone stops at 2**27
 
@@ -88,11 +92,63 @@ class _ZstdStream(io.RawIOBase):
         return count
 
 
+class _ReadAhead(io.RawIOBase):
+    """Decompresses in a thread of its own, a few pieces ahead of whoever reads."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._pieces: Queue[bytes | Exception] = Queue(_PIECES_AHEAD)
+        self._ready = memoryview(b"")
+        self._ended = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._ready and not self._ended:
+            piece = self._pieces.get()
+            if isinstance(piece, Exception):
+                self._ended = True
+                raise piece
+            self._ended = not piece
+            self._ready = memoryview(piece)
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        """Let the thread end before its file is closed under it."""
+        self._stop.set()
+        while self._thread.is_alive():
+            with suppress(Empty):
+                self._pieces.get(timeout=0.01)
+        super().close()
+
+    def _work(self) -> None:
+        piece: bytes | Exception = b""
+        while not self._stop.is_set():
+            try:
+                piece = self._read_piece()
+            except Exception as error:  # raised where the file is read
+                piece = error
+            self._pieces.put(piece)
+            if not piece or isinstance(piece, Exception):
+                return
+
+    def _read_piece(self) -> bytes:
+        room = bytearray(_CHUNK)
+        return bytes(memoryview(room)[: self._stream.readinto(room)])
+
+
 class _OuterReader(io.BufferedReader):
-    """A buffer around a decompressor that also closes the compressed file below it."""
+    """A buffer around a decompressor at work ahead, that also closes the compressed file below it."""
 
     def __init__(self, stream: Any, file: IO[bytes]) -> None:
-        super().__init__(stream, _CHUNK)
+        super().__init__(_ReadAhead(stream), _CHUNK)
         self._file = file
 
     def close(self) -> None:

@@ -98,8 +98,9 @@ def handle(job: Job, report: Report) -> None:
     schema = arrow.schema([selection_schema().field(name) for name in ("id", "source", "title", "licence", "text")])
     options = arrow.ipc.IpcWriteOptions(compression="zstd")
     with arrow.OSFile(job["part"], "wb") as file, arrow.ipc.new_stream(file, schema, options=options) as writer:
-        first = 0
-        for block in blocks_of(shard, lambda count: report(read=count)):
+        first = told = 0
+        read: list[int] = []  # filled by the thread that reads ahead; answers are given by one thread only
+        for block in blocks_of(shard, read.append):
             low, high = np.searchsorted(wanted.numbers, [first, first + len(block.texts)])
             if low < high:
                 places = (wanted.numbers[low:high] - first).tolist()
@@ -108,6 +109,8 @@ def handle(job: Job, report: Report) -> None:
                     arrow.RecordBatch.from_arrays([arrow.array(row, arrow.string()) for row in rows], schema=schema)
                 )
             first += len(block.texts)
+            before, told = told, sum(read)
+            report(read=told - before)
 
 
 def _rows(block: Block, places: list[int], renames: list[int], source: str) -> list[list[str | None]]:

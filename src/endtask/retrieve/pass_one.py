@@ -90,17 +90,20 @@ def handle(job: Job, report: Report) -> None:
         nonlocal last
         for name, amount in more.items():
             told[name] += amount
-        if time.monotonic() - last > _REPORT_SECONDS:
-            flush()
-
-    def flush() -> None:
-        nonlocal last
-        last = time.monotonic()
-        report(**told)
-        told.update(read=0, characters=0, passages=0)
+        # Bytes are counted in the thread that reads ahead; answers are given by one thread only.
+        if "passages" in more and time.monotonic() - last > _REPORT_SECONDS:
+            last = time.monotonic()
+            _tell(told, report)
 
     _reader(*job["setup"]).read(Shard.from_json(job["shard"]), Path(job["folder"]), progress)
-    flush()
+    _tell(told, report)
+
+
+def _tell(told: dict[str, int], report: Report) -> None:
+    message = dict(told)
+    for name, amount in message.items():
+        told[name] -= amount
+    report(**message)
 
 
 @lru_cache(maxsize=1)
