@@ -23,7 +23,7 @@ from endtask.report.costs import what_was_done
 from endtask.report.format import duration
 from endtask.select.choose import refuse_impossible
 from endtask.select.imported import imported_fingerprint
-from endtask.settings import Settings, dump_yaml, load_settings, resolve
+from endtask.settings import SelectSettings, Settings, dump_yaml, load_settings, resolve
 from endtask.stages import READ_BY, READ_FROM_OUTSIDE, WORK, Counts
 from endtask.task import Task
 
@@ -95,7 +95,7 @@ class Run:
     @cached_property
     def corpus(self) -> Corpus | None:
         """The unlabelled text, if any is to be used."""
-        if not self.settings.corpus.sources or self.settings.select.selector == "none":
+        if not self.settings.corpus.sources or not _needs_corpus(self.settings.select):
             return None
         corpus = Corpus.read(self.settings.corpus)
         next(corpus.documents())  # an empty or unreadable corpus is met before anything is written
@@ -224,6 +224,8 @@ class Run:
 
     def _what_changed(self, stage: StageFolder) -> str:
         changes = stage.changes()
+        if changes.get("corpus", ("", ""))[1] == "none" and self.settings.corpus.sources:
+            return f"select.selector is now {self.settings.select.selector}, for which no corpus is searched,"
         settings = [f"{key} ({old} -> {new})" for key, (old, new) in changes.items() if key not in (*STAGES, *_DATA)]
         if settings:
             return f"settings changed: {', '.join(settings[:4])}"
@@ -254,6 +256,13 @@ class Run:
         from endtask.report.page import write_report
 
         write_report(self.folder)
+
+
+def _needs_corpus(select: SelectSettings) -> bool:
+    """Whether the corpus has a part in the selection; of an imported one, only in its budget."""
+    if select.selector == "imported":
+        return select.budget is not None and select.budget.unit == "share"
+    return select.selector != "none"
 
 
 _DATA = ("task", "corpus", "unlabelled", "selection", "tokenizer")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from endtask.corpus import Corpus
 from endtask.files.atomic import write_json, write_text
+from endtask.files.machine import usable_cores
 from endtask.files.run_layout import BEST_WEIGHTS, SCRATCH, SELECTION
 from endtask.files.stage_folder import StageFolder, read_manifest
 from endtask.progress import say
@@ -69,7 +69,8 @@ def _retrieve(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
     from endtask.retrieve.retrieve import Place, retrieve
 
     settings = data.settings
-    place = Place(stage.start(), stage.final.parent / SCRATCH, settings.threads or os.cpu_count() or 1)
+    workers = settings.threads or usable_cores()
+    place = Place(stage.start(), stage.final.parent / SCRATCH, workers, settings.keep_scratch)
     return retrieve(data.task, data.corpus, settings.retrieve, place, settings.task.columns)
 
 

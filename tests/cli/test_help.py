@@ -19,7 +19,7 @@ FLAGS = {
     "init": ["FILE", "--task", "--corpus", "--output"],
     "check": SETTINGS_FLAGS,
     "run": [*SETTINGS_FLAGS, "--output", "--until", "--from", "--dry-run"],
-    "retrieve": ["SETTINGS", "--task", "--corpus", "--output", "--set", "--json", "--quiet"],
+    "retrieve": ["SETTINGS", "--task", "--corpus", "--output", "--set", "--from", "--json", "--quiet"],
     "selection": ["RUN", "--to", "--json"],
     "why": ["RUN", "DOC_ID", "--example", "--top", "--json"],
     "predict": ["RUN", "TEXT", "--file", "--column", "--pair-column", "--json", "--batch-size"],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from endtask.errors import InputError
 from endtask.progress import set_quiet
 from endtask.retrieve import fetch, read_shard, shards
 from endtask.retrieve.asked import Asked
@@ -37,7 +38,7 @@ def quiet() -> None:
 @pytest.fixture
 def joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Joined:
     """Two shards; a duplicate, an empty text, ids that clash and a text that is cut."""
-    monkeypatch.setattr(shards, "_SMALLEST", 1)
+    monkeypatch.setattr(shards, "_LARGE", 1)
     corpus = read_corpus_of(write_files(tmp_path / "c", FILES), passage_characters=70)
     return read_corpus(corpus, Asked.of([]), tmp_path / "shards", workers=1)
 
@@ -89,13 +90,23 @@ def test_figures_stand_beside_the_right_text(joined: Joined, tmp_path: Path) -> 
 
 
 def test_what_is_wanted_survives_the_way_to_another_process(tmp_path: Path) -> None:
-    wanted = Wanted(np.array([1, 3, 5]), np.array([0, 1, 2]), some_figures())
+    wanted = Wanted(np.array([1, 3, 5]), np.array([0, 1, 2], dtype=np.uint8), np.array([7, 8, 9]), some_figures())
     wanted.save(tmp_path / "wanted.npz")
     again = Wanted.load(tmp_path / "wanted.npz")
     assert again.numbers.tolist() == [1, 3, 5]
     assert again.renames.tolist() == [0, 1, 2]
+    assert again.sizes.tolist() == [7, 8, 9]
     for name, values in vars(wanted.asked).items():
         np.testing.assert_array_equal(getattr(again.asked, name), values)
+
+
+@pytest.mark.parametrize("change", ["another text", "a text less"])
+def test_a_corpus_that_changed_meanwhile_is_refused(joined: Joined, tmp_path: Path, change: str) -> None:
+    path = tmp_path / "c" / "c-00.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-1] if change == "a text less" else [line.replace("two", "2") for line in lines]))
+    with pytest.raises(InputError, match=r"c-00.jsonl: the corpus changed while it was read"):
+        all_passages(joined, tmp_path / "texts")
 
 
 def test_nothing_wanted(tmp_path: Path) -> None:

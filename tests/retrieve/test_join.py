@@ -86,7 +86,7 @@ def test_joined_shards_are_the_corpus(
     first: list[Any], second: list[Any], exclude: set[str], deduplicate: bool, smallest: int, block: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "_SMALLEST", smallest)
+        patch.setattr(shards, "_LARGE", smallest)
         patch.setattr(shard_files, "_CHUNK", block)
         patch.setattr(read_shard, "_BLOCK", block)
         folder = Path(name)
@@ -111,7 +111,7 @@ def test_ids_that_clash_several_times(tmp_path: Path) -> None:
 
 
 def test_of_equal_passages_in_several_shards_the_first_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "_SMALLEST", 1)
+    monkeypatch.setattr(shards, "_LARGE", 1)
     corpus = text_corpus(tmp_path / "c", ["one", "two one", "two", "two  one", "one", "three"], cuts=[2, 4])
     joined = joined_corpus(corpus, tmp_path / "shards")
     assert [shard.states.tolist() for shard in joined.shards] == [
@@ -138,6 +138,14 @@ def test_guarded_passages_keep_their_place_but_are_not_scored(tmp_path: Path) ->
     }  # fmt: skip
     assert joined.mean_length == 4 / 3
     assert joined.statistics.total.passages == 4
+
+
+def test_exclusions_that_the_corpus_does_not_hold_are_named(tmp_path: Path) -> None:
+    files = write_files(tmp_path / "c", [[{"id": "a", "text": "one"}], [{"id": "b", "text": "two"}]])
+    corpus = read_corpus_of(files, exclude=["c/b", "c/x", "b"])
+    joined = joined_corpus(corpus, tmp_path / "shards")
+    assert joined.unknown_exclusions == ("b", "c/x")
+    assert joined.statistics.total.excluded == 1
 
 
 def test_idf_is_lucenes(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ TEXTS = zipf_texts(300, words=50, longest=12, seed=1)
 @pytest.fixture(autouse=True)
 def one_file_per_shard(monkeypatch: pytest.MonkeyPatch) -> None:
     set_quiet(True)
-    monkeypatch.setattr(shards, "_SMALLEST", 1)
+    monkeypatch.setattr(shards, "_LARGE", 1)
 
 
 def corpus_in(folder: Path) -> Corpus:
@@ -71,7 +71,7 @@ def test_other_processes_find_the_same(others_at_work: Path, tmp_path: Path, mon
     corpus = corpus_in(tmp_path / "corpus")
     there = read(corpus, others_at_work, workers=2)
     monkeypatch.undo()
-    monkeypatch.setattr(shards, "_SMALLEST", 1)
+    monkeypatch.setattr(shards, "_LARGE", 1)
     here = read(corpus, tmp_path / "here")
     assert len(here.shards) == 4
     assert contents(others_at_work) == contents(tmp_path / "here")
@@ -185,4 +185,4 @@ def test_progress_tells_all_that_was_read(tmp_path: Path) -> None:
         pass_one.handle(job, lambda **numbers: told.append(numbers))
     assert sum(numbers["read"] for numbers in told) == corpus.files_bytes()
     assert sum(numbers["passages"] for numbers in told) == len(TEXTS)
-    assert sum(numbers["characters"] for numbers in told) == sum(map(len, TEXTS))
+    assert sum(numbers["text"] for numbers in told) == sum(len(text.encode()) for text in TEXTS)

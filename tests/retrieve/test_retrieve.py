@@ -68,10 +68,12 @@ def retrieve(
     *,
     workers: int = 1,
     columns: ColumnSettings | None = None,
+    keep_scratch: bool = True,
 ) -> dict[str, Any]:
     """The stage with its results in `folder` and its scratch beside them."""
     folder.mkdir(exist_ok=True)
-    return stage.retrieve(task, corpus, settings, stage.Place(folder, folder / "scratch", workers), columns)
+    place = stage.Place(folder, folder / "scratch", workers, keep_scratch)
+    return stage.retrieve(task, corpus, settings, place, columns)
 
 
 def retrieved(folder: Path) -> dict[int, Selected]:
@@ -252,7 +254,7 @@ def test_ranks_by_class(corpus: Corpus, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_scratch_stays_if_wanted(task: Task, corpus: Corpus, tmp_path: Path, keep: bool) -> None:
-    retrieve(task, corpus, RetrieveSettings(keep_scratch=keep), tmp_path)
+    retrieve(task, corpus, RetrieveSettings(), tmp_path, keep_scratch=keep)
     assert (tmp_path / "scratch").exists() == keep
     assert set(retrieved(tmp_path)) == {0, 2, 6}
 

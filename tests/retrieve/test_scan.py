@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.corpus.seen import key_of_words
+from endtask.errors import InputError
 from endtask.retrieve import scan
 from endtask.retrieve.guard import Guard
 from endtask.retrieve.near_duplicates import SIGNATURE
@@ -127,7 +128,7 @@ def test_a_table_of_many_words() -> None:
 def test_too_many_words_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "MOST_TERMS", 3)
     assert len(Terms(["a", "b"])) == 2
-    with pytest.raises(ValueError, match="3 different query words"):
+    with pytest.raises(InputError, match="3 different words in the queries"):
         Terms(["a", "b", "c"])
 
 

@@ -74,6 +74,34 @@ def test_repeated_query_words_count_each_time(folder: Path) -> None:
     check(folder, zipf_texts(60), ["w1 w1 w1 w2", "w1 w2", "w7 W7 w7 w1"], top_k=20)
 
 
+def test_a_word_asked_thousands_of_times_loses_no_close_passage(folder: Path) -> None:
+    """Scores a few ten-millionths apart, each passage better than all before: rounding in the bound must not tell."""
+    close = [f"word{' x' * length}" for length in range(400, 0, -1)]
+    corpus = text_corpus(folder / "corpus", [*close, *(f"other {number}" for number in range(500))])
+    rankings = search(corpus, ["word " * 3000], top_k=10, folder=folder / "scratch", b=1e-5, workers=1)
+    assert rankings[0].positions.tolist() == list(range(399, 389, -1))
+
+
+def test_what_is_not_ours_stays_in_the_folder(folder: Path) -> None:
+    corpus = text_corpus(folder / "corpus", ["one two"])
+    mine = folder / "scratch" / "shards" / "mine"
+    mine.mkdir(parents=True)
+    search(corpus, ["two"], top_k=1, folder=folder / "scratch", workers=1)
+    search(corpus, ["one"], top_k=1, folder=folder / "scratch", workers=1)
+    assert mine.is_dir()
+    assert len(list((folder / "scratch" / "shards").iterdir())) == 3, "mine, the words asked for, one shard"
+    assert len(list((folder / "scratch" / "rankings").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"), [({"k1": -1.0}, "k1"), ({"b": 1.5}, "b"), ({"b": -0.1}, "b"), ({"workers": -1}, "workers")]
+)
+def test_impossible_arguments_are_refused(folder: Path, wrong: dict[str, float], key: str) -> None:
+    corpus = text_corpus(folder / "corpus", ["one"])
+    with pytest.raises(InputError, match=f"key '{key}': must be at"):
+        search(corpus, ["one"], **{"top_k": 1, "folder": folder / "scratch", **wrong})  # type: ignore[arg-type]
+
+
 def test_queries_that_find_nothing(folder: Path) -> None:
     corpus = text_corpus(folder / "corpus", ["one two", "!!!", "two"])
     rankings = search(corpus, ["", "???", "three", "two three"], top_k=5, folder=folder / "scratch", workers=1)
@@ -150,7 +178,7 @@ def test_any_number_of_workers_finds_the_same(folder: Path, plain: bytes, worker
 def test_any_sharding_finds_the_same(
     folder: Path, plain: bytes, cuts: tuple[int, ...], smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "_SMALLEST", smallest)
+    monkeypatch.setattr(shards, "_LARGE", smallest)
     assert found(folder, cuts=cuts, workers=2) == plain
 
 

@@ -19,11 +19,11 @@ from endtask.settings import CorpusSettings
 from tests.retrieve.corpora import text_corpus, write_rows
 
 
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.sampled_from([1, 100, 10**9]))
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.sampled_from([1, 20, 10**9]))
 @settings(max_examples=40, deadline=None)
-def test_neighbouring_small_files_go_together(sizes: list[int], smallest: int) -> None:
+def test_large_files_stand_alone(sizes: list[int], large: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "_SMALLEST", smallest)
+        patch.setattr(shards, "_LARGE", large)
         for number, size in enumerate(sizes):
             Path(folder, f"c-{number:02}.txt").write_text("x" * size)
         found = shards_of(Corpus.read(folder))
@@ -31,8 +31,24 @@ def test_neighbouring_small_files_go_together(sizes: list[int], smallest: int) -
             f"c-{number:02}.txt" for number in range(len(sizes))
         ]
         assert sum(shard.size() for shard in found) == sum(sizes)
-        assert all(shard.size() >= smallest for shard in found[:-1])
-        assert all(sum(file.path.stat().st_size for file in shard.source.files[:-1]) < smallest for shard in found)
+        files = [[file.path.stat().st_size for file in shard.source.files] for shard in found]
+        assert all(len(group) == 1 for group in files if max(group) >= large)
+
+
+def test_one_more_small_file_moves_no_border_but_its_own(tmp_path: Path) -> None:
+    def groups() -> set[tuple[str, ...]]:
+        found = shards_of(Corpus.read(tmp_path))
+        return {tuple(file.label for file in shard.source.files) for shard in found}
+
+    for number in range(400):
+        (tmp_path / f"note-{number:03}.txt").write_text(f"note {number}")
+    before = groups()
+    assert 2 < len(before) < 40
+    for name in ("a-first.txt", "note-200b.txt", "z-last.txt"):
+        (tmp_path / name).write_text("one more")
+        after = groups()
+        assert len(after - before) <= 2, "its own group, which it may have parted"
+        before = after
 
 
 def test_sources_are_never_mixed(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_a_damaged_shard_is_read_again(data: Path, tmp_path: Path) -> None:
 def test_without_scratch_the_same_comes_out(data: Path, tmp_path: Path) -> None:
     kept = endtask.run(settings_for(data, tmp_path / "kept", "north", "south"), until="select").folder
     settings = settings_for(data, tmp_path / "bare", "north", "south")
-    settings["retrieve"]["keep_scratch"] = False
+    settings["keep_scratch"] = False
     bare = endtask.run(settings, until="select").folder
     assert not (bare / "scratch").exists()
     assert outcome(bare) == outcome(kept)

@@ -23,7 +23,7 @@ DROPPED = (3, 17, 59)
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    write_retrieved(tmp_path, [passage(0, 1, 1.0, "x" * 100), passage(1, 1, 1.0, "y" * 57)])
+    write_retrieved(tmp_path, [passage(place, 1, 1.0, text) for place, text in enumerate(TEXTS)])
     return write_corpus(tmp_path, TEXTS, DROPPED)
 
 
@@ -77,16 +77,25 @@ def test_the_seed_decides(tmp_path: Path, corpus: Corpus) -> None:
     assert draw(0) == draw(0) != draw(1)
 
 
-def test_without_a_budget_as_many_bytes_as_were_retrieved(tmp_path: Path, corpus: Corpus) -> None:
-    counts, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, selector="random", budget=None)
+@pytest.mark.parametrize("budget", [None, "50%", "158B"])
+def test_no_more_bytes_than_were_retrieved(tmp_path: Path, corpus: Corpus, budget: str | None) -> None:
+    write_retrieved(tmp_path, [passage(0, 1, 1.0, "x" * 100), passage(1, 1, 1.0, "y" * 57)])
+    counts, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, selector="random", budget=budget)
     sizes = np.load(tmp_path / PASSAGE_SIZES).astype(np.int64)
     following = sizes[random_order(sizes, 0)[len(kept)]]
     assert counts["bytes"] <= 157 < counts["bytes"] + following
 
 
+def test_no_more_passages_than_were_retrieved(tmp_path: Path, corpus: Corpus) -> None:
+    write_retrieved(tmp_path, [passage(0, 1, 1.0, "x" * 100), passage(1, 1, 1.0, "y" * 57)])
+    _, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, selector="random", budget="7passages")
+    assert len(kept) == 2
+
+
 def test_nothing_that_may_be_drawn_is_refused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, ["one text"], dropped=(0,))
-    with pytest.raises(InputError, match=r"no passage was kept \(the guard left no passage"):
+    write_retrieved(tmp_path, [passage(0, 1, 1.0, "one text")])
+    with pytest.raises(InputError, match=r"no passage was kept \(nothing was retrieved, or the guard left no passage"):
         run_select(tmp_path, corpus=corpus, selector="random", budget="100%")
 
 

@@ -38,6 +38,7 @@ SetOption = Annotated[
         "--set", metavar="KEY=VALUE", help="Override a setting: --set train.learning_rate=1e-3; may be repeated."
     ),
 ]
+StartOption = Annotated[str | None, typer.Option("--from", metavar="STAGE", help="Redo this stage and all after it.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print figures as JSON on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 

@@ -13,6 +13,7 @@ from endtask.cli.options import (
     QuietOption,
     SetOption,
     SettingsPath,
+    StartOption,
     TaskOption,
     examples,
     settings_from,
@@ -23,10 +24,10 @@ NAME = "retrieve"
 EXAMPLES = examples(
     "endtask retrieve --task data/chemprot --corpus 'corpus/*.jsonl.zst' --output runs/chemprot",
     "endtask retrieve --task labels.csv --corpus notes/ --set retrieve.top_k=50 --set select.budget=300MB",
-    "endtask retrieve --task labels.csv --corpus notes/ --set select.per_class=true --set select.budget=5%",
-    "endtask retrieve --task labels.csv --corpus notes/ --set select.selector=random --set select.budget=5%",
+    "endtask retrieve runs/chemprot --set select.per_class=true --from select  # the same answers, dealt to classes",
+    "endtask retrieve --task labels.csv --corpus notes/ --set select.selector=random --output runs/random",
     "endtask retrieve --task labels.csv --set select.selector=imported --set select.path=mine.csv "
-    "--set select.budget=null",
+    "--set select.budget=null --output runs/mine",
 )
 
 
@@ -36,6 +37,7 @@ def command(
     corpus: CorpusOption = None,
     output: OutputOption = None,
     overrides: SetOption = None,
+    start: StartOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -54,7 +56,7 @@ def command(
         raise InputError("no corpus to retrieve from", key="corpus.sources", hint="--corpus path/to/text")
     if resolved.select.selector == "none":
         raise InputError("none keeps nothing", key="select.selector", hint="--set select.selector=best_rank")
-    result = run(resolved, until="select")
+    result = run(resolved, until="select", start=start)
     retrieved, kept = result.stages["retrieve"], result.stages["select"]
     table = result.folder / "select" / SELECTION
     if as_json:

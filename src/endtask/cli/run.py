@@ -16,6 +16,7 @@ from endtask.cli.options import (
     QuietOption,
     SetOption,
     SettingsPath,
+    StartOption,
     TaskOption,
     examples,
     settings_from,
@@ -40,9 +41,7 @@ def command(
     preset: PresetOption = None,
     overrides: SetOption = None,
     until: Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.")] = None,
-    start: Annotated[
-        str | None, typer.Option("--from", metavar="STAGE", help="Redo this stage and all after it.")
-    ] = None,
+    start: StartOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,

@@ -17,7 +17,8 @@ from endtask.files.stage_folder import fingerprint
 from endtask.records import Document
 from endtask.settings import CorpusSettings
 
-_FORMAT = 1  # raised whenever the same files give other passages or ids
+FORMAT = 1
+"""Raised whenever the same files give other passages or ids."""
 
 
 class Corpus:
@@ -77,7 +78,7 @@ class Corpus:
     @cached_property
     def _fingerprint(self) -> str:
         contents = [source_contents(source) for source in self.sources]
-        return fingerprint(_FORMAT, self.passage_characters, self.deduplicate, sorted(self.exclude), contents)
+        return fingerprint(FORMAT, self.passage_characters, self.deduplicate, sorted(self.exclude), contents)
 
     def _no_statistics(self) -> CorpusStatistics:
         return CorpusStatistics(

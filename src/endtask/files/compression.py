@@ -93,11 +93,16 @@ class _ZstdStream(io.RawIOBase):
 
 
 class _ReadAhead(io.RawIOBase):
-    """Decompresses in a thread of its own, a few pieces ahead of whoever reads."""
+    """Decompresses in a thread of its own, a few pieces ahead of whoever reads.
 
-    def __init__(self, stream: Any) -> None:
+    `fetched` adds up the bytes read on disk; whoever reads is told of those behind each piece as it comes to them.
+    """
+
+    def __init__(self, stream: Any, fetched: list[int], progress: ReadProgress | None) -> None:
         self._stream = stream
-        self._pieces: Queue[bytes | Exception] = Queue(_PIECES_AHEAD)
+        self._fetched = fetched
+        self._progress = progress
+        self._pieces: Queue[tuple[bytes | Exception, int]] = Queue(_PIECES_AHEAD)
         self._ready = memoryview(b"")
         self._ended = False
         self._stop = threading.Event()
@@ -109,7 +114,9 @@ class _ReadAhead(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if not self._ready and not self._ended:
-            piece = self._pieces.get()
+            piece, fetched = self._pieces.get()
+            if self._progress and fetched:
+                self._progress(fetched)
             if isinstance(piece, Exception):
                 self._ended = True
                 raise piece
@@ -130,12 +137,14 @@ class _ReadAhead(io.RawIOBase):
 
     def _work(self) -> None:
         piece: bytes | Exception = b""
+        told = 0
         while not self._stop.is_set():
             try:
                 piece = self._read_piece()
             except Exception as error:  # raised where the file is read
                 piece = error
-            self._pieces.put(piece)
+            before, told = told, sum(self._fetched)
+            self._pieces.put((piece, told - before))
             if not piece or isinstance(piece, Exception):
                 return
 
@@ -147,8 +156,8 @@ class _ReadAhead(io.RawIOBase):
 class _OuterReader(io.BufferedReader):
     """A buffer around a decompressor at work ahead, that also closes the compressed file below it."""
 
-    def __init__(self, stream: Any, file: IO[bytes]) -> None:
-        super().__init__(_ReadAhead(stream), _CHUNK)
+    def __init__(self, stream: _ReadAhead, file: IO[bytes]) -> None:
+        super().__init__(stream, _CHUNK)
         self._file = file
 
     def close(self) -> None:
@@ -186,7 +195,9 @@ def open_bytes(path: Path, progress: ReadProgress | None = None) -> IO[bytes]:
         # gzip and zstd readers take a file cut off at byte 0 for a whole one.
         if suffix in COMPRESSIONS and path.is_file() and path.stat().st_size == 0:
             raise _cut_off(path, row=None)
-        raw = _CountedFile(path, progress) if progress else io.FileIO(path)
+        fetched: list[int] = []
+        count = fetched.append if suffix in COMPRESSIONS else progress
+        raw = _CountedFile(path, count) if count else io.FileIO(path)
     except FileNotFoundError:
         raise InputError("no such file", path=path) from None
     except IsADirectoryError:
@@ -196,13 +207,15 @@ def open_bytes(path: Path, progress: ReadProgress | None = None) -> IO[bytes]:
     except OSError as error:
         raise read_failure(error, path) from None
     file = io.BufferedReader(raw, _CHUNK)
+    if suffix not in COMPRESSIONS:
+        return file
+    return _OuterReader(_ReadAhead(_decompressor(suffix, file), fetched, progress), file)
+
+
+def _decompressor(suffix: str, file: IO[bytes]) -> io.RawIOBase:
     if suffix == ".gz":
-        return _OuterReader(_ShortReads(gzip.GzipFile(fileobj=file)), file)
-    if suffix == ".xz":
-        return _OuterReader(_ShortReads(lzma.LZMAFile(file)), file)
-    if suffix == ".zst":
-        return _OuterReader(_ZstdStream(file), file)
-    return file
+        return _ShortReads(gzip.GzipFile(fileobj=file))
+    return _ShortReads(lzma.LZMAFile(file)) if suffix == ".xz" else _ZstdStream(file)
 
 
 def read_failure(error: Exception, path: Path, row: int | None = None) -> InputError:

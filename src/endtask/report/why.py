@@ -44,9 +44,9 @@ class Piece:
 class Answer:
     """A kept passage and the example that asked for it; `example_id` is empty where none did, as `reason` tells."""
 
+    passage_id: str
     passage: list[Piece]
     title: str | None
-    source: str
     rank: int
     score: float
     asked_count: int
@@ -95,9 +95,9 @@ def _answer(item: Selected, example: Mapping[str, Any], common: set[str]) -> Ans
     asking = _text_of(example)
     shared = (set(_words(item.document.text)) & set(_words(asking))) - common
     return Answer(
+        passage_id=item.document.id,
         passage=_pieces(_excerpt(item.document.text, shared, _PASSAGE_CHARACTERS), shared),
         title=item.document.title,
-        source=item.document.source,
         rank=item.rank,
         score=item.score,
         asked_count=item.asked_count,

@@ -65,22 +65,24 @@ def cache_folder() -> Path | None:
 
     Numba looks only at the file of the kernel itself, so the name holds a hash of everything a kernel may call.
     """
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        base = Path(os.environ["NUMBA_CACHE_DIR"])
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "endtask"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches" / "endtask"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "endtask"
     sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    folder = base / f"kernels-{hashlib.blake2b(sources, digest_size=6).hexdigest()}"
     try:
+        folder = _base_folder() / f"kernels-{hashlib.blake2b(sources, digest_size=6).hexdigest()}"
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except OSError:
+    except (OSError, RuntimeError):  # nothing can be written, or this user has no home
         return None
+
+
+def _base_folder() -> Path:
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(os.environ["NUMBA_CACHE_DIR"])
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "endtask"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "endtask"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "endtask"
 
 
 @contextmanager

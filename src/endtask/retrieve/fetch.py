@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.errors import InputError
 from endtask.files.selection_table import Batch, list_array, selection_schema
 from endtask.progress import bar
 from endtask.retrieve.join import ABSENT, JoinedShard
@@ -22,31 +23,36 @@ from endtask.retrieve.workers import Job, Report, run_jobs
 
 @dataclass(frozen=True)
 class Wanted:
-    """The passages of one shard to fetch: their numbers in the shard, new names where ids clash, and their figures."""
+    """The passages of one shard to fetch: their numbers in the shard, new names where ids clash, and their figures.
+
+    `sizes` are the bytes they had when they were ranked.
+    """
 
     numbers: NDArray[np.int64]
-    renames: NDArray[np.int64]
+    renames: NDArray[np.uint8]
+    sizes: NDArray[np.int64]
     asked: AskedPassages
 
     def save(self, path: Path) -> None:
         """Write it for another process."""
         with open(path, "wb") as file:
-            np.savez(file, numbers=self.numbers, renames=self.renames, **vars(self.asked))
+            np.savez(file, numbers=self.numbers, renames=self.renames, sizes=self.sizes, **vars(self.asked))
 
     @classmethod
     def load(cls, path: Path) -> Wanted:
         """What `save` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             figures = {name: arrays[name] for name in AskedPassages.__dataclass_fields__}
-            return cls(arrays["numbers"], arrays["renames"], AskedPassages(**figures))
+            return cls(arrays["numbers"], arrays["renames"], arrays["sizes"], AskedPassages(**figures))
 
 
 def wanted_of(shard: JoinedShard, asked: AskedPassages) -> Wanted:
     """Where in a shard the asked passages stand."""
     present = np.flatnonzero(shard.states != ABSENT)
     numbers = present[asked.positions - shard.first_position]
-    renames = np.asarray([shard.renames.get(number, 0) for number in numbers.tolist()], dtype=np.int64)
-    return Wanted(numbers, renames, asked)
+    blocks = [passages["bytes"].astype(np.int64) for _, passages in shard.folder.passages()]
+    sizes = np.concatenate([np.zeros(0, dtype=np.int64), *blocks])
+    return Wanted(numbers, shard.renames[numbers], sizes[numbers], asked)
 
 
 def fetch_passages(
@@ -75,9 +81,10 @@ def _with_figures(part: Path, asked: AskedPassages, names: Any) -> Iterator[Batc
     import pyarrow as arrow
 
     done = 0
+    ends = np.cumsum(asked.asker_counts)
     with arrow.memory_map(str(part)) as file, arrow.ipc.open_stream(file) as reader:
         for texts in reader:
-            some = asked.rows(done, done + len(texts))
+            some = asked.rows(done, done + len(texts), ends)
             done += len(texts)
             reasons = arrow.repeat(arrow.scalar("retrieved"), len(texts))
             askers = list_array(names.take(arrow.array(some.askers)), some.asker_counts)
@@ -93,36 +100,51 @@ def handle(job: Job, report: Report) -> None:
     """One job of a worker: write the wanted texts of a shard, a batch for each block that was read."""
     import pyarrow as arrow
 
-    wanted = Wanted.load(Path(job["figures"]))
+    with np.load(job["figures"], allow_pickle=False) as arrays:  # which reads only what is named
+        numbers, renames, sizes = (arrays[name] for name in ("numbers", "renames", "sizes"))
     shard = Shard.from_json(job["shard"])
     schema = arrow.schema([selection_schema().field(name) for name in ("id", "source", "title", "licence", "text")])
     options = arrow.ipc.IpcWriteOptions(compression="zstd")
+    first = done = told = 0
+    read: list[int] = []
     with arrow.OSFile(job["part"], "wb") as file, arrow.ipc.new_stream(file, schema, options=options) as writer:
-        first = told = 0
-        read: list[int] = []  # filled by the thread that reads ahead; answers are given by one thread only
         for block in blocks_of(shard, read.append):
-            low, high = np.searchsorted(wanted.numbers, [first, first + len(block.texts)])
+            low, high = np.searchsorted(numbers, [first, first + len(block.texts)])
             if low < high:
-                places = (wanted.numbers[low:high] - first).tolist()
-                rows = _rows(block, places, wanted.renames[low:high].tolist(), shard.source.name)
+                rows = _rows(block, numbers[low:high] - first, renames[low:high], sizes[low:high], shard)
                 writer.write_batch(
                     arrow.RecordBatch.from_arrays([arrow.array(row, arrow.string()) for row in rows], schema=schema)
                 )
             first += len(block.texts)
+            done = int(high)
             before, told = told, sum(read)
             report(read=told - before)
+    if done < len(numbers):
+        raise _changed(shard)
 
 
-def _rows(block: Block, places: list[int], renames: list[int], source: str) -> list[list[str | None]]:
+def _rows(
+    block: Block, numbers: NDArray[np.int64], renames: NDArray[np.uint8], sizes: NDArray[np.int64], shard: Shard
+) -> list[list[str | None]]:
+    """The columns of some passages of a block, which must be those that were ranked."""
+    places = numbers.tolist()
+    texts = [block.texts[place] for place in places]
+    if [len(text.encode()) for text in texts] != sizes.tolist():
+        raise _changed(shard)
     readings = [block.readings[place] for place in places]
     ids = [
         f"{block.ids[place]}~{reading.place}{'~' * (rename - 1)}" if rename else block.ids[place]
-        for place, reading, rename in zip(places, readings, renames, strict=True)
+        for place, reading, rename in zip(places, readings, renames.tolist(), strict=True)
     ]
     return [
         [*ids],
-        [source] * len(places),
+        [shard.source.name] * len(places),
         [reading.title for reading in readings],
         [reading.licence for reading in readings],
-        [block.texts[place] for place in places],
+        [*texts],
     ]
+
+
+def _changed(shard: Shard) -> InputError:
+    files = ", ".join(str(file.path) for file in shard.source.files) or shard.source.path
+    return InputError("the corpus changed while it was read", path=files, hint="start again when it is whole")

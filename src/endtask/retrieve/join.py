@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class JoinedShard:
     folder: ShardFolder
     first_position: int
     states: States
-    renames: dict[int, int] = field(default_factory=dict)
+    renames: NDArray[np.uint8]
     """By number of the passage: how often its id was taken (see `KeySet.add_names`)."""
 
     @property
@@ -56,6 +56,8 @@ class Joined:
     statistics: CorpusStatistics
     guarded: int
     near_duplicates: int
+    unknown_exclusions: tuple[str, ...]
+    """Ids of `corpus.exclude` that no document and no passage has."""
 
     @property
     def positions(self) -> int:
@@ -90,6 +92,7 @@ class _Joining:
         self._corpus = corpus
         self._ids, self._texts = KeySet(), KeySet()
         self._excluded = string_keys(sorted(corpus.exclude))
+        self._not_met = np.ones(len(self._excluded), dtype=np.bool_)
         self._near = None if near_duplicates is None else NearDuplicates(near_duplicates)
         self._statistics = CorpusStatistics(
             {source.name: SourceStatistics(skipped_files=source.skipped) for source in corpus.sources}
@@ -100,7 +103,8 @@ class _Joining:
         position = words = 0
         frequency: NDArray[np.int64] | None = None
         for shard, folder in shards:
-            placed = JoinedShard(shard, folder, position, np.zeros(folder.counts.passages, dtype=np.uint8))
+            states, renames = (np.zeros(folder.counts.passages, dtype=np.uint8) for _ in range(2))
+            placed = JoinedShard(shard, folder, position, states, renames)
             words += self._place(placed)
             joined.append(placed)
             position += placed.passages
@@ -120,6 +124,7 @@ class _Joining:
             self._statistics,
             int(counts[GUARDED]),
             int(counts[NEAR_DUPLICATE]),
+            tuple(name for name, left in zip(sorted(self._corpus.exclude), self._not_met, strict=True) if left),
         )
 
     def _place(self, placed: JoinedShard) -> int:
@@ -142,9 +147,9 @@ class _Joining:
     def _states(self, passages: Passages, first: int, placed: JoinedShard, counts: SourceStatistics) -> States:
         keys = {name: np.ascontiguousarray(passages[name]) for name in ("id_key", "fallback_key", "text_key")}
         renames = self._ids.add_names(keys["id_key"], keys["fallback_key"])
-        placed.renames.update((first + int(place), int(renames[place])) for place in np.flatnonzero(renames))
+        placed.renames[first : first + len(renames)] = renames
         final = final_keys(keys["id_key"], keys["fallback_key"], renames)
-        present = ~(np.isin(final, self._excluded) | np.isin(passages["document_key"], self._excluded))
+        present = ~self._is_excluded(final, passages["document_key"])
         counts.excluded += int(np.count_nonzero(~present))
         if self._corpus.deduplicate:
             before = np.count_nonzero(present)
@@ -155,6 +160,14 @@ class _Joining:
         states: States = np.where(passages["guarded"] > 0, GUARDED, SCORED).astype(np.uint8)
         states[~present] = ABSENT
         return states
+
+    def _is_excluded(self, *names: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which passages are to be left out by one of their names; notes the exclusions that were met."""
+        hits = [np.isin(keys, self._excluded) for keys in names]
+        met = np.concatenate([keys[hit] for keys, hit in zip(names, hits, strict=True)])
+        self._not_met &= ~np.isin(self._excluded, met)
+        either: NDArray[np.bool_] = np.any(hits, axis=0)
+        return either
 
 
 def _scored_frequency(placed: JoinedShard) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from endtask.retrieve.workers import Job, Report, run_jobs
 WORTH_A_PROCESS = 8_000_000
 """Bytes on disk; reading fewer takes no longer than starting interpreters."""
 _REPORT_SECONDS = 0.2
+_SHARD_NAME = re.compile(r"[0-9a-f]{24}(\.\d+\.partial)?")
 
 
 def read_corpus(
@@ -48,8 +50,9 @@ def read_corpus(
 
 
 def _remove_others(folder: Path, wanted: set[str]) -> None:
+    """Delete the shards of other corpora or queries, and what killed processes left; nothing that is not ours."""
     for path in folder.iterdir():
-        if path.is_dir() and path.name not in wanted:
+        if _SHARD_NAME.fullmatch(path.name) and path.name not in wanted:
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -72,25 +75,24 @@ class _Speedometer:
     def __init__(self, advance: Advance) -> None:
         self._advance = advance
         self._started = time.monotonic()
-        self._characters = self._passages = 0
+        self._text = self._passages = 0
 
-    def __call__(self, *, read: int, characters: int, passages: int) -> None:
-        self._characters += characters
+    def __call__(self, *, read: int, text: int, passages: int) -> None:
+        self._text += text
         self._passages += passages
-        speed = self._characters / 1e6 / max(1e-3, time.monotonic() - self._started)
+        speed = self._text / 1e6 / max(1e-3, time.monotonic() - self._started)
         self._advance(read, note=f"{speed:.0f} MB/s, {self._passages:,} passages")
 
 
 def handle(job: Job, report: Report) -> None:
     """One job of a worker: a shard."""
-    told = {"read": 0, "characters": 0, "passages": 0}
+    told = {"read": 0, "text": 0, "passages": 0}
     last = time.monotonic()
 
     def progress(**more: int) -> None:
         nonlocal last
         for name, amount in more.items():
             told[name] += amount
-        # Bytes are counted in the thread that reads ahead; answers are given by one thread only.
         if "passages" in more and time.monotonic() - last > _REPORT_SECONDS:
             last = time.monotonic()
             _tell(told, report)

@@ -66,7 +66,7 @@ class ShardReader:
     def read(self, shard: Shard, folder: Path, progress: Callable[..., None]) -> None:
         """Pass 1 over `shard`; what was found appears in `folder`.
 
-        `progress` is told of bytes `read` on disk, and of `characters` and `passages` scanned.
+        `progress` is told of bytes `read` on disk, and of bytes of `text` and `passages` scanned.
         """
         scanner = Scanner(self._terms, self._asked.guard.table, signatures=self._asked.signatures)
         writer = ShardWriter(folder)
@@ -79,7 +79,7 @@ class ShardReader:
                 empty += block.empty
                 passages += len(block.texts)
                 pairs += len(scanned.pairs)
-                progress(characters=sum(map(len, block.texts)), passages=len(block.texts))
+                progress(text=int(scanned.sizes.sum()), passages=len(block.texts))
             counts = ShardCounts(documents, empty, passages, pairs)
             writer.finish(scanner.document_frequency, counts, SIGNATURE if self._asked.signatures else 0)
         finally:

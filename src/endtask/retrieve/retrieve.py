@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from endtask.corpus import Corpus
 from endtask.files.atomic import whole_file
 from endtask.files.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.files.selection_table import list_array, write_batches, write_selection
+from endtask.progress import say
 from endtask.retrieve.queries import Query, TaskQueries, keep_rarest, papers_top_k, task_queries
 from endtask.settings import ColumnSettings, RetrieveSettings
 from endtask.task import Task, remove_entity_marks
@@ -30,6 +32,7 @@ class Place:
     folder: Path
     scratch: Path
     workers: int
+    keep_scratch: bool = True
 
 
 def retrieve(
@@ -41,6 +44,9 @@ def retrieve(
         return {"passages": 0, "corpus": {"passages": 0, "bytes": 0}}
     asking = task_queries(task, settings, columns)
     joined, words = _read(task, corpus, asking, settings, place)
+    if unknown := joined.unknown_exclusions:
+        named = ", ".join(map(repr, unknown[:3])) + (", ..." if len(unknown) > 3 else "")
+        say(f"warning: corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({named})")
     queries = asking.queries
     if settings.query == "idf":
         frequency = dict(zip(words, joined.document_frequency.tolist(), strict=True))
@@ -54,8 +60,15 @@ def retrieve(
     _write_words(words, joined, place.folder / QUERY_WORDS)
     _write_sizes(joined, place.folder / PASSAGE_SIZES)
     # Shards may serve a later run over a changed corpus; rankings, only a killed run over the same one.
-    shutil.rmtree(place.scratch / "rankings" if settings.keep_scratch else place.scratch, ignore_errors=True)
-    return {**_counts(joined, asking), "passages": passages, "top_k": top_k, "k1": settings.k1, "b": settings.b}
+    shutil.rmtree(place.scratch / "rankings" if place.keep_scratch else place.scratch, ignore_errors=True)
+    return {
+        **_counts(joined, asking),
+        "queries": len(queries),
+        "passages": passages,
+        "top_k": top_k,
+        "k1": settings.k1,
+        "b": settings.b,
+    }
 
 
 def guarded_texts(task: Task) -> Iterator[str]:
@@ -154,8 +167,10 @@ def _write_words(words: Sequence[str], joined: Joined, path: Path) -> None:
 
 
 def _write_sizes(joined: Joined, path: Path) -> None:
-    with whole_file(path) as aside, open(aside, "wb") as file:
-        np.save(file, joined.passage_sizes())
+    content = BytesIO()
+    np.save(content, joined.passage_sizes())  # to a file itself, NumPy would not tell of a disk that is full
+    with whole_file(path) as aside:
+        aside.write_bytes(content.getvalue())
 
 
 def _counts(joined: Joined, asking: TaskQueries) -> dict[str, Any]:
@@ -164,6 +179,7 @@ def _counts(joined: Joined, asking: TaskQueries) -> dict[str, Any]:
         **asking.counts(),
         "dropped_by_guard": joined.guarded,
         "near_duplicates": joined.near_duplicates,
+        "unknown_exclusions": list(joined.unknown_exclusions),
         "passages_scored": joined.scored,
         "mean_length": joined.mean_length,
         "corpus": {"passages": total.passages, "bytes": total.bytes, "sources": joined.statistics.to_dict()},

@@ -11,6 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.errors import InputError
 from endtask.retrieve.compiled import compiled
 from endtask.retrieve.guard import GuardTable, may_be_guarded
 from endtask.retrieve.near_duplicates import SIGNATURE, sketch
@@ -45,7 +46,8 @@ class Terms:
 
     def __init__(self, words: Sequence[str]) -> None:
         if len(words) >= MOST_TERMS:
-            raise ValueError(f"{len(words):,} different query words; fewer than {MOST_TERMS:,} can be told apart")
+            message = f"{len(words):,} different words in the queries; fewer than {MOST_TERMS:,} can be told apart"
+            raise InputError(message, key="retrieve.query", hint="rake and idf ask with fewer")
         self.points, self.offsets = join_strings(words, "utf-32-le", np.uint32)
         bits = max(8, (4 * len(words)).bit_length())
         self.shift = 64 - bits

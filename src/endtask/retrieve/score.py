@@ -28,7 +28,7 @@ LANES = 32
 
 _COMMON = float(np.log(2))
 """Words of a lower idf, those in more than half of the passages, are common."""
-_NO_LIMIT = 3e38
+_NO_LIMIT, _NEXT_TO_NOTHING = 3e38, -1e-37
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,10 @@ class QueryBlock:
         most = self._weights * bm25.idf[self._terms] * self._is_common[self._terms]
         self._bounds = self._padded(np.bincount(owners, most, minlength=self.count), 0.0)
         # Each of n additions in single precision may be off by 2**-24 of the largest sum on the way.
-        self._slack = self._padded((np.diff(self._offsets) + 8.0) * 2.0**-22, 0.0)
-        self._start = self._padded(np.full(self.count, _NO_LIMIT), -1.0)
+        additions = np.bincount(owners, self._weights, minlength=self.count) + 8.0
+        self._slack = self._padded(additions * 2.0**-22, 0.0)
+        # Until it has K passages, a query looks at all; one without common words, at those that share a word with it.
+        self._start = self._padded(np.where(self._bounds[: self.count] > 0, _NO_LIMIT, _NEXT_TO_NOTHING), -1.0)
         room = _room(top_k)
         self._best_scores = np.zeros((self.count, room), dtype=np.float64)
         self._best_positions = np.zeros((self.count, room), dtype=np.int64)
@@ -71,7 +73,7 @@ class QueryBlock:
         return 16 * _room(top_k)
 
     def score(self, chunk: Chunk, states: NDArray[np.uint8], position: int, bm25: Bm25) -> None:
-        """Meet a chunk of passages, the first of those in the corpus at `position`; chunks come in corpus order."""
+        """Meet a chunk of passages, the first of those in the corpus at `position`."""
         score_passages(
             chunk.pairs, np.ascontiguousarray(chunk.passages["pairs"]), np.ascontiguousarray(chunk.passages["words"]),
             states, position, bm25.k1, bm25.b, bm25.mean_length, bm25.idf,
@@ -165,7 +167,7 @@ def score_passages(  # type: ignore[no-untyped-def]
     bounds, slack, start, best_scores, best_positions, sizes, limits, top_k,
     sums, sum_bits, weights, touched,
 ):  # fmt: skip
-    """Score passages in corpus order, the first of them at `position`, against one block of queries.
+    """Score neighbouring passages, the first of them at `position`, against one block of queries.
 
     `states` are 0 for passages that are not in the corpus, 1 for those to score, above for those that are dropped.
     `sum_bits` is `sums` as integers; `weights` (one per term) must be zero and is left so.
@@ -206,8 +208,8 @@ def score_passages(  # type: ignore[no-untyped-def]
                     score = 0.0
                     for entry in range(query_offsets[query], query_offsets[query + 1]):
                         score += query_weights[entry] * weights[query_terms[entry]]
-                    # A later passage with the score of the K-th stands behind it.
-                    if score <= limits[query]:
+                    # With the score of the K-th, the place in the corpus decides, and passages come in any order.
+                    if score < limits[query] or score == 0:
                         continue
                     size = sizes[query]
                     best_scores[query, size], best_positions[query, size] = score, position

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from endtask.corpus import Corpus
 from endtask.errors import InputError
+from endtask.files.lock import run_lock
+from endtask.files.machine import usable_cores
 from endtask.retrieve.asked import Asked
 from endtask.retrieve.pass_one import read_corpus
 from endtask.retrieve.pass_two import number_terms, rank_passages
@@ -30,9 +31,19 @@ def search(
     Scores are exact BM25 (Lucene's form). Passages are known by their place in `corpus.documents()`; those that share
     no word with a query are left out, ties stand in corpus order. A second call goes on where a killed one stopped.
     """
-    if top_k < 1:
-        raise InputError("must be at least 1", key="top_k")
-    workers = workers or os.cpu_count() or 1
+    for name, value, least in (("top_k", top_k, 1), ("k1", k1, 0), ("b", b, 0), ("workers", workers or 1, 1)):
+        if not value >= least:
+            raise InputError(f"must be at least {least}", key=name)
+    if b > 1:
+        raise InputError("must be at most 1", key="b")
+    folder.mkdir(parents=True, exist_ok=True)
+    with run_lock(folder):
+        return _search(corpus, queries, top_k, folder, k1, b, workers or usable_cores())
+
+
+def _search(
+    corpus: Corpus, queries: Sequence[str], top_k: int, folder: Path, k1: float, b: float, workers: int
+) -> Rankings:
     asked_words = [words_of(query) for query in queries]
     asked = Asked.of(word for words in asked_words for word in words)
     joined = read_corpus(corpus, asked, folder / "shards", workers=workers)

@@ -119,11 +119,11 @@ class ShardWriter:
     def add(self, passages: Passages, pairs: NDArray[np.uint32], signatures: NDArray[np.uint32]) -> None:
         """Append a block of passages."""
         for name, array in (("passages", passages), ("pairs", pairs), ("signatures", signatures)):
-            array.tofile(self._files[name])
+            self._files[name].write(array.tobytes())  # `tofile` does not tell of a disk that is full
 
     def finish(self, frequency: NDArray[np.int64], counts: ShardCounts, signature_size: int) -> None:
         """Make the shard appear whole."""
-        frequency.tofile(self._files["frequency"])
+        self._files["frequency"].write(frequency.astype("<i8").tobytes())
         self.close()
         sizes = {name: (self._aside / name).stat().st_size for name in self._NAMES}
         head: dict[str, Any] = {"counts": asdict(counts), "signature_size": signature_size, "sizes": sizes}

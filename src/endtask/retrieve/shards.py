@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from endtask.corpus import Corpus
 from endtask.corpus.contents import file_size, source_contents
+from endtask.corpus.corpus import FORMAT
 from endtask.corpus.sources import Source, SourceFile
 from endtask.files.stage_folder import fingerprint
 
-_SMALLEST = 4_000_000
-"""Bytes on disk below which neighbouring files share a shard."""
+_LARGE = 1_000_000
+"""Bytes on disk; smaller neighbours share a shard."""
+_FILES_TOGETHER = 64
+"""How many small files share a shard, on average."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,8 @@ class Shard:
 
     def contents(self) -> dict[str, Any]:
         """All that decides which passages the shard gives."""
-        return {**source_contents(self.source), "passage_characters": self.passage_characters}
+        reader = {"format": FORMAT, "passage_characters": self.passage_characters}
+        return {**source_contents(self.source), **reader}
 
     def key(self, *asked: str) -> str:
         """A name for what pass 1 makes of the shard when `asked` is looked for."""
@@ -43,8 +49,6 @@ class Shard:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Shard:
         """What `to_json` wrote."""
-        from pathlib import Path
-
         files = tuple(SourceFile(Path(path), label) for path, label in value["files"])
         source = Source(value["name"], value["path"], files=files, text=value["text"], licence=value["licence"])
         return cls(source, value["characters"])
@@ -60,15 +64,18 @@ def shards_of(corpus: Corpus) -> list[Shard]:
 
 
 def _groups(files: tuple[SourceFile, ...]) -> Iterator[tuple[SourceFile, ...]]:
+    """Large files alone; small ones together, with borders that depend on names, so that one more file moves none."""
     if not files:
         yield ()
     group: list[SourceFile] = []
-    size = 0
     for file in files:
-        group.append(file)
-        size += file_size(file.path)
-        if size >= _SMALLEST:
+        is_large = file_size(file.path) >= _LARGE
+        if is_large and group:
             yield tuple(group)
-            group, size = [], 0
+            group = []
+        group.append(file)
+        if is_large or crc32(file.label.encode()) % _FILES_TOGETHER == 0:
+            yield tuple(group)
+            group = []
     if group:
         yield tuple(group)

@@ -37,11 +37,11 @@ class AskedPassages:
     def part(self, start: int, stop: int) -> AskedPassages:
         """Those at positions from `start` to before `stop`."""
         first, last = np.searchsorted(self.positions, [start, stop])
-        return self.rows(int(first), int(last))
+        return self.rows(int(first), int(last), np.cumsum(self.asker_counts))
 
-    def rows(self, first: int, last: int) -> AskedPassages:
-        """Those from number `first` to before `last`."""
-        askers = np.concatenate([[0], np.cumsum(self.asker_counts)])
+    def rows(self, first: int, last: int, asker_ends: NDArray[np.int64]) -> AskedPassages:
+        """Those from number `first` to before `last`; `asker_ends` is where the askers of each passage end."""
+        start, stop = (int(asker_ends[place - 1]) if place else 0 for place in (first, last))
         rows = slice(first, last)
         return AskedPassages(
             self.positions[rows],
@@ -49,7 +49,7 @@ class AskedPassages:
             self.score[rows],
             self.asked_count[rows],
             self.asker_counts[rows],
-            self.askers[askers[first] : askers[last]],
+            self.askers[start:stop],
             self.class_ranks[rows],
         )
 

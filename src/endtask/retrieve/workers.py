@@ -9,12 +9,15 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
@@ -103,7 +106,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C at the terminal is for the starting process alone
         )
 
@@ -115,7 +118,8 @@ class _Worker:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(BrokenPipeError):
+                    stream.close()
 
     def kill(self) -> None:
         """Between jobs it waits; amid one, its half-made work is of no use."""
@@ -140,8 +144,18 @@ class _Worker:
             report(**answer)
         raise self._ended()
 
-    def _ended(self) -> RuntimeError:
-        return RuntimeError(f"a reading process ended with code {self._process.wait()}")
+    def _ended(self) -> Exception:
+        code = self._process.wait()
+        if code == -signal.SIGKILL:
+            hint = "for lack of memory? --set threads=1 needs least; the same command goes on"
+            return InputError("a process that read the corpus was killed", hint=hint)
+        return RuntimeError(f"a reading process ended with code {code}")
+
+
+def _import_path() -> str:
+    """Where a fresh interpreter finds this very package, however this process came to it."""
+    here = str(Path(__file__).resolve().parent.parent.parent)
+    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
 
 
 def work(module: str, parent: int) -> None:

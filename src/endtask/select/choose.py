@@ -13,6 +13,7 @@ from endtask.files.selection_table import write_selection
 from endtask.progress import say
 from endtask.select.best_rank import select_best_rank
 from endtask.select.imported import select_imported
+from endtask.select.imported_rows import refuse_unreadable
 from endtask.select.inputs import Inputs, Kept, Selector
 from endtask.select.random import select_random
 from endtask.settings import SelectSettings
@@ -70,6 +71,8 @@ def refuse_impossible(settings: SelectSettings, *, has_corpus: bool, labels: tup
     if settings.per_class and not labels:
         message = "the task has no classes to deal the budget to"
         raise InputError(message, key="select.per_class", hint="set it to false")
+    if settings.selector == "imported" and settings.path is not None:
+        refuse_unreadable(Path(settings.path))
 
 
 def _refuse_impossible_import(settings: SelectSettings, has_corpus: bool) -> None:

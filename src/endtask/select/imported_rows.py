@@ -42,7 +42,9 @@ class ImportedRows:
         form: _Form | None = None
         ids = Seen()
         for number, row in read_rows(self.path):
-            form = form or _form_of(row, self.path, number)
+            if form is None:
+                form = _form_of(row, self.path, number)
+                _name_unused(row, form)
             passage = _passage(row, number, form, place=self.read)
             self.read += 1
             if not passage.document.text.strip():
@@ -53,7 +55,19 @@ class ImportedRows:
                 unique = _unique(passage.document.id, number, ids)
                 yield replace(passage, document=replace(passage.document, id=unique))
         if not self.read:
-            raise InputError("the file holds no rows", path=self.path, key="select.path")
+            raise _no_rows(self.path)
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Complain now about a file of another kind, without rows or without a column of texts."""
+    number, row = next(read_rows(path), (0, {}))
+    if not number:
+        raise _no_rows(path)
+    _form_of(row, path, number)
+
+
+def _no_rows(path: Path) -> InputError:
+    return InputError("the file holds no rows", path=path, key="select.path")
 
 
 class _Form(NamedTuple):
@@ -73,11 +87,14 @@ def _form_of(row: Row, path: Path, number: int) -> _Form:
         close = next((name for name in columns if nearest(name, TEXT_COLUMNS)), None)
         hint = f"rename {close!r} to 'text'" if close else f"known: {', '.join(TEXT_COLUMNS)}"
         raise InputError(f"no column for the text among {', '.join(columns)}", path=path, row=number, hint=hint)
-    unused = [name for name in columns if name not in {*selection_schema().names, "license", text}]
-    if unused:
-        say(f"{path}: columns that are not used: {', '.join(unused)}")
     first_rank = 1 if _OWN_COLUMN in columns else 0
     return _Form(path, derived_name(path), text, row.get("rank") not in _MISSING, first_rank)
+
+
+def _name_unused(row: Row, form: _Form) -> None:
+    unused = [name for name in row if name not in {*selection_schema().names, "license", form.text}]
+    if unused:
+        say(f"{form.path}: columns that are not used: {', '.join(unused)}")
 
 
 def _passage(row: Row, number: int, form: _Form, *, place: int) -> Selected:

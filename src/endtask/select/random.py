@@ -16,7 +16,7 @@ from endtask.files.run_layout import PASSAGE_SIZES, RETRIEVED
 from endtask.files.selection_table import Batch, read_figures, selection_batch, write_batches
 from endtask.records import Document
 from endtask.seeds import generator
-from endtask.select.fill import fill_or_refuse
+from endtask.select.fill import fill, fill_or_refuse
 from endtask.select.inputs import Inputs, Kept, Order
 from endtask.settings import SizeBudget
 
@@ -28,7 +28,9 @@ def select_random(inputs: Inputs, path: Path) -> Kept:
     assert inputs.corpus is not None
     sizes = np.load(inputs.retrieved / PASSAGE_SIZES).astype(np.int64)
     order = random_order(sizes, inputs.seed)
-    kept = fill_or_refuse(order, sizes, _with_a_budget(inputs), otherwise="the guard left no passage")
+    kept = fill_or_refuse(
+        order, sizes, _with_a_budget(inputs), otherwise="nothing was retrieved, or the guard left no passage"
+    )
     draw = np.zeros(len(sizes), dtype=np.int64)
     draw[kept] = np.arange(1, len(kept) + 1)
     written = write_batches(path, _drawn_batches(inputs.corpus, draw, sizes, inputs.seed))
@@ -57,12 +59,16 @@ def documents_at(corpus: Corpus, positions: Order) -> Iterator[tuple[int, Docume
 
 
 def _with_a_budget(inputs: Inputs) -> Inputs:
-    """Without a budget, as many bytes as were retrieved: what the best-ranked would keep."""
-    if inputs.settings.budget is not None:
+    """The same budget, but no more than was retrieved: what the best-ranked would keep."""
+    sizes = read_figures(inputs.retrieved / RETRIEVED).bytes
+    budget, corpus_bytes = inputs.settings.budget, inputs.corpus_bytes
+    if len(fill(np.arange(len(sizes)), sizes, budget, corpus_bytes=corpus_bytes)) < len(sizes):
         return inputs
-    retrieved = int(read_figures(inputs.retrieved / RETRIEVED).bytes.sum())
-    budget = SizeBudget(retrieved, "bytes", f"{retrieved}B")
-    return replace(inputs, settings=inputs.settings.model_copy(update={"budget": budget}))
+    if budget is not None and budget.unit == "passages":
+        limit = SizeBudget(len(sizes), "passages", f"{len(sizes)}passages")
+    else:
+        limit = SizeBudget(int(sizes.sum()), "bytes", f"{int(sizes.sum())}B")
+    return replace(inputs, settings=inputs.settings.model_copy(update={"budget": limit}))
 
 
 def _drawn_batches(corpus: Corpus, draw: NDArray[np.int64], sizes: NDArray[np.int64], seed: int) -> Iterator[Batch]:

@@ -73,10 +73,10 @@ class RetrieveSettings(Section):
     query: Literal["auto", "full", "rake", "idf"] = Field(
         "auto",
         description="what asks: the full text, its RAKE key phrases, or its rarest words; "
-        "auto: key phrases of long texts, else the full text",
+        "auto: key phrases of texts over 150 words, else the full text",
     )
     query_words: Positive = Field(64, description="words kept of a query by `rake` and `idf`")
-    unlabelled: str | None = Field(None, description="a file of unlabelled task texts that ask too")
+    unlabelled: str | None = Field(None, description="a file, folder or glob of unlabelled task texts that ask too")
     top_k: Positive | Literal["auto"] = Field(
         "auto", description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500"
     )
@@ -90,9 +90,6 @@ class RetrieveSettings(Section):
         le=1,
         description="collapse passages at least this alike (MinHash, e.g. 0.8); unset: only equal ones",
     )
-    keep_scratch: bool = Field(
-        True, description="keep what was read of each shard, so that a changed corpus redoes only what changed"
-    )
 
 
 class SelectSettings(Section):
@@ -102,10 +99,11 @@ class SelectSettings(Section):
         "best_rank",
         description="the rule that chooses; random: from the whole corpus; imported: from `path`; none: no corpus text",
     )
-    path: str | None = Field(None, description="a selection of your own: JSONL, CSV or Parquet with a text column")
+    path: str | None = Field(None, description="a selection of your own: JSONL, CSV, TSV or Parquet with a text column")
     per_class: bool = Field(False, description="deal the budget to the classes in turn")
     budget: SizeBudget | None = Field(
-        SizeBudget.parse("5%"), description="300MB, 50000passages or 5% of the corpus; null: all retrieved"
+        SizeBudget.parse("5%"),
+        description="300MB, 50000passages or 5% of the corpus; null: all retrieved, or the whole of `path`",
     )
 
 
@@ -183,6 +181,9 @@ class Settings(Section):
     output_dir: str = Field("", description="the run's folder")
     seed: int = Field(0, ge=0, description="of splits, selection and stage 1; fine-tuning has its own")
     threads: Positive | None = Field(None, description="CPU threads; unset: all cores")
+    keep_scratch: bool = Field(
+        True, description="keep what was read of each shard, so that a changed corpus redoes only what changed"
+    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
     budget: Budget = Field(
         Budget.parse("10min"),
