@@ -90,7 +90,9 @@ def test_two_processes_share_the_jobs_and_may_print(module: str, tmp_path: Path)
 
 
 def test_no_jobs(module: str) -> None:
-    run_jobs(module, [], 3, lambda **_: None)
+    reports: list[object] = []
+    run_jobs(module, [], 3, lambda **told: reports.append(told))
+    assert reports == []
 
 
 @pytest.mark.parametrize("count", [1, 2])

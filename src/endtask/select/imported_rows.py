@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from endtask.corpus.reading import TEXT_COLUMNS
 from endtask.corpus.seen import Seen, key_of
@@ -16,6 +15,7 @@ from endtask.files.rows import Row, find_column, read_rows
 from endtask.files.selection_table import selection_schema
 from endtask.progress import say
 from endtask.records import Document, Selected
+from endtask.task.examples import as_number
 
 _OWN_COLUMN = "asked_count"  # stands in our own tables, and hardly in others
 _MISSING = (None, "")
@@ -122,7 +122,7 @@ def _rank(row: Row, number: int, form: _Form) -> int:
     if (given not in _MISSING) != form.has_ranks:
         what = "has no rank" if form.has_ranks else "has a rank"
         raise InputError(f"{what}, unlike the rows before it", path=form.path, row=number, key="rank")
-    rank = _number(given)
+    rank = as_number(given)
     if rank is None or not rank.is_integer() or not form.first_rank <= rank <= _LARGEST_RANK:
         raise _wrong(row, "rank", number, form, f"must be a whole number from {form.first_rank} up")
     return int(rank)
@@ -130,21 +130,10 @@ def _rank(row: Row, number: int, form: _Form) -> int:
 
 def _score(row: Row, number: int, form: _Form) -> float:
     given = row.get("score")
-    score = 0.0 if given in _MISSING else _number(given)
+    score = 0.0 if given in _MISSING else as_number(given)
     if score is None:
         raise _wrong(row, "score", number, form, "must be a finite number")
     return score
-
-
-def _number(value: Any) -> float | None:
-    """The finite number that a cell holds as a number or as text, if any."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _name(row: Row, column: str, number: int, form: _Form) -> str | None:
