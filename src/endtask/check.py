@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from endtask.corpus.corpus import passages_of
 from endtask.corpus.reading import read_source
 from endtask.corpus.sources import Source
 from endtask.corpus.statistics import CorpusStatistics
+from endtask.files.machine import usable_cores
 from endtask.files.selection_table import write_selection
 from endtask.report.format import duration
 from endtask.retrieve.queries import papers_top_k, task_queries
@@ -35,7 +35,7 @@ _SCAN_SECONDS_PER_BYTE = 1.2e-8
 _RANK_SECONDS_PER_QUERY_AND_PASSAGE = 1e-8
 _READER_BYTES = 0.2e9  # of memory: a process that reads, whatever it reads
 _RANKED_BYTES = 36  # of memory: a place in a query's ranking while it is filled
-_MOST_RANKED_BYTES = 1.3e8  # of memory: all that one thread fills at a time
+_MOST_RANKED_BYTES = 0.7e8  # of memory: all that one thread fills at a time
 _SCRATCH_SHARE = 0.25  # of the text: what is kept of each shard
 _RANKING_BYTES = 16  # on disk: a place in a query's ranking
 _MEMORY_AT_REST = 0.6e9
@@ -199,7 +199,7 @@ def _retrieval(task: Task, queries: int, corpus: Corpus | None, settings: Settin
     if corpus is None or settings.select.selector == "none":
         return Estimate({"retrieve": 0.0, "pack": 0.0}, 0.0, 0.0, 0.0, 0)
     size = _sample(corpus)
-    workers = settings.threads or os.cpu_count() or 1
+    workers = settings.threads or usable_cores()
     top_k = settings.retrieve.top_k
     if top_k == "auto":
         top_k = papers_top_k(len(task.train), settings.retrieve.large_scale)

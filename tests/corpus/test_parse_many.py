@@ -24,7 +24,7 @@ def test_same_docstrings_for_any_number_of_workers(
     files: list[Path], cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parse_many, "_FEWEST_FILES_PER_WORKER", 1)
-    monkeypatch.setattr(parse_many.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(parse_many, "usable_cores", lambda: cores)
     found = parse_many.docstrings_of_files(files)
     assert found == [docstrings_of_file(path) for path in files]
     assert found[3] == []
@@ -35,7 +35,7 @@ def test_a_worker_that_fails_is_not_taken_for_one_that_found_nothing(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parse_many, "_FEWEST_FILES_PER_WORKER", 1)
-    monkeypatch.setattr(parse_many.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(parse_many, "usable_cores", lambda: 2)
     monkeypatch.setattr(parse_many, "_WORKER", "import sys; sys.stdin.read(); print('[]'); sys.exit(3)")
     with pytest.raises((RuntimeError, ValueError)):
         parse_many.docstrings_of_files(files)

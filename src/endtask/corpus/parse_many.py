@@ -7,13 +7,13 @@ user's own script again in each of them.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from endtask.corpus.python_files import Named, docstrings_of_file
+from endtask.files.machine import usable_cores
 
 _FEWEST_FILES_PER_WORKER = 200
 _WORKER = "from endtask.corpus.parse_many import work; work()"
@@ -21,7 +21,7 @@ _WORKER = "from endtask.corpus.parse_many import work; work()"
 
 def docstrings_of_files(paths: Sequence[Path]) -> list[list[Named]]:
     """The docstrings of each file, in the order of the files."""
-    workers = min(os.cpu_count() or 1, len(paths) // _FEWEST_FILES_PER_WORKER)
+    workers = min(usable_cores(), len(paths) // _FEWEST_FILES_PER_WORKER)
     if workers < 2:
         return [docstrings_of_file(path) for path in paths]
     # Every n-th file to each worker: neighbours are of like size, so the shares are even.
