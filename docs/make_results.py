@@ -17,8 +17,9 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.results_file import Results, read_results  # noqa: E402
 from benchmarks.retrieval.picture import COLOURS, COLUMNS, retrieval_picture  # noqa: E402
+from benchmarks.training.page import training_picture, training_table  # noqa: E402
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "retrieval.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "retrieval.md", ROOT / "docs" / "training.md")
 _PLACE = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -96,8 +97,16 @@ def _retrieval_facts(results: Results) -> list[str]:
     ]
 
 
-SECTIONS: dict[str, Callable[[Results], str]] = {"demo": demo_table, "retrieval": retrieval_table}
-PICTURES: dict[str, Callable[[Results], str]] = {"demo": demo_picture, "retrieval": retrieval_picture}
+SECTIONS: dict[str, Callable[[Results], str]] = {
+    "demo": demo_table,
+    "retrieval": retrieval_table,
+    "training": training_table,
+}
+PICTURES: dict[str, Callable[[Results], str]] = {
+    "demo": demo_picture,
+    "retrieval": retrieval_picture,
+    "training": training_picture,
+}
 
 
 def filled(text: str) -> str:

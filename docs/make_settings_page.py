@@ -12,14 +12,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from endtask.settings import Budget, Settings, SizeBudget
+from endtask.settings import BatchSize, Budget, Settings, SizeBudget
 from endtask.settings.explain import section_of
 
 PAGE = Path(__file__).resolve().parent / "settings.md"
 
 INTRODUCTION = """# Settings
 
-<!-- Made by `make docs` from src/endtask/settings/sections.py; change the descriptions there. -->
+<!-- Made by `make docs` from src/endtask/settings; change the descriptions there. -->
 
 A run is described by one YAML (or JSON) file. Everything has a default, so a file holds only what differs:
 
@@ -33,12 +33,13 @@ corpus:
 budget: 10min
 ```
 
-Later sources win: the preset, then the file, then flags, then `--set section.key=value`. An unknown key is
-refused with the nearest right one. The complete settings are written into the run's folder and are accepted
+Later sources win: the [preset](presets.md), then the file, then flags, then `--set section.key=value`. An unknown key
+is refused with the nearest right one. The complete settings are written into the run's folder and are accepted
 back as a file.
 
 A budget carries its unit: `600s`, `10min`, `2h`; `500ktok`, `50Mtok`, `1Gtok`; `2000steps`; `1e17flops`.
-An amount of text likewise: `300MB`, `50000passages`, `5%`.
+An amount of text likewise: `300MB`, `50000passages`, `5%`. A batch size is a number of texts, `256`, or an amount of
+tokens, `32ktok`.
 """
 
 _NAMES: dict[Any, str] = {
@@ -48,6 +49,7 @@ _NAMES: dict[Any, str] = {
     str: "text",
     Budget: "budget",
     SizeBudget: "amount of text",
+    BatchSize: "batch size",
     type(None): "null",
 }
 
@@ -92,7 +94,8 @@ def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "(required)"
     value = field.default
-    return f"`{value}`" if isinstance(value, str | Budget | SizeBudget) and value else f"`{json.dumps(value)}`"
+    plain = isinstance(value, str | Budget | SizeBudget | BatchSize) and value
+    return f"`{value}`" if plain else f"`{json.dumps(value)}`"
 
 
 def _is_list(field: FieldInfo) -> bool:

@@ -47,6 +47,39 @@ def test_pairs_show_both_texts(toy_pairs: Path, tmp_path: Path) -> None:
     assert result.estimate.corpus_bytes == 0
 
 
+@pytest.mark.parametrize(
+    "train",
+    [
+        {"rho1": "inf"},
+        {"rho1": "auto"},
+        {"rho2": 0, "mask_task": False},
+        {"task_head": "tlm", "eval_steps": 5},
+        {"gradient_accumulation_steps": 3, "batch_ramp_fraction": 0.5, "optimizer": "muon"},
+    ],
+    ids=str,
+)
+def test_every_kind_of_stage_1_can_be_looked_at(toy: Path, tmp_path: Path, train: dict[str, object]) -> None:
+    """There is no selection yet, so the task's own text stands in for it."""
+    settings = toy_settings(toy, tmp_path / "run", train={"max_length": 16, "batch_size": "64tok", **train})
+    result = check(resolve(settings))
+    assert result.estimate is not None
+    assert result.estimate.seconds["train"] > 0
+    assert len(result.examples) == 2
+    assert all(example["masked"].startswith("[CLS]") for example in result.examples)
+
+
+def test_an_estimate_knows_all_batches_of_a_step(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr("endtask.train.plan.time.perf_counter", lambda: float(next(clock)))
+    seconds = []
+    for count in (1, 2):
+        train = {"max_length": 16, "batch_size": 8, "gradient_accumulation_steps": count}
+        estimate = check(resolve(toy_settings(toy, tmp_path / "run", train=train, budget="4ktok"))).estimate
+        assert estimate is not None
+        seconds.append(estimate.seconds["train"])
+    assert seconds[0] == pytest.approx(2 * seconds[1], rel=0.1)  # by this clock a step takes as long in both
+
+
 def test_a_larger_corpus_takes_disk_and_not_memory(tmp_path: Path) -> None:
     data = write_toy(tmp_path)
     lines = (data / "corpus.jsonl").read_text()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import endtask
 from endtask.errors import InputError
 from endtask.predict import Predictor
+from tests.toy_run import toy_settings
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -97,3 +100,67 @@ def test_loading_draws_no_bars(finished_run: Path, capsys: pytest.CaptureFixture
     endtask.load(finished_run).predict(["soup"])
     assert capsys.readouterr() == ("", "")
     assert logging.is_progress_bar_enabled()
+
+
+LONG = "star moon orbit rocket planet sky " * 20
+
+
+@pytest.fixture(scope="module")
+def windowed_run(toy: Path, finished_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that reads texts of more than eight tokens by windows."""
+    run = Path(shutil.copytree(finished_run, tmp_path_factory.mktemp("windowed") / "run"))
+    finetune = {"max_length": 8, "window_stride": 3, "max_steps": 3, "seeds": [0]}
+    endtask.run(toy_settings(toy, run, finetune=finetune), start="pack")
+    return run
+
+
+def by_hand(run: Path, text: str) -> torch.Tensor:
+    """The mean over windows of six tokens, three apart, by the stock classes."""
+    model = AutoModelForSequenceClassification.from_pretrained(run / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(run / "model")
+    tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
+    starts = range(0, max(1, len(tokens) - 3), 3)
+    ids = [[tokenizer.cls_token_id, *tokens[start : start + 6], tokenizer.sep_token_id] for start in starts]
+    with torch.inference_mode():
+        return torch.stack([model(torch.tensor([one])).logits[0].softmax(-1) for one in ids]).mean(0)
+
+
+def test_windows_are_read_as_in_training(windowed_run: Path) -> None:
+    test = rows(windowed_run / "read" / "test.jsonl")
+    evaluated = [row["predicted"]["0"] for row in rows(windowed_run / "evaluate" / "predictions.jsonl")]  # type: ignore[index]
+    predictor = endtask.load(windowed_run)
+    assert [one.label for one in predictor.predict([str(row["text"]) for row in test])] == evaluated
+    texts = ["soup", LONG, "ball goal team match player win soup", "", LONG + "soup"]
+    for batch_size in (1, 3, 32):
+        for text, found in zip(texts, predictor.predict(texts, batch_size=batch_size), strict=True):
+            expected = by_hand(windowed_run, text).tolist()
+            assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-5)
+
+
+def test_windows_are_read_in_silence(windowed_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    endtask.load(windowed_run).predict([LONG, "soup"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_end_of_a_long_text_counts_only_with_windows(windowed_run: Path, tmp_path: Path) -> None:
+    bare = Path(shutil.copytree(windowed_run / "model", tmp_path / "bare"))
+    (bare / "endtask.json").unlink()
+    for model, differ in ((windowed_run, True), (bare, False)):
+        one, other = endtask.load(model).predict([LONG, LONG + "soup bread salt oven cook taste"])
+        assert (one.probabilities != pytest.approx(other.probabilities, abs=1e-7)) == differ
+
+
+def test_pairs_are_never_read_by_windows(windowed_run: Path) -> None:
+    """A model folder alone does not say what it was trained on."""
+    predictor = Predictor(windowed_run / "model")
+    (alone,) = predictor.predict([("star moon", "orbit")])
+    _, together, _ = predictor.predict([LONG, ("star moon", "orbit"), "soup"])
+    assert together.probability == pytest.approx(alone.probability, abs=1e-5)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"window_stride": "3"}', '{"window_stride": 0}'])
+def test_a_damaged_note_about_windows(windowed_run: Path, tmp_path: Path, content: str) -> None:
+    folder = Path(shutil.copytree(windowed_run / "model", tmp_path / "model"))
+    (folder / "endtask.json").write_text(content)
+    with pytest.raises(InputError, match=r"endtask\.json: does not say how windows are read"):
+        endtask.load(folder)

@@ -15,7 +15,7 @@ from endtask.settings import ModelSettings, TokenizerSettings
 from endtask.text.packed import PackedTexts, pack_examples
 from endtask.text.tokenizer import train_tokenizer
 
-ARCHITECTURES = ("bert", "modernbert")
+ARCHITECTURES = ("lean", "bert", "roberta", "modernbert")
 LABELS = ("no", "perhaps", "yes")
 MAX_LENGTH = 16
 WORDS = [
@@ -65,7 +65,7 @@ def make_packed(folder: Path, count: int = 24, *, seed: int = 0, pairs: bool = F
     return pack_examples(texts, make_tokenizer(), MAX_LENGTH, folder)
 
 
-def make_network(architecture: str = "modernbert", *, seed: int = 0, dropout: float = 0.0) -> Network:
+def make_network(architecture: str = "lean", *, seed: int = 0, dropout: float = 0.0, tlm_head: bool = False) -> Network:
     """A network of about ten thousand weights."""
     tokenizer = make_tokenizer()
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 32}
@@ -75,6 +75,7 @@ def make_network(architecture: str = "modernbert", *, seed: int = 0, dropout: fl
         special_ids={"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id},
         labels=LABELS,
         seed=seed,
+        tlm_head=tlm_head,
     )
 
 

@@ -111,7 +111,7 @@ def check(settings: Settings) -> CheckResult:
     with tempfile.TemporaryDirectory() as name:
         few = _sampled(task)
         packed = _pack_task(few, settings, Path(name))
-        phase = pretrain_phase(few, packed, settings)
+        phase = pretrain_phase(few, packed, _on_task_text(settings))
         estimate = _estimate(task, queries, corpus, phase, settings)
         return CheckResult(audit(task), _examples(few, packed, phase), estimate)
 
@@ -133,6 +133,11 @@ def _sampled(task: Task) -> Task:
     return replace(task, splits={"train": task.train[::step]})
 
 
+def _on_task_text(settings: Settings) -> Settings:
+    """The settings for a stage 1 without a selection, which is not made yet."""
+    return settings.model_copy(update={"train": settings.train.model_copy(update={"rho1": 0})})
+
+
 def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
     from endtask.text.pack import pack
 
@@ -146,14 +151,13 @@ def _examples(task: Task, packed: Path, phase: Phase) -> tuple[dict[str, str], .
     from endtask.text.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(packed / "tokenizer")
-    internal = phase.objectives["internal"]
-    batch = internal.batch(0)
-    positions = internal.plan.positions(0)  # type: ignore[attr-defined]
+    stream = next(iter(phase.objectives.values())).stream  # type: ignore[attr-defined]
+    batch, positions = stream.batch(0), stream.positions(0)
     shown = []
     for row in range(min(2, len(positions))):
         example = task.train[int(positions[row])]
-        length = int(batch.attention_mask[row].sum())
-        masked = tokenizer.convert_ids_to_tokens(batch.input_ids[row, :length].tolist())
+        start, end = batch.offsets[row : row + 2].tolist()
+        masked = tokenizer.convert_ids_to_tokens(batch.input_ids[start:end].tolist())
         pair = f" | {example.text_pair}" if example.text_pair else ""
         ids = tokenizer(example.text, example.text_pair, add_special_tokens=False, verbose=False)["input_ids"]
         shown.append(
@@ -179,10 +183,11 @@ def _estimate(task: Task, queries: int, corpus: Corpus | None, phase: Phase, set
         training = steps_for(settings.budget, cost) * cost.seconds
     retrieval = _retrieval(task, queries, corpus, settings)
     weights = 4.0 * parameters
+    finetuned = len(settings.finetune.seeds) * len(settings.finetune.learning_rates)
     return Estimate(
         seconds={**retrieval.seconds, "train": training},
         memory_bytes=max(retrieval.memory_bytes, _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights),
-        disk_bytes=retrieval.disk_bytes + weights * (len(settings.finetune.seeds) + 5),
+        disk_bytes=retrieval.disk_bytes + weights * (finetuned + 5),
         corpus_bytes=retrieval.corpus_bytes,
         parameters=parameters,
     )

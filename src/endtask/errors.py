@@ -37,6 +37,10 @@ class InputError(Exception):
         self.path, self.row, self.key, self.hint = path, row, key, hint
 
 
+class TrainingError(InputError):
+    """Training cannot go on with these settings (its loss stays broken, its memory runs out); others may still do."""
+
+
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice closest in spelling to `word`, or None when nothing is close.
 

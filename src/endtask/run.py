@@ -9,19 +9,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from endtask.ahead import check_ahead
 from endtask.corpus import Corpus
 from endtask.corpus.contents import file_digest
 from endtask.corpus.discover import find_files
+from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError, did_you_mean
 from endtask.files.atomic import remove_leftovers, write_text
 from endtask.files.disk import disk_trouble
 from endtask.files.lock import run_lock
 from endtask.files.run_layout import SETTINGS_FILE, STAGES
 from endtask.files.stage_folder import StageFolder, fingerprint, read_manifest
+from endtask.models.checkpoint_files import checkpoint_fingerprint, hub_folder
 from endtask.progress import say
 from endtask.report.costs import what_was_done
 from endtask.report.format import duration
-from endtask.select.choose import refuse_impossible
 from endtask.select.imported import imported_fingerprint
 from endtask.settings import SelectSettings, Settings, dump_yaml, load_settings, resolve
 from endtask.stages import READ_BY, READ_FROM_OUTSIDE, WORK, Counts
@@ -104,7 +106,7 @@ class Run:
     def go(self, *, until: str | None = None, start: str | None = None) -> RunResult:
         """Run the stages up to `until`, skipping those that stand finished unless at or after `start`."""
         names = _stages_between(until, start)
-        self._check_ahead()
+        check_ahead(self.task, self.settings)
         stages = self.stage_folders()
         self._make_folder()
         with run_lock(self.folder):
@@ -132,18 +134,6 @@ class Run:
             else:
                 self._do(stages[name], stages)
         self._report()
-
-    def _check_ahead(self) -> None:
-        """Meet now what would otherwise stop the training stages after an hour of reading."""
-        from endtask.models.sizes import shape_of
-
-        shape_of(self.settings.model)
-        has_corpus = bool(self.settings.corpus.sources)
-        refuse_impossible(self.settings.select, has_corpus=has_corpus, labels=self.task.labels)
-        if self.settings.device != "auto":
-            from endtask.train.device import choose_device
-
-            choose_device(self.settings)
 
     def _make_folder(self) -> None:
         """Make the run's folder; one that holds something else is left alone."""
@@ -173,7 +163,8 @@ class Run:
             "corpus": self.corpus.fingerprint() if self.corpus else "none",
             "unlabelled": _unlabelled_fingerprint(self.settings.retrieve.unlabelled),
             "selection": imported_fingerprint(self.settings.select),
-            "tokenizer": _tokenizer_fingerprint(self.settings.tokenizer.path),
+            "tokenizer": _tokenizer_fingerprint(self.settings),
+            "checkpoint": checkpoint_fingerprint(self.settings.model.path),
         }
         folders: dict[str, StageFolder] = {}
         before: dict[str, str] = {}
@@ -240,7 +231,8 @@ class Run:
             "task": settings.task.path,
             "unlabelled": settings.retrieve.unlabelled,
             "selection": settings.select.path,
-            "tokenizer": settings.tokenizer.path,
+            "tokenizer": settings.tokenizer.path or settings.model.path,
+            "checkpoint": settings.model.path,
         }
         return str(paths[name])
 
@@ -265,7 +257,7 @@ def _needs_corpus(select: SelectSettings) -> bool:
     return select.selector != "none"
 
 
-_DATA = ("task", "corpus", "unlabelled", "selection", "tokenizer")
+_DATA = ("task", "corpus", "unlabelled", "selection", "tokenizer", "checkpoint")
 
 
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
@@ -284,12 +276,17 @@ def _unlabelled_fingerprint(path: str | None) -> str:
     return "none" if path is None else fingerprint([file_digest(file) for file in find_files(path).paths])
 
 
-def _tokenizer_fingerprint(path: str | None) -> str:
+def _tokenizer_fingerprint(settings: Settings) -> str:
     """A hash of a given tokenizer's files; the model's weights may lie beside them and do not count."""
+    path, key = settings.tokenizer.path, "tokenizer.path"
+    if path is None:
+        path, key = settings.model.path, "model.path"
     if path is None:
         return "learned"
+    if path.startswith(HUB_PREFIX):
+        return hub_folder(path, "tokenizer_config.json", key=key).name  # its revision
     if not Path(path).is_dir():
-        raise InputError("no such tokenizer folder", path=path, key="tokenizer.path")
+        raise InputError("no such tokenizer folder", path=path, key=key)
     files = sorted(file for file in Path(path).iterdir() if file.suffix in (".json", ".txt", ".model"))
     return fingerprint([(file.name, sha256(file.read_bytes()).hexdigest()) for file in files])
 

@@ -23,9 +23,30 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "read": ("task", "seed"),
     "retrieve": ("corpus", "retrieve"),
     "select": ("select", "seed"),
-    "pack": ("tokenizer", "train.max_length", "finetune.max_length"),
-    "pretrain": ("model", "train", "seed", "budget", "finetune.budget_share", "device", "threads"),
-    "finetune": ("finetune", "evaluate"),
+    "pack": (
+        "tokenizer",
+        "model.path",
+        "seed",
+        "train.max_length",
+        "train.internal_max_length",
+        "train.truncate_passages",
+        "finetune.max_length",
+        "finetune.window_stride",
+    ),
+    "pretrain": (
+        "stage1",
+        "model",
+        "train",
+        "seed",
+        "budget",
+        "finetune.budget_share",
+        "device",
+        "threads",
+        "precision",
+        "compile",
+        "max_skipped_steps",
+    ),
+    "finetune": ("finetune", "evaluate", "stage2"),
     "evaluate": ("evaluate",),
     "model": (),
 }
@@ -36,6 +57,7 @@ READ_FROM_OUTSIDE: dict[str, tuple[str, ...]] = {
     "retrieve": ("corpus", "unlabelled"),
     "select": ("selection",),
     "pack": ("tokenizer",),
+    "pretrain": ("checkpoint",),
 }
 """Data from outside the run that a stage reads."""
 
@@ -121,18 +143,18 @@ def _finetune(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
 
 def _evaluate(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.evaluate.evaluate import evaluate
-    from endtask.train.device import choose_device
-    from endtask.train.pretrain import network_for
+    from endtask.train.device import choose_place, move
+    from endtask.train.start import network_for
 
-    weights = {seed: made["finetune"] / f"seed-{seed}" / BEST_WEIGHTS for seed in data.settings.finetune.seeds}
-    network = network_for(data.task, made["pack"], data.settings)
-    device = choose_device(data.settings)
-    return evaluate(data.task, made["pack"], weights, network, data.settings, stage.start(), device)
+    weights = {seed: made["finetune"] / f"seed-{seed}" / BEST_WEIGHTS for seed in data.settings.model_seeds}
+    place = choose_place(data.settings)
+    network = move(network_for(data.task, made["pack"], data.settings), data.settings, place)
+    return evaluate(data.task, made["pack"], weights, network, data.settings, stage.start(), place)
 
 
 def _model(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.export.model_folder import save_model
-    from endtask.train.pretrain import network_for
+    from endtask.train.start import network_for
 
     network = network_for(data.task, made["pack"], data.settings)
     return save_model(network, made["pack"], made["finetune"], made["evaluate"], data.settings, stage.start())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 import zstandard
 
+from endtask.train.optimizer import Optimizer
 from tests.conftest import Answer
 from tests.toy_run import hashes, write_rows, write_settings, write_toy
 
@@ -183,10 +186,96 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
         (["--set", "task.kind=txet"], "key 'task.kind'"),
         (["--set", "tokenizer.path=absent"], "absent, key 'tokenizer.path': no such tokenizer folder"),
         (["--set", "model.hidden_size=17"], "key 'model.hidden_size'"),
+        (["--set", "train.max_length=64"], "'train.max_length': 64 is more than model.max_position_embeddings 32"),
+        (["--set", "finetune.max_length=33"], "'finetune.max_length': 33 is more than model.max_position_embeddings"),
+        (["--set", "train.batch_size=31tok"], "'train.batch_size': 31tok is less than two texts of 16 tokens"),
+        (["--set", "train.batch_size=8parsecs"], "write it like 32 or 4096tok"),
+        (["--set", "train.batch_size=0"], "key 'train.batch_size'"),
+        (["--set", "train.rho1=often"], "key 'train.rho1': must be a whole number or 'inf' or 'auto', got 'often'"),
+        (["--set", "train.optimizer=moun"], "key 'train.optimizer': must be 'adamw' or 'muon', got 'moun'"),
+        (["--set", "model.architecture=berta"], "key 'model.architecture': must be 'lean', 'bert'"),
+        (["--set", "model.path=absent"], "absent, key 'model.path': no such checkpoint folder"),
+        (["--set", "stage1=none", "--set", "stage2=none"], "would train nothing"),
+        (["--set", "report_to=[tensorbord]"], "must be 'tensorboard', 'wandb', 'trackio' or 'mlflow'"),
     ],
 )
 def test_wrong_settings(place: Path, command: Command, words: list[str], said: str) -> None:
     assert said in refused(command, place, "run", "settings.json", *words)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the GPU that is asked for")
+def test_no_gpu_where_one_is_asked_for(place: Path, command: Command) -> None:
+    said = refused(command, place, "run", "settings.json", "--set", "device=cuda")
+    assert said == "key 'device': this machine has no cuda device (use device=auto)"
+
+
+def test_a_tracker_that_is_not_installed(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    said = refused(command, place, "run", "settings.json", "--set", "report_to=[wandb]")
+    assert said.startswith("key 'report_to': wandb needs the package `wandb`")
+    assert said.endswith("(pip install wandb)")
+
+
+STAGE_1_ONLY = {
+    "model.attention=flex": "key 'model.attention': flex does not work here (cpu, torch.float32",
+    "model.architecture=bert model.pooling=mean": "key 'model.pooling': the stock head of bert cannot read the mean",
+    "train.rho1=inf select.selector=none": "key 'train.rho1': inf leaves nothing to train on",
+}
+
+
+@pytest.mark.parametrize("words", STAGE_1_ONLY)
+def test_what_only_stage_1_can_tell(place: Path, command: Command, words: str) -> None:
+    """The stages before it stay, and the run goes on once it is mended."""
+    changes = [word for change in words.split() for word in ("--set", change)]
+    answer = command("run", "settings.json", "--quiet", *changes)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.count("\n") == 1
+    assert STAGE_1_ONLY[words] in answer.err
+    kept = [word for word in words.split() if "selector" in word]
+    again = command("run", "settings.json", "--until", "pretrain", *(word for one in kept for word in ("--set", one)))
+    assert again.code == 0
+    assert "pack: finished before, skipped" in again.err
+
+
+def test_out_of_memory(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that names what to lower; the checkpoint stays, and the run goes on from it."""
+    original, steps = Optimizer.step, []
+
+    def step(optimizer: Optimizer, factor: float) -> object:
+        steps.append(factor)
+        if len(steps) == 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore lines")
+        return original(optimizer, factor)
+
+    monkeypatch.setattr(Optimizer, "step", step)
+    answer = command("run", "settings.json", "--quiet")
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert "the device is out of memory: CUDA out of memory. Tried to allocate 2.00 GiB. (lower train.batch_size" in (
+        answer.err
+    )
+    assert (place / "out" / "pretrain.partial" / "checkpoint.safetensors").exists()
+    again = command("run", "settings.json", "--until", "pretrain")
+    assert again.code == 0
+    assert len(steps) == 4 + 4  # two of six stood in the checkpoint
+
+
+def test_a_checkpoint_that_was_cut_off(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(optimizer: Optimizer, factor: float) -> object:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "step", stop)
+        command("run", "settings.json", "--quiet")
+    path = place / "out" / "pretrain.partial" / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    answer = command("run", "settings.json", "--quiet")
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert "out/pretrain.partial/checkpoint.safetensors: damaged: " in answer.err
+    assert "delete it to train this stage again from its start" in answer.err
+    path.unlink()
+    assert command("run", "settings.json", "--until", "pretrain").code == 0
 
 
 def test_an_unknown_setting_in_a_file(place: Path, command: Command) -> None:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from endtask.evaluate.evaluate import evaluate, mean_and_spread, score_seeds
+from endtask.models.place import Place
 from endtask.models.weights import save_weights
 from endtask.records import Example
 from endtask.settings import Settings
@@ -77,7 +78,7 @@ def run_stage(task: Task, folder: Path, seeds: tuple[int, ...] = (0, 1)) -> dict
     for split, examples in task.splits.items():
         pack_examples([(example.text, None) for example in examples], make_tokenizer(), MAX_LENGTH, folder / split)
     settings = Settings.model_validate({"evaluate": {"metric": "accuracy"}, "finetune": {"max_length": MAX_LENGTH}})
-    return evaluate(task, folder, weights, make_network(seed=9), settings, folder, torch.device("cpu"))
+    return evaluate(task, folder, weights, make_network(seed=9), settings, folder, Place(torch.device("cpu")))
 
 
 def test_the_stage_writes_results_and_predictions(tmp_path: Path) -> None:

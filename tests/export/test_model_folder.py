@@ -85,6 +85,25 @@ def test_the_card_without_corpus_and_without_leak_free_rows() -> None:
     assert "no corpus" in card
 
 
+def test_the_card_says_what_the_weights_come_from() -> None:
+    card = model_card(settings_for(), RESULTS, 1, ("a", "b"))
+    assert "trained from random weights with endtask" in card
+    card = model_card(settings_for(model={"path": "my`bert"}), RESULTS, 1, ("a", "b"))
+    assert "trained from `` my`bert `` with endtask" in card
+    one = {**RESULTS, "seeds": [{"seed": 0}]}
+    card = model_card(settings_for(stage2="none"), one, 0, ("a", "b"))
+    assert "the best on dev" not in card
+    assert "no fine-tuning" in card
+    assert "fine-tuning seeds" not in card
+
+
+def test_the_card_says_what_becomes_of_long_texts() -> None:
+    assert "cut off after 128 tokens" in model_card(settings_for(), RESULTS, 0, ("a", "b"))
+    finetune = {"max_length": 64, "window_stride": 48}
+    card = model_card(settings_for(finetune=finetune), RESULTS, 0, ("a", "b"))
+    assert "more than 64 tokens were read by windows that start 48 tokens apart" in card
+
+
 NASTY = [
     "a`b",
     "``",
@@ -131,20 +150,26 @@ def logits(network: Network, text: str) -> torch.Tensor:
         return to_sequence_classification(network)(**make_tokenizer()(text, return_tensors="pt")).logits
 
 
+def save(architecture: str, folder: Path, **settings: Any) -> tuple[Path, Network, dict[str, Any]]:
+    """A model folder made from two seeds, of which seed 1 is the better."""
+    write_results(folder / "finetune", {0: 0.4, 1: 0.6})
+    networks = {seed: make_network(architecture, seed=seed) for seed in (0, 1)}
+    for seed, network in networks.items():
+        save_weights(folder / "finetune" / f"seed-{seed}" / "best.safetensors", network)
+    save_tokenizer(make_tokenizer(), folder / "pack" / "tokenizer")
+    (folder / "evaluate").mkdir()
+    write_json(folder / "evaluate" / "results.json", RESULTS)
+    finetune = {"seeds": [0, 1], "max_length": 12, **settings.pop("finetune", {})}
+    stages = (folder / "pack", folder / "finetune", folder / "evaluate")
+    network = make_network(architecture, seed=5, dropout=0.25)
+    counts = save_model(network, *stages, settings_for(finetune=finetune, **settings), folder / "model")
+    return folder / "model", networks[int(counts["seed"])], counts
+
+
 @pytest.fixture(params=ARCHITECTURES)
 def saved(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Network, dict[str, Any]]:
-    """A model folder made from two seeds, of which seed 1 is the better."""
-    write_results(tmp_path / "finetune", {0: 0.4, 1: 0.6})
-    networks = {seed: make_network(request.param, seed=seed) for seed in (0, 1)}
-    for seed, network in networks.items():
-        save_weights(tmp_path / "finetune" / f"seed-{seed}" / "best.safetensors", network)
-    save_tokenizer(make_tokenizer(), tmp_path / "pack" / "tokenizer")
-    (tmp_path / "evaluate").mkdir()
-    write_json(tmp_path / "evaluate" / "results.json", RESULTS)
-    settings = settings_for(finetune={"seeds": [0, 1], "max_length": 12})
-    stages = (tmp_path / "pack", tmp_path / "finetune", tmp_path / "evaluate")
-    counts = save_model(make_network(request.param, seed=5, dropout=0.25), *stages, settings, tmp_path / "model")
-    return tmp_path / "model", networks[1], counts
+    """A saved model of every architecture."""
+    return save(request.param, tmp_path)
 
 
 def test_a_saved_folder_is_whole_and_loads_anywhere(saved: tuple[Path, Network, dict[str, Any]]) -> None:
@@ -167,7 +192,7 @@ def test_the_folder_remembers_length_and_dropout(saved: tuple[Path, Network, dic
     assert MAX_LENGTH != 12
     assert AutoTokenizer.from_pretrained(folder, local_files_only=True).model_max_length == 12
     config = json.loads((folder / "config.json").read_text())
-    key = "hidden_dropout_prob" if network.architecture.name == "bert" else "mlp_dropout"
+    key = "hidden_dropout_prob" if network.architecture.name in ("bert", "roberta") else "mlp_dropout"
     assert config[key] == 0.25
     assert "`no`, `perhaps`, `yes`" in (folder / "README.md").read_text(encoding="utf-8")
 
@@ -176,3 +201,31 @@ def test_the_tokenizer_gives_just_what_the_model_takes(saved: tuple[Path, Networ
     folder, network, _ = saved
     given = AutoTokenizer.from_pretrained(str(folder))("river stone", "cloud")
     assert set(given) == set(network.architecture.input_names)
+
+
+def test_the_cards_own_example_reads_texts_of_any_length(saved: tuple[Path, Network, dict[str, Any]]) -> None:
+    """The code block of the card, run as it stands but for the path."""
+    folder, _, _ = saved
+    block = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {}
+    exec(block[1].replace("path/to/this/folder", str(folder)), names)
+    (short,), (long,) = names["classify"]("river"), names["classify"]("river stone cloud " * 50)
+    assert {short["label"], long["label"]} <= set(LABELS)
+
+
+def test_a_model_that_reads_by_windows_says_so_to_prediction(tmp_path: Path) -> None:
+    folder, _, _ = save("lean", tmp_path / "windows", finetune={"window_stride": 7})
+    assert json.loads((folder / "endtask.json").read_text()) == {"window_stride": 7}
+    plain, _, _ = save("lean", tmp_path / "plain")
+    assert not (plain / "endtask.json").exists()
+
+
+def test_without_stage_2_the_first_seed_is_all_there_is(tmp_path: Path) -> None:
+    folder, network, counts = save("lean", tmp_path, stage2="none")
+    assert counts["seed"] == 0
+    text = "river stone cloud"
+    model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True).eval()
+    with torch.inference_mode():
+        found = model(**AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")).logits
+    torch.testing.assert_close(found, logits(network, text))

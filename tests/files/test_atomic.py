@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,19 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 2
     remove_leftovers(tmp_path)
     assert names(tmp_path) == ["file.txt"]
+
+
+def test_what_safetensors_writes_aside_is_a_leftover_too(tmp_path: Path) -> None:
+    """A process killed in the middle of a checkpoint leaves a file as large as the checkpoint."""
+    script = "from safetensors.numpy import save_file; import numpy, resource, signal, sys;"
+    script += "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"  # killed by SIGXFSZ as it writes
+    script += "signal.signal(signal.SIGXFSZ, signal.SIG_DFL); save_file({'a': numpy.zeros(9999)}, sys.argv[1])"
+    (tmp_path / "deep").mkdir()
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path / "deep" / "file.safetensors")], check=False)
+    assert ended.returncode == -signal.SIGXFSZ
+    assert names(tmp_path / "deep") != []
+    remove_leftovers(tmp_path)
+    assert [name for name in names(tmp_path / "deep") if name != "file.safetensors"] == []
 
 
 def test_json_is_readable_by_others(tmp_path: Path) -> None:

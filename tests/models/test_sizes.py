@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endtask.errors import InputError
-from endtask.models.sizes import SIZES, Shape, shape_of
+from endtask.models.sizes import SIZES, Shape, gated_width, shape_of
 from endtask.settings import ModelSettings
 
 
@@ -16,18 +16,32 @@ def shape(**values: Any) -> Shape:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+@pytest.mark.parametrize("architecture", ["lean", "bert", "roberta", "modernbert"])
 def test_every_named_size_has_a_whole_number_of_even_heads(architecture: str, size: str) -> None:
     found = shape(architecture=architecture, size=size)
     assert found.hidden_size % (2 * found.num_attention_heads) == 0
 
 
-def test_base_is_berts() -> None:
-    assert shape(architecture="bert", size="base") == Shape(768, 12, 12, 3072)
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_base_and_large_are_berts(architecture: str) -> None:
+    assert shape(architecture=architecture, size="base") == Shape(768, 12, 12, 3072)
+    assert shape(architecture=architecture, size="large") == Shape(1024, 24, 16, 4096)
 
 
-def test_a_gated_layer_is_narrower() -> None:
-    assert shape(architecture="modernbert", size="base").intermediate_size == 1152
+def test_names_go_from_tiny_to_large() -> None:
+    weights = [hidden**2 * layers for hidden, layers, _ in SIZES.values()]
+    assert weights == sorted(weights)
+    assert (SIZES["tiny"], SIZES["large"]) == ((128, 2, 2), (1024, 24, 16))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("architecture", ["lean", "modernbert"])
+def test_a_gated_block_has_about_the_weights_of_berts(architecture: str, size: str) -> None:
+    gated, plain = shape(architecture=architecture, size=size), shape(architecture="bert", size=size)
+    assert gated.intermediate_size == gated_width(gated.hidden_size)
+    assert gated.intermediate_size % 128 == 0
+    berts = 2 * plain.hidden_size * plain.intermediate_size
+    assert berts <= 3 * gated.hidden_size * gated.intermediate_size < berts + 3 * 128 * gated.hidden_size
 
 
 def test_numbers_override_the_name() -> None:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
-from endtask.models.batch import TextBatch
+from endtask.models.architecture import as_table
+from endtask.models.batch import IGNORED, TextBatch, lay_out
 from endtask.models.huggingface import to_masked_lm, to_sequence_classification
-from endtask.models.network import Network
-from endtask.objectives.masked_lm import MaskedLM, masked_lm_loss
+from endtask.models.network import TLM_TASK, Network
+from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.masking import Masking
+from endtask.objectives.stream import TextStream
 from endtask.objectives.task import Classification, JointClassification
+from endtask.seeds import generator
+from endtask.settings import BatchSize
 from endtask.text.packed import PackedTexts
 from tests.tiny import ARCHITECTURES, LABELS, make_labels, make_masking, make_network, make_packed, shake
 
-COMMON: dict[str, Any] = {"batch_size": 8, "pad_id": 0, "seed": 3}
+SEED = 3
+KINDS = ("mlm", "task", "joint")
+Objective = MaskedLM | Classification | JointClassification
 
 
 @pytest.fixture
@@ -26,121 +34,269 @@ def texts(tmp_path: Path) -> PackedTexts:
     return make_packed(tmp_path, pairs=True)
 
 
+def stream_of(texts: PackedTexts, network: Network, *, masked: bool = True, seed: int = SEED) -> TextStream:
+    masking = make_masking() if masked else None
+    return TextStream("any", texts, network, batch_size=BatchSize.parse("8"), seed=seed, masking=masking)
+
+
+def make(kind: str, stream: Any, **options: Any) -> Objective:
+    if kind == "mlm":
+        return MaskedLM("any", stream)
+    if kind == "task":
+        return Classification("any", stream, make_labels(), **options)
+    return JointClassification("any", stream, make_labels(), **{"rho2": 1.0, "normalize": True, **options})
+
+
 def stock_inputs(network: Network, batch: TextBatch) -> dict[str, torch.Tensor]:
-    names = ["input_ids", "attention_mask", *(["token_type_ids"] if network.architecture.name == "bert" else [])]
-    return {name: getattr(batch, name) for name in names}
+    table = as_table(batch, network.config.pad_token_id)
+    return {name: table[name] for name in network.architecture.input_names}
 
 
 def stock_mlm_loss(network: Network, batch: TextBatch) -> torch.Tensor:
     """The stock model's loss over full-vocabulary logits of all positions, -100 where nothing is masked."""
+    assert batch.grid is not None
     assert batch.masked_positions is not None
     assert batch.masked_targets is not None
-    labels = torch.full((batch.input_ids.numel(),), -100)
-    labels[batch.masked_positions] = batch.masked_targets
-    labels = labels.reshape(batch.input_ids.shape)
-    return to_masked_lm(network)(**stock_inputs(network, batch), labels=labels).loss
+    targets = torch.full((len(batch.input_ids) + 1,), IGNORED)
+    targets[batch.masked_positions] = batch.masked_targets
+    loss: torch.Tensor = to_masked_lm(network)(**stock_inputs(network, batch), labels=targets[batch.grid]).loss
+    return loss
+
+
+def stock_task_loss(network: Network, batch: TextBatch) -> torch.Tensor:
+    loss: torch.Tensor = to_sequence_classification(network)(**stock_inputs(network, batch), labels=batch.labels).loss
+    return loss
 
 
 def without_gradient(network: Network) -> set[str]:
     return {name for name, parameter in network.named_parameters() if parameter.grad is None}
 
 
-def heads(network: Network, *prefixes: str) -> set[str]:
+def names(network: Network, *prefixes: str) -> set[str]:
     return {name for name, _ in network.named_parameters() if name.startswith(prefixes)}
 
 
-def gradients(network: Network) -> Iterable[torch.Tensor]:
-    return (parameter.grad for parameter in network.parameters() if parameter.grad is not None)
+def gradients(network: Network) -> dict[str, torch.Tensor]:
+    return {name: weight.grad for name, weight in network.named_parameters() if weight.grad is not None}
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_masked_lm_is_the_stock_models_loss(architecture: str, texts: PackedTexts) -> None:
     network = shake(make_network(architecture))
-    objective = MaskedLM("external", texts, make_masking(), **COMMON)
+    objective = make("mlm", stream_of(texts, network))
     batch = objective.batch(0)
     loss = objective.loss(network, batch)
     assert loss.total.item() == pytest.approx(stock_mlm_loss(network, batch).item(), rel=1e-5)
     assert loss.parts == {"mlm": loss.total}
     loss.total.backward()
-    assert without_gradient(network) == heads(network, "task.")
-    assert all(gradient.isfinite().all() for gradient in gradients(network))
+    assert without_gradient(network) == names(network, "heads.task.")
+    assert objective.heads == ("masked_lm",)
+    assert all(gradient.isfinite().all() for gradient in gradients(network).values())
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_classification_is_the_stock_models_loss(architecture: str, texts: PackedTexts) -> None:
     network = shake(make_network(architecture))
-    objective = Classification(texts, make_labels(), **COMMON)
+    objective = make("task", stream_of(texts, network, masked=False))
     batch = objective.batch(0)
     loss = objective.loss(network, batch)
-    stock = to_sequence_classification(network)(**stock_inputs(network, batch), labels=batch.labels)
-    assert loss.total.item() == pytest.approx(stock.loss.item(), rel=1e-5)
+    assert loss.total.item() == pytest.approx(stock_task_loss(network, batch).item(), rel=1e-5)
+    assert loss.parts == {"task": loss.total}
     loss.total.backward()
-    assert without_gradient(network) == heads(network, "masked_lm.")
-    assert all(gradient.isfinite().all() for gradient in gradients(network))
+    assert without_gradient(network) == names(network, "heads.masked_lm.")
+    assert objective.heads == ("task",)
+    assert all(gradient.isfinite().all() for gradient in gradients(network).values())
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("rho2", [0.0, 1.0, 20.0])
+@pytest.mark.parametrize("rho2", [1.0, 20.0])
 def test_the_joint_loss_is_eq_2_of_tlm(architecture: str, normalize: bool, rho2: float, texts: PackedTexts) -> None:
     network = shake(make_network(architecture))
-    objective = JointClassification(texts, make_labels(), make_masking(), rho2=rho2, normalize=normalize, **COMMON)
+    objective = make("joint", stream_of(texts, network), rho2=rho2, normalize=normalize)
     batch = objective.batch(0)
     loss = objective.loss(network, batch)
-    mlm = stock_mlm_loss(network, batch).item()
-    task = to_sequence_classification(network)(**stock_inputs(network, batch), labels=batch.labels).loss.item()
+    mlm, task = stock_mlm_loss(network, batch).item(), stock_task_loss(network, batch).item()
     expected = (rho2 * mlm + task) / (rho2 + 1 if normalize else 1)
     assert loss.total.item() == pytest.approx(expected, rel=1e-5)
     assert {name: part.item() for name, part in loss.parts.items()} == pytest.approx({"mlm": mlm, "task": task})
     loss.total.backward()
     assert without_gradient(network) == set()
+    assert objective.heads == ("task", "masked_lm")
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_without_rho2_the_masked_lm_head_is_not_computed(
+    masked: bool, texts: PackedTexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = shake(make_network())
+    objective = make("joint", stream_of(texts, network, masked=masked), rho2=0.0)
+
+    def never(*_: object) -> None:
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(network, "masked_lm_loss", never)
+    batch = objective.batch(0)
+    loss = objective.loss(network, batch)
+    assert loss.total.item() == pytest.approx(stock_task_loss(network, batch).item(), rel=1e-5)
+    assert list(loss.parts) == ["task"]
+    loss.total.backward()
+    assert without_gradient(network) == names(network, "heads.masked_lm.")
+    assert objective.heads == ("task",)
+    assert objective.flops(network, batch) == network.training_flops(batch, texts=8)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_tlm_authors_head_is_dense_gelu_dense_on_the_first_token(architecture: str, texts: PackedTexts) -> None:
+    network = shake(make_network(architecture, tlm_head=True))
+    objective = make("joint", stream_of(texts, network), head=TLM_TASK, rho2=2.0, normalize=False)
+    batch = objective.batch(0)
+    loss = objective.loss(network, batch)
+    dense, out = (network.heads[TLM_TASK].get_submodule(name) for name in ("dense", "out"))
+    first = network(batch)[batch.offsets[:-1].long()]
+    task = functional.cross_entropy(out(functional.gelu(dense(first))), batch.labels)
+    assert loss.parts["task"].item() == pytest.approx(task.item(), rel=1e-5)
+    assert loss.total.item() == pytest.approx((2 * loss.parts["mlm"] + task).item(), rel=1e-5)
+    loss.total.backward()
+    assert without_gradient(network) == names(network, "heads.task.")
+    assert objective.heads == (TLM_TASK, "masked_lm")
+
+
+def test_classes_and_texts_may_count_differently(texts: PackedTexts) -> None:
+    network = shake(make_network())
+    of_class, of_text = np.array([0.5, 1.0, 3.0], dtype=np.float32), np.linspace(0.1, 2, 24, dtype=np.float32)
+    stream = stream_of(texts, network, masked=False)
+
+    def weighted(**weights: np.ndarray) -> tuple[float, np.ndarray]:
+        objective = make("task", stream, **weights)
+        return objective.loss(network, objective.batch(1)).total.item(), stream.positions(1)
+
+    batch = make("task", stream).batch(1)
+    logits = network.task_logits(network(batch), batch)
+    loss, positions = weighted(class_weights=of_class)
+    expected = functional.cross_entropy(logits, batch.labels, weight=torch.from_numpy(of_class))
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    each = functional.cross_entropy(logits, batch.labels, reduction="none").detach().numpy()
+    for given, weights in (
+        ({"text_weights": of_text}, of_text[positions]),
+        (
+            {"text_weights": of_text, "class_weights": of_class},
+            of_text[positions] * of_class[make_labels()[positions]],
+        ),
+    ):
+        assert weighted(**given)[0] == pytest.approx((each * weights).sum() / weights.sum(), rel=1e-5)
+
+
+@dataclass
+class ExactStream:
+    """The texts of a stream without its room, masked by the same draw."""
+
+    stream: TextStream
+    texts: PackedTexts
+    network: Network
+    masking: Masking | None
+
+    def positions(self, step: int) -> Any:
+        return self.stream.positions(step)
+
+    def batch(self, step: int) -> TextBatch:
+        batch = lay_out(self.texts, self.positions(step), self.network.layout(int(self.texts.lengths.max())))
+        return batch if self.masking is None else self.masking.apply(batch, generator(SEED, "mask", "any", step))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_in_a_room_has_the_same_loss_and_gradients(architecture: str, kind: str, texts: PackedTexts) -> None:
+    network = shake(make_network(architecture, tlm_head=True))
+    network.fixed_shapes = True
+    masked = kind != "task"
+    stream = stream_of(texts, network, masked=masked)
+    options = {"joint": {"head": TLM_TASK}, "task": {"class_weights": np.array([1, 2, 3], dtype=np.float32)}}
+    for step in (0, stream.plan.batches_per_epoch - 1):
+        found = []
+        for one in (stream, ExactStream(stream, texts, network, make_masking() if masked else None)):
+            objective = make(kind, one, **options.get(kind, {}))
+            batch = objective.batch(step)
+            network.zero_grad()
+            loss = objective.loss(network, batch)
+            loss.total.backward()
+            found.append((batch, loss.total.item(), gradients(network), objective.flops(network, batch)))
+        (roomy, loss, by_room, flops), (exact, exact_loss, by_exact, exact_flops) = found
+        assert len(roomy.input_ids) > len(exact.input_ids)
+        assert loss == pytest.approx(exact_loss, rel=1e-5)
+        assert by_room.keys() == by_exact.keys()
+        for name, gradient in by_exact.items():
+            assert by_room[name].allclose(gradient, rtol=1e-4, atol=2e-6), name
+        assert flops == exact_flops > 0
 
 
 def test_a_batch_with_nothing_masked_costs_nothing_and_breaks_nothing(texts: PackedTexts) -> None:
-    network = make_network()
-    special = torch.tensor([[2, 3], [2, 3]])
-    batch = make_masking().apply(
-        TextBatch(special, torch.ones_like(special), torch.zeros_like(special)), np.random.default_rng(0)
-    )
-    loss = masked_lm_loss(network, network(batch), batch)
+    network = shake(make_network())
+    batch = lay_out(texts, np.arange(4), network.layout(16))
+    everything = tuple(range(network.config.vocab_size))
+    empty = Masking(0.3, 4, 100, everything).apply(batch, np.random.default_rng(0))
+    loss = network.masked_lm_loss(network(empty), empty)
     loss.backward()
-    assert loss.item() == 0.0
-    assert all(gradient.eq(0).all() for gradient in gradients(network))
+    assert (empty.masked, loss.item()) == (0, 0.0)
+    assert all(gradient.eq(0).all() for gradient in gradients(network).values())
 
 
-@pytest.mark.parametrize("kind", [MaskedLM, Classification, JointClassification])
-def test_batches_are_functions_of_seed_and_step(kind: type, texts: PackedTexts) -> None:
-    def make(seed: int) -> Any:
-        options = {**COMMON, "seed": seed}
-        if kind is MaskedLM:
-            return MaskedLM("external", texts, make_masking(), **options)
-        if kind is Classification:
-            return Classification(texts, make_labels(), **options)
-        return JointClassification(texts, make_labels(), make_masking(), rho2=1, normalize=True, **options)
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_functions_of_seed_and_step(kind: str, texts: PackedTexts) -> None:
+    network = make_network()
 
-    one, other = make(3), make(3)
-    forwards = [one.batch(step).input_ids.tolist() for step in range(7)]
-    backwards = [other.batch(step).input_ids.tolist() for step in reversed(range(7))][::-1]
-    assert forwards == backwards
-    assert [make(4).batch(step).input_ids.tolist() for step in range(7)] != forwards
-    assert len({str(ids) for ids in forwards}) > 3
+    def ids(seed: int, steps: Any) -> list[list[int]]:
+        objective = make(kind, stream_of(texts, network, masked=kind != "task", seed=seed))
+        return [objective.batch(step).input_ids.tolist() for step in steps]
+
+    forwards = ids(3, range(7))
+    assert forwards == ids(3, reversed(range(7)))[::-1]
+    assert ids(4, range(7)) != forwards
+    assert len({str(row) for row in forwards}) > 3
 
 
-def test_labels_travel_with_their_texts(texts: PackedTexts) -> None:
-    objective = Classification(texts, np.arange(len(texts)), **COMMON)
-    for step in range(6):
+@pytest.mark.parametrize("fixed_shapes", [False, True])
+def test_labels_travel_with_their_texts(texts: PackedTexts, fixed_shapes: bool) -> None:
+    network = make_network()
+    network.fixed_shapes = fixed_shapes
+    stream = stream_of(texts, network, masked=False)
+    objective = Classification("any", stream, np.arange(len(texts)))
+    seen: list[int] = []
+    for step in range(stream.plan.batches_per_epoch):
         batch = objective.batch(step)
         assert batch.labels is not None
-        for row, position in enumerate(batch.labels.tolist()):
-            length = int(batch.attention_mask[row].sum())
-            assert batch.input_ids[row, :length].tolist() == texts[position].tolist()
+        assert batch.weights is not None
+        for row, position in enumerate(batch.labels[: batch.texts].tolist()):
+            start, end = batch.offsets[row : row + 2].tolist()
+            assert batch.input_ids[start:end].tolist() == texts[position].tolist()
+            seen.append(position)
+        assert batch.weights[: batch.texts].eq(1).all()
+        assert batch.labels[batch.texts :].eq(IGNORED).all()
+        assert batch.weights[batch.texts :].eq(0).all()
+        assert len(batch.labels) == len(batch.offsets) - 1
+    assert sorted(seen) == list(range(len(texts)))
 
 
 def test_the_same_masked_input_feeds_both_heads(texts: PackedTexts) -> None:
-    objective = JointClassification(texts, make_labels(), make_masking(), rho2=1, normalize=True, **COMMON)
+    objective = make("joint", stream_of(texts, make_network()))
     batch = objective.batch(0)
     assert batch.labels is not None
+    assert batch.masked_positions is not None
     assert batch.masked_targets is not None
     assert len(batch.labels) == 8
     assert set(batch.labels.tolist()) <= set(range(len(LABELS)))
-    assert (batch.input_ids.flatten()[batch.masked_positions] != batch.masked_targets).any()
+    assert (batch.input_ids[batch.masked_positions] != batch.masked_targets).any()
+
+
+def test_flops_count_the_heads_that_are_used(texts: PackedTexts) -> None:
+    network = make_network()
+    stream = stream_of(texts, network)
+    mlm, joint, task = (make(kind, stream) for kind in ("mlm", "joint", "task"))
+    batch = joint.batch(0)
+    assert batch.masked > 8
+    body = network.training_flops(batch)
+    masked_lm, head = mlm.flops(network, batch) - body, task.flops(network, batch) - body
+    assert joint.flops(network, batch) == pytest.approx(body + masked_lm + head)
+    hidden, vocabulary = 16, network.config.vocab_size
+    assert masked_lm == pytest.approx(6 * batch.masked * hidden * (hidden + vocabulary))
+    assert head == pytest.approx(6 * 8 * hidden * (hidden + len(LABELS)))

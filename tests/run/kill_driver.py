@@ -1,8 +1,9 @@
-"""Kill runs with SIGKILL at chosen renames and start them again; a JSON line about each on standard output.
+"""Kill runs with SIGKILL at chosen renames and training steps and start them again; a JSON line about each.
 
-Every write of a run ends in a rename, so the renames of an unbroken run number all the moments that matter. The
-unbroken run is done first, in this process; each kill and each new start is a fork of it, which spares a dozen
-imports of PyTorch. Run as: kill_driver.py SETTINGS FOLDER
+Every write of a run ends in a rename, so the renames of an unbroken run number all the moments that matter on disk;
+checkpoints are renamed by a thread of their own, while steps go on. The unbroken run is done first, in this process;
+each kill and each new start is a fork of it, which spares a dozen imports of PyTorch. Run as: kill_driver.py SETTINGS
+FOLDER
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
 
 from endtask.cli.main import main
 from endtask.files.run_layout import STAGES
+from endtask.train.optimizer import Optimizer
 
-AT_RANDOM = 12
+RENAMES_AT_RANDOM = 5
+STEPS_AT_RANDOM = 5
 
 
 def run(settings: str, output: Path) -> int:
@@ -49,6 +54,19 @@ def watch_renames(output: Path, seen: Callable[[str, bool], None]) -> None:
     os.replace = replace  # type: ignore[assignment]
 
 
+def watch_steps(seen: Callable[[str, bool], None]) -> None:
+    """Call `seen("step", done)` before and after every training step."""
+    step = Optimizer.step
+
+    def watched(optimizer: Optimizer, factor: float) -> Any:
+        seen("step", False)
+        outcome = step(optimizer, factor)
+        seen("step", True)
+        return outcome
+
+    Optimizer.step = watched  # type: ignore[method-assign]
+
+
 def in_child(work: Callable[[], int]) -> int:
     """The exit status of work done in a fork, negative for a signal."""
     child = os.fork()
@@ -58,40 +76,59 @@ def in_child(work: Callable[[], int]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def killed_run(settings: str, output: Path, at: int, done: bool) -> int:
-    count = 0
+class Moment(NamedTuple):
+    """Before or after the n-th rename or step."""
+
+    kind: str
+    number: int
+    done: bool
+
+
+def killed_run(settings: str, output: Path, moment: Moment) -> int:
+    count, lock = 0, Lock()
 
     def seen(target: str, now_done: bool) -> None:
         nonlocal count
-        if count == at and now_done == done:
-            os.kill(os.getpid(), signal.SIGKILL)
-        count += now_done
+        with lock:  # two threads rename
+            if (count, now_done) == (moment.number, moment.done):
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += now_done
 
-    watch_renames(output, seen)
+    if moment.kind == "rename":
+        watch_renames(output, seen)
+    else:
+        watch_steps(seen)
     return run(settings, output)
 
 
-def kill_points(targets: list[str]) -> dict[str, tuple[int, bool]]:
-    """The middle of every stage's work, and as many moments of the whole run drawn by chance."""
-    points = {}
+def moments(renames: list[str], steps: int) -> dict[str, Moment]:
+    """The middle of every stage's work, and renames and steps of the whole run drawn by chance."""
+    found = {}
     for stage in STAGES:
-        inside = [number for number, target in enumerate(targets) if f"/{stage}.partial/" in target]
-        points[f"in {stage}"] = (inside[len(inside) // 2], False)
+        inside = [number for number, target in enumerate(renames) if f"/{stage}.partial/" in target]
+        found[f"in {stage}"] = Moment("rename", inside[len(inside) // 2], False)
     chance = random.Random(0)
-    for number in sorted(chance.sample(range(len(targets)), AT_RANDOM)):
-        points[f"at rename {number} of {len(targets)}"] = (number, chance.random() < 0.5)
-    return points
+    for kind, total, drawn in (("rename", len(renames), RENAMES_AT_RANDOM), ("step", steps, STEPS_AT_RANDOM)):
+        for number in sorted(chance.sample(range(total), drawn)):
+            found[f"at {kind} {number} of {total}"] = Moment(kind, number, chance.random() < 0.5)
+    return found
+
+
+def unbroken_run(settings: str, output: Path) -> tuple[list[str], int]:
+    """What an unbroken run renames, and how many steps it takes."""
+    seen: list[str] = []
+    rename, step = os.replace, Optimizer.step
+    watch_renames(output, lambda target, done: seen.append(target) if done else None)
+    watch_steps(lambda target, done: seen.append(target) if done else None)
+    assert run(settings, output) == 0
+    os.replace, Optimizer.step = rename, step  # type: ignore[method-assign]
+    return [target for target in seen if target != "step"], seen.count("step")
 
 
 def drive(settings: str, folder: Path) -> None:
-    targets: list[str] = []
-    rename = os.replace
-    watch_renames(folder / "unbroken", lambda target, done: targets.append(target) if done else None)
-    assert run(settings, folder / "unbroken") == 0
-    os.replace = rename
-    for place, (name, (at, done)) in enumerate(kill_points(targets).items()):
+    for place, (name, moment) in enumerate(moments(*unbroken_run(settings, folder / "unbroken")).items()):
         output = folder / f"killed-{place}"
-        status = in_child(lambda: killed_run(settings, output, at, done))  # noqa: B023
+        status = in_child(lambda: killed_run(settings, output, moment))  # noqa: B023
         left = sorted(entry.name for entry in output.iterdir())
         again = in_child(lambda: run(settings, output))  # noqa: B023
         answer = {"name": name, "folder": str(output), "killed": status, "left": left, "again": again}

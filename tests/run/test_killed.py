@@ -19,8 +19,9 @@ DRIVER = Path(__file__).with_name("kill_driver.py")
 
 @pytest.mark.slow
 def test_killed_in_each_stage_and_anywhere(toy: Path, tmp_path: Path) -> None:
-    """One test, since all kills share one warm process."""
-    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "unused")
+    """One test, since all kills share one warm process; stage 1 has Muon, stage 2 AdamW."""
+    train = {"max_length": 16, "batch_size": "64tok", "checkpoint_steps": 2, "rho1": 2, "optimizer": "muon"}
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "unused", train=train)
     ended = subprocess.run([sys.executable, DRIVER, settings, tmp_path], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     answers = {answer["name"]: answer for answer in map(json.loads, ended.stdout.splitlines())}
@@ -30,7 +31,8 @@ def test_killed_in_each_stage_and_anywhere(toy: Path, tmp_path: Path) -> None:
         left = answers[f"in {stage}"]["left"]
         assert f"{stage}.partial" in left
         assert stage not in left
-    assert len(answers) == len(STAGES) + 12
+    assert len(answers) == len(STAGES) + 5 + 5
+    assert sum("at step" in name for name in answers) == 5
     for name, answer in answers.items():
         assert (answer["killed"], answer["again"]) == (-signal.SIGKILL, 0), name
         assert results(Path(answer["folder"])) == expected, name

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
-from endtask.settings import Budget, SizeBudget, load_settings, resolve
+from endtask.settings import BatchSize, Budget, SizeBudget, load_settings, resolve
 
 BUDGETS = [
     ("600s", 600, "seconds"),
@@ -45,6 +45,18 @@ SIZES = [
     ("5%", 0.05, "share"),
     ("100%", 1, "share"),
 ]
+BATCHES = [
+    (32, 32, "texts"),
+    ("32", 32, "texts"),
+    (" 256 ", 256, "texts"),
+    ("1text", 1, "texts"),
+    ("8 texts", 8, "texts"),
+    ("4096tok", 4096, "tokens"),
+    ("4096tokens", 4096, "tokens"),
+    ("32ktok", 32_000, "tokens"),
+    ("1.5ktok", 1500, "tokens"),
+    ("1Mtok", 1_000_000, "tokens"),
+]
 NONSENSE = [
     "",
     "10",
@@ -76,6 +88,19 @@ def test_every_unit_of_size(text: str, amount: float, unit: str) -> None:
     size = SizeBudget.parse(text)
     assert size.amount == pytest.approx(amount)
     assert size.unit == unit
+
+
+@pytest.mark.parametrize(("written", "amount", "unit"), BATCHES)
+def test_every_unit_of_a_batch(written: str | int, amount: int, unit: str) -> None:
+    size = load_settings(given={"train": {"batch_size": written}}).train.batch_size
+    assert (size.amount, size.unit) == (amount, unit)
+    assert size == BatchSize.parse(written)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.builds(BatchSize, st.integers(1, 10**9), st.sampled_from(["texts", "tokens"])))
+def test_text_gives_the_same_batch_size_back(size: BatchSize) -> None:
+    assert BatchSize.parse(str(size)) == size
 
 
 @pytest.mark.parametrize("text", NONSENSE)
@@ -119,9 +144,28 @@ def test_a_share_keeps_the_unit_and_survives_writing(budget: Budget, fraction: f
             {"select": {"budget": "10min"}},
             "key 'select.budget': '10min' is not an amount with a unit; write it like 300MB",
         ),
+        ({"train": {"batch_size": 0}}, "key 'train.batch_size': 0 must be more than zero"),
+        ({"train": {"batch_size": "0tok"}}, "key 'train.batch_size': '0tok' must be more than zero"),
+        (
+            {"train": {"batch_size": -8}},
+            "key 'train.batch_size': '-8' is not an amount with a unit; write it like 32 or 4096tok",
+        ),
+        (
+            {"finetune": {"batch_size": "10min"}},
+            "key 'finetune.batch_size': '10min' is not an amount with a unit; write it like 32 or 4096tok",
+        ),
+        ({"train": {"batch_size": "300.5tok"}}, "key 'train.batch_size': '300.5tok' is not a whole number"),
+        (
+            {"train": {"batch_size": 1.5}},
+            "key 'train.batch_size': 1.5 is neither a number of texts nor an amount like 4096tok",
+        ),
+        (
+            {"train": {"internal_batch_size": True}},
+            "key 'train.internal_batch_size': true is neither a number of texts nor an amount like 4096tok",
+        ),
     ],
 )
-def test_settings_name_the_wrong_budget(tree: dict[str, object], line: str) -> None:
+def test_settings_name_the_wrong_amount(tree: dict[str, object], line: str) -> None:
     with pytest.raises(InputError) as caught:
         resolve(tree)
     assert str(caught.value).startswith(line)

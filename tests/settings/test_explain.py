@@ -65,11 +65,27 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
         ),
         (
             {"model": {"zzz": 1}},
-            "key 'model.zzz': unknown setting (known: architecture, dropout, hidden_size, ",
+            "key 'model.zzz': unknown setting (known: architecture, attention, dropout, hidden_size, ",
         ),
-        ({"train": {"rho1": "many"}}, "key 'train.rho1': must be a whole number, got 'many'"),
-        ({"train": {"rho1": 1.5}}, "key 'train.rho1': must be a whole number, got 1.5"),
-        ({"train": {"rho1": -1}}, "key 'train.rho1': must be greater than or equal to 0, got -1"),
+        ({"train": {"rho1": "many"}}, "key 'train.rho1': must be a whole number or 'inf' or 'auto', got 'many'"),
+        ({"train": {"rho1": 1.5}}, "key 'train.rho1': must be a whole number or 'inf' or 'auto', got 1.5"),
+        ({"train": {"rho1": -1}}, "key 'train.rho1': must be 0 or more, got -1"),
+        ({"train": {"rho2": -1}}, "key 'train.rho2': must be greater than or equal to 0, got -1"),
+        ({"train": {"warmup_steps": -1}}, "key 'train.warmup_steps': must be greater than or equal to 0, got -1"),
+        ({"train": {"max_grad_norm": 0}}, "key 'train.max_grad_norm': must be greater than 0, got 0"),
+        ({"train": {"dropout": 1}}, "key 'train.dropout': must be less than 1, got 1"),
+        ({"compile": "maybe"}, "key 'compile': must be true or false or 'auto', got 'maybe'"),
+        (
+            {"report_to": ["wand"]},
+            "key 'report_to.0': must be 'tensorboard', 'wandb', 'trackio' or 'mlflow', got 'wand'",
+        ),
+        ({"model": {"path": ""}}, "key 'model.path': name the checkpoint to start from, a folder or hf:NAME"),
+        (
+            {"finetune": {"learning_rate": "fast"}},
+            "key 'finetune.learning_rate': must be a number or a list, got 'fast'",
+        ),
+        ({"finetune": {"learning_rate": []}}, "key 'finetune.learning_rate': must be a number or must not be empty"),
+        ({"finetune": {"learning_rate": [1e-5, 0]}}, "key 'finetune.learning_rate': must be a number"),
         ({"train": {"learning_rate": "fast"}}, "key 'train.learning_rate': must be a number, got 'fast'"),
         (
             {"train": {"learning_rate": float("inf")}},
@@ -100,11 +116,119 @@ def test_a_misspelling_is_told_before_the_key_it_leaves_unset() -> None:
     assert line == "key 'corpus.sources.0.pth': unknown setting (did you mean 'corpus.sources.0.path'?)"
 
 
-def test_settings_that_contradict_each_other_are_named() -> None:
-    with pytest.raises(InputError, match=r"run.yaml: train.max_length 600 is more than model.max_position"):
-        resolve({"train": {"max_length": 600}}, where="run.yaml")
-    twice = [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]
-    assert complaint({"corpus": {"sources": twice}}) == "key 'corpus': two sources are named 'x'"
+BEST = {"start_from": "best"}
+KEEP_HEAD = {"reset_head": False}
+
+
+@pytest.mark.parametrize(
+    ("tree", "line"),
+    [
+        (
+            {"train": {"max_length": 600}},
+            "key 'train.max_length': 600 is more than model.max_position_embeddings 512",
+        ),
+        (
+            {"train": {"internal_max_length": 600}},
+            "key 'train.internal_max_length': 600 is more than model.max_position_embeddings 512",
+        ),
+        (
+            {"finetune": {"max_length": 600}},
+            "key 'finetune.max_length': 600 is more than model.max_position_embeddings 512",
+        ),
+        (
+            {"train": {"batch_size": "255tok"}},
+            "key 'train.batch_size': 255tok is less than two texts of 128 tokens",
+        ),
+        (
+            {"train": {"internal_batch_size": "1000tok", "internal_max_length": 501}},
+            "key 'train.internal_batch_size': 1000tok is less than two texts of 501 tokens",
+        ),
+        (
+            {"finetune": {"batch_size": "100tok", "max_length": 51}},
+            "key 'finetune.batch_size': 100tok is less than two texts of 51 tokens",
+        ),
+        (
+            {"train": {"mask_token_share": 0.95}},
+            "key 'train.mask_token_share': 0.95 is more than 1 together with mask_random_share 0.1",
+        ),
+        (
+            {"train": {"mask_task": False}},
+            "key 'train.mask_task': false leaves nothing to guess in task batches; set rho2: 0 with it",
+        ),
+        ({"stage1": "none", "stage2": "none"}, "key 'stage1': none with stage2: none would train nothing"),
+        (
+            {"stage1": "none", "finetune": BEST},
+            "key 'finetune.start_from': best needs a stage 1; stage1 is none",
+        ),
+        (
+            {"stage2": "none", "train": {"task_head": "tlm"}},
+            "key 'stage2': none needs train.task_head: stock, the head of the saved model",
+        ),
+        (
+            {"stage2": "none", "train": {"rho1": "inf"}},
+            "key 'stage2': none with train.rho1: inf would leave the task head untrained",
+        ),
+        ({"finetune": BEST}, "key 'finetune.start_from': best needs train.eval_steps"),
+        (
+            {"finetune": BEST, "train": {"eval_steps": 5, "rho1": "inf"}},
+            "key 'finetune.start_from': best needs task batches in stage 1; train.rho1 is inf",
+        ),
+        (
+            {"finetune": KEEP_HEAD, "train": {"task_head": "tlm"}},
+            "key 'finetune.reset_head': false needs train.task_head: stock, the head of the saved model",
+        ),
+        (
+            {"corpus": {"sources": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}},
+            "key 'corpus': two sources are named 'x'",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(tree: dict[str, Any], line: str) -> None:
+    assert complaint(tree) == line
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"train": {"rho1": "inf"}},
+        {"train": {"rho1": "auto"}},
+        {"train": {"rho1": 0}},
+        {"train": {"rho2": 0}},
+        {"train": {"rho2": 0, "mask_task": False}},
+        {"train": {"mask_token_share": 0.9}},
+        {"train": {"max_length": 64, "internal_max_length": 512}},
+        {"train": {"batch_size": "256tok"}},
+        {"train": {"max_grad_norm": None, "warmup_steps": 0}},
+        {"train": {"max_length": 8192, "batch_size": 32}, "model": {"path": "folder"}},
+        {"stage1": "none"},
+        {"stage2": "none"},
+        {"stage2": "none", "train": {"rho1": "auto"}},
+        {"finetune": BEST, "train": {"eval_steps": 5}},
+        {"finetune": KEEP_HEAD},
+        {"finetune": {"learning_rate": [1e-5, 2e-5]}},
+    ],
+)
+def test_unusual_settings_that_make_sense_are_accepted(tree: dict[str, Any]) -> None:
+    written = resolve(tree).model_dump(mode="json")
+    for key, value in tree.items():
+        assert written[key] == ({**written[key], **value} if isinstance(value, dict) else value)
+
+
+@pytest.mark.parametrize(
+    ("overridden", "tree"),
+    [
+        ("train.max_length", {"train": {"max_length": 600}}),
+        ("model.max_position_embeddings", {"model": {"max_position_embeddings": 64}}),
+        ("train", {"train": {"max_length": 600}}),
+    ],
+)
+def test_a_contradiction_that_comes_from_the_command_line_is_blamed_on_it(
+    overridden: str, tree: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=r"^--set, key 'train.max_length': "):
+        resolve(tree, where="run.yaml", overridden=[overridden])
+    with pytest.raises(InputError, match=r"^run.yaml, key 'train.max_length': "):
+        resolve(tree, where="run.yaml", overridden=["seed"])
 
 
 def test_every_setting_has_a_meaning() -> None:

@@ -32,7 +32,7 @@ def write(folder: Path, text: str | bytes, name: str = "run.yaml") -> Path:
 def test_later_sources_win(tmp_path: Path) -> None:
     path = write(tmp_path, "preset: gpu\nseed: 1\ntrain: {batch_size: 8, rho1: 1}\n")
     merged = load_settings(path, given={"seed": 2, "train": {"rho1": 2}}, overrides=["train.rho1=3"])
-    assert (merged.model.size, merged.train.batch_size, merged.seed, merged.train.rho1) == ("base", 8, 2, 3)
+    assert (merged.model.size, str(merged.train.batch_size), merged.seed, merged.train.rho1) == ("base", "8", 2, 3)
 
 
 def test_a_preset_from_the_command_line_beats_the_one_in_the_file(tmp_path: Path) -> None:
@@ -86,10 +86,11 @@ def test_a_wrong_override_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     assert complaint(path, overrides=["train.rho1=x"]).startswith("--set, key 'train.rho1': must be a whole number")
 
 
+@pytest.mark.parametrize("preset", [name for name in preset_names() if name.endswith(("gpu", "demo", ":imdb"))])
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
-def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str) -> None:
+def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset: str) -> None:
     chosen = load_settings(
-        preset="gpu",
+        preset=preset,
         given={"corpus": {"sources": [{"path": "a.jsonl", "name": "été"}]}, "select": {"budget": "5%"}},
     )
     text = chosen.model_dump_json() if suffix == ".json" else dump_yaml(chosen)
@@ -103,8 +104,22 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str) -> Non
         optional={
             "seed": st.integers(0, 2**31),
             "output_dir": st.text(st.characters(codec="utf-8"), max_size=20),
-            "train": st.fixed_dictionaries({"learning_rate": st.floats(1e-8, 10)}),
-            "finetune": st.fixed_dictionaries({"seeds": st.lists(st.integers(), min_size=1)}),
+            "train": st.fixed_dictionaries(
+                {
+                    "learning_rate": st.floats(1e-8, 10),
+                    "batch_size": st.integers(1, 10**6) | st.integers(256, 10**9).map("{}tok".format),
+                    "rho1": st.integers(0, 10**6) | st.sampled_from(["inf", "auto"]),
+                    "max_grad_norm": st.none() | st.floats(1e-3, 10),
+                }
+            ),
+            "finetune": st.fixed_dictionaries(
+                {
+                    "seeds": st.lists(st.integers(), min_size=1),
+                    "learning_rate": st.floats(1e-8, 1) | st.lists(st.floats(1e-8, 1), min_size=1),
+                }
+            ),
+            "compile": st.booleans() | st.just("auto"),
+            "report_to": st.lists(st.sampled_from(["tensorboard", "wandb", "trackio", "mlflow"])),
             "corpus": st.fixed_dictionaries(
                 {"sources": st.lists(st.fixed_dictionaries({"path": st.text(st.characters(codec="utf-8"))}))}
             ),
@@ -188,16 +203,5 @@ def test_read_tree_keeps_what_was_written(tmp_path: Path) -> None:
 
 def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path: Path) -> None:
     assert complaint(preset="latop") == "unknown preset 'latop' (did you mean 'laptop'?)"
+    assert complaint(write(tmp_path, "preset: tlm-smal\n")) == "unknown preset 'tlm-smal' (did you mean 'tlm-small'?)"
     assert "unknown preset ['gpu']" in complaint(write(tmp_path, "preset: [gpu]\n"))
-
-
-@pytest.mark.parametrize("name", preset_names())
-def test_presets_load_and_are_short_and_commented(repository: Path, name: str) -> None:
-    text = (repository / "src" / "endtask" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
-    assert load_settings(preset=name, given={"seed": 7}).seed == 7
-    assert text.startswith("# ")
-    assert len(text.splitlines()) <= 40
-
-
-def test_the_presets_are_those_the_documentation_names() -> None:
-    assert {"laptop", "gpu"} <= set(preset_names())

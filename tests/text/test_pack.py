@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from endtask.errors import InputError
 from endtask.files.selection_table import write_selection
 from endtask.records import Document, Example, Selected
 from endtask.settings import Settings
@@ -31,8 +34,8 @@ def make_selection(path: Path, texts: list[str]) -> Path:
     return path
 
 
-def make_settings(**tokenizer: object) -> Settings:
-    lengths = {"train": {"max_length": 24}, "finetune": {"max_length": 12}}
+def make_settings(*, window_stride: int | None = None, **tokenizer: object) -> Settings:
+    lengths = {"train": {"max_length": 24}, "finetune": {"max_length": 12, "window_stride": window_stride}}
     return Settings.model_validate({"tokenizer": {"vocab_size": 120, **tokenizer}, **lengths})
 
 
@@ -95,3 +98,26 @@ def test_without_a_selection_nothing_external_is_packed(tmp_path: Path) -> None:
     counts = pack(make_task(pairs=False), selection, make_settings(), tmp_path)
     assert counts["external"] == {"texts": 0, "tokens": 0}
     assert len(PackedTexts(tmp_path / "external")) == 0
+
+
+def test_splits_are_read_by_windows_and_stage_1_is_not(tmp_path: Path) -> None:
+    task, selection = make_task(pairs=False), make_selection(tmp_path / "selection.parquet", make_texts(10, seed=9))
+    counts = pack(task, selection, make_settings(window_stride=4), tmp_path / "windows")
+    plain = pack(task, selection, make_settings(), tmp_path / "plain")
+    for split, examples in task.splits.items():
+        texts = PackedTexts(tmp_path / "windows" / split)
+        assert len(texts.windows) == len(examples) < len(texts) == counts[split]["texts"]
+        assert counts[split]["tokens"] > plain[split]["tokens"]
+        first = [texts[place].tolist() for place in texts.windows.cumsum() - texts.windows]
+        truncated = PackedTexts(tmp_path / "plain" / split)
+        assert first == [truncated[place].tolist() for place in range(len(examples))]
+    for name in ("internal", "external"):
+        assert counts[name] == plain[name]
+        assert PackedTexts(tmp_path / "windows" / name).examples.tolist() == list(range(counts[name]["texts"]))
+
+
+def test_pairs_by_windows_are_refused(tmp_path: Path) -> None:
+    selection = make_selection(tmp_path / "selection.parquet", [])
+    with pytest.raises(InputError, match=r"finetune\.window_stride.*text pairs cannot be read by windows"):
+        pack(make_task(pairs=True), selection, make_settings(window_stride=4), tmp_path / "pack")
+    assert not (tmp_path / "pack").exists()

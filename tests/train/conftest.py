@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +12,59 @@ import torch
 
 from endtask.files.selection_table import write_selection
 from endtask.files.stage_folder import StageFolder
+from endtask.models.place import Place
 from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.stream import TextStream
 from endtask.objectives.task import JointClassification
 from endtask.records import Document, Example, Selected
-from endtask.settings import Settings
+from endtask.settings import BatchSize, Settings, TrainSettings
 from endtask.task import Task
 from endtask.text.pack import pack
 from endtask.train.loop import Phase
+from endtask.train.pretrain import pretrain
 from endtask.weighting.interleave import Interleave
 from tests.tiny import make_labels, make_masking, make_network, make_packed, make_texts
 
 MakePhase = Callable[..., Phase]
+MakeStage = Callable[[str], StageFolder]
+CPU = Place(torch.device("cpu"))
+_PHASE_FIELDS = {field.name for field in fields(Phase)}
 
 
 @pytest.fixture
 def make_phase(tmp_path: Path) -> MakePhase:
-    """Make a joint phase with fresh weights; keywords replace its fields, or choose the network."""
+    """Make a joint phase with fresh weights; keywords replace its fields or settings, or choose the network."""
     texts = make_packed(tmp_path / "texts")
-    common: dict[str, Any] = {"batch_size": 8, "pad_id": 0}
 
-    def make(architecture: str = "modernbert", *, dropout: float = 0.1, seed: int = 0, **changes: Any) -> Phase:
-        external = MaskedLM("external", texts, make_masking(), seed=seed, **common)
+    def make(architecture: str = "lean", *, dropout: float = 0.1, seed: int = 0, **changes: Any) -> Phase:
+        network = make_network(architecture, dropout=dropout)
+        common: dict[str, Any] = {"batch_size": BatchSize.parse("8"), "seed": seed, "masking": make_masking()}
+        external = MaskedLM("external", TextStream("external", texts, network, **common))
         internal = JointClassification(
-            texts, make_labels(), make_masking(), rho2=1.0, normalize=True, seed=seed, **common
+            "internal", TextStream("internal", texts, network, **common), make_labels(), rho2=1.0, normalize=True
         )
+        settings = {name: value for name, value in changes.items() if name not in _PHASE_FIELDS}
         phase = Phase(
-            network=make_network(architecture, dropout=dropout),
+            network=network,
             objectives={"external": external, "internal": internal},
             weighting=Interleave("external", "internal", rho1=1),
             steps=6,
+            settings=TrainSettings.model_validate({"weight_decay": 0.1, "warmup_fraction": 0.3, **settings}),
             learning_rate=3e-3,
-            weight_decay=0.1,
-            warmup_fraction=0.3,
-            max_grad_norm=1.0,
             seed=seed,
-            device=torch.device("cpu"),
+            place=CPU,
         )
-        return replace(phase, **changes)
+        return replace(phase, **{name: value for name, value in changes.items() if name in _PHASE_FIELDS})
 
     return make
+
+
+def changed(settings: Settings, **sections: Any) -> Settings:
+    """The settings with some keys of some sections, or whole keys of the root, replaced."""
+    tree = settings.model_dump(mode="json")
+    for name, values in sections.items():
+        tree[name] = {**tree[name], **values} if isinstance(values, dict) else values
+    return Settings.model_validate(tree)
 
 
 def _rows(split: str, count: int, seed: int) -> list[Example]:
@@ -81,19 +95,40 @@ def run_settings() -> Settings:
     )
 
 
-@pytest.fixture(scope="session")
-def packed(task: Task, run_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pack stage's folder."""
-    folder = tmp_path_factory.mktemp("pack")
+def packed_in(folder: Path, task: Task, settings: Settings) -> Path:
+    """What the pack stage leaves of a task and forty passages."""
     documents = [Document(str(n), text, "corpus") for n, text in enumerate(make_texts(40, seed=4))]
     write_selection(
         folder / "selection.parquet", [Selected(document, 0, 1, 1.0, 1, ("train0",), "rule") for document in documents]
     )
-    pack(task, folder / "selection.parquet", run_settings, folder)
+    pack(task, folder / "selection.parquet", settings, folder)
     return folder
 
 
+def pretrained_in(folder: Path, task: Task, packed: Path, settings: Settings) -> tuple[Path, dict[str, Any]]:
+    """The folder of a finished stage 1, and what it counted."""
+    stage = StageFolder(folder, "pretrain", "fingerprint", {}, {})
+    counts = pretrain(task, packed, settings, stage)
+    stage.finish(counts)
+    return stage.final, counts
+
+
+@pytest.fixture(scope="session")
+def packed(task: Task, run_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pack stage's folder."""
+    return packed_in(tmp_path_factory.mktemp("pack"), task, run_settings)
+
+
+@pytest.fixture(scope="session")
+def pretrained(
+    task: Task, packed: Path, run_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    """The folder of stage 1, which scored dev on its way, and what it counted; read only."""
+    settings = changed(run_settings, train={"eval_steps": 10})
+    return pretrained_in(tmp_path_factory.mktemp("run"), task, packed, settings)
+
+
 @pytest.fixture
-def make_stage(tmp_path: Path) -> Callable[[str], StageFolder]:
+def make_stage(tmp_path: Path) -> MakeStage:
     """Make the folder of a stage, or find again what was left there."""
     return lambda name: StageFolder(tmp_path / "run", name, "fingerprint", {}, {})

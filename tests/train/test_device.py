@@ -1,23 +1,38 @@
-"""The device that trains."""
+"""Where and how a phase is computed."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch._dynamo.utils import counters
 
 from endtask.errors import InputError
-from endtask.settings import Settings
-from endtask.train.device import choose_device
+from endtask.models.place import Place
+from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.stream import TextStream
+from endtask.settings import BatchSize, Settings
+from endtask.train import device as device_module
+from endtask.train.device import choose_device, choose_place, move
+from endtask.train.loop import Phase, build_optimizer, train
+from endtask.weighting.equal import Equal
+from tests.tiny import make_masking, make_network, make_packed
+
+from .numbers import number_phase
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def present(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Say which devices this machine has."""
 
-    def set_present(*names: str) -> None:
+    def set_present(*names: str, bfloat16: bool = True) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in names)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bfloat16)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in names)
 
     return set_present
@@ -33,12 +48,12 @@ def test_auto_takes_the_best_one_present(present: Any, names: tuple[str, ...], c
 def test_a_missing_device_is_one_line(present: Any, device: Any) -> None:
     present()
     with pytest.raises(InputError, match=rf"key 'device': this machine has no {device} device \(use device=auto\)"):
-        choose_device(Settings(device=device))
+        choose_place(Settings(device=device))
 
 
 def test_the_cpu_can_always_be_asked_for(present: Any) -> None:
     present("cuda")
-    assert choose_device(Settings(device="cpu")) == torch.device("cpu")
+    assert choose_device(Settings(device="cpu")) == CPU
 
 
 @pytest.mark.parametrize(("threads", "calls"), [(3, [3]), (None, [])])
@@ -47,3 +62,122 @@ def test_threads_are_set_if_asked_for(monkeypatch: pytest.MonkeyPatch, threads: 
     monkeypatch.setattr(torch, "set_num_threads", seen.append)
     choose_device(Settings(device="cpu", threads=threads))
     assert seen == calls
+
+
+@pytest.mark.parametrize(
+    ("names", "bfloat16", "precision", "chosen"),
+    [
+        (("cuda",), True, "auto", torch.bfloat16),
+        (("cuda",), False, "auto", torch.float32),
+        (("cuda",), True, "float32", torch.float32),
+        (("mps",), True, "auto", torch.float32),
+        ((), True, "auto", torch.float32),
+        ((), False, "bfloat16", torch.bfloat16),
+    ],
+)
+def test_precision_is_as_asked_or_what_the_device_does_well(
+    present: Any, names: tuple[str, ...], bfloat16: bool, precision: Any, chosen: torch.dtype
+) -> None:
+    present(*names, bfloat16=bfloat16)
+    place = choose_place(Settings(precision=precision))
+    assert (place.device.type, place.dtype) == ((*names, "cpu")[0], chosen)
+
+
+def test_products_run_in_the_precision_of_the_place() -> None:
+    layer, points = nn.Linear(3, 3), torch.ones(2, 3)
+    with Place(CPU, torch.bfloat16).autocast():
+        assert layer(points).dtype == torch.bfloat16
+    with Place(CPU).autocast():
+        assert layer(points).dtype == torch.float32
+    assert not Place(CPU).pins_memory
+    assert Place(torch.device("cuda")).pins_memory
+
+
+@pytest.mark.parametrize("architecture", ["lean", "bert"])
+@pytest.mark.parametrize("attention", ["auto", "padded"])
+def test_without_a_gpu_attention_is_padded(architecture: str, attention: str) -> None:
+    settings = Settings.model_validate({"model": {"attention": attention}})
+    network = move(make_network(architecture), settings, Place(CPU))
+    assert network.backend == "padded"
+    assert network.layout(16).grid
+    assert network.layout(16).padded == (architecture == "bert")
+    assert not network.fixed_shapes
+
+
+@pytest.mark.parametrize("attention", ["varlen", "flex"])
+def test_a_kernel_that_is_not_there_is_one_line(attention: str) -> None:
+    settings = Settings.model_validate({"model": {"attention": attention}})
+    with pytest.raises(InputError, match=rf"key 'model.attention': {attention} does not work here \(cpu"):
+        move(make_network(), settings, Place(CPU))
+    with pytest.raises(InputError, match=rf"key 'model.attention': bert reads padded tables, not {attention}"):
+        move(make_network("bert"), settings, Place(CPU))
+
+
+@pytest.mark.parametrize(("backend", "grid"), [("varlen", False), ("flex", False), ("padded", True)])
+def test_batches_are_laid_out_for_the_kernel_that_was_found(
+    monkeypatch: pytest.MonkeyPatch, backend: str, grid: bool
+) -> None:
+    asked = []
+
+    def choose(*arguments: object, fixed_shapes: bool) -> str:
+        asked.append((*arguments, fixed_shapes))
+        return backend
+
+    monkeypatch.setattr(device_module, "choose_backend", choose)
+    network = move(make_network(), Settings(), Place(CPU, torch.bfloat16))
+    assert asked == [("auto", CPU, torch.bfloat16, False)]
+    assert (network.backend, network.dtype, network.layout(16).grid) == (backend, torch.bfloat16, grid)
+    padded = move(make_network("bert"), Settings(), Place(CPU, torch.bfloat16))
+    assert (padded.backend, padded.layout(16).grid, len(asked)) == ("padded", True, 1)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "expected"), [("auto", False), (False, False), (True, True)], ids=["auto", "false", "true"]
+)
+@pytest.mark.parametrize("architecture", ["lean", "bert"])
+def test_what_is_compiled_gets_batches_of_one_shape(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compiled: Any, expected: bool, architecture: str
+) -> None:
+    parts: list[nn.Module] = []
+    monkeypatch.setattr(nn.Module, "compile", lambda part, **options: parts.append(part))
+    network = move(make_network(architecture), Settings(compile=compiled), Place(CPU))
+    assert parts == ([network.body, network.heads["masked_lm"]] if expected else [])
+    stream = stream_of(tmp_path, network)
+    shapes = {stream.batch(step).input_ids.shape for step in range(6)}
+    assert (len(shapes) == 1) == expected
+
+
+def stream_of(folder: Path, network: Any) -> TextStream:
+    texts = make_packed(folder)
+    size = BatchSize.parse("64tok")
+    return TextStream("any", texts, network, batch_size=size, seed=0, masking=make_masking())
+
+
+def phase_of(folder: Path, *, compiled: bool) -> Phase:
+    place = Place(CPU)
+    network = move(make_network(), Settings(compile=compiled), place)
+    network.fixed_shapes = True  # the same batches for both
+    objective = MaskedLM("external", stream_of(folder, network))
+    return number_phase(
+        network=network, objectives={"external": objective}, weighting=Equal("external"), steps=4, place=place
+    )
+
+
+def test_compiled_it_trains_the_same_and_compiles_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced and differentiated ahead as on a GPU, but without a C++ compiler at the end, which takes a minute."""
+    original = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda part, **options: original(part, backend="aot_eager", **options))
+    losses = {}
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        counters.clear()
+        phase = phase_of(tmp_path / str(compiled), compiled=compiled)
+        steps = train(phase, build_optimizer(phase))
+        found = [next(steps)]
+        graphs = counters["stats"]["unique_graphs"]
+        found.extend(steps)
+        losses[compiled] = [float(record.losses["external/mlm"]) for record in found]
+        assert (graphs > 0) == compiled
+        assert counters["stats"]["unique_graphs"] == graphs, "nothing compiled again"
+    assert losses[True] == pytest.approx(losses[False], rel=1e-4)
+    assert phase.network.state_dict().keys() == make_network().state_dict().keys()

@@ -2,50 +2,59 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from endtask.errors import InputError
 from endtask.train.loop import StepRecord
 from endtask.train.metrics_file import MetricsFile, read_metrics
 
 
-def record(step: int, **losses: float) -> StepRecord:
-    return StepRecord(step, step / 10, {name: torch.tensor(value) for name, value in losses.items()}, 5, 8)
+def record(step: int, norm: float = 2.0, **losses: float) -> StepRecord:
+    tensors = {name: torch.tensor(value) for name, value in losses.items()}
+    return StepRecord(step, step / 10, tensors, torch.tensor(norm), tokens=5, padded_tokens=8, flops=1e3)
+
+
+def add(file: MetricsFile, found: StepRecord) -> None:
+    row = file.add(found, flush=True)
+    assert row is not None
+    file.write(row)
 
 
 def test_a_row_is_the_mean_since_the_last_one(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "m.jsonl", start=0, every=2)
     answers = [
-        file.add(record(1, a=1.0), flush=False),
-        file.add(record(2, a=2.0, b=5.0), flush=False),
+        file.add(record(1, a=1.0, norm=1.0), flush=False),
+        file.add(record(2, a=2.0, b=5.0, norm=4.0), flush=False),
         file.add(record(3, b=7.0), flush=True),
         file.add(record(4, a=9.0), flush=False),
     ]
-    rows = [
-        {"step": 2, "learning_rate": 0.2, "a": 1.5, "b": 5.0},
-        {"step": 3, "learning_rate": 0.3, "b": 7.0},
-        {"step": 4, "learning_rate": 0.4, "a": 9.0},
+    assert answers == [
+        None,
+        {"step": 2, "learning_rate": 0.2, "a": 1.5, "b": 5.0, "grad_norm": 2.5},
+        {"step": 3, "learning_rate": 0.3, "b": 7.0, "grad_norm": 2.0},
+        {"step": 4, "learning_rate": 0.4, "a": 9.0, "grad_norm": 2.0},
     ]
-    assert answers == [None, *rows]
-    assert read_metrics(tmp_path / "m.jsonl") == rows
 
 
-def test_rows_of_another_kind_stand_between(tmp_path: Path) -> None:
+def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "m.jsonl", start=0, every=1)
-    file.add(record(1, a=1.0), flush=False)
+    add(file, record(1, a=1.0))
     file.write({"step": 1, "dev/accuracy": 0.5})
-    assert read_metrics(tmp_path / "m.jsonl")[1] == {"step": 1, "dev/accuracy": 0.5}
+    assert read_metrics(tmp_path / "m.jsonl") == [
+        {"step": 1, "learning_rate": 0.1, "a": 1.0, "grad_norm": 2.0},
+        {"step": 1, "dev/accuracy": 0.5},
+    ]
 
 
 def test_a_resumed_phase_drops_what_it_will_write_again(tmp_path: Path) -> None:
     first = MetricsFile(tmp_path / "m.jsonl", start=0, every=1)
     for step in range(1, 6):
-        first.add(record(step, a=1.0), flush=False)
+        add(first, record(step, a=1.0))
     again = MetricsFile(tmp_path / "m.jsonl", start=3, every=1)
-    again.add(record(4, a=8.0), flush=False)
+    add(again, record(4, a=8.0))
     assert [(row["step"], row["a"]) for row in read_metrics(tmp_path / "m.jsonl")] == [(1, 1), (2, 1), (3, 1), (4, 8)]
 
 
@@ -61,11 +70,22 @@ def test_no_file_is_no_rows(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "absent.jsonl") == []
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_stops_the_phase(tmp_path: Path, value: float) -> None:
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_has_no_part_in_a_mean(tmp_path: Path, value: float) -> None:
     file = MetricsFile(tmp_path / "m.jsonl", start=0, every=3)
-    file.add(record(1, a=value), flush=False)
+    file.add(record(1, a=value, b=3.0, norm=value), flush=False)
     file.add(record(2, a=1.0), flush=False)
-    with pytest.raises(InputError, match=r"the loss a is not finite near step 3 \(lower the learning_rate"):
-        file.add(record(3, a=1.0), flush=False)
-    assert read_metrics(tmp_path / "m.jsonl") == []
+    row = file.add(record(3, a=2.0), flush=False)
+    assert row == {"step": 3, "learning_rate": 0.3, "a": 1.5, "b": 3.0, "grad_norm": 2.0}
+    alone = file.add(record(4, a=value, norm=value), flush=True)
+    assert alone == {"step": 4, "learning_rate": 0.4}
+    json.dumps([row, alone], allow_nan=False)
+
+
+def test_losses_of_low_precision_are_averaged_in_full(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "m.jsonl", start=0, every=2)
+    for step, value in ((1, 2.0), (2, 2.015625)):  # both have a bfloat16, their mean has none
+        losses = {"a": torch.tensor(value, dtype=torch.bfloat16)}
+        row = file.add(StepRecord(step, 0.1, losses, torch.tensor(1.0), 5, 8, 1.0), flush=False)
+    assert row is not None
+    assert row["a"] == 2.0078125

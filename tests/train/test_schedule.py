@@ -1,44 +1,108 @@
-"""The learning rate."""
+"""The rate of a step and the number of its batches."""
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import get_scheduler
 
-from endtask.train.schedule import learning_rate_at
+from endtask.settings.training import PhaseSettings
+from endtask.train.schedule import ScheduleKind, batches_before, batches_in_step, schedule_factor, warmup_steps_of
 
+KINDS = st.sampled_from(["linear", "cosine", "constant"])
+STEPS = st.integers(min_value=1, max_value=200)
 FRACTIONS = st.floats(min_value=0.0, max_value=1.0, exclude_max=True)
 
 
-def rates(steps: int, warmup_fraction: float, peak: float = 1.0) -> list[float]:
-    return [learning_rate_at(s, steps=steps, warmup_fraction=warmup_fraction, peak=peak) for s in range(steps)]
+def curve(steps: int, warmup_steps: int, kind: ScheduleKind = "linear") -> list[float]:
+    return [schedule_factor(step, steps=steps, warmup_steps=warmup_steps, kind=kind) for step in range(steps)]
 
 
-@given(
-    steps=st.integers(min_value=1, max_value=300),
-    warmup_fraction=FRACTIONS,
-    peak=st.floats(min_value=1e-6, max_value=1),
-)
+@given(steps=STEPS, share=st.floats(min_value=0.0, max_value=1.0), kind=KINDS)
 @settings(max_examples=80, deadline=None)
 def test_the_rate_rises_to_its_peak_and_falls_but_never_to_nothing(
-    steps: int, warmup_fraction: float, peak: float
+    steps: int, share: float, kind: ScheduleKind
 ) -> None:
-    curve = rates(steps, warmup_fraction, peak)
-    top = curve.index(max(curve))
-    assert max(curve) == pytest.approx(peak)
-    assert curve[: top + 1] == sorted(curve[: top + 1])
-    assert curve[top:] == sorted(curve[top:], reverse=True)
-    assert all(0 < rate <= peak * (1 + 1e-12) for rate in curve)
+    factors = curve(steps, int(steps * share), kind)
+    top = factors.index(max(factors))
+    assert max(factors) == 1.0
+    assert factors[: top + 1] == sorted(factors[: top + 1])
+    assert factors[top:] == sorted(factors[top:], reverse=True)
+    assert min(factors) > 0
 
 
-@given(steps=st.integers(min_value=2, max_value=300), warmup_fraction=FRACTIONS)
-@settings(max_examples=50, deadline=None)
-def test_both_legs_are_straight(steps: int, warmup_fraction: float) -> None:
-    warmup, curve = int(steps * warmup_fraction), rates(steps, warmup_fraction)
-    assert curve[:warmup] == pytest.approx([(step + 1) / warmup for step in range(warmup)])
-    assert curve[warmup:] == pytest.approx([(steps - step) / (steps - warmup) for step in range(warmup, steps)])
+def hugging_face(steps: int, warmup_steps: int, kind: ScheduleKind) -> list[float]:
+    """The rates of their schedule, whose warm-up starts with a step at rate 0."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    name = "constant_with_warmup" if kind == "constant" else kind
+    scheduler = get_scheduler(name, optimizer, num_warmup_steps=warmup_steps, num_training_steps=steps)
+    rates = []
+    for _ in range(steps + 1):
+        rates.append(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    return rates
 
 
-def test_without_warmup_the_first_step_has_the_peak() -> None:
-    assert rates(4, 0.0) == [1.0, 0.75, 0.5, 0.25]
+@pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])
+@pytest.mark.parametrize(("steps", "warmup_steps"), [(20, 0), (20, 1), (20, 6), (20, 19), (1, 0)])
+def test_hugging_face_agrees_but_for_one_step_of_warm_up(kind: ScheduleKind, steps: int, warmup_steps: int) -> None:
+    theirs = hugging_face(steps, warmup_steps, kind)
+    expected = [theirs[step + 1 if step < warmup_steps else step] for step in range(steps)]
+    assert curve(steps, warmup_steps, kind) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])
+def test_a_phase_of_nothing_but_warm_up_ends_at_the_peak(kind: ScheduleKind) -> None:
+    assert curve(4, 4, kind) == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_without_warm_up_the_first_step_has_the_peak() -> None:
+    assert curve(4, 0) == [1.0, 0.75, 0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("given_settings", "expected"),
+    [
+        ({}, 10),
+        ({"warmup_fraction": 0.0}, 0),
+        ({"warmup_fraction": 0.255}, 25),
+        ({"warmup_steps": 0}, 0),
+        ({"warmup_steps": 7, "warmup_fraction": 0.5}, 7),
+        ({"warmup_steps": 1000}, 100),
+    ],
+)
+def test_warm_up_steps_given_outdo_the_share_and_end_with_the_phase(
+    given_settings: dict[str, float], expected: int
+) -> None:
+    assert warmup_steps_of(PhaseSettings.model_validate(given_settings), 100) == expected
+
+
+@given(steps=STEPS, accumulation=st.integers(min_value=1, max_value=40), ramp_fraction=FRACTIONS)
+@settings(max_examples=80, deadline=None)
+def test_the_ramp_is_a_straight_line_rounded_down(steps: int, accumulation: int, ramp_fraction: float) -> None:
+    shape = {"steps": steps, "accumulation": accumulation, "ramp_fraction": ramp_fraction}
+    counts = [batches_in_step(step, **shape) for step in range(steps)]
+    ramp = int(steps * ramp_fraction)
+    line = [1 + (accumulation - 1) * step // ramp for step in range(ramp)]
+    assert counts == line + [accumulation] * (steps - ramp)
+    assert all(earlier <= later for earlier, later in pairwise(counts))
+
+
+@given(steps=STEPS, accumulation=st.integers(min_value=1, max_value=40), ramp_fraction=FRACTIONS)
+@settings(max_examples=80, deadline=None)
+def test_batches_before_a_step_are_the_sum_of_the_steps_before(
+    steps: int, accumulation: int, ramp_fraction: float
+) -> None:
+    shape = {"steps": steps, "accumulation": accumulation, "ramp_fraction": ramp_fraction}
+    counts = [batches_in_step(step, **shape) for step in range(steps)]
+    assert [batches_before(step, **shape) for step in range(steps + 1)] == [0, *accumulate(counts)]
+
+
+def test_without_a_ramp_every_step_takes_all_batches() -> None:
+    assert [batches_in_step(step, steps=3, accumulation=5, ramp_fraction=0.0) for step in range(3)] == [5, 5, 5]
+    assert batches_before(3, steps=3, accumulation=5, ramp_fraction=0.0) == 15

@@ -3,49 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
+from endtask.errors import InputError
 from endtask.evaluate.metrics import score_all
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.files.run_layout import BEST_WEIGHTS, SEED_RESULT
-from endtask.files.stage_folder import StageFolder
+from endtask.files.selection_table import write_selection
 from endtask.models.weights import load_tensors, load_weights
 from endtask.settings import Budget, Settings
 from endtask.task import Task
+from endtask.text.pack import pack
 from endtask.text.packed import PackedTexts
+from endtask.train import dev_scores
 from endtask.train import finetune as finetune_module
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.finetune import finetune, finetune_phase
 from endtask.train.metrics_file import read_metrics
-from endtask.train.pretrain import WEIGHTS, joint_objectives, network_for, pretrain
+from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS, pretrain, pretrain_phase
+from endtask.train.start import network_for
 
-MakeStage = Callable[[str], StageFolder]
+from .conftest import CPU, MakeStage, changed
 
-
-def changed(settings: Settings, **sections: dict[str, Any]) -> Settings:
-    tree = settings.model_dump(mode="json")
-    for name, values in sections.items():
-        tree[name] = {**tree[name], **values} if isinstance(values, dict) else values
-    return Settings.model_validate(tree)
-
-
-@pytest.fixture(scope="module")
-def pretrained(
-    task: Task, packed: Path, run_settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[str, Any]]:
-    stage = StageFolder(tmp_path_factory.mktemp("run"), "pretrain", "fingerprint", {}, {})
-    counts = pretrain(task, packed, run_settings, stage)
-    stage.finish(counts)
-    return stage.final, counts
+Pretrained = tuple[Path, dict[str, Any]]
 
 
 def test_stage_1_moves_every_weight_in_the_steps_it_planned(
-    pretrained: tuple[Path, dict[str, Any]], task: Task, packed: Path, run_settings: Settings
+    pretrained: Pretrained, task: Task, packed: Path, run_settings: Settings
 ) -> None:
     folder, counts = pretrained
     assert counts["steps"] == 40
@@ -58,21 +45,40 @@ def test_stage_1_moves_every_weight_in_the_steps_it_planned(
     moved = {name for name, value in network.state_dict().items() if not value.equal(before[name])}
     assert moved == set(before)
     assert counts["flops"] == 6.0 * counts["parameters"] * counts["tokens"]
+    assert counts["padded_tokens"] >= counts["tokens"] > 0
+    assert counts["matmul_flops"] > 0
     assert read_metrics(folder / "metrics.jsonl")[-1]["step"] == 40
+
+
+def test_stage_1_keeps_its_best_weights_on_dev_too(pretrained: Pretrained) -> None:
+    folder, counts = pretrained
+    rows = [row for row in read_metrics(folder / "metrics.jsonl") if "dev/macro_f1" in row]
+    assert [row["step"] for row in rows] == [10, 20, 30, 40]
+    best = max(rows, key=lambda row: row["dev/macro_f1"])
+    assert (counts["best_step"], counts["dev"]["macro_f1"]) == (best["step"], best["dev/macro_f1"])
+    same = (folder / BEST_STAGE_1).read_bytes() == (folder / WEIGHTS).read_bytes()
+    assert same == (counts["best_step"] == 40)
 
 
 def test_stage_1_without_external_text_is_the_task_alone(
     task: Task, run_settings: Settings, packed: Path, tmp_path: Path
 ) -> None:
-    from endtask.files.selection_table import write_selection
-    from endtask.text.pack import pack
-
     write_selection(tmp_path / "none.parquet", [])
     pack(task, tmp_path / "none.parquet", run_settings, tmp_path / "pack")
-    objectives, weighting = joint_objectives(task, tmp_path / "pack", run_settings)
-    assert list(objectives) == ["internal"]
-    assert [turn.objective for turn in weighting.turns(0)] == ["internal"]
-    assert list(joint_objectives(task, packed, run_settings)[0]) == ["external", "internal"]
+    turns = {
+        "none": pretrain_phase(task, tmp_path / "pack", run_settings),
+        "both": pretrain_phase(task, packed, run_settings),
+        "inf": pretrain_phase(task, packed, changed(run_settings, train={"rho1": "inf"})),
+    }
+    found = {name: [phase.weighting.turns(step)[0].objective for step in range(4)] for name, phase in turns.items()}
+    assert found == {
+        "none": ["internal"] * 4,
+        "both": ["external", "internal"] * 2,
+        "inf": ["external"] * 4,
+    }
+    assert [sorted(phase.objectives) for phase in turns.values()] == [sorted(set(names)) for names in found.values()]
+    with pytest.raises(InputError, match=r"train\.rho1.*no external text"):
+        pretrain_phase(task, tmp_path / "pack", changed(run_settings, train={"rho1": "inf"}))
 
 
 def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage) -> None:
@@ -83,24 +89,24 @@ def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, m
 
 
 def test_a_new_head_for_each_seed_on_the_same_body(
-    pretrained: tuple[Path, dict[str, Any]], task: Task, packed: Path, run_settings: Settings
+    pretrained: Pretrained, task: Task, packed: Path, run_settings: Settings
 ) -> None:
     network = network_for(task, packed, run_settings)
     heads = []
     for seed in (0, 1, 0):
         load_weights(pretrained[0] / WEIGHTS, network)
-        finetune_phase(network, task, packed, run_settings, seed=seed)
+        finetune_phase(network, task, packed, run_settings, CPU, seed=seed)
         heads.append({name: value.clone() for name, value in network.state_dict().items()})
     differ = {name for name, value in heads[0].items() if not value.equal(heads[1][name])}
     assert differ
-    assert all(name.startswith("task.") for name in differ)
+    assert all(name.startswith("heads.task.") for name in differ)
     assert all(value.equal(heads[2][name]) for name, value in heads[0].items())
     fresh, _ = load_tensors(pretrained[0] / WEIGHTS)
     assert all(not fresh[name].equal(heads[0][name]) for name in differ)
 
 
 def test_stage_2_learns_the_task_and_saves_what_it_scored(
-    pretrained: tuple[Path, dict[str, Any]], task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage
+    pretrained: Pretrained, task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage
 ) -> None:
     settings = changed(run_settings, finetune={"epochs": 12, "learning_rate": 1e-2}, model={"dropout": 0.0})
     stage = make_stage("finetune")
@@ -110,20 +116,21 @@ def test_stage_2_learns_the_task_and_saves_what_it_scored(
     for result in counts["seeds"]:
         folder = stage.partial / f"seed-{result['seed']}"
         rows = [row for row in read_metrics(folder / "metrics.jsonl") if "dev/macro_f1" in row]
+        assert [row["step"] for row in rows] == list(range(4, 49, 4)), "dev is scored after each epoch"
         best = max(rows, key=lambda row: row["dev/macro_f1"])
         assert (result["best_step"], result["dev"]["macro_f1"]) == (best["step"], best["dev/macro_f1"])
         load_weights(folder / BEST_WEIGHTS, network)
-        probabilities = class_probabilities(
-            network, PackedTexts(packed / "dev"), batch_size=5, device=torch.device("cpu")
-        )
+        probabilities = class_probabilities(network, PackedTexts(packed / "dev"), batch_size=5, place=CPU)
         assert score_all(task.label_numbers("dev"), probabilities.argmax(-1)) == result["dev"]
         assert result["dev"]["accuracy"] > 0.8
+        assert result["steps"] == 48
         assert not (folder / CHECKPOINT).exists()
-    assert counts["tokens"] == sum(result["tokens"] for result in counts["seeds"])
+    for name in ("tokens", "padded_tokens", "flops", "matmul_flops"):
+        assert counts[name] == sum(result[name] for result in counts["seeds"]) > 0
 
 
 def test_stage_2_keeps_the_first_of_the_best_epochs(
-    pretrained: tuple[Path, dict[str, Any]],
+    pretrained: Pretrained,
     task: Task,
     packed: Path,
     run_settings: Settings,
@@ -131,7 +138,7 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scores = iter([0.2, 0.9, 0.9, 0.5])
-    monkeypatch.setattr(finetune_module, "score_all", lambda truth, predicted: {"macro_f1": next(scores)})
+    monkeypatch.setattr(dev_scores, "score_all", lambda truth, predicted: {"macro_f1": next(scores)})
     kept: list[bytes] = []
     original = finetune_module.run_phase
 
@@ -155,7 +162,7 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
 
 
 def test_finished_seeds_are_not_trained_again(
-    pretrained: tuple[Path, dict[str, Any]],
+    pretrained: Pretrained,
     task: Task,
     packed: Path,
     run_settings: Settings,
@@ -179,26 +186,45 @@ def test_finished_seeds_are_not_trained_again(
     assert (folder / "seed-1" / BEST_WEIGHTS).read_bytes() == weights
 
 
-@pytest.mark.parametrize(("budget", "steps"), [("1tok", 4), ("100Mtok", 12), ("1e30flops", 12), ("5steps", 12)])
-def test_stage_2_takes_an_epoch_at_least_and_its_epochs_at_most(
-    pretrained: tuple[Path, dict[str, Any]],
+@pytest.mark.parametrize(
+    ("budget", "finetuning", "steps"),
+    [
+        ("1tok", {}, 4),
+        ("100Mtok", {}, 12),
+        ("1e30flops", {}, 12),
+        ("5steps", {}, 12),
+        ("100Mtok", {"max_steps": 7}, 7),
+        ("1tok", {"max_steps": 7}, 4),
+        ("1tok", {"max_steps": 3}, 3),
+        ("5steps", {"max_steps": 3, "epochs": 1}, 3),
+    ],
+)
+def test_stage_2_takes_an_epoch_at_least_and_what_was_asked_for_at_most(
+    pretrained: Pretrained,
     task: Task,
     packed: Path,
     run_settings: Settings,
     make_stage: MakeStage,
     budget: str,
+    finetuning: dict[str, int],
     steps: int,
 ) -> None:
-    settings = Settings.model_validate({**run_settings.model_dump(mode="json"), "budget": budget})
+    settings = changed(run_settings, budget=budget, finetune={**finetuning, "seeds": [0]})
     counts = finetune(task, packed, pretrained[0], settings, make_stage("finetune"))
-    assert counts["steps_per_seed"] == steps
+    assert counts["steps_per_seed"] == counts["seeds"][0]["steps"] == steps
 
 
-def test_a_token_budget_for_stage_2_is_kept(
-    pretrained: tuple[Path, dict[str, Any]], task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage
+@pytest.mark.parametrize("rates", [[3e-3], [3e-3, 1e-3, 1e-4]])
+def test_a_token_budget_for_stage_2_is_kept_by_all_rates_and_seeds_together(
+    pretrained: Pretrained,
+    task: Task,
+    packed: Path,
+    run_settings: Settings,
+    make_stage: MakeStage,
+    rates: list[float],
 ) -> None:
-    settings = changed(run_settings, finetune={"epochs": 50, "budget_share": 0.5})
-    settings = Settings.model_validate({**settings.model_dump(mode="json"), "budget": "12ktok"})
+    finetuning = {"epochs": 50, "budget_share": 0.5, "learning_rate": rates}
+    settings = changed(run_settings, budget="12ktok", finetune=finetuning)
     counts = finetune(task, packed, pretrained[0], settings, make_stage("finetune"))
     allowed = Budget.parse("12ktok").amount * 0.5
     assert 0.9 * allowed < counts["tokens"] <= 1.05 * allowed

@@ -1,4 +1,4 @@
-"""Equal weights."""
+"""Equal and given weights."""
 
 from __future__ import annotations
 
@@ -18,3 +18,18 @@ def test_every_objective_runs_at_every_step_and_weights_add_up_to_one(names: tup
 
 def test_one_objective_is_plain_training() -> None:
     assert Equal("task").turns(0) == (Turn("task", 1.0, 0),)
+
+
+def test_given_weights_are_proportions() -> None:
+    turns = Equal("a", "b", "c", weights=(6, 3, 1)).turns(2)
+    assert [turn.weight for turn in turns] == pytest.approx([0.6, 0.3, 0.1])
+
+
+def test_an_objective_without_weight_has_no_turn() -> None:
+    assert Equal("a", "b", weights=(0, 2)).turns(5) == (Turn("b", 1.0, 5),)
+
+
+@pytest.mark.parametrize("weights", [(1,), (1, 2, 3), (1, -1), (0, 0)])
+def test_weights_that_make_no_sense_are_refused(weights: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="2 objectives need as many weights, none negative"):
+        Equal("a", "b", weights=weights)

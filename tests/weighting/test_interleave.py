@@ -31,3 +31,9 @@ def test_any_window_of_a_period_has_one_internal_step(rho1: int, start: int) -> 
 def test_external_batches_come_first(rho1: int, letters: str) -> None:
     rule = Interleave("external", "internal", rho1)
     assert "".join(rule.turns(step)[0].objective[0] for step in range(4)) == letters
+
+
+def test_the_turn_of_any_step_is_known_without_those_before() -> None:
+    rule = Interleave("external", "internal", rho1=999)
+    assert (rule.turns(999)[0].objective, rule.turns(999)[0].step) == ("internal", 0)
+    assert (rule.turns(5_000_000)[0].objective, rule.turns(5_000_000)[0].step) == ("external", 4_995_000)

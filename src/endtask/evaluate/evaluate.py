@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from endtask.evaluate.metrics import score_all
@@ -16,6 +15,7 @@ from endtask.evaluate.probabilities import class_probabilities
 from endtask.files.atomic import write_json, write_text
 from endtask.files.run_layout import PREDICTIONS, RESULTS
 from endtask.models.network import Network
+from endtask.models.place import Place
 from endtask.models.weights import load_weights
 from endtask.settings import Settings
 from endtask.task import Task, leaked_ids
@@ -29,7 +29,7 @@ def evaluate(
     network: Network,
     settings: Settings,
     folder: Path,
-    device: torch.device,
+    place: Place,
 ) -> dict[str, Any]:
     """Score each seed's weights on test (dev where there is no test split); writes results and predictions."""
     split = "test" if "test" in task.splits else "dev"
@@ -40,7 +40,7 @@ def evaluate(
             network,
             PackedTexts(packed / split),
             batch_size=settings.evaluate.batch_size,
-            device=device,
+            place=place,
         )
     results = score_seeds(task, split, probabilities, settings.evaluate.metric)
     write_json(folder / RESULTS, results)

@@ -6,22 +6,32 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.models.batch import gather_texts
-from endtask.models.network import Network
+from endtask.models.batch import lay_out
+from endtask.models.network import TASK, Network
+from endtask.models.place import Place
 from endtask.text.packed import PackedTexts
 
 
 @torch.inference_mode()
 def class_probabilities(
-    network: Network, texts: PackedTexts, *, batch_size: int, device: torch.device
+    network: Network, texts: PackedTexts, *, batch_size: int, place: Place, head: str = TASK
 ) -> NDArray[np.float32]:
-    """Probabilities (texts, classes), texts in order; batches hold texts of like length to spare padding."""
-    network.eval().to(device)
+    """Probabilities (examples, classes) in order; those of an example's windows are averaged.
+
+    Batches hold texts of like length to spare padding. Never compiled: shapes differ from batch to batch, and one pass
+    over a split is over before a compiler is.
+    """
+    network.eval()
     order = np.argsort(texts.lengths, kind="stable")
+    layout = network.layout(int(texts.lengths.max()))
     probabilities = np.zeros((len(texts), network.config.num_labels), dtype=np.float32)
     for start in range(0, len(order), batch_size):
         positions = order[start : start + batch_size]
-        batch = gather_texts(texts, positions, network.config.pad_token_id).to(device)
-        logits = network.task_logits(network(batch), batch)  # (B, classes)
-        probabilities[positions] = logits.softmax(-1).float().cpu().numpy()
-    return probabilities
+        batch = lay_out(texts, positions, layout).to(place.device)
+        with place.autocast(), torch.compiler.set_stance("force_eager"):
+            logits = network.task_logits(network(batch), batch, head)  # (texts, classes)
+        probabilities[positions] = logits.float().softmax(-1).cpu().numpy()
+    windows = texts.windows
+    sums = np.add.reduceat(probabilities, np.cumsum(windows) - windows, axis=0)  # (examples, classes)
+    means: NDArray[np.float32] = (sums / windows[:, None]).astype(np.float32)
+    return means

@@ -31,8 +31,9 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 def remove_leftovers(folder: Path) -> None:
     """Delete what killed processes were writing aside; call it only where no other process writes."""
-    for aside in folder.rglob(".*.tmp"):
-        aside.unlink(missing_ok=True)
+    for pattern in (".*.tmp", ".tmp*"):  # ours, and those of safetensors, which writes aside once more
+        for aside in folder.rglob(pattern):
+            aside.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -18,10 +18,14 @@ PASSAGE_SIZES = "sizes.npy"
 # In `select`: the passages that are trained on.
 SELECTION = "selection.parquet"
 
-# Of each seed in `finetune`: the weights of its best epoch, and what it scored and cost.
+# Of each seed in `finetune/seed-N`: the weights of its best step, and what it scored and cost. Of several learning
+# rates these are the best one's; the others stand in `finetune/rate-R/seed-N`, without weights.
 BEST_WEIGHTS = "best.safetensors"
 SEED_RESULT = "result.json"
 
 # In `evaluate`: the scores of all seeds, and what they answered row by row.
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
+
+# In `model`: what prediction must know and no file of Hugging Face's says; only there if there is something to say.
+MODEL_FACTS = "endtask.json"

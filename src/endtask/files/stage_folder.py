@@ -20,6 +20,7 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.files.atomic import remove_leftovers, replace_folder, write_json
+from endtask.files.energy import EnergyMeter
 
 MANIFEST = "manifest.json"
 _VERSIONED = ("endtask", "torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
@@ -66,6 +67,8 @@ class StageFolder:
         self.fingerprint = fingerprint
         self._head: dict[str, Any] = {"stage": name, "fingerprint": fingerprint, "settings": settings, "inputs": inputs}
         self._started = time.monotonic()
+        self._energy = EnergyMeter({})
+        self._joules_before: dict[str, float] = {}
         self._manifest: dict[str, Any] = {}
 
     def recover(self) -> None:
@@ -126,6 +129,7 @@ class StageFolder:
         remove_leftovers(self.partial)
         self._manifest = manifest
         self._started = time.monotonic() - float(manifest["seconds"])
+        self._energy, self._joules_before = EnergyMeter.start(), manifest.get("joules", {})
         self._write()
         return self.partial
 
@@ -141,7 +145,7 @@ class StageFolder:
         self._write()
 
     def keep_time(self) -> None:
-        """Record the seconds spent so far, so that a resumed stage counts them too."""
+        """Record the seconds and joules spent so far, so that a resumed stage counts them too."""
         self._write()
 
     def finish(self, counts: dict[str, Any]) -> float:
@@ -155,6 +159,9 @@ class StageFolder:
 
     def _write(self) -> None:
         self._manifest["seconds"] = round(time.monotonic() - self._started, 3)
+        # Of the whole machine, where it can be read; a stage cannot tell its own from others'.
+        used, before = self._energy.joules(), self._joules_before
+        self._manifest["joules"] = {name: round(before.get(name, 0.0) + used[name], 1) for name in used}
         write_json(self.partial / MANIFEST, self._manifest)
 
     def _discard_partial(self) -> None:

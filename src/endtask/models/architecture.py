@@ -1,38 +1,59 @@
-"""What an architecture provides: Hugging Face's own modules, and the names that weights have there."""
+"""What an architecture provides: its modules, and the names that weights have in Hugging Face's classes."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+import torch
 from torch import Tensor, nn
 
+from endtask.models.attention import Backend
 from endtask.models.batch import TextBatch
 from endtask.models.sizes import Shape
 
-
-class TaskHead(Protocol):
-    """A classification head: hidden states and their attention mask in, class logits out."""
-
-    def __call__(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """(B, T, hidden) and (B, T) -> (B, classes)"""
-        ...
+Pooling = Literal["cls", "mean"]
 
 
 class Architecture(Protocol):
     """One file per architecture implements this."""
 
     name: str
+    padded: bool
+    """Whether the encoder runs over a padded table of texts; else over tokens laid end to end."""
+    gated: bool
+    """Whether feed-forward layers have a second input matrix."""
     input_names: tuple[str, ...]
     """What the stock model takes from its tokenizer."""
+    poolings: tuple[Pooling, ...]
+    """What the stock classification head can read, its usual one first."""
     to_classifier: dict[str, str]
     """Prefixes of our weights' names -> prefixes in the stock sequence classifier."""
     to_masked_lm: dict[str, str]
     """The same for the stock masked language model."""
 
     def config(
-        self, shape: Shape, *, vocabulary: int, special_ids: dict[str, int], positions: int, dropout: float
+        self,
+        shape: Shape,
+        *,
+        vocabulary: int,
+        special_ids: dict[str, int],
+        positions: int,
+        dropout: float,
+        pooling: Pooling,
     ) -> Any:
         """The Hugging Face configuration, labels left out."""
+        ...
+
+    def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
+        """Put into a checkpoint's configuration what the settings decide even there."""
+        ...
+
+    def longest_text(self, config: Any) -> int:
+        """How many tokens of a text the model can read."""
+        ...
+
+    def pooling(self, config: Any) -> Pooling:
+        """What the classification head reads."""
         ...
 
     def body(self, config: Any) -> nn.Module:
@@ -43,8 +64,8 @@ class Architecture(Protocol):
         """The word embeddings, which the masked-LM head shares."""
         ...
 
-    def hidden_states(self, body: nn.Module, batch: TextBatch) -> Tensor:
-        """(B, T) -> (B, T, hidden)"""
+    def hidden_states(self, body: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
+        """One vector per token: (N, hidden)."""
         ...
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
@@ -52,7 +73,7 @@ class Architecture(Protocol):
         ...
 
     def task_head(self, config: Any) -> nn.Module:
-        """The head of the stock sequence classifier, as a `TaskHead`."""
+        """The head of the stock sequence classifier: pooled vectors (S, hidden) -> logits (S, classes)."""
         ...
 
     def classifier(self, config: Any) -> Any:
@@ -62,3 +83,20 @@ class Architecture(Protocol):
     def masked_lm(self, config: Any) -> Any:
         """An empty stock masked language model."""
         ...
+
+
+def as_table(batch: TextBatch, pad_id: int) -> dict[str, Tensor]:
+    """A batch as a padded table, for encoders that want one: (S, T) each."""
+    assert batch.grid is not None
+    tokens = len(batch.input_ids)
+    present = batch.grid < tokens
+    where = batch.grid.clamp(max=tokens - 1)
+    input_ids = torch.where(present, batch.input_ids[where], pad_id)
+    types = torch.where(present, batch.token_type_ids[where], 0)
+    return {"input_ids": input_ids, "attention_mask": present.long(), "token_type_ids": types}
+
+
+def from_table(hidden: Tensor, batch: TextBatch) -> Tensor:
+    """The vectors of a padded table laid end to end: (S, T, hidden) -> (N, hidden)."""
+    cells = batch.text_ids * hidden.shape[1] + batch.position_ids
+    return hidden.flatten(0, 1)[cells]

@@ -1,4 +1,4 @@
-"""The tensors of one batch of texts."""
+"""The tensors of one batch of texts: laid end to end, with no padding between them."""
 
 from __future__ import annotations
 
@@ -11,45 +11,130 @@ from torch import Tensor
 
 from endtask.text.packed import PackedTexts
 
+_ROUND = 64
+IGNORED = -100
+"""The target that cross-entropy leaves out."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Space that every batch of a stream fills exactly, so that a compiled step sees one shape only."""
+
+    tokens: int
+    texts: int
+    masked: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How batches are laid out for an encoder.
+
+    `grid`: the indices of a padded table travel along, for attention without a variable-length kernel.
+    `padded`: the whole encoder runs over that table, as Hugging Face's classes do.
+    `longest` is the length of the longest text there may be; without a `room` the batch's own is used.
+    """
+
+    pad_id: int
+    longest: int
+    grid: bool = True
+    padded: bool = False
+    room: Room | None = None
+
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Padded texts, and the answers for whichever objectives use them.
+    """N tokens of S texts, and the answers for whichever objectives use them; M positions are masked.
 
-    B texts padded to T tokens; M of the B x T positions are masked.
+    In a batch that fills a `Room`, texts of padding follow the real ones; their labels and targets are `IGNORED`.
     """
 
-    input_ids: Tensor  # (B, T) int64
-    attention_mask: Tensor  # (B, T) int64, 0 at padding
-    token_type_ids: Tensor  # (B, T) int64, 1 in the second text of a pair
-    masked_positions: Tensor | None = None  # (M,) int64, indices into the flattened B x T
+    input_ids: Tensor  # (N,) int64
+    position_ids: Tensor  # (N,) int64, from 0 in each text
+    token_type_ids: Tensor  # (N,) int64, 1 in the second text of a pair
+    text_ids: Tensor  # (N,) int64, which text a token belongs to
+    offsets: Tensor  # (S + 1,) int32, where each text starts; the last is N
+    longest: int  # no text is longer
+    grid: Tensor | None  # (S, longest) int64, where each text's tokens stand; N where it has none
+    texts: int  # real ones
+    real_tokens: int
+    padded_tokens: int  # tokens that the encoder computes
+    squared_lengths: int  # sum over the texts, for the cost of attention
+    even: bool  # every text has the same length, and there is no padding
+    masked: int = 0
+    masked_positions: Tensor | None = None  # (M,) int64, indices into the N tokens
     masked_targets: Tensor | None = None  # (M,) int64, the tokens that stood there
-    labels: Tensor | None = None  # (B,) int64
-
-    @property
-    def real_tokens(self) -> int:
-        """Tokens that are not padding."""
-        return int(self.attention_mask.sum())
+    labels: Tensor | None = None  # (S,) int64
+    weights: Tensor | None = None  # (S,) float32, how much each text counts
 
     def to(self, device: torch.device) -> TextBatch:
         """The same batch on another device."""
-        moved = {
-            field.name: value.to(device, non_blocking=True)
-            for field in fields(self)
-            if isinstance(value := getattr(self, field.name), Tensor)
-        }
-        return replace(self, **moved)
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> TextBatch:
+        """The same batch in memory that a GPU can copy from while others work."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change: object) -> TextBatch:
+        assert callable(change)
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)})
 
 
-def gather_texts(texts: PackedTexts, positions: NDArray[np.int64], pad_id: int) -> TextBatch:
-    """Pad the texts at `positions` to the longest of them."""
-    rows = [texts[int(position)] for position in positions]
-    width = max(len(row) for row in rows)
-    input_ids = np.full((len(rows), width), pad_id, dtype=np.int64)
-    attention = np.zeros((len(rows), width), dtype=np.int64)
-    types = np.zeros((len(rows), width), dtype=np.int64)
-    for index, (row, position) in enumerate(zip(rows, positions, strict=True)):
-        input_ids[index, : len(row)] = row
-        attention[index, : len(row)] = 1
-        types[index, texts.second[position] : len(row)] = 1
-    return TextBatch(torch.from_numpy(input_ids), torch.from_numpy(attention), torch.from_numpy(types))
+def lay_out(texts: PackedTexts, positions: NDArray[np.int64], layout: Layout) -> TextBatch:
+    """Put the texts at `positions` end to end."""
+    tokens, lengths = texts.gather(positions)
+    real, count = len(tokens), len(lengths)
+    seconds = np.repeat(texts.second[positions], lengths)
+    sizes = lengths if layout.room is None else _with_padding(lengths, layout)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])  # (S + 1,)
+    total = int(offsets[-1])
+    text_ids = np.repeat(np.arange(len(sizes)), sizes)  # (N,)
+    position_ids = (np.arange(total) - offsets[text_ids]) % layout.longest  # padding may be one long text
+    longest = int(lengths.max()) if layout.room is None else layout.longest
+    padding = np.full(total - real, layout.pad_id)
+    types = np.concatenate([position_ids[:real] >= seconds, np.zeros(total - real, dtype=bool)])
+    return TextBatch(
+        input_ids=torch.from_numpy(np.concatenate([tokens, padding])),
+        position_ids=torch.from_numpy(position_ids),
+        token_type_ids=torch.from_numpy(types.astype(np.int64)),
+        text_ids=torch.from_numpy(text_ids),
+        offsets=torch.from_numpy(offsets.astype(np.int32)),
+        longest=longest,
+        grid=_grid(offsets, longest) if layout.grid else None,
+        texts=count,
+        real_tokens=real,
+        padded_tokens=len(sizes) * longest if layout.padded else total,
+        squared_lengths=int((lengths * lengths).sum()),
+        even=total == real == count * longest,
+    )
+
+
+def room_for(tokens: int, texts: int, mask_probability: float, layout: Layout) -> Room:
+    """Room for batches of at most so many tokens and texts, with places for texts of padding."""
+    places = 1 if layout.grid else tokens // layout.longest + 1
+    masked = -(-int(tokens * mask_probability + 1) // _ROUND) * _ROUND
+    return Room(tokens, texts + places, masked)
+
+
+def _with_padding(lengths: NDArray[np.int64], layout: Layout) -> NDArray[np.int64]:
+    """Sizes of all texts in a room: the real ones, padding that takes up what is left, empty ones.
+
+    Kernels for texts of any length want none above the longest, so there padding comes in pieces; in a padded table
+    one row of it does, whatever is computed there.
+    """
+    assert layout.room is not None
+    left = layout.room.tokens - int(lengths.sum())
+    piece = max(left, 1) if layout.grid else layout.longest
+    padding = [min(piece, left - start) for start in range(0, left, piece)]
+    sizes = np.zeros(layout.room.texts, dtype=np.int64)
+    if left < 0 or len(lengths) + len(padding) > len(sizes):
+        raise ValueError(f"{len(lengths)} texts of {lengths.sum()} tokens do not fit into {layout.room}")
+    sizes[: len(lengths) + len(padding)] = [*lengths, *padding]
+    return sizes
+
+
+def _grid(offsets: NDArray[np.int64], longest: int) -> Tensor:
+    columns = np.arange(longest)
+    lengths = np.diff(offsets)
+    table = np.where(columns < lengths[:, None], offsets[:-1, None] + columns, offsets[-1])  # (S, longest)
+    return torch.from_numpy(table)

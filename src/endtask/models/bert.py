@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
 from transformers.models.bert.modeling_bert import BertPooler, BertPredictionHeadTransform
 
+from endtask.models.architecture import Pooling, as_table, from_table
+from endtask.models.attention import Backend
 from endtask.models.batch import TextBatch
 from endtask.models.sizes import Shape
 
@@ -21,9 +24,9 @@ class PoolerHead(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
-    def forward(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Class logits from the first token: (B, T, hidden) -> (B, classes)."""
-        logits: Tensor = self.classifier(self.dropout(self.pooler(hidden)))
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(S, hidden) -> (S, classes)"""
+        logits: Tensor = self.classifier(self.dropout(self.pooler(pooled.unsqueeze(1))))
         return logits
 
 
@@ -31,16 +34,30 @@ class Bert:
     """The architecture of the TLM and ISS papers."""
 
     name = "bert"
+    padded = True
+    gated = False
     input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask")
-    to_classifier = {"body.": "bert.", "task.pooler.": "bert.pooler.", "task.classifier.": "classifier."}  # noqa: RUF012
+    poolings: tuple[Pooling, ...] = ("cls",)
+    to_classifier = {  # noqa: RUF012
+        "body.": "bert.",
+        "heads.task.pooler.": "bert.pooler.",
+        "heads.task.classifier.": "classifier.",
+    }
     to_masked_lm = {  # noqa: RUF012
         "body.": "bert.",
-        "masked_lm.transform.": "cls.predictions.transform.",
-        "masked_lm.bias": "cls.predictions.bias",
+        "heads.masked_lm.transform.": "cls.predictions.transform.",
+        "heads.masked_lm.bias": "cls.predictions.bias",
     }
 
     def config(
-        self, shape: Shape, *, vocabulary: int, special_ids: dict[str, int], positions: int, dropout: float
+        self,
+        shape: Shape,
+        *,
+        vocabulary: int,
+        special_ids: dict[str, int],
+        positions: int,
+        dropout: float,
+        pooling: Pooling,
     ) -> Any:
         return BertConfig(
             vocab_size=vocabulary,
@@ -52,6 +69,16 @@ class Bert:
             **vars(shape),
         )
 
+    def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
+        config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+        config.classifier_dropout = None  # as the encoder's
+
+    def longest_text(self, config: Any) -> int:
+        return int(config.max_position_embeddings)
+
+    def pooling(self, config: Any) -> Pooling:
+        return "cls"
+
     def body(self, config: Any) -> nn.Module:
         body: nn.Module = BertModel(config, add_pooling_layer=False)
         return body
@@ -59,11 +86,8 @@ class Bert:
     def embeddings(self, body: nn.Module) -> nn.Embedding:
         return body.get_submodule("embeddings.word_embeddings")  # type: ignore[return-value]
 
-    def hidden_states(self, body: nn.Module, batch: TextBatch) -> Tensor:
-        hidden: Tensor = body(
-            input_ids=batch.input_ids, attention_mask=batch.attention_mask, token_type_ids=batch.token_type_ids
-        ).last_hidden_state
-        return hidden
+    def hidden_states(self, body: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
+        return from_table(body(**as_table(batch, self.embeddings(body).padding_idx or 0)).last_hidden_state, batch)
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
         transform: nn.Module = BertPredictionHeadTransform(config)

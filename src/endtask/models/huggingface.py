@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from endtask.files.atomic import write_json
+from endtask.models.modernbert import rotary_of_each_kind
 from endtask.models.network import Network
 from endtask.models.without_bars import without_bars
 
@@ -33,9 +36,40 @@ def to_masked_lm(network: Network) -> Any:
 
 
 def save_classifier(network: Network, folder: Path) -> None:
-    """Write config and weights the way Hugging Face does."""
+    """Write configuration and weights of the stock classifier, as Hugging Face does."""
+    _save(to_sequence_classification(network), folder)
+
+
+def save_masked_lm(network: Network, folder: Path) -> None:
+    """Write configuration and weights of the stock masked language model, as Hugging Face does."""
+    _save(to_masked_lm(network), folder)
+
+
+def _save(model: Any, folder: Path) -> None:
     with without_bars():
-        to_sequence_classification(network).save_pretrained(str(folder))
+        model.save_pretrained(str(folder))
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if config["model_type"] == "modernbert":
+        write_json(path, _with_keys_of_all_releases(config))
+
+
+def _with_keys_of_all_releases(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration of ModernBERT with what releases before `rope_parameters` and `layer_types` read instead."""
+    rotary = rotary_of_each_kind(config["rope_parameters"])
+    kinds = [kind == "full_attention" for kind in config["layer_types"]]
+    periods = [every for every in range(1, len(kinds) + 1) if kinds == [n % every == 0 for n in range(len(kinds))]]
+    written = {
+        **config,
+        "rope_parameters": rotary,
+        "global_rope_theta": rotary["full_attention"]["rope_theta"],
+        "local_rope_theta": rotary["sliding_attention"]["rope_theta"],
+        "sliding_window": config["local_attention"] // 2,
+    }
+    written.pop("global_attn_every_n_layers", None)  # some releases write their default whatever the layers are
+    if periods:
+        written["global_attn_every_n_layers"] = periods[0]
+    return dict(sorted(written.items()))
 
 
 def _renamed(network: Network, prefixes: dict[str, str]) -> dict[str, Tensor]:

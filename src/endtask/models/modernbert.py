@@ -1,13 +1,14 @@
-"""ModernBERT, by Hugging Face's own classes, all layers global; the head reads the mean over the tokens.
+"""ModernBERT twice: `lean`, our fast encoder, and Hugging Face's own classes, which also read local layers.
 
-A first token learns to stand for its text only late; the mean is useful from the first step, which is what short
-training from random weights needs (docs/decisions.md).
+The head reads the mean over the tokens: a first token learns to stand for its text only late, the mean is useful from
+the first step, which is what short training from random weights needs (docs/decisions.md).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import (
     ModernBertConfig,
@@ -17,23 +18,24 @@ from transformers import (
 )
 from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
 
+from endtask.models.architecture import Pooling, as_table, from_table
+from endtask.models.attention import Backend, guide_for
 from endtask.models.batch import TextBatch
+from endtask.models.lean import LeanEncoder, PredictionHead
 from endtask.models.sizes import Shape
 
 
-class MeanHead(nn.Module):
-    """The head of `ModernBertForSequenceClassification` with mean pooling: dense-GELU-norm, dropout, linear."""
+class ModernTaskHead(nn.Module):
+    """The head of `ModernBertForSequenceClassification`: dense-GELU-norm, dropout, linear."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, head: nn.Module) -> None:
         super().__init__()
-        self.head = ModernBertPredictionHead(config)
+        self.head = head
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
-    def forward(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Class logits from the mean over real tokens: (B, T, hidden), (B, T) -> (B, classes)."""
-        total = (hidden * attention_mask.unsqueeze(-1)).sum(dim=1)  # (B, T, hidden) -> (B, hidden)
-        pooled = total / attention_mask.sum(dim=1, keepdim=True)
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(S, hidden) -> (S, classes)"""
         logits: Tensor = self.classifier(self.dropout(self.head(pooled)))
         return logits
 
@@ -42,12 +44,26 @@ class ModernBert:
     """Rotary positions, gated feed-forward layers, no biases, no token types."""
 
     name = "modernbert"
+    padded = True
+    gated = True
     input_names: tuple[str, ...] = ("input_ids", "attention_mask")
-    to_classifier = {"body.": "model.", "task.head.": "head.", "task.classifier.": "classifier."}  # noqa: RUF012
-    to_masked_lm = {"body.": "model.", "masked_lm.transform.": "head.", "masked_lm.bias": "decoder.bias"}  # noqa: RUF012
+    poolings: tuple[Pooling, ...] = ("mean", "cls")
+    to_classifier = {"body.": "model.", "heads.task.head.": "head.", "heads.task.classifier.": "classifier."}  # noqa: RUF012
+    to_masked_lm = {  # noqa: RUF012
+        "body.": "model.",
+        "heads.masked_lm.transform.": "head.",
+        "heads.masked_lm.bias": "decoder.bias",
+    }
 
     def config(
-        self, shape: Shape, *, vocabulary: int, special_ids: dict[str, int], positions: int, dropout: float
+        self,
+        shape: Shape,
+        *,
+        vocabulary: int,
+        special_ids: dict[str, int],
+        positions: int,
+        dropout: float,
+        pooling: Pooling,
     ) -> Any:
         return ModernBertConfig(
             vocab_size=vocabulary,
@@ -62,10 +78,22 @@ class ModernBert:
             mlp_dropout=dropout,
             attention_dropout=0.0,
             classifier_dropout=dropout,
-            classifier_pooling="mean",
+            classifier_pooling=pooling,
             attn_implementation="sdpa",
             **vars(shape),
         )
+
+    def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
+        config.embedding_dropout = config.mlp_dropout = config.classifier_dropout = dropout
+        config.attention_dropout = 0.0
+        config.classifier_pooling = pooling
+
+    def longest_text(self, config: Any) -> int:
+        return int(config.max_position_embeddings)
+
+    def pooling(self, config: Any) -> Pooling:
+        pooling: Pooling = config.classifier_pooling
+        return pooling
 
     def body(self, config: Any) -> nn.Module:
         body: nn.Module = ModernBertModel(config)
@@ -74,19 +102,42 @@ class ModernBert:
     def embeddings(self, body: nn.Module) -> nn.Embedding:
         return body.get_submodule("embeddings.tok_embeddings")  # type: ignore[return-value]
 
-    def hidden_states(self, body: nn.Module, batch: TextBatch) -> Tensor:
-        hidden: Tensor = body(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
-        return hidden
+    def hidden_states(self, body: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
+        table = as_table(batch, self.embeddings(body).padding_idx or 0)
+        hidden = body(input_ids=table["input_ids"], attention_mask=table["attention_mask"]).last_hidden_state
+        return from_table(hidden, batch)
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
-        transform: nn.Module = ModernBertPredictionHead(config)
-        return transform
+        head: nn.Module = ModernBertPredictionHead(config)
+        return head
 
     def task_head(self, config: Any) -> nn.Module:
-        return MeanHead(config)
+        return ModernTaskHead(config, self.masked_lm_transform(config))
 
     def classifier(self, config: Any) -> Any:
         return ModernBertForSequenceClassification(config)
 
     def masked_lm(self, config: Any) -> Any:
         return ModernBertForMaskedLM(config)
+
+
+class Lean(ModernBert):
+    """The same weights in our own encoder, without padding; saved as ModernBERT with global layers only."""
+
+    name = "lean"
+    padded = False
+
+    def body(self, config: Any) -> nn.Module:
+        return LeanEncoder(config)
+
+    def hidden_states(self, body: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
+        hidden: Tensor = body(batch.input_ids, batch.position_ids, guide_for(backend, batch), dtype)
+        return hidden
+
+    def masked_lm_transform(self, config: Any) -> nn.Module:
+        return PredictionHead(config)
+
+
+def rotary_of_each_kind(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Rotary parameters of the two kinds of layers; transformers 5.0 writes strays beside them that 5.22 refuses."""
+    return {kind: value for kind, value in parameters.items() if kind in ("full_attention", "sliding_attention")}

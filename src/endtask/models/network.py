@@ -1,24 +1,28 @@
-"""The network under training: a body shared by all objectives and one head per objective.
-
-Body and heads are Hugging Face's own modules, so that what is trained is what is saved.
-"""
+"""The network under training: a body shared by all objectives, and heads by name."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from endtask.models.architecture import Architecture
-from endtask.models.batch import TextBatch
+from endtask.errors import InputError
+from endtask.models.architecture import Architecture, Pooling
+from endtask.models.attention import Backend
+from endtask.models.batch import IGNORED, Layout, TextBatch
 from endtask.models.bert import Bert
-from endtask.models.modernbert import ModernBert
+from endtask.models.flops import ModelCost
+from endtask.models.modernbert import Lean, ModernBert
+from endtask.models.roberta import Roberta
 from endtask.models.sizes import shape_of
 from endtask.settings import ModelSettings
 
-ARCHITECTURES: dict[str, Architecture] = {"bert": Bert(), "modernbert": ModernBert()}
+ARCHITECTURES: dict[str, Architecture] = {one.name: one for one in (Lean(), ModernBert(), Bert(), Roberta())}
+MASKED_LM, TASK, TLM_TASK = "masked_lm", "task", "tlm_task"
+_VOCABULARY_ROUND = 64  # matrix kernels want it; the rows beyond the tokenizer's stay unused
 
 
 class MaskedLMHead(nn.Module):
@@ -29,44 +33,106 @@ class MaskedLMHead(nn.Module):
         self.transform = transform
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
-    def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,) -> ()
+
+        0 where nothing is masked, as in texts of special tokens only.
+        """
+        logits = self.logits(hidden[positions], embeddings)
+        total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
+        return total / (targets != IGNORED).sum().clamp(min=1)
+
+    def logits(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
         """Vocabulary logits of the given positions: (M, hidden) -> (M, vocabulary)."""
         return functional.linear(self.transform(hidden), embeddings, self.bias)
 
 
-class Network(nn.Module):
-    """Body, masked-LM head and task head, with explicit random weights."""
+class TlmTaskHead(nn.Module):
+    """The TLM authors' own head of stage 1: dense, GELU, dense on the first token, no dropout."""
 
-    def __init__(self, architecture: Architecture, config: Any, seed: int) -> None:
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.out = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(S, hidden) -> (S, classes)"""
+        logits: Tensor = self.out(functional.gelu(self.dense(pooled)))
+        return logits
+
+
+class Network(nn.Module):
+    """Body and heads with explicit random weights.
+
+    `backend`, `dtype` say how the body computes; `prepare` in train/device.py sets them for a device.
+    """
+
+    def __init__(self, architecture: Architecture, config: Any, seed: int, *, tlm_head: bool = False) -> None:
         super().__init__()
         self.architecture = architecture
         self.config = config
+        self.backend: Backend = "padded"
+        self.dtype = torch.float32
+        self.fixed_shapes = False
         self.body = architecture.body(config)
-        self.masked_lm = MaskedLMHead(architecture.masked_lm_transform(config), config.vocab_size)
-        self.task = architecture.task_head(config)
-        initialize(self, seed, config.initializer_range)
+        self.heads = nn.ModuleDict(
+            {
+                MASKED_LM: MaskedLMHead(architecture.masked_lm_transform(config), config.vocab_size),
+                TASK: architecture.task_head(config),
+            }
+        )
+        if tlm_head:
+            self.heads[TLM_TASK] = TlmTaskHead(config)
+        self._cost = ModelCost(
+            config.hidden_size,
+            config.num_hidden_layers,
+            config.intermediate_size,
+            gated=architecture.gated,
+            vocabulary=config.vocab_size,
+            classes=config.num_labels,
+        )
+        initialize(self, seed, config)
 
     def forward(self, batch: TextBatch) -> Tensor:
-        """Hidden states of a batch: (B, T) -> (B, T, hidden)."""
-        return self.architecture.hidden_states(self.body, batch)
+        """One vector per token: (N, hidden)."""
+        return self.architecture.hidden_states(self.body, batch, self.backend, self.dtype)
+
+    @property
+    def embeddings(self) -> Tensor:
+        """The word vectors: (vocabulary, hidden)."""
+        return self.architecture.embeddings(self.body).weight
+
+    def masked_lm_loss(self, hidden: Tensor, batch: TextBatch) -> Tensor:
+        """Mean cross-entropy at the masked positions of (N, hidden); the rest is never computed."""
+        loss: Tensor = self.heads[MASKED_LM](hidden, self.embeddings, batch.masked_positions, batch.masked_targets)
+        return loss
 
     def masked_logits(self, hidden: Tensor, positions: Tensor) -> Tensor:
-        """Vocabulary logits at the masked positions only: the rest would be thrown away.
+        """Vocabulary logits at some positions: (N, hidden) and (M,) -> (M, vocabulary)."""
+        head = self.heads[MASKED_LM]
+        assert isinstance(head, MaskedLMHead)
+        return head.logits(hidden[positions], self.embeddings)
 
-        (B, T, hidden) and (M,) -> (M, vocabulary)
-        """
-        chosen = hidden.flatten(0, 1)[positions]  # (B * T, hidden) -> (M, hidden)
-        logits: Tensor = self.masked_lm(chosen, self.architecture.embeddings(self.body).weight)
+    def task_logits(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
+        """Class logits of every text: (N, hidden) -> (S, classes)."""
+        pooling = "cls" if head == TLM_TASK else self.architecture.pooling(self.config)
+        logits: Tensor = self.heads[head](pool(hidden, batch, pooling))
         return logits
 
-    def task_logits(self, hidden: Tensor, batch: TextBatch) -> Tensor:
-        """Class logits: (B, T, hidden) -> (B, classes)."""
-        logits: Tensor = self.task(hidden, batch.attention_mask)
-        return logits
+    def layout(self, longest: int) -> Layout:
+        """How batches for this network are laid out; rooms are the batch plan's matter."""
+        grid = self.architecture.padded or self.backend == "padded"
+        return Layout(self.config.pad_token_id, longest, grid=grid, padded=self.architecture.padded)
+
+    def training_flops(self, batch: TextBatch, *, masked: int = 0, texts: int = 0) -> float:
+        """Matrix products of one training step on a batch, padding left out."""
+        return self._cost.step_flops(
+            tokens=batch.real_tokens, squared_lengths=batch.squared_lengths, masked=masked, texts=texts
+        )
 
     def reset_task_head(self, seed: int) -> None:
         """Give the task head new random weights, as TLM does between its two stages."""
-        initialize(self.task, seed, self.config.initializer_range)
+        initialize(self.heads[TASK], seed, self.config)
 
     def set_dropout(self, probability: float) -> None:
         """Set every dropout of body and heads."""
@@ -74,32 +140,79 @@ class Network(nn.Module):
             if isinstance(module, nn.Dropout):
                 module.p = probability
 
+    def compile_parts(self) -> None:
+        """Compile the body and the masked-LM loss where they are called; weights keep their names."""
+        self.fixed_shapes = True
+        for part in (self.body, self.heads[MASKED_LM]):
+            part.compile(dynamic=False)
+
+
+def pool(hidden: Tensor, batch: TextBatch, pooling: str) -> Tensor:
+    """One vector per text: its first token's, or the mean over its tokens: (N, hidden) -> (S, hidden)."""
+    if pooling == "cls":
+        # An empty text of a fixed layout starts behind the last token.
+        return hidden[batch.offsets[:-1].long().clamp(max=len(hidden) - 1)]
+    lengths = batch.offsets.diff()  # (S,)
+    total = hidden.new_zeros((len(lengths), hidden.shape[1]), dtype=torch.float32)
+    total = total.index_add(0, batch.text_ids, hidden.float())
+    return (total / lengths.clamp(min=1)[:, None]).to(hidden.dtype)
+
 
 def build_network(
-    settings: ModelSettings, *, vocabulary: int, special_ids: dict[str, int], labels: tuple[str, ...], seed: int
+    settings: ModelSettings,
+    *,
+    vocabulary: int,
+    special_ids: dict[str, int],
+    labels: tuple[str, ...],
+    seed: int,
+    tlm_head: bool = False,
 ) -> Network:
     """The network that the settings describe, with random weights; its configuration names the task's labels."""
     architecture = ARCHITECTURES[settings.architecture]
     config = architecture.config(
         shape_of(settings),
-        vocabulary=vocabulary,
+        vocabulary=-(-vocabulary // _VOCABULARY_ROUND) * _VOCABULARY_ROUND,
         special_ids=special_ids,
         positions=settings.max_position_embeddings,
         dropout=settings.dropout,
+        pooling=pooling_of(settings, architecture),
     )
+    name_labels(config, labels)
+    return Network(architecture, config, seed, tlm_head=tlm_head)
+
+
+def pooling_of(settings: ModelSettings, architecture: Architecture) -> Pooling:
+    """What the task head reads, by the settings."""
+    pooling = architecture.poolings[0] if settings.pooling == "auto" else settings.pooling
+    if pooling not in architecture.poolings:
+        raise InputError(f"the stock head of {architecture.name} cannot read the {pooling}", key="model.pooling")
+    return pooling
+
+
+def name_labels(config: Any, labels: tuple[str, ...]) -> None:
+    """Write the task's labels into a configuration."""
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: number for number, label in enumerate(labels)}
-    return Network(architecture, config, seed)
 
 
 @torch.no_grad()
-def initialize(module: nn.Module, seed: int, deviation: float) -> None:
-    """BERT's initialisation, stated here so that no library version can change it: N(0, .02), norms 1, biases 0."""
+def initialize(module: nn.Module, seed: int, config: Any) -> None:
+    """Random weights by rules stated here, so that no library version can change them.
+
+    Matrices N(0, .02), norms 1, biases 0, as BERT's; matrices that write to the residual stream of a pre-norm encoder
+    are smaller by sqrt(2 x layers), as GPT-2's and ModernBERT's; the TLM authors' own head has PyTorch's uniform rule.
+    """
     random = torch.Generator().manual_seed(seed)
-    for part in module.modules():
+    deviation = config.initializer_range
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Linear) and TLM_TASK in name:
+            for weights in (part.weight, part.bias):
+                weights.copy_((2 * torch.rand(weights.shape, generator=random) - 1) / math.sqrt(part.in_features))
+            continue
         if isinstance(part, nn.Linear | nn.Embedding):
+            smaller = math.sqrt(2 * config.num_hidden_layers) if name.endswith(".Wo") else 1.0
             # Drawn on the CPU wherever the module lies: its generator serves no other device.
-            part.weight.copy_(torch.empty(part.weight.shape).normal_(0.0, deviation, generator=random))
+            part.weight.copy_(torch.empty(part.weight.shape).normal_(0.0, deviation / smaller, generator=random))
         elif isinstance(part, nn.LayerNorm):
             part.weight.fill_(1.0)
         if isinstance(part, nn.Embedding) and part.padding_idx is not None:

@@ -21,13 +21,25 @@ class Shape:
 SIZES = {
     "tiny": (128, 2, 2),
     "mini": (256, 4, 4),
+    "compact": (384, 6, 6),
     "small": (512, 4, 8),
     "medium": (512, 8, 8),
     "base": (768, 12, 12),
+    "large": (1024, 24, 16),
 }
 """Hidden size, layers, attention heads."""
 
-_GATED_SHARE = 3 / 8  # a gated feed-forward layer has two input matrices; 1.5 x hidden costs about what 4 x does
+_GATED = ("lean", "modernbert")
+_ROUND = 128
+
+
+def gated_width(hidden: int) -> int:
+    """A gated block has three matrices where BERT's has two: 8/3 of the width has its weights; rounded up to 128.
+
+    >>> [gated_width(hidden) for hidden in (128, 512, 768)]
+    [384, 1408, 2048]
+    """
+    return -(-8 * hidden // (3 * _ROUND)) * _ROUND if hidden >= _ROUND else -(-8 * hidden // 3)
 
 
 def shape_of(settings: ModelSettings) -> Shape:
@@ -38,7 +50,7 @@ def shape_of(settings: ModelSettings) -> Shape:
     """
     named_hidden, named_layers, named_heads = SIZES[settings.size]
     hidden = settings.hidden_size or named_hidden
-    usual = 4 * hidden if settings.architecture == "bert" else int(4 * hidden * _GATED_SHARE)
+    usual = gated_width(hidden) if settings.architecture in _GATED else 4 * hidden
     shape = Shape(
         hidden,
         settings.num_hidden_layers or named_layers,
@@ -50,7 +62,7 @@ def shape_of(settings: ModelSettings) -> Shape:
             f"{shape.hidden_size} is not a multiple of model.num_attention_heads {shape.num_attention_heads}",
             key="model.hidden_size",
         )
-    if settings.architecture == "modernbert" and shape.hidden_size // shape.num_attention_heads % 2:
+    if settings.architecture in _GATED and shape.hidden_size // shape.num_attention_heads % 2:
         raise InputError(
             f"{shape.num_attention_heads} heads of {shape.hidden_size // shape.num_attention_heads} numbers each; "
             "rotary positions turn them in pairs and need an even number",

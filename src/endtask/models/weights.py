@@ -8,11 +8,10 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from endtask.errors import InputError
 from endtask.files.atomic import whole_file
-from endtask.models.network import Network
 
 _MAKE_AGAIN = "run again with --from the stage that made it"
 
@@ -36,18 +35,18 @@ def load_tensors(path: Path, *, hint: str = _MAKE_AGAIN) -> tuple[dict[str, Tens
         raise InputError(f"damaged: {error}", path=path, hint=hint) from None
 
 
-def save_weights(path: Path, network: Network) -> None:
+def save_weights(path: Path, network: nn.Module) -> None:
     """Write the network's weights alone."""
     save_tensors(path, network.state_dict(), {})
 
 
-def load_weights(path: Path, network: Network) -> None:
+def load_weights(path: Path, network: nn.Module) -> None:
     """Read weights back; missing or unexpected ones are errors."""
     tensors, _ = load_tensors(path)
     fill(network, tensors, path)
 
 
-def fill(network: Network, tensors: dict[str, Tensor], path: Path, *, hint: str = _MAKE_AGAIN) -> None:
+def fill(network: nn.Module, tensors: dict[str, Tensor], path: Path, *, hint: str = _MAKE_AGAIN) -> None:
     """Put tensors read from `path` into the network, all of them and nothing else."""
     try:
         network.load_state_dict(tensors, strict=True)

@@ -10,81 +10,95 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from endtask.models.batch import TextBatch, gather_texts
-from endtask.models.network import Network
+from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.network import MASKED_LM, TASK, Network
 from endtask.objectives.base import Loss
-from endtask.objectives.masked_lm import masked_lm_loss
-from endtask.objectives.masking import Masking
-from endtask.seeds import generator
-from endtask.text.packed import PackedTexts
-from endtask.text.sampling import BatchPlan
+from endtask.objectives.stream import TextStream
 
 
 class Classification:
-    """Predict the label of a task text."""
+    """Predict the label of a task text.
+
+    `class_weights` let classes count differently; `text_weights` let the windows of one long text count as one.
+    """
 
     def __init__(
         self,
-        texts: PackedTexts,
+        name: str,
+        stream: TextStream,
         labels: NDArray[np.int64],
         *,
-        batch_size: int,
-        pad_id: int,
-        seed: int,
-        name: str = "task",
+        head: str = TASK,
+        class_weights: NDArray[np.float32] | None = None,
+        text_weights: NDArray[np.float32] | None = None,
     ) -> None:
-        self.name = name
-        self._texts, self._labels = texts, labels
-        self._pad_id, self._seed = pad_id, seed
-        self.plan = BatchPlan(texts.lengths, batch_size, seed, name)
+        self.name, self.stream = name, stream
+        self.heads: tuple[str, ...] = (head,)
+        self._labels, self._head = labels, head
+        self._weights = np.ones(len(labels), dtype=np.float32) if text_weights is None else text_weights
+        if class_weights is not None:
+            self._weights = self._weights * class_weights[labels]
 
     def batch(self, step: int) -> TextBatch:
         """The labelled texts of a step."""
-        positions = self.plan.positions(step)
-        batch = gather_texts(self._texts, positions, self._pad_id)
-        return replace(batch, labels=torch.from_numpy(self._labels[positions]))
+        positions = self.stream.positions(step)
+        batch = self.stream.batch(step)
+        size = len(batch.offsets) - 1
+        labels = np.full(size, IGNORED, dtype=np.int64)
+        weights = np.zeros(size, dtype=np.float32)
+        labels[: len(positions)], weights[: len(positions)] = self._labels[positions], self._weights[positions]
+        return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Mean cross-entropy of the class logits."""
-        value = task_loss(network, network(batch), batch)
+        value = task_loss(network, network(batch), batch, self._head)
         return Loss(value, {"task": value})
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Body, and the head once per text."""
+        return network.training_flops(batch, texts=batch.texts)
 
 
 class JointClassification(Classification):
     """TLM's internal batch: rho2 * L_mlm + L_task, the same masked input feeding both heads (TLM, Eq. 2).
 
     With `normalize` the sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the
-    external batches' loss.
+    external batches' loss. With rho2 = 0 the masked-LM head is not computed.
     """
 
     def __init__(
         self,
-        texts: PackedTexts,
+        name: str,
+        stream: TextStream,
         labels: NDArray[np.int64],
-        masking: Masking,
         *,
         rho2: float,
         normalize: bool,
-        batch_size: int,
-        pad_id: int,
-        seed: int,
-        name: str = "internal",
+        head: str = TASK,
     ) -> None:
-        super().__init__(texts, labels, batch_size=batch_size, pad_id=pad_id, seed=seed, name=name)
-        self._masking, self._rho2, self._scale = masking, rho2, 1.0 / (rho2 + 1.0) if normalize else 1.0
-
-    def batch(self, step: int) -> TextBatch:
-        """The labelled texts of a step, masked."""
-        return self._masking.apply(super().batch(step), generator(self._seed, "mask", self.name, step))
+        super().__init__(name, stream, labels, head=head)
+        self.heads = (head, MASKED_LM) if rho2 else (head,)
+        self._rho2, self._scale = rho2, 1.0 / (rho2 + 1.0) if normalize else 1.0
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Both losses from one pass through the body."""
         hidden = network(batch)
-        mlm, task = masked_lm_loss(network, hidden, batch), task_loss(network, hidden, batch)
+        task = task_loss(network, hidden, batch, self._head)
+        if self._rho2 == 0:
+            return Loss(self._scale * task, {"task": task})
+        mlm = network.masked_lm_loss(hidden, batch)
         return Loss(self._scale * (self._rho2 * mlm + task), {"mlm": mlm, "task": task})
 
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Body, and both heads."""
+        return network.training_flops(batch, texts=batch.texts, masked=batch.masked if self._rho2 else 0)
 
-def task_loss(network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
-    """Mean cross-entropy of the class logits of hidden states (B, T, hidden)."""
+
+def task_loss(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
+    """Weighted mean cross-entropy of the class logits of (N, hidden)."""
     assert batch.labels is not None
-    return functional.cross_entropy(network.task_logits(hidden, batch), batch.labels)
+    assert batch.weights is not None
+    each = functional.cross_entropy(
+        network.task_logits(hidden, batch, head), batch.labels, ignore_index=IGNORED, reduction="none"
+    )
+    return (each * batch.weights).sum() / batch.weights.sum()

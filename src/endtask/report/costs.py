@@ -14,13 +14,20 @@ Counts = dict[str, Any]
 
 @dataclass(frozen=True)
 class StageCost:
-    """One finished stage: `tokens` and `flops` are those of training, `bytes` the text it read or kept."""
+    """One finished stage: `bytes` is the text it read or kept, the other counts are those of training.
+
+    `flops` are the papers' 6 x parameters x tokens, `matmul_flops` the matrix products counted one by one. `joules` are
+    those of the whole machine, None where they cannot be read.
+    """
 
     stage: str
     what: str
     seconds: float
     tokens: int | None
+    padded_tokens: int | None
     flops: float | None
+    matmul_flops: float | None
+    joules: float | None
     bytes: int | None
 
 
@@ -34,7 +41,10 @@ def total_cost(costs: list[StageCost]) -> dict[str, float]:
     return {
         "seconds": round(sum(cost.seconds for cost in costs), 3),
         "tokens": sum(cost.tokens or 0 for cost in costs),
+        "padded_tokens": sum(cost.padded_tokens or 0 for cost in costs),
         "flops": sum(cost.flops or 0.0 for cost in costs),
+        "matmul_flops": sum(cost.matmul_flops or 0.0 for cost in costs),
+        "joules": round(sum(cost.joules or 0.0 for cost in costs), 1),
     }
 
 
@@ -52,7 +62,10 @@ def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
         what_was_done(stage, counts),
         float(manifest["seconds"]),
         tokens=int(counts["tokens"]) if trained else None,
+        padded_tokens=counts.get("padded_tokens"),
         flops=float(counts["flops"]) if trained else None,
+        matmul_flops=counts.get("matmul_flops"),
+        joules=sum(manifest["joules"].values()) if manifest.get("joules") else None,
         bytes=int(text()) if text else None,
     )
 
@@ -79,12 +92,18 @@ def _packed(counts: Counts) -> str:
 
 
 def _pretrained(counts: Counts) -> str:
+    if not counts["steps"]:
+        return f"no stage 1, {shown.count(counts['parameters'])} parameters"
     steps = shown.plural(counts["steps"], "step")
     return f"{steps}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
 
 
 def _finetuned(counts: Counts) -> str:
-    return f"{shown.plural(len(counts['seeds']), 'seed')} of {shown.plural(counts['steps_per_seed'], 'step')}"
+    if not counts["steps_per_seed"]:
+        return "no fine-tuning"
+    runs = f"{shown.plural(len(counts['seeds']), 'seed')} of {shown.plural(counts['steps_per_seed'], 'step')}"
+    rates = counts.get("rates", [])
+    return f"{runs}, best of {len(rates)} rates" if len(rates) > 1 else runs
 
 
 _WHAT: dict[str, Callable[[Counts], str]] = {

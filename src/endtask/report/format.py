@@ -43,6 +43,15 @@ def size(number: float) -> str:
     return f"{number:.0f} B" if number < 1000 else f"{_with_suffix(number)}B"
 
 
+def energy(joules: float) -> str:
+    """Energy in the unit of an electricity bill, or in joules where that would be nothing.
+
+    >>> energy(1.8e6), energy(900.0)
+    ('0.50 kWh', '900 J')
+    """
+    return f"{joules / 3.6e6:.2f} kWh" if joules >= 3.6e4 else f"{joules:.0f} J"
+
+
 def flops(number: float) -> str:
     """Floating-point operations as a power of ten.
 

@@ -28,6 +28,7 @@ _FILTERS = (
     shown.count,
     shown.size,
     shown.flops,
+    shown.energy,
     shown.share,
     shown.score,
     shown.metric_name,

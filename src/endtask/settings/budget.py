@@ -12,6 +12,7 @@ from pydantic_core import core_schema
 
 BudgetUnit = Literal["seconds", "tokens", "steps", "flops"]
 SizeUnit = Literal["bytes", "passages", "share"]
+BatchUnit = Literal["texts", "tokens"]
 
 _AMOUNT = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]+)")
 
@@ -34,6 +35,10 @@ _SIZE_UNITS: dict[str, tuple[SizeUnit, float]] = {
     "GB": ("bytes", 1e9),
     **dict.fromkeys(("passage", "passages"), ("passages", 1.0)),
     "%": ("share", 0.01),
+}
+_BATCH_UNITS: dict[str, tuple[BatchUnit, float]] = {
+    **dict.fromkeys(("text", "texts"), ("texts", 1.0)),
+    **{unit: ("tokens", factor) for unit, (kind, factor) in _BUDGET_UNITS.items() if kind == "tokens"},
 }
 
 
@@ -123,3 +128,46 @@ class SizeBudget(_FromText):
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """How much a batch holds: a plain number of texts, as in the papers, or an amount of tokens.
+
+    >>> BatchSize.parse("32ktok").amount, BatchSize.parse("256").unit
+    (32000, 'texts')
+    """
+
+    amount: int
+    unit: BatchUnit
+
+    @classmethod
+    def parse(cls, value: str | int) -> BatchSize:
+        text = str(value).strip()
+        if text.isdecimal():
+            if int(text) == 0:
+                raise ValueError(f"{text} must be more than zero")
+            return cls(int(text), "texts")
+        amount, unit = _parse_amount(text, _BATCH_UNITS, "32 or 4096tok")
+        if amount != int(amount):
+            raise ValueError(f"{text!r} is not a whole number")
+        return cls(int(amount), unit)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        def validate(value: Any) -> Any:
+            if isinstance(value, cls):
+                return value
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise ValueError(f"{value!r} is neither a number of texts nor an amount like 4096tok")
+            return cls.parse(value)
+
+        return core_schema.no_info_plain_validator_function(
+            validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda size: size.amount if size.unit == "texts" else str(size)
+            ),
+        )
+
+    def __str__(self) -> str:
+        return str(self.amount) if self.unit == "texts" else f"{self.amount}tok"

@@ -36,15 +36,16 @@ def explain(error: ValidationError, where: str | None, overridden: Collection[st
     # A misspelt key also leaves the right one unset, so the misspelling comes first.
     first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
     place = _place(tuple(first["loc"]))
-    key = _dotted(place)
-    path = "--set" if any(key == name or key.startswith(f"{name}.") for name in overridden) else where
     if first["type"] == "extra_forbidden":
-        return InputError("unknown setting", path=path, key=key, hint=_right_key(place))
+        path = _origin(_dotted(place), "", where, overridden)
+        return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place))
     same_place = [each for each in complaints if _place(tuple(each["loc"])) == place]
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
     # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
     message = message.replace(" or must be ", " or ")
-    return InputError(message + _what_was_given(first), path=path, key=key or None)
+    place, message = _key_in_front(place, message)
+    path = _origin(_dotted(place), message, where, overridden)
+    return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None)
 
 
 def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
@@ -67,12 +68,37 @@ def _place(location: Location) -> Location:
     return tuple(place)
 
 
+def _key_in_front(place: Location, message: str) -> tuple[Location, str]:
+    """A check over several keys of a section starts its message with the first of them, which is the place to name."""
+    model: type[BaseModel] | None = _section_at(place)
+    word, _, rest = message.partition(" ")
+    names = word.removesuffix(":").split(".")
+    for name in names:
+        if model is None or name not in model.model_fields:
+            return place, message
+        model = section_of(model, name)
+    return (*place, *names), rest
+
+
+def _origin(key: str, message: str, where: str | None, overridden: Collection[str]) -> str | None:
+    """The file, or `--set` if that gave the key, something above it, or another key that the message names."""
+    named = {word.strip(":;,") for word in message.split()}
+    blamed = any(key == name or key.startswith(f"{name}.") or name in named for name in overridden)
+    return "--set" if blamed else where
+
+
+def _section_at(place: Location) -> type[BaseModel] | None:
+    """The section that a place leads to, or None for a plain value."""
+    model: type[BaseModel] | None = Settings
+    for part in place:
+        if isinstance(part, str) and model is not None:
+            model = section_of(model, part)
+    return model
+
+
 def _right_key(place: Location) -> str:
     """A hint: the nearest key of the same section, else the same key in another section, else all keys."""
-    model: type[BaseModel] = Settings
-    for part in place[:-1]:
-        if isinstance(part, str):
-            model = section_of(model, part) or model
+    model = _section_at(place[:-1]) or Settings
     wrong = str(place[-1])
     hint = did_you_mean(wrong, model.model_fields)
     prefix = _dotted(place[:-1])

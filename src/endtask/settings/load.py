@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Collection, Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from endtask.errors import InputError, did_you_mean
+from endtask.errors import InputError
 from endtask.settings.explain import explain, section_of
+from endtask.settings.presets import preset_layers
 from endtask.settings.sections import Settings
 
 Tree = dict[str, Any]
@@ -48,7 +48,9 @@ def load_settings(
     tree = read_tree(path) if path is not None else {}
     named_in_file = tree.pop("preset", None)
     preset = preset or named_in_file
-    merged: Tree = read_preset(preset) if preset else {}
+    merged: Tree = {}
+    for layer in preset_layers(preset) if preset else []:
+        merge(merged, layer)
     merge(merged, tree)
     merge(merged, given or {})
     overridden = [apply_override(merged, override) for override in overrides]
@@ -125,21 +127,6 @@ def _without_empty_sections(tree: Mapping[str, Any], model: type[BaseModel]) -> 
         elif section is None or value is not None:
             kept[key] = value
     return kept
-
-
-def preset_names() -> list[str]:
-    """The presets that come with the package."""
-    folder = resources.files("endtask") / "presets"
-    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-
-
-def read_preset(name: str) -> Tree:
-    """The settings of a shipped preset, as a mapping."""
-    if name not in preset_names():
-        raise InputError(f"unknown preset {name!r}", hint=did_you_mean(str(name), preset_names()))
-    text = (resources.files("endtask") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
-    tree: Tree = yaml.safe_load(text)
-    return tree
 
 
 def merge(base: Tree, change: Mapping[str, Any]) -> None:

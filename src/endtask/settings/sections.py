@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from endtask.settings.budget import Budget, SizeBudget
+from endtask.settings.section import Fraction, Positive, Section
+from endtask.settings.training import FinetuneSettings, ModelSettings, TokenizerSettings, TrainSettings
 
 TaskKind = Literal["text", "pair", "score", "tags"]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[int, Field(gt=0)]
-
-
-class Section(BaseModel):
-    """A frozen group of settings that refuses keys it does not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class ColumnSettings(Section):
@@ -107,65 +101,6 @@ class SelectSettings(Section):
     )
 
 
-class TokenizerSettings(Section):
-    """Trained on selection + task text, or loaded from `path`."""
-
-    path: str | None = Field(None, description="folder of a Hugging Face fast tokenizer")
-    vocab_size: int = Field(8000, ge=64, description="tokens to learn, special ones included")
-    lowercase: bool = Field(True, description="fold upper case before cutting into tokens")
-
-
-class ModelSettings(Section):
-    """The encoder; explicit sizes override the named one."""
-
-    architecture: Literal["bert", "modernbert"] = Field(
-        "modernbert", description="Hugging Face's own classes; bert reads the first token, modernbert the mean"
-    )
-    size: Literal["tiny", "mini", "small", "medium", "base"] = Field(
-        "tiny", description="a named set of the sizes below"
-    )
-    hidden_size: Positive | None = Field(None, description="width of a token's vector")
-    num_hidden_layers: Positive | None = Field(None, description="number of layers")
-    num_attention_heads: Positive | None = Field(None, description="must divide the hidden size")
-    intermediate_size: Positive | None = Field(None, description="width inside the feed-forward blocks")
-    max_position_embeddings: Positive = Field(512, description="longest text the model can ever read, in tokens")
-    dropout: Fraction = Field(0.1, description="dropout of the encoder and its heads, stage 1 apart")
-
-
-class TrainSettings(Section):
-    """Stage 1: masked language modelling on the selection, jointly with the task (TLM)."""
-
-    learning_rate: float = Field(1e-3, gt=0, description="highest rate, reached after the warm-up")
-    weight_decay: float = Field(0.01, ge=0, description="of AdamW")
-    warmup_fraction: Fraction = Field(0.1, description="share of the steps in which the rate rises from 0")
-    batch_size: Positive = Field(32, description="texts per step")
-    max_length: int = Field(128, ge=8, description="tokens per text; longer passages are cut into several")
-    mask_probability: float = Field(0.15, gt=0, lt=1, description="share of tokens to be guessed")
-    rho1: int = Field(19, ge=0, description="external batches per internal (task) batch")
-    rho2: float = Field(20.0, ge=0, description="weight of masked LM against the task loss in internal batches")
-    normalize_internal_loss: bool = Field(
-        True, description="divide the internal loss by rho2 + 1, as the authors' code does"
-    )
-    max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this norm")
-    dropout: Fraction = Field(0.0, description="dropout during stage 1; little text is seen twice")
-    checkpoint_steps: Positive = Field(500, description="a killed run loses at most this many steps")
-
-
-class FinetuneSettings(Section):
-    """Stage 2: plain fine-tuning from the last weights of stage 1 with a new head, once per seed."""
-
-    learning_rate: float = Field(3e-4, gt=0, description="highest rate, reached after the warm-up")
-    weight_decay: float = Field(0.01, ge=0, description="of AdamW")
-    warmup_fraction: Fraction = Field(0.1, description="share of the steps in which the rate rises from 0")
-    batch_size: Positive = Field(32, description="texts per step")
-    max_length: int = Field(128, ge=8, description="tokens per text; the rest is cut off")
-    epochs: Positive = Field(10, description="at most; a budget may allow fewer")
-    budget_share: Fraction = Field(0.25, description="part of the run's budget for all fine-tuning seeds together")
-    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
-    max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this norm")
-    checkpoint_steps: Positive = Field(500, description="a killed run loses at most this many steps")
-
-
 class EvaluateSettings(Section):
     """How predictions are scored."""
 
@@ -185,6 +120,20 @@ class Settings(Section):
         True, description="keep what was read of each shard, so that a changed corpus redoes only what changed"
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
+    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on a GPU")
+    compile: bool | Literal["auto"] = Field("auto", description="compile the training step; auto: on a GPU")
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = Field(
+        (), description="send the curves there as well; by default they stay in the run's folder"
+    )
+    max_skipped_steps: Positive = Field(
+        10, description="steps in a row with a broken loss before training goes back to its last checkpoint"
+    )
+    stage1: Literal["joint", "none"] = Field(
+        "joint", description="none: fine-tune the first weights as they are, such as those of a given checkpoint"
+    )
+    stage2: Literal["finetune", "none"] = Field(
+        "finetune", description="none: the model is stage 1's, with the head trained there"
+    )
     budget: Budget = Field(
         Budget.parse("10min"),
         description="both training stages together: 600s, 10min, 50Mtok, 2000steps, 1e17flops",
@@ -199,12 +148,54 @@ class Settings(Section):
     finetune: FinetuneSettings = FinetuneSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
 
+    @property
+    def model_seeds(self) -> tuple[int, ...]:
+        """The seeds whose weights are scored: every fine-tuning seed, or the first for what stage 1 made."""
+        return self.finetune.seeds if self.stage2 == "finetune" else self.finetune.seeds[:1]
+
     @model_validator(mode="after")
     def lengths_fit(self) -> Settings:
-        for name, length in (("train", self.train.max_length), ("finetune", self.finetune.max_length)):
-            if length > self.model.max_position_embeddings:
+        lengths = {
+            "train.max_length": self.train.max_length,
+            "train.internal_max_length": self.train.internal_max_length or 0,
+            "finetune.max_length": self.finetune.max_length,
+        }
+        for name, length in lengths.items():
+            # A given checkpoint says itself how much it reads.
+            if length > self.model.max_position_embeddings and self.model.path is None:
                 raise ValueError(
-                    f"{name}.max_length {length} is more than model.max_position_embeddings "
-                    f"{self.model.max_position_embeddings}"
+                    f"{name} {length} is more than model.max_position_embeddings {self.model.max_position_embeddings}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def batches_hold_texts(self) -> Settings:
+        train, finetune = self.train, self.finetune
+        internal = train.internal_batch_size or train.batch_size
+        batches = {
+            "train.batch_size": (train.batch_size, train.max_length),
+            "train.internal_batch_size": (internal, train.internal_max_length or train.max_length),
+            "finetune.batch_size": (finetune.batch_size, finetune.max_length),
+        }
+        for name, (size, length) in batches.items():
+            if size.unit == "tokens" and size.amount < 2 * length:
+                raise ValueError(f"{name} {size} is less than two texts of {length} tokens")
+        return self
+
+    @model_validator(mode="after")
+    def stages_fit(self) -> Settings:
+        if self.stage1 == "none" and self.stage2 == "none":
+            raise ValueError("stage1: none with stage2: none would train nothing")
+        if self.stage1 == "none" and self.finetune.start_from == "best":
+            raise ValueError("finetune.start_from: best needs a stage 1; stage1 is none")
+        if self.stage2 == "none" and self.train.task_head != "stock":
+            raise ValueError("stage2: none needs train.task_head: stock, the head of the saved model")
+        if self.stage2 == "none" and self.train.rho1 == "inf":
+            raise ValueError("stage2: none with train.rho1: inf would leave the task head untrained")
+        if self.finetune.start_from == "best" and self.train.eval_steps is None:
+            raise ValueError("finetune.start_from: best needs train.eval_steps")
+        if self.finetune.start_from == "best" and self.train.rho1 == "inf":
+            raise ValueError("finetune.start_from: best needs task batches in stage 1; train.rho1 is inf")
+        if not self.finetune.reset_head and self.train.task_head != "stock":
+            raise ValueError("finetune.reset_head: false needs train.task_head: stock, the head of the saved model")
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import yaml
 from pydantic import BaseModel
 
+from endtask.settings.budget import BatchSize
 from endtask.settings.sections import Settings
 
 _HEADING = """\
@@ -53,6 +54,7 @@ def _first_line(section: BaseModel) -> str:
 def _inline(value: object) -> str:
     """A value on one line, in YAML."""
     plain = list(value) if isinstance(value, tuple) else value
+    plain = plain.amount if isinstance(plain, BatchSize) and plain.unit == "texts" else plain
     plain = plain if isinstance(plain, str | int | float | list | None) else str(plain)
     text = yaml.safe_dump(plain, default_flow_style=True, width=10_000, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from endtask.errors import InputError
 from endtask.files.selection_table import SelectedTexts
 from endtask.progress import bar
+from endtask.records import Example
 from endtask.settings import Settings
 from endtask.task import Task
-from endtask.text.packed import PackedTexts, pack_examples, pack_passages
+from endtask.text.marks import add_marks
+from endtask.text.packed import PackedTexts, Texts, pack_examples, pack_passages, pack_windows
 from endtask.text.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 
 if TYPE_CHECKING:
@@ -35,28 +38,71 @@ def pack(task: Task, selection: Path, settings: Settings, folder: Path) -> dict[
     """Write `tokenizer/`, `external/`, `internal/` and one folder per split; returns counts for the manifest.
 
     `internal/` is the train split at stage 1's length, the splits have stage 2's: a text is cut by the tokenizer,
-    which keeps [SEP] and both texts of a pair, never later.
+    which keeps [SEP] and both texts of a pair, never later. Only the splits are read by windows: in stage 1 a long
+    task text loses its tail, as in the TLM authors' code.
     """
+    refuse_windows_of_pairs(task, settings)
     with bar("tokenizer", None):
         tokenizer = tokenizer_for(task, selection, settings)
         save_tokenizer(tokenizer, folder / "tokenizer")
     with bar("tokens", None):
-        external = pack_passages(SelectedTexts(selection), tokenizer, settings.train.max_length, folder / "external")
+        external = pack_passages(
+            SelectedTexts(selection),
+            tokenizer,
+            settings.train.max_length,
+            folder / "external",
+            truncate=settings.train.truncate_passages,
+        )
     counts = {"vocabulary": len(tokenizer), "external": _counts(external)}
-    parts = [("internal", task.train, settings.train.max_length)]
-    parts += [(split, examples, settings.finetune.max_length) for split, examples in task.splits.items()]
-    for name, examples, max_length in parts:
-        texts = ((example.text, example.text_pair) for example in examples)
-        counts[name] = _counts(pack_examples(texts, tokenizer, max_length, folder / name))
+    internal_length = settings.train.internal_max_length or settings.train.max_length
+    internal = pack_examples(_texts_of(task.train), tokenizer, internal_length, folder / "internal")
+    counts["internal"] = _counts(internal)
+    for split, examples in task.splits.items():
+        counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
     return counts
 
 
 def tokenizer_for(task: Task, selection: Path, settings: Settings) -> PreTrainedTokenizerFast:
-    """The tokenizer that the settings ask for."""
-    if settings.tokenizer.path:
-        return load_tokenizer(settings.tokenizer.path)
-    longest = max(settings.train.max_length, settings.finetune.max_length)
-    return train_tokenizer(TrainingTexts(task, selection), settings.tokenizer, longest)
+    """The tokenizer that the settings name, or that of the model they name, or one learned here."""
+    given = given_tokenizer(settings)
+    if given is not None:
+        return given
+    train, finetune = settings.train, settings.finetune
+    longest = max(train.max_length, train.internal_max_length or 0, finetune.max_length)
+    return train_tokenizer(TrainingTexts(task, selection), settings.tokenizer, longest, seed=settings.seed)
+
+
+def given_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
+    """The tokenizer that the settings name, or that of the model they name; marks that it lacks are added."""
+    for key, path in (("tokenizer.path", settings.tokenizer.path), ("model.path", settings.model.path)):
+        if path:
+            tokenizer = load_tokenizer(path, key=key)
+            add_marks(tokenizer, settings.tokenizer.marks)
+            return tokenizer
+    return None
+
+
+def refuse_windows_of_pairs(task: Task, settings: Settings) -> None:
+    """Windows are for single texts: which windows of two long texts belong together nobody can say."""
+    if settings.finetune.window_stride is not None and task.kind == "pair":
+        raise InputError(
+            "text pairs cannot be read by windows",
+            key="finetune.window_stride",
+            hint="leave it unset; the longer text of a pair is then cut off first",
+        )
+
+
+def _pack_split(
+    examples: tuple[Example, ...], tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path
+) -> PackedTexts:
+    length, stride = settings.finetune.max_length, settings.finetune.window_stride
+    if stride is None:
+        return pack_examples(_texts_of(examples), tokenizer, length, folder)
+    return pack_windows((example.text for example in examples), tokenizer, length, stride, folder)
+
+
+def _texts_of(examples: tuple[Example, ...]) -> Iterator[Texts]:
+    return ((example.text, example.text_pair) for example in examples)
 
 
 def _counts(texts: PackedTexts) -> dict[str, int]:

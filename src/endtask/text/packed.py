@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _BATCH = 2000
+_COUNTED_AT_ONCE = 1 << 24
+_EXAMPLES = "examples.npy"
 Texts = tuple[str, str | None]
 
 
@@ -45,18 +48,45 @@ class PackedTexts:
         start, end = self.offsets[position], self.offsets[position + 1]
         return self._tokens[start:end].astype(np.int64)
 
+    def gather(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The tokens of several texts end to end, and their lengths."""
+        starts = self.offsets[positions]
+        lengths = self.offsets[positions + 1] - starts
+        ends = np.cumsum(lengths)
+        where = np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
+        return self._tokens[where].astype(np.int64), lengths
+
+    def token_counts(self, vocabulary: int) -> NDArray[np.int64]:
+        """How often each token of the vocabulary occurs."""
+        counts = np.zeros(vocabulary, dtype=np.int64)
+        for start in range(0, len(self._tokens), _COUNTED_AT_ONCE):
+            counts += np.bincount(self._tokens[start : start + _COUNTED_AT_ONCE], minlength=vocabulary)
+        return counts
+
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens per text, special tokens included."""
         return np.diff(self.offsets)
 
+    @cached_property
+    def examples(self) -> NDArray[np.int64]:
+        """Which example each text belongs to, ascending: its own, unless it is one of several windows."""
+        path = self.folder / _EXAMPLES
+        numbers: NDArray[np.int64] = np.load(path) if path.exists() else np.arange(len(self))
+        return numbers
+
+    @property
+    def windows(self) -> NDArray[np.int64]:
+        """Texts per example."""
+        return np.bincount(self.examples)
+
 
 def pack_passages(
-    texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path
+    texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path, *, truncate: bool = False
 ) -> PackedTexts:
     """Tokenise passages; one longer than `max_length` is cut into several texts, so nothing of it is lost.
 
-    The authors' code truncates instead and drops the tail of every long passage.
+    With `truncate` the tail of every long passage is dropped, as the TLM authors' code does.
     """
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
 
@@ -64,11 +94,11 @@ def pack_passages(
         stream = iter(texts)
         while chunk := list(islice(stream, _BATCH)):
             for ids in tokenizer(chunk, add_special_tokens=False, verbose=False)["input_ids"]:
-                for start in range(0, len(ids), max_length - 2):
+                for start in range(0, min(len(ids), 1) if truncate else len(ids), max_length - 2):
                     piece = [cls, *ids[start : start + max_length - 2], sep]
                     yield piece, len(piece)
 
-    return _write(pieces(), len(tokenizer), folder)
+    return write_packed(pieces(), len(tokenizer), folder)
 
 
 def pack_examples(
@@ -82,7 +112,37 @@ def pack_examples(
             for ids, types in encode(chunk, tokenizer, max_length):
                 yield ids, len(types) - sum(types)
 
-    return _write(encoded(), len(tokenizer), folder)
+    return write_packed(encoded(), len(tokenizer), folder)
+
+
+def pack_windows(
+    texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, max_length: int, window_stride: int, folder: Path
+) -> PackedTexts:
+    """Tokenise single task texts; one longer than `max_length` becomes windows that start `window_stride` tokens apart.
+
+    The last window is the first that reaches the end of the text, so every token is in some window.
+    """
+    examples: list[int] = []
+    options = window_options(tokenizer, max_length, window_stride)
+
+    def windows() -> Iterator[tuple[list[int], int]]:
+        stream, before = iter(texts), 0
+        while chunk := list(islice(stream, _BATCH)):
+            encoding = tokenizer(chunk, max_length=max_length, **options)
+            for example, ids in zip(encoding["overflow_to_sample_mapping"], encoding["input_ids"], strict=True):
+                examples.append(before + example)
+                yield ids, len(ids)
+            before += len(chunk)
+
+    write_packed(windows(), len(tokenizer), folder)
+    _save_array(folder / _EXAMPLES, np.asarray(examples, dtype=np.int64))
+    return PackedTexts(folder)
+
+
+def window_options(tokenizer: PreTrainedTokenizerFast, max_length: int, window_stride: int) -> dict[str, Any]:
+    """What to tell a tokenizer so that it cuts single texts into windows; its own `stride` is their overlap."""
+    inside = max_length - tokenizer.num_special_tokens_to_add(pair=False)
+    return {"truncation": True, "return_overflowing_tokens": True, "stride": max(0, inside - window_stride)}
 
 
 def encode(
@@ -100,9 +160,10 @@ def encode(
     return zip(encoding["input_ids"], encoding["token_type_ids"], strict=True)
 
 
-def _write(pieces: Iterable[tuple[list[int], int]], vocabulary: int, folder: Path) -> PackedTexts:
+def write_packed(pieces: Iterable[tuple[list[int], int]], vocabulary: int, folder: Path) -> PackedTexts:
     dtype = np.uint16 if vocabulary <= 1 << 16 else np.uint32
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / _EXAMPLES).unlink(missing_ok=True)
     offsets, second = [0], []
     with whole_file(folder / "tokens.bin") as aside, open(aside, "wb") as file:
         for ids, second_start in pieces:

@@ -1,32 +1,58 @@
-"""Train a WordPiece tokenizer on the selection and the task, or load one; saved as a Hugging Face fast tokenizer."""
+"""Learn a tokenizer from the selection and the task, or load one; saved as a Hugging Face fast tokenizer."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.settings import TokenizerSettings
+from endtask.text.byte_pairs import learn_byte_pairs
+from endtask.text.learning_texts import LearningTexts
+from endtask.text.marks import add_marks, check_marks
+from endtask.text.special_tokens import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNKNOWN, frame
+from endtask.text.unigram import learn_unigram
+from endtask.text.wordpiece import learn_wordpiece
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIAL_TOKENS = [PAD, UNKNOWN, CLS, SEP, MASK]
-ALPHABET_LIMIT = 1000
+__all__ = ["SPECIAL_TOKENS", "load_tokenizer", "save_tokenizer", "train_tokenizer"]
+
+_LEARN: dict[str, Callable[[LearningTexts, TokenizerSettings], Tokenizer]] = {
+    "wordpiece": learn_wordpiece,
+    "bpe": learn_byte_pairs,
+    "unigram": learn_unigram,
+}
 
 
-def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings, max_length: int) -> PreTrainedTokenizerFast:
-    """Learn a WordPiece vocabulary from `texts` (read twice: no generator); the same texts give the same vocabulary."""
+def train_tokenizer(
+    texts: Iterable[str], settings: TokenizerSettings, max_length: int, *, seed: int = 0
+) -> PreTrainedTokenizerFast:
+    """Learn a vocabulary from `texts`, which are read several times: no generator.
+
+    The same texts, settings and seed give the same tokenizer, to the byte, in every process. Special tokens have the
+    ids 0 to 4 in all kinds, marks the next ones. Every letter (in BPE, every byte) is a token, even where that makes
+    more than `vocab_size`. The seed matters only where `train_texts` draws a sample.
+
+    >>> tokenizer = train_tokenizer(["a cat [[ sat ]]"], TokenizerSettings(marks=("[[", "]]")), 32)
+    >>> tokenizer.convert_ids_to_tokens(tokenizer("cat [[ sat ]]")["input_ids"])
+    ['[CLS]', 'cat', '[[', 'sat', ']]', '[SEP]']
+    """
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = _wordpiece(_learn_vocabulary(texts, settings), settings)
-    return PreTrainedTokenizerFast(
+    check_marks(settings.marks, settings.kind)
+    learning = LearningTexts(texts, limit=settings.train_texts, marks=settings.marks, seed=seed)
+    if not any(text.strip() for text in learning):
+        raise InputError("there is no text to learn a tokenizer from", key="tokenizer")
+    tokenizer = _LEARN[settings.kind](learning, settings)
+    tokenizer.post_processor = frame()
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=max_length,
         pad_token=PAD,
@@ -36,6 +62,8 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings, max_lengt
         mask_token=MASK,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
+    add_marks(fast, settings.marks)
+    return fast
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
@@ -48,73 +76,43 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
         write_json(path, config)
 
 
-def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
-    """Load a tokenizer from a local folder and check that masked language modelling can use it."""
-    from transformers import AutoTokenizer
+def load_tokenizer(path: str | Path, *, key: str = "tokenizer.path") -> PreTrainedTokenizerFast:
+    """Load a tokenizer from a folder or from `hf:NAME`, and check that masked language modelling can use it.
 
-    if not Path(folder).is_dir():
-        raise InputError("no such tokenizer folder", path=folder, key="tokenizer.path")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except Exception as error:  # the libraries raise whatever they trip over: KeyError, plain Exception, ...
-        reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"holds no tokenizer: {reason}", path=folder, key="tokenizer.path") from None
+    Only what is written as `hf:NAME` is looked for on the hub, and taken from the local cache where it is there.
+    Special tokens are known by their role, not their name: `<s>` and `</s>` serve as well as [CLS] and [SEP].
+    """
+    tokenizer = _read(path, key)
     if not tokenizer.is_fast:
-        raise InputError("only fast tokenizers can be used", path=folder, key="tokenizer.path")
-    _check_vocabulary(tokenizer, folder)
+        raise InputError("only fast tokenizers can be used", path=path, key=key)
+    _check_vocabulary(tokenizer, path, key)
     for role in ("pad_token", "cls_token", "sep_token", "mask_token"):
         if getattr(tokenizer, role) is None:
-            raise InputError(f"the tokenizer has no {role}", path=folder, key="tokenizer.path")
+            raise InputError(f"the tokenizer has no {role}", path=path, key=key)
     return tokenizer
 
 
-def _check_vocabulary(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:
+def _read(path: str | Path, key: str) -> PreTrainedTokenizerFast:
+    from transformers import AutoTokenizer
+
+    on_hub = str(path).startswith(HUB_PREFIX)
+    name = str(path).removeprefix(HUB_PREFIX)
+    if on_hub and not name:
+        raise InputError("not an address on the hub", path=path, key=key, hint="write hf:NAME")
+    if not on_hub and not Path(path).is_dir():
+        hint = "name the folder, not a file in it" if Path(path).exists() else f"on the hub it would be hf:{path}"
+        raise InputError("no such tokenizer folder", path=path, key=key, hint=hint)
+    try:
+        return AutoTokenizer.from_pretrained(name, local_files_only=not on_hub)
+    except Exception as error:  # the libraries raise whatever they trip over: KeyError, plain Exception, ...
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"holds no tokenizer: {reason}", path=path, key=key) from None
+
+
+def _check_vocabulary(tokenizer: PreTrainedTokenizerFast, path: str | Path, key: str) -> None:
     ids = tokenizer.get_vocab().values()
     # From a model's folder without tokenizer files the library makes a tokenizer of special tokens alone.
     if len(ids) <= len(tokenizer.all_special_ids):
-        raise InputError("holds no tokenizer: no vocabulary there", path=folder, key="tokenizer.path")
+        raise InputError("holds no tokenizer: no vocabulary there", path=path, key=key)
     if max(ids) >= len(tokenizer):
-        raise InputError("the numbers of the tokens have gaps", path=folder, key="tokenizer.path")
-
-
-def _wordpiece(vocabulary: dict[str, int], settings: TokenizerSettings) -> Tokenizer:
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=100))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{CLS}:0 $A:0 {SEP}:0",
-        pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
-        special_tokens=[(CLS, vocabulary[CLS]), (SEP, vocabulary[SEP])],
-    )
-    return tokenizer
-
-
-def _learn_vocabulary(texts: Iterable[str], settings: TokenizerSettings) -> dict[str, int]:
-    """Run the library's trainer with the alphabet fixed beforehand.
-
-    Left alone, the trainer numbers `##x` pieces in the order of a randomly seeded hash table and breaks ties
-    between merges by those numbers, so two runs over the same text learn different vocabularies. Pieces handed
-    over as special tokens are numbered in the order given, which takes the chance out.
-    """
-    from tokenizers import trainers
-
-    start = {token: number for number, token in enumerate(SPECIAL_TOKENS)}
-    tokenizer = _wordpiece(start, settings)
-    characters = Counter[str]()
-    for text in texts:
-        characters.update(tokenizer.normalizer.normalize_str(text))
-    common = sorted(characters, key=lambda character: (-characters[character], character))
-    alphabet = sorted(character for character in common[:ALPHABET_LIMIT] if not character.isspace())
-    pieces = [*SPECIAL_TOKENS, *alphabet, *(f"##{character}" for character in alphabet)]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=max(settings.vocab_size, len(pieces)),
-        special_tokens=pieces,
-        limit_alphabet=0,
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    vocabulary: dict[str, int] = tokenizer.get_vocab()
-    return vocabulary
+        raise InputError("the numbers of the tokens have gaps", path=path, key=key)

@@ -1,46 +1,98 @@
-"""Checkpoints: weights, optimizer state and counters in one safetensors file, whole or absent, no pickle."""
+"""Checkpoints: weights, optimizer, weighting and counters in one safetensors file, whole or absent, no pickle."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from endtask.models.network import Network
+from endtask.errors import InputError
 from endtask.models.weights import fill, load_tensors, save_tensors
+from endtask.train.optimizer import Optimizer
+from endtask.weighting.base import Weighting
 
 CHECKPOINT = "checkpoint.safetensors"
 _START_OVER = "delete it to train this stage again from its start"
+_NETWORK, _OPTIMIZER, _WEIGHTING = "network/", "optimizer/", "weighting/"
 
 
-def save_checkpoint(
-    folder: Path, network: Network, optimizer: torch.optim.Optimizer, step: int, memory: dict[str, Any]
-) -> None:
-    """Write everything a resumed run needs; `memory` holds plain values such as the best dev score so far."""
-    tensors = {f"network/{name}": weight for name, weight in network.state_dict().items()}
-    for name, parameter in network.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer/{name}/{key}"] = value
-    save_tensors(folder / CHECKPOINT, tensors, {"step": step, "memory": memory})
+class Checkpoints:
+    """The last checkpoint of a phase, written by a thread of its own while training goes on."""
+
+    def __init__(self, folder: Path, network: nn.Module, optimizer: Optimizer, weighting: Weighting) -> None:
+        self.path = folder / CHECKPOINT
+        self._network, self._optimizer, self._weighting = network, optimizer, weighting
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
+
+    def save(self, step: int, memory: Mapping[str, Any]) -> None:
+        """Copy everything a resumed run needs, then write; `memory` holds plain values such as the best dev score."""
+        self.wait()
+        tensors = {
+            **_prefixed(_NETWORK, self._network.state_dict()),
+            **_prefixed(_OPTIMIZER, self._optimizer.state_tensors()),
+            **_prefixed(_WEIGHTING, self._weighting.state()),
+        }
+        # Copied where they lie, which on a GPU takes a moment and no waiting; the writer fetches the copies.
+        copies = {name: value.detach().clone() for name, value in tensors.items()}
+        header = {"step": step, "memory": deepcopy(dict(memory))}
+        self._writing = self._writer.submit(_write, self.path, copies, header, _made_by_now(copies))
+
+    def load(self) -> tuple[int, dict[str, Any]] | None:
+        """Restore all of it; returns (steps done, memory), or None where there is no checkpoint."""
+        self.wait()
+        if not self.path.exists():
+            return None
+        tensors, header = load_tensors(self.path, hint=_START_OVER)
+        fill(self._network, _without(_NETWORK, tensors), self.path, hint=_START_OVER)
+        try:
+            self._optimizer.load_state_tensors(_without(_OPTIMIZER, tensors))
+            self._weighting.load_state(_without(_WEIGHTING, tensors))
+        except ValueError as error:
+            raise InputError(f"does not fit this phase: {error}", path=self.path, hint=_START_OVER) from None
+        return int(header["step"]), dict(header["memory"])
+
+    def wait(self) -> None:
+        """Until what was saved last is on disk; raises what went wrong there."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def close(self) -> None:
+        """Wait, and let the thread go."""
+        try:
+            self.wait()
+        finally:
+            self._writer.shutdown()
 
 
-def load_checkpoint(
-    folder: Path, network: Network, optimizer: torch.optim.Optimizer
-) -> tuple[int, dict[str, Any]] | None:
-    """Restore weights and optimizer; returns (steps done, memory), or None where there is no checkpoint."""
-    path = folder / CHECKPOINT
-    if not path.exists():
+def _made_by_now(copies: Mapping[str, Tensor]) -> torch.cuda.Event | None:
+    """A mark behind all that the GPU was told so far, the making of the copies included."""
+    if not any(value.is_cuda for value in copies.values()):
         return None
-    tensors, header = load_tensors(path, hint=_START_OVER)
-    weights = {name.removeprefix("network/"): value for name, value in tensors.items() if name.startswith("network/")}
-    fill(network, weights, path, hint=_START_OVER)
-    for name, parameter in network.named_parameters():
-        prefix = f"optimizer/{name}/"
-        state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        if state:
-            moments = {key: value.to(parameter.device) for key, value in state.items() if key != "step"}
-            on_device = any(group.get("fused") for group in optimizer.param_groups)
-            moments["step"] = state["step"].to(parameter.device if on_device else "cpu")
-            optimizer.state[parameter] = moments
-    return int(header["step"]), dict(header["memory"])
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def _write(path: Path, copies: dict[str, Tensor], header: dict[str, Any], made: torch.cuda.Event | None) -> None:
+    """In the writer's thread: fetch the copies beside the training's own stream of work, then write them."""
+    if made is None:
+        return save_tensors(path, copies, header)
+    made.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+        save_tensors(path, copies, header)
+    return None
+
+
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {prefix + name: value for name, value in tensors.items()}
+
+
+def _without(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,11 +1,22 @@
-"""Which device trains, and with how many threads."""
+"""Where a phase is computed and in which way: device, threads, precision, compiled or not."""
 
 from __future__ import annotations
 
 import torch
 
 from endtask.errors import InputError
+from endtask.models.attention import Backend, choose_backend
+from endtask.models.network import Network
+from endtask.models.place import Place
 from endtask.settings import Settings
+
+
+def choose_place(settings: Settings) -> Place:
+    """The device and precision asked for, or the best ones present; also sets the number of CPU threads."""
+    device = choose_device(settings)
+    if settings.precision == "bfloat16" or (settings.precision == "auto" and _has_bfloat16(device)):
+        return Place(device, torch.bfloat16)
+    return Place(device)
 
 
 def choose_device(settings: Settings) -> torch.device:
@@ -18,3 +29,36 @@ def choose_device(settings: Settings) -> torch.device:
     if not present[settings.device]:
         raise InputError(f"this machine has no {settings.device} device", key="device", hint="use device=auto")
     return torch.device(settings.device)
+
+
+def move(network: Network, settings: Settings, place: Place) -> Network:
+    """Put the network on the device and set how it computes there."""
+    compiled = place.device.type == "cuda" if settings.compile == "auto" else settings.compile
+    network.to(place.device)
+    network.dtype = place.dtype
+    network.backend = _backend(network, settings.model.attention, place, compiled)
+    if compiled:
+        # Each phase has its own shapes, and a process may run several phases.
+        torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+        network.compile_parts()
+    if place.device.type == "cuda":
+        # What float32 products remain (the norm of gradients, small heads) may use the faster units.
+        torch.backends.cuda.matmul.allow_tf32 = True
+    return network
+
+
+def _backend(network: Network, asked: str, place: Place, compiled: bool) -> Backend:
+    """How attention is computed; Hugging Face's own classes know padded tables only."""
+    if not network.architecture.padded:
+        return choose_backend(asked, place.device, place.dtype, fixed_shapes=compiled)
+    if asked not in ("auto", "padded"):
+        raise InputError(
+            f"{network.architecture.name} reads padded tables, not {asked}",
+            key="model.attention",
+            hint="use auto, or model.architecture=lean",
+        )
+    return "padded"
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)

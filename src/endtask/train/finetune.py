@@ -1,129 +1,256 @@
-"""Stage 2: plain fine-tuning from the last weights of stage 1 with a new head, once per seed, best epoch by dev."""
+"""Stage 2: fine-tuning from stage 1's weights for every rate and seed, best weights by dev; or none of it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from endtask.evaluate.metrics import score_all
-from endtask.evaluate.probabilities import class_probabilities
+from endtask.evaluate.evaluate import mean_and_spread
 from endtask.files.atomic import write_json
 from endtask.files.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.files.stage_folder import StageFolder
+from endtask.models.flops import training_flops
 from endtask.models.network import Network
-from endtask.models.weights import load_weights, save_weights
+from endtask.models.place import Place
+from endtask.models.weights import load_weights
+from endtask.objectives.stream import TextStream
 from endtask.objectives.task import Classification
 from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
 from endtask.train.checkpoint import CHECKPOINT
-from endtask.train.device import choose_device
+from endtask.train.dev_scores import DevScores
+from endtask.train.device import choose_place, move
 from endtask.train.loop import Phase
+from endtask.train.metrics_file import MetricsFile
 from endtask.train.phase_run import Memory, Pause, run_phase
-from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for, training_flops
-from endtask.train.pretrain import WEIGHTS, network_for
+from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for
+from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
+from endtask.train.start import network_for
+from endtask.train.trackers import Trackers, open_trackers
 from endtask.weighting.equal import Equal
+
+Result = dict[str, Any]
+_TASK = "task"
+_COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
 
 
 def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, stage: StageFolder) -> dict[str, Any]:
-    """Fine-tune every seed in the stage's folder; finished seeds are kept when a killed stage goes on."""
-    folder = stage.start()
-    network = network_for(task, packed, settings)
-    if "steps" not in stage.plan:
-        load_weights(pretrained / WEIGHTS, network)
-        phase = finetune_phase(network, task, packed, settings, seed=settings.finetune.seeds[0])
-        stage.set_plan(**_plan(phase, packed, settings))
-    results = []
-    for seed in settings.finetune.seeds:
-        if not (folder / f"seed-{seed}" / SEED_RESULT).exists():
-            load_weights(pretrained / WEIGHTS, network)
-            _finetune_seed(network, task, packed, settings, stage, seed)
-        results.append(json.loads((folder / f"seed-{seed}" / SEED_RESULT).read_text(encoding="utf-8")))
-    return {
-        "steps_per_seed": stage.plan["steps"],
-        "tokens": sum(result["tokens"] for result in results),
-        "padded_tokens": sum(result["padded_tokens"] for result in results),
-        "flops": sum(result["flops"] for result in results),
-        "seeds": results,
-    }
+    """Fine-tune every rate and seed in the stage's folder; finished ones are kept when a killed stage goes on.
+
+    One network serves them all: its weights are read anew each time, so nothing is compiled twice.
+    """
+    stage.start()
+    place = choose_place(settings)
+    network = move(network_for(task, packed, settings), settings, place)
+    start = pretrained / (BEST_STAGE_1 if settings.finetune.start_from == "best" else WEIGHTS)
+    work = _Stage2(network, task, packed, start, settings, place, stage)
+    return work.finetune() if settings.stage2 == "finetune" else work.take_stage_1()
 
 
-def finetune_phase(network: Network, task: Task, packed: Path, settings: Settings, *, seed: int) -> Phase:
-    """The phase of one seed, with the network's task head reset; the number of steps is put in by the plan."""
+def finetune_phase(
+    network: Network,
+    task: Task,
+    packed: Path,
+    settings: Settings,
+    place: Place,
+    *,
+    seed: int,
+    learning_rate: float | None = None,
+) -> Phase:
+    """The phase of one seed, with the network's task head reset if so set; the plan may put in fewer steps.
+
+    Rates share heads and batches of a seed, so that nothing but the rate tells them apart.
+    """
     finetune = settings.finetune
     seed_here = derive(settings.seed, "finetune", seed)
-    network.reset_task_head(derive(seed_here, "head"))
+    if finetune.reset_head:
+        network.reset_task_head(derive(seed_here, "head"))
     network.set_dropout(settings.model.dropout)
+    texts = PackedTexts(packed / "train")
+    stream = TextStream(_TASK, texts, network, batch_size=finetune.batch_size, seed=seed_here)
+    numbers = np.asarray(task.label_numbers("train"))
     objective = Classification(
-        PackedTexts(packed / "train"),
-        np.asarray(task.label_numbers("train")),
-        batch_size=finetune.batch_size,
-        pad_id=network.config.pad_token_id,
-        seed=seed_here,
+        _TASK,
+        stream,
+        numbers[texts.examples],
+        class_weights=balanced_weights(numbers, len(task.labels)) if finetune.class_weights == "balanced" else None,
+        text_weights=(1.0 / texts.windows[texts.examples]).astype(np.float32),
     )
     return Phase(
         network=network,
-        objectives={objective.name: objective},
-        weighting=Equal(objective.name),
-        steps=finetune.epochs * objective.plan.batches_per_epoch,
-        learning_rate=finetune.learning_rate,
-        weight_decay=finetune.weight_decay,
-        warmup_fraction=finetune.warmup_fraction,
-        max_grad_norm=finetune.max_grad_norm,
+        objectives={_TASK: objective},
+        weighting=Equal(_TASK),
+        steps=finetune.max_steps or finetune.epochs * stream.plan.batches_per_epoch,
+        settings=finetune,
+        learning_rate=learning_rate or finetune.learning_rates[0],
         seed=seed_here,
-        device=choose_device(settings),
+        place=place,
     )
 
 
-def _plan(phase: Phase, packed: Path, settings: Settings) -> dict[str, Any]:
-    """Steps per seed: the epochs asked for, or fewer if the budget's share says so, but one epoch at least."""
-    epoch = phase.steps // settings.finetune.epochs
-    plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
-    _, budget = split_budget(settings.budget, settings.finetune.budget_share)
-    if budget is None:
-        return plan
-    share = budget.share(1 / len(settings.finetune.seeds))
-    cost = measure_cost(phase, share)
-    # Scoring dev after each epoch is a forward pass, a third of a training step per text.
-    scoring = len(PackedTexts(packed / "dev")) / (3 * len(PackedTexts(packed / "train")))
-    with_scoring = replace(cost, seconds=cost.seconds * (1 + scoring) if cost.seconds else None)
-    plan["steps"] = max(epoch, min(phase.steps, steps_for(share, with_scoring)))
-    return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
+def balanced_weights(labels: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
+    """Examples / (classes that occur x examples of the class), as scikit-learn weighs them; 0 where there are none.
+
+    >>> balanced_weights(np.array([0, 0, 0, 0, 1, 1]), 2).tolist()
+    [0.75, 1.5]
+    """
+    counts = np.bincount(labels, minlength=classes)
+    weights = np.zeros(classes, dtype=np.float32)
+    weights[counts > 0] = len(labels) / ((counts > 0).sum() * counts[counts > 0])
+    return weights
 
 
-def _finetune_seed(
-    network: Network, task: Task, packed: Path, settings: Settings, stage: StageFolder, seed: int
-) -> None:
-    folder = stage.partial / f"seed-{seed}"
-    phase = replace(finetune_phase(network, task, packed, settings, seed=seed), steps=stage.plan["steps"])
-    dev, truth = PackedTexts(packed / "dev"), task.label_numbers("dev")
+@dataclass(frozen=True)
+class _Stage2:
+    network: Network
+    task: Task
+    packed: Path
+    start: Path
+    settings: Settings
+    place: Place
+    stage: StageFolder
 
-    def score_dev(step: int, memory: Memory) -> dict[str, float]:
-        probabilities = class_probabilities(
-            network,
-            dev,
-            batch_size=settings.evaluate.batch_size,
-            device=phase.device,
+    @property
+    def _rates(self) -> tuple[float, ...]:
+        return tuple(dict.fromkeys(self.settings.finetune.learning_rates))
+
+    @property
+    def _seeds(self) -> tuple[int, ...]:
+        return self.settings.model_seeds
+
+    def finetune(self) -> dict[str, Any]:
+        """Train what is left; the rate with the best mean dev score is the one that counts."""
+        if "steps" not in self.stage.plan:
+            load_weights(self.start, self.network)
+            self.stage.set_plan(**self._plan())
+        results = {rate: [self._result(rate, seed) for seed in self._seeds] for rate in self._rates}
+        metric = self.settings.evaluate.metric
+        scores = {
+            rate: mean_and_spread("dev_", [result["dev"][metric] for result in found])
+            for rate, found in results.items()
+        }
+        best = max(scores, key=lambda rate: scores[rate]["dev_mean"])  # the earlier of equals
+        if len(self._rates) > 1:
+            self._keep(best)
+        return {
+            "learning_rate": best,
+            "rates": [{"learning_rate": rate, **score} for rate, score in scores.items()],
+            **self._counts([result for found in results.values() for result in found]),
+            "seeds": results[best],
+        }
+
+    def take_stage_1(self) -> dict[str, Any]:
+        """Score stage 1's weights with the head trained there, under the first seed's name."""
+        (seed,) = self._seeds
+        folder = self._folder(None, seed)
+        folder.mkdir(exist_ok=True)
+        self.stage.set_plan(steps=0, steps_per_epoch=1)
+        load_weights(self.start, self.network)
+        memory: Memory = {"tokens": 0, "padded_tokens": 0, "matmul_flops": 0.0}
+        row = self._dev_scores(folder).score(0, memory)
+        MetricsFile(folder / "metrics.jsonl", start=-1, every=1).write({"step": 0, **row})
+        result = {"seed": seed, "flops": 0.0, **memory}
+        write_json(folder / SEED_RESULT, result)
+        return {**self._counts([result]), "seeds": [result]}
+
+    def _plan(self) -> dict[str, Any]:
+        """Steps of each run: those asked for, or fewer if the budget's share says so, yet no less than an epoch."""
+        phase = self._phase(self._rates[0], self._seeds[0])
+        objective = phase.objectives[_TASK]
+        assert isinstance(objective, Classification)
+        epoch = objective.stream.plan.batches_per_epoch
+        plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
+        _, budget = split_budget(self.settings)
+        if budget is None:
+            return plan
+        share = budget.share(1 / (len(self._rates) * len(self._seeds)))
+        cost = measure_cost(phase, share)
+        # Scoring dev is a forward pass, a third of a training step per text.
+        texts = len(PackedTexts(self.packed / "dev")) / len(PackedTexts(self.packed / "train"))
+        scoring = texts / 3 * epoch / (self.settings.finetune.eval_steps or epoch)
+        with_scoring = replace(cost, seconds=cost.seconds * (1 + scoring) if cost.seconds else None)
+        plan["steps"] = min(phase.steps, max(epoch, steps_for(share, with_scoring)))
+        return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
+
+    def _phase(self, rate: float, seed: int) -> Phase:
+        return finetune_phase(
+            self.network, self.task, self.packed, self.settings, self.place, seed=seed, learning_rate=rate
         )
-        scores = score_all(truth, probabilities.argmax(-1))
-        if scores[settings.evaluate.metric] > memory.get("dev", {}).get(settings.evaluate.metric, -1.0):
-            memory.update(dev=scores, best_step=step)
-            save_weights(folder / BEST_WEIGHTS, network)
-        return {f"dev/{name}": value for name, value in scores.items()}
 
-    memory = run_phase(
-        phase,
-        folder,
-        label=f"finetune seed {seed}",
-        checkpoint_steps=settings.finetune.checkpoint_steps,
-        pause=Pause(stage.plan["steps_per_epoch"], score_dev),
-        on_checkpoint=stage.keep_time,
-    )
-    flops = training_flops(parameters_of(phase), memory["tokens"])
-    write_json(folder / SEED_RESULT, {"seed": seed, "steps": phase.steps, "flops": flops, **memory})
-    (folder / CHECKPOINT).unlink(missing_ok=True)
+    def _result(self, rate: float, seed: int) -> Result:
+        """What a rate and a seed scored and cost, trained now unless it was before."""
+        path = self._folder(rate, seed) / SEED_RESULT
+        if not path.exists():
+            self._train(rate, seed)
+        result: Result = json.loads(path.read_text(encoding="utf-8"))
+        return result
+
+    def _train(self, rate: float, seed: int) -> None:
+        folder, plan = self._folder(rate, seed), self.stage.plan
+        load_weights(self.start, self.network)
+        phase = replace(self._phase(rate, seed), steps=plan["steps"])
+        name = f"rate {rate:g} seed {seed}" if len(self._rates) > 1 else f"seed {seed}"
+        with self._trackers(folder, name) as trackers:
+            memory = run_phase(
+                phase,
+                folder,
+                label=f"finetune {name}",
+                pause=Pause(
+                    self.settings.finetune.eval_steps or plan["steps_per_epoch"], self._dev_scores(folder).score
+                ),
+                on_checkpoint=self.stage.keep_time,
+                max_skipped_steps=self.settings.max_skipped_steps,
+                trackers=trackers,
+            )
+        flops = training_flops(parameters_of(phase), memory["tokens"])
+        write_json(folder / SEED_RESULT, {"seed": seed, "learning_rate": rate, "flops": flops, **memory})
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+
+    def _trackers(self, folder: Path, name: str) -> Trackers:
+        run = f"{Path(self.settings.output_dir).name} stage 2 {name}"
+        return open_trackers(self.settings.report_to, folder, run, self.settings.model_dump(mode="json"))
+
+    def _dev_scores(self, folder: Path) -> DevScores:
+        return DevScores(
+            self.network,
+            self.task,
+            self.packed,
+            self.settings,
+            self.place,
+            folder / BEST_WEIGHTS,
+            patience=self.settings.finetune.early_stopping_patience,
+        )
+
+    def _folder(self, rate: float | None, seed: int) -> Path:
+        """`seed-N`, where every reader looks; of several rates `rate-R/seed-N` until the best one is known."""
+        final = self.stage.partial / f"seed-{seed}"
+        if rate is None or len(self._rates) == 1 or (rate == self.stage.plan.get("learning_rate") and final.exists()):
+            return final
+        return self.stage.partial / f"rate-{rate}" / final.name
+
+    def _keep(self, best: float) -> None:
+        """Move the best rate's folders to their final place, and drop the weights of the others.
+
+        A kill in between does no harm: the choice is on record first, and the same results lead to the same choice.
+        """
+        self.stage.set_plan(learning_rate=best)
+        for rate in self._rates:
+            for folder in [self._folder(rate, seed) for seed in self._seeds]:
+                if rate != best:
+                    (folder / BEST_WEIGHTS).unlink(missing_ok=True)
+                elif folder.parent != self.stage.partial:
+                    folder.rename(self.stage.partial / folder.name)
+        if (emptied := self.stage.partial / f"rate-{best}").exists():
+            emptied.rmdir()
+
+    def _counts(self, results: Sequence[Result]) -> dict[str, Any]:
+        sums = {name: sum(result[name] for result in results) for name in _COSTS}
+        return {"steps_per_seed": self.stage.plan["steps"], **sums}

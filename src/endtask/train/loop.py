@@ -4,79 +4,114 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from endtask.models.network import Network
+from endtask.models.place import Place
 from endtask.objectives.base import Objective
 from endtask.seeds import derive
-from endtask.train.schedule import learning_rate_at
+from endtask.settings import PhaseSettings
+from endtask.train import optimizer as optimizers
+from endtask.train.body_gradients import collect, spread
+from endtask.train.optimizer import Optimizer
+from endtask.train.prefetch import Ready, prepare_ahead
+from endtask.train.schedule import batches_in_step, schedule_factor, warmup_steps_of
 from endtask.weighting.base import Weighting
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What is trained, on what, how fast and for how long."""
+    """What is trained, on what, how fast and for how long.
 
-    network: Network
+    The network is any module with a part named `body` that all objectives share.
+    """
+
+    network: Any
     objectives: Mapping[str, Objective]
     weighting: Weighting
     steps: int
+    settings: PhaseSettings
     learning_rate: float
-    weight_decay: float
-    warmup_fraction: float
-    max_grad_norm: float
     seed: int
-    device: torch.device
+    place: Place
+    accumulation: int = 1
+    ramp_fraction: float = 0.0
+
+    def batches_in(self, step: int) -> int:
+        """How many batches of each objective make up a step."""
+        return batches_in_step(step, steps=self.steps, accumulation=self.accumulation, ramp_fraction=self.ramp_fraction)
+
+    def rate_factor(self, step: int) -> float:
+        """The schedule's share of the peak rate."""
+        warmup = warmup_steps_of(self.settings, self.steps)
+        return schedule_factor(step, steps=self.steps, warmup_steps=warmup, kind=self.settings.lr_scheduler_type)
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What one step did; losses stay on the device until someone reads them."""
+    """What one step did; losses and norm stay on the device until someone reads them."""
 
     step: int  # steps done so far, this one included
     learning_rate: float
     losses: dict[str, Tensor]  # "objective/part"
+    grad_norm: Tensor
     tokens: int  # without padding
     padded_tokens: int
+    flops: float  # matrix products, padding left out
 
 
-def build_optimizer(phase: Phase) -> torch.optim.AdamW:
-    """AdamW with weight decay on matrices only, as BERT's."""
-    parameters = [parameter for parameter in phase.network.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": phase.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    fused = phase.device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(groups, lr=phase.learning_rate, betas=(0.9, 0.98), eps=1e-6, fused=fused)
+def build_optimizer(phase: Phase) -> Optimizer:
+    """The optimizer of a phase."""
+    return optimizers.build_optimizer(
+        phase.network, phase.settings, phase.place.device, learning_rate=phase.learning_rate
+    )
 
 
-def train(phase: Phase, optimizer: torch.optim.Optimizer, start: int = 0) -> Iterator[StepRecord]:
+def train(phase: Phase, optimizer: Optimizer, start: int = 0) -> Iterator[StepRecord]:
     """Train from step `start` to the end, yielding after every step; printing and saving are the caller's.
 
-    Batches and dropout depend on (seed, step) alone, so weights and optimizer state are all a resumed run needs.
+    Batches and dropout depend on (seed, step) alone, so weights, optimizer and weighting state are all a resumed run
+    needs. Nothing in here waits for the device.
     """
     phase.network.train()
-    for step in range(start, phase.steps):
-        rate = learning_rate_at(
-            step, steps=phase.steps, warmup_fraction=phase.warmup_fraction, peak=phase.learning_rate
-        )
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        torch.manual_seed(derive(phase.seed, "dropout", step))
-        losses: dict[str, Tensor] = {}
-        tokens = padded = 0
-        for turn in phase.weighting.turns(step):
-            objective = phase.objectives[turn.objective]
-            batch = objective.batch(turn.step)
-            tokens += batch.real_tokens
-            padded += batch.input_ids.numel()
-            loss = objective.loss(phase.network, batch.to(phase.device))
-            (turn.weight * loss.total).backward()  # type: ignore[no-untyped-call]
-            losses |= {f"{objective.name}/{part}": value.detach() for part, value in loss.parts.items()}
-        torch.nn.utils.clip_grad_norm_(phase.network.parameters(), phase.max_grad_norm)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        yield StepRecord(step + 1, rate, losses, tokens, padded)
+    with prepare_ahead(phase, start) as batches:
+        for step, ready in enumerate(batches, start):
+            torch.manual_seed(derive(phase.seed, "dropout", step))
+            losses = _backward(phase, step, ready)
+            factor = phase.rate_factor(step)
+            outcome = optimizer.step(factor)
+            yield StepRecord(
+                step + 1,
+                factor * optimizer.rate_scale * phase.learning_rate,
+                losses,
+                outcome.grad_norm,
+                sum(one.batch.real_tokens for one in ready),
+                sum(one.batch.padded_tokens for one in ready),
+                sum(one.flops for one in ready),
+            )
+
+
+def _backward(phase: Phase, step: int, ready: list[Ready]) -> dict[str, Tensor]:
+    """Leave the step's gradient in the weights; returns the parts of the losses, means over the batches."""
+    sees_gradients = phase.weighting.sees_gradients(step)
+    parts: dict[str, list[Tensor]] = {}
+    gradients: dict[str, Tensor] = {}
+    for one in ready:
+        name = one.turn.objective
+        # Batches of a step share its weight. Heads learn from their own objective alone, so that a learned weight
+        # has no part in their rate (TARTAN, Algorithm 1).
+        weight = (1.0 if sees_gradients else one.turn.weight) / phase.batches_in(step)
+        objective = phase.objectives[name]
+        with phase.place.autocast():
+            loss = objective.loss(phase.network, one.batch.to(phase.place.device))
+        (weight * loss.total).backward()  # type: ignore[no-untyped-call]
+        for part, value in loss.parts.items():
+            parts.setdefault(f"{name}/{part}", []).append(value.detach())
+        if sees_gradients:
+            gradient = collect(phase.network.body)
+            gradients[name] = gradients[name] + gradient if name in gradients else gradient
+    if sees_gradients:
+        spread(phase.network.body, gradients, phase.weighting.weigh(step, gradients))
+    return {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}

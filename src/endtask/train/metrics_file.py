@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
+from statistics import fmean
 
-from endtask.errors import InputError
+import torch
+
 from endtask.files.atomic import write_text
 from endtask.train.loop import StepRecord
 
 
 class MetricsFile:
-    """Averages losses between logged steps and appends them; a resumed phase drops what it will write again."""
+    """Averages losses between logged steps and appends rows; a resumed phase drops what it will write again."""
 
     def __init__(self, path: Path, *, start: int, every: int) -> None:
         self._path, self._every = path, every
@@ -21,32 +22,30 @@ class MetricsFile:
         write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def add(self, record: StepRecord, *, flush: bool) -> dict[str, float] | None:
-        """Remember a step; at every N-th one, or if told to `flush`, write and return a row."""
+        """Remember a step; at every N-th one, or if told to `flush`, return the row to write."""
         self._records.append(record)
-        if record.step % self._every and not flush:
-            return None
-        row = self._average()
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        return row
+        return None if record.step % self._every and not flush else self._average()
 
     def write(self, row: dict[str, float]) -> None:
-        """Append a row of another kind, such as a dev score."""
+        """Append a row: the means since the last one, or a dev score."""
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def _average(self) -> dict[str, float]:
+        """Means over the finite values since the last row; the device is asked once, for all of them together."""
         records, self._records = self._records, []
         row: dict[str, float] = {"step": records[-1].step, "learning_rate": records[-1].learning_rate}
-        for name in sorted({name for record in records for name in record.losses}):
-            values = [float(record.losses[name]) for record in records if name in record.losses]
-            row[name] = sum(values) / len(values)
-            if not math.isfinite(row[name]):
-                raise InputError(
-                    f"the loss {name} is not finite near step {records[-1].step}",
-                    hint="lower the learning_rate of this stage",
-                )
-        return row
+        names = [(name, value) for record in records for name, value in _values(record).items()]
+        read = torch.stack([value.float() for _, value in names])
+        finite: dict[str, list[float]] = {}
+        for (name, _), value, whole in zip(names, read.tolist(), read.isfinite().tolist(), strict=True):
+            if whole:
+                finite.setdefault(name, []).append(value)
+        return row | {name: fmean(values) for name, values in sorted(finite.items())}
+
+
+def _values(record: StepRecord) -> dict[str, torch.Tensor]:
+    return {**record.losses, "grad_norm": record.grad_norm}
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:

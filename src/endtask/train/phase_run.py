@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from endtask.progress import bar
-from endtask.train.checkpoint import load_checkpoint, save_checkpoint
-from endtask.train.loop import Phase, build_optimizer, train
+from endtask.errors import TrainingError
+from endtask.progress import bar, say
+from endtask.train.checkpoint import Checkpoints
+from endtask.train.loop import Phase, StepRecord, build_optimizer, train
+from endtask.train.memory_trouble import explained_memory_trouble
 from endtask.train.metrics_file import MetricsFile
+from endtask.train.optimizer import Optimizer
+from endtask.train.trackers import Trackers
 
 Memory = dict[str, Any]
+_RATE_AFTER_TROUBLE = 0.5
+_MOST_RETURNS = 3
+_LOGGED_ROWS = 200
 
 
 @dataclass(frozen=True)
 class Pause:
     """Work done every `steps` steps and after the last, such as scoring the dev split.
 
-    It may change `memory`, which travels in the checkpoint, and returns values for the curves.
+    It may change `memory`, which travels in the checkpoint, and returns values for the curves. Once it has set
+    `memory["stop"]` the phase ends there.
     """
 
     steps: int
@@ -31,36 +40,117 @@ def run_phase(
     folder: Path,
     *,
     label: str,
-    checkpoint_steps: int,
     pause: Pause | None = None,
     on_checkpoint: Callable[[], None] = lambda: None,
+    max_skipped_steps: int = 10,
+    trackers: Trackers | None = None,
 ) -> Memory:
-    """Train to the end, from the last checkpoint if there is one; returns the memory with its token counts."""
+    """Train to the end, from the last checkpoint if there is one; returns the memory with its counts."""
     folder.mkdir(parents=True, exist_ok=True)
-    phase.network.to(phase.device)
     optimizer = build_optimizer(phase)
-    start, memory = load_checkpoint(folder, phase.network, optimizer) or (
-        0,
-        {"tokens": 0, "padded_tokens": 0},
-    )
-    metrics = MetricsFile(folder / "metrics.jsonl", start=start, every=max(1, phase.steps // 200))
-    with bar(label, phase.steps, done=start) as advance:
-        for record in train(phase, optimizer, start):
-            memory["tokens"] += record.tokens
-            memory["padded_tokens"] += record.padded_tokens
-            last = record.step == phase.steps
-            at_pause = pause is not None and (record.step % pause.steps == 0 or last)
-            saves = at_pause or last or record.step % checkpoint_steps == 0
-            # A row before each checkpoint: a resumed run has the same curves, and no broken loss is ever kept.
-            row = metrics.add(record, flush=saves)
-            if pause is not None and at_pause:
-                metrics.write({"step": record.step, **pause.work(record.step, memory)})
-                phase.network.train()
-            if saves:
-                save_checkpoint(folder, phase.network, optimizer, record.step, memory)
-                on_checkpoint()
-            advance(1, note=_note(row) if row else "")
-    return memory
+    work = _PhaseRun(phase, optimizer, folder, pause, on_checkpoint, max_skipped_steps, trackers)
+    with explained_memory_trouble(), closing(Checkpoints(folder, phase.network, optimizer, phase.weighting)) as kept:
+        return work.go(kept, label)
+
+
+class _TrainingBroke(Exception):
+    """The losses have not been finite for too many steps in a row."""
+
+
+@dataclass
+class _PhaseRun:
+    phase: Phase
+    optimizer: Optimizer
+    folder: Path
+    pause: Pause | None
+    on_checkpoint: Callable[[], None]
+    max_skipped_steps: int
+    trackers: Trackers | None
+
+    def go(self, checkpoints: Checkpoints, label: str) -> Memory:
+        """Train; when the losses break down go back to the last checkpoint with half the rate, a few times."""
+        while True:
+            start, memory = checkpoints.load() or (0, {"tokens": 0, "padded_tokens": 0, "matmul_flops": 0.0})
+            if start == 0:
+                checkpoints.save(0, memory)  # what to go back to
+            try:
+                return self._train(checkpoints, start, memory, label)
+            except _TrainingBroke:
+                self._go_back(checkpoints, label)
+
+    def _go_back(self, checkpoints: Checkpoints, label: str) -> None:
+        """Halve the rate in the last checkpoint, so that a run killed from here on goes on with it too."""
+        kept = checkpoints.load()
+        assert kept is not None
+        start, memory = kept
+        memory["rate_halvings"] = memory.get("rate_halvings", 0) + 1
+        if memory["rate_halvings"] > _MOST_RETURNS:
+            raise TrainingError(
+                f"{label}: the loss was not finite {self.max_skipped_steps} steps in a row, and again "
+                f"{_MOST_RETURNS} times after going back with half the rate",
+                hint="lower the learning_rate of this stage, or lengthen its warm-up",
+            )
+        self.optimizer.scale_rate(_RATE_AFTER_TROUBLE)
+        self.optimizer.skipped_in_a_row.zero_()
+        checkpoints.save(start, memory)
+        say(f"{label}: the loss is no longer finite; back to step {start} with half the learning rate")
+
+    def _train(self, checkpoints: Checkpoints, start: int, memory: Memory, label: str) -> Memory:
+        phase = self.phase
+        metrics = MetricsFile(self.folder / "metrics.jsonl", start=start, every=max(1, phase.steps // _LOGGED_ROWS))
+        with bar(label, phase.steps, done=start) as advance:
+            if start == phase.steps or memory.get("stop"):
+                return memory
+            for record in train(phase, self.optimizer, start):
+                _count(memory, record)
+                at_pause = self._is_pause(record.step)
+                at_checkpoint = record.step % phase.settings.checkpoint_steps == 0
+                # A row before each checkpoint: a resumed run has the same curves.
+                row = metrics.add(record, flush=at_pause or at_checkpoint)
+                if row:
+                    self._check(memory, row)
+                    self._log(row, metrics)
+                if at_pause:
+                    self._do_pause(record.step, memory, metrics)
+                # Weights that no longer have finite losses are nothing to go back to.
+                if at_pause or (at_checkpoint and not self.optimizer.skipped_in_a_row):
+                    checkpoints.save(record.step, memory)
+                    self.on_checkpoint()
+                advance(1, note=_note(row) if row else "")
+                if memory.get("stop"):
+                    break
+        return memory
+
+    def _is_pause(self, step: int) -> bool:
+        return step == self.phase.steps or (self.pause is not None and step % self.pause.steps == 0)
+
+    def _do_pause(self, step: int, memory: Memory, metrics: MetricsFile) -> None:
+        if self.pause is None:
+            return
+        row = {"step": step, **self.pause.work(step, memory)}
+        self.phase.network.train()
+        self._log(row, metrics)
+
+    def _log(self, row: dict[str, float], metrics: MetricsFile) -> None:
+        metrics.write(row)
+        if self.trackers is not None:
+            self.trackers.log(row)
+
+    def _check(self, memory: Memory, row: dict[str, float]) -> None:
+        """Look at the device's counters where the curves are read anyway."""
+        if int(self.optimizer.skipped_in_a_row) >= self.max_skipped_steps:
+            raise _TrainingBroke
+        skipped = int(self.optimizer.skipped_total)
+        if skipped:
+            memory["skipped_steps"] = skipped
+            row["skipped_steps"] = skipped
+
+
+def _count(memory: Memory, record: StepRecord) -> None:
+    memory["steps"] = record.step
+    memory["tokens"] += record.tokens
+    memory["padded_tokens"] += record.padded_tokens
+    memory["matmul_flops"] += record.flops
 
 
 def _note(row: dict[str, float]) -> str:

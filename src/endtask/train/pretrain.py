@@ -1,127 +1,134 @@
-"""Stage 1: masked LM on the selection, jointly with the task, from random weights (TLM)."""
+"""Stage 1: masked LM on the selection, jointly with the task (TLM)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from endtask.files.stage_folder import StageFolder
-from endtask.models.network import Network, build_network
+from endtask.models.flops import training_flops
+from endtask.models.network import TASK, TLM_TASK, Network
+from endtask.models.place import Place
 from endtask.models.weights import save_weights
 from endtask.objectives.base import Objective
-from endtask.objectives.masked_lm import MaskedLM
-from endtask.objectives.masking import Masking
-from endtask.objectives.task import JointClassification
+from endtask.progress import say
 from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
-from endtask.text.packed import PackedTexts
-from endtask.text.tokenizer import load_tokenizer
 from endtask.train.checkpoint import CHECKPOINT
-from endtask.train.device import choose_device
+from endtask.train.dev_scores import DevScores
+from endtask.train.device import choose_place, move
+from endtask.train.joint import EXTERNAL, INTERNAL, joint_objectives, rho1_of
 from endtask.train.loop import Phase
-from endtask.train.phase_run import run_phase
-from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for, training_flops
+from endtask.train.phase_run import Pause, run_phase
+from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for
+from endtask.train.start import network_for
+from endtask.train.trackers import open_trackers
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
 from endtask.weighting.interleave import Interleave
 
 WEIGHTS = "weights.safetensors"
+BEST_STAGE_1 = "best.safetensors"
 
 
 def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -> dict[str, Any]:
     """Train the joint stage in the stage's folder; returns counts for the manifest."""
     folder = stage.start()
+    if settings.stage1 == "none":
+        return _first_weights_as_they_are(task, packed, settings, folder)
     phase = pretrain_phase(task, packed, settings)
     if "steps" not in stage.plan:
-        budget, _ = split_budget(settings.budget, settings.finetune.budget_share)
+        budget, _ = split_budget(settings)
         cost = measure_cost(phase, budget)
         stage.set_plan(steps=steps_for(budget, cost), budget=str(budget), cost_per_step=vars(cost))
-    phase = replace(phase, steps=stage.plan["steps"])
-    memory = run_phase(
-        phase,
-        folder,
-        label="pretrain",
-        checkpoint_steps=settings.train.checkpoint_steps,
-        on_checkpoint=stage.keep_time,
-    )
+    steps = stage.plan["steps"]
+    phase = replace(phase, steps=steps, weighting=_weighting(phase.objectives, task, settings, steps))
+    with open_trackers(
+        settings.report_to, folder, f"{Path(settings.output_dir).name} stage 1", settings.model_dump(mode="json")
+    ) as trackers:
+        memory = run_phase(
+            phase,
+            folder,
+            label="pretrain",
+            pause=_dev_pause(phase, task, packed, settings, folder),
+            on_checkpoint=stage.keep_time,
+            max_skipped_steps=settings.max_skipped_steps,
+            trackers=trackers,
+        )
     save_weights(folder / WEIGHTS, phase.network)
     (folder / CHECKPOINT).unlink(missing_ok=True)
     parameters = parameters_of(phase)
-    flops = training_flops(parameters, memory["tokens"])
     return {
         "steps": phase.steps,
         "parameters": parameters,
-        "flops": flops,
-        "device": str(phase.device),
+        "device": str(phase.place.device),
+        "attention": phase.network.backend,
+        "flops": training_flops(parameters, memory["tokens"]),
         **memory,
     }
 
 
+def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
+    network = network_for(task, packed, settings)
+    save_weights(folder / WEIGHTS, network)
+    nothing = {"steps": 0, "tokens": 0, "padded_tokens": 0, "flops": 0.0, "matmul_flops": 0.0}
+    return {**nothing, "parameters": sum(weight.numel() for weight in network.parameters()), "device": "none"}
+
+
 def pretrain_phase(task: Task, packed: Path, settings: Settings) -> Phase:
     """The phase with its objectives and weighting; the number of steps is put in by the plan."""
-    network = network_for(task, packed, settings)
+    place = choose_place(settings)
+    network = move(network_for(task, packed, settings), settings, place)
     network.set_dropout(settings.train.dropout)
-    objectives, weighting = joint_objectives(task, packed, settings)
+    objectives = joint_objectives(task, packed, network, settings)
+    return phase_of(network, objectives, _weighting(objectives, task, settings, steps=None), settings, place)
+
+
+def _weighting(objectives: Mapping[str, Objective], task: Task, settings: Settings, steps: int | None) -> Weighting:
+    if len(objectives) == 1:
+        return Equal(*objectives)
+    rho1 = rho1_of(len(task.train), settings, steps)
+    if steps is not None and steps <= rho1:
+        say(f"warning: {steps} steps end before the first task batch (train.rho1 is {rho1})")
+    return Interleave(EXTERNAL, INTERNAL, rho1)
+
+
+def phase_of(
+    network: Network, objectives: dict[str, Objective], weighting: Weighting, settings: Settings, place: Place
+) -> Phase:
+    """A phase of stage 1 over any objectives."""
+    train = settings.train
     return Phase(
         network=network,
         objectives=objectives,
         weighting=weighting,
         steps=1,
-        learning_rate=settings.train.learning_rate,
-        weight_decay=settings.train.weight_decay,
-        warmup_fraction=settings.train.warmup_fraction,
-        max_grad_norm=settings.train.max_grad_norm,
+        settings=train,
+        learning_rate=train.learning_rate,
         seed=derive(settings.seed, "pretrain"),
-        device=choose_device(settings),
+        place=place,
+        accumulation=train.gradient_accumulation_steps,
+        ramp_fraction=train.batch_ramp_fraction,
     )
 
 
-def joint_objectives(task: Task, packed: Path, settings: Settings) -> tuple[dict[str, Objective], Weighting]:
-    """TLM's external and internal objectives; without external text, the internal one alone."""
-    tokenizer = load_tokenizer(packed / "tokenizer")
-    train = settings.train
-    masking = Masking(train.mask_probability, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids))
-    seed = derive(settings.seed, "pretrain", "data")
-    internal = JointClassification(
-        PackedTexts(packed / "internal"),
-        np.asarray(task.label_numbers("train")),
-        masking,
-        rho2=train.rho2,
-        normalize=train.normalize_internal_loss,
-        batch_size=train.batch_size,
-        pad_id=tokenizer.pad_token_id,
-        seed=seed,
+def _dev_pause(phase: Phase, task: Task, packed: Path, settings: Settings, folder: Path) -> Pause | None:
+    """Scores of the dev split by stage 1's own head, if asked for."""
+    steps = settings.train.eval_steps
+    if steps is None or INTERNAL not in phase.objectives:
+        return None
+    head = TLM_TASK if settings.train.task_head == "tlm" else TASK
+    scores = DevScores(
+        phase.network,
+        task,
+        packed,
+        settings,
+        phase.place,
+        folder / BEST_STAGE_1,
+        patience=settings.train.early_stopping_patience,
+        head=head,
     )
-    texts = PackedTexts(packed / "external")
-    if len(texts) == 0:
-        return {internal.name: internal}, Equal(internal.name)
-    external = MaskedLM(
-        "external",
-        texts,
-        masking,
-        batch_size=train.batch_size,
-        pad_id=tokenizer.pad_token_id,
-        seed=seed,
-    )
-    both: dict[str, Objective] = {external.name: external, internal.name: internal}
-    return both, Interleave(external.name, internal.name, train.rho1)
-
-
-def network_for(task: Task, packed: Path, settings: Settings) -> Network:
-    """The run's network with its random weights."""
-    tokenizer = load_tokenizer(packed / "tokenizer")
-    return build_network(
-        settings.model,
-        vocabulary=len(tokenizer),
-        special_ids={
-            "pad": tokenizer.pad_token_id,
-            "cls": tokenizer.cls_token_id,
-            "sep": tokenizer.sep_token_id,
-        },
-        labels=task.labels,
-        seed=derive(settings.seed, "weights"),
-    )
+    return Pause(steps, scores.score)

@@ -1,15 +1,67 @@
-"""The learning rate of a step: linear warm-up, then linear decay to zero at the last step."""
+"""The shape of a phase over its steps: how the rate rises and falls, and how many batches a step takes.
+
+Steps are counted from 0. Everything here is a pure function of the step, so a resumed phase needs nothing saved.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Literal
 
-def learning_rate_at(step: int, *, steps: int, warmup_fraction: float, peak: float) -> float:
-    """The rate used by step `step` of `steps`, counted from 0.
+from endtask.settings.training import PhaseSettings
 
-    >>> [round(learning_rate_at(s, steps=4, warmup_fraction=0.5, peak=1.0), 2) for s in range(4)]
-    [0.5, 1.0, 1.0, 0.5]
+ScheduleKind = Literal["linear", "cosine", "constant"]
+
+
+def schedule_factor(step: int, *, steps: int, warmup_steps: int, kind: ScheduleKind) -> float:
+    """The rate of a step as a share of the peak rate: linear warm-up, then decay to zero just after the last step.
+
+    No step has a rate of zero. Hugging Face's schedules give the first warm-up step none, so during the warm-up ours
+    are one step ahead of them; after it they are the same.
+
+    >>> [schedule_factor(step, steps=6, warmup_steps=2, kind="linear") for step in range(6)]
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
-    warmup = int(steps * warmup_fraction)
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    return peak * (steps - step) / max(1, steps - warmup)
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    left = (steps - step) / max(1, steps - warmup_steps)
+    if kind == "linear":
+        return left
+    if kind == "cosine":
+        return 0.5 * (1.0 - math.cos(math.pi * left))
+    return 1.0
+
+
+def warmup_steps_of(settings: PhaseSettings, steps: int) -> int:
+    """The number of warm-up steps: as given, at most all, or else by the share.
+
+    >>> warmup_steps_of(PhaseSettings(warmup_fraction=0.1), 50), warmup_steps_of(PhaseSettings(warmup_steps=80), 50)
+    (5, 50)
+    """
+    if settings.warmup_steps is not None:
+        return min(settings.warmup_steps, steps)
+    return int(steps * settings.warmup_fraction)
+
+
+def batches_in_step(step: int, *, steps: int, accumulation: int, ramp_fraction: float) -> int:
+    """How many batches a step takes: from 1 in the first step to all `accumulation` when the ramp is over.
+
+    >>> [batches_in_step(step, steps=8, accumulation=3, ramp_fraction=0.5) for step in range(8)]
+    [1, 1, 2, 2, 3, 3, 3, 3]
+    """
+    return 1 + sum(start <= step for start in _ramp_starts(steps, accumulation, ramp_fraction))
+
+
+def batches_before(step: int, *, steps: int, accumulation: int, ramp_fraction: float) -> int:
+    """How many batches all earlier steps took together: the number of the step's first batch.
+
+    >>> [batches_before(step, steps=8, accumulation=3, ramp_fraction=0.5) for step in range(8)]
+    [0, 1, 2, 4, 6, 9, 12, 15]
+    """
+    return step + sum(max(0, step - start) for start in _ramp_starts(steps, accumulation, ramp_fraction))
+
+
+def _ramp_starts(steps: int, accumulation: int, ramp_fraction: float) -> list[int]:
+    """For each batch beyond the first, the first step that takes it."""
+    ramp, more = int(steps * ramp_fraction), accumulation - 1
+    return [-(-ramp * number // more) for number in range(1, more + 1)]  # rounded up, in whole numbers

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -15,9 +17,31 @@ class Turn:
     step: int
 
 
-class Weighting(Protocol):
-    """A rule over named objectives."""
+class Weighting:
+    """A rule over named objectives. Most rules only say whose turn it is.
+
+    A rule that learns its weights asks for gradients: the loop then hands it each objective's own gradient on the
+    shared body, flat, and takes the weights that it answers. It keeps what it has learned in `state`, which travels
+    in the checkpoint.
+    """
 
     def turns(self, step: int) -> tuple[Turn, ...]:
         """The objectives that run at this step; a pure function of the step."""
-        ...
+        raise NotImplementedError
+
+    def sees_gradients(self, step: int) -> bool:
+        """Whether `weigh` is to be called at this step."""
+        return False
+
+    def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Weights on the device, from every objective's gradient (P,) on the body's P weights."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Tensor]:
+        """What a resumed run must know."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave."""
+        if state:
+            raise ValueError(f"{type(self).__name__} has no state, got {sorted(state)}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from endtask.weighting.base import Turn
+from endtask.weighting.base import Turn, Weighting
 
 
-class Interleave:
+class Interleave(Weighting):
     """A step is internal if (step + 1) is a multiple of rho1 + 1, else external; steps count from 0.
 
     >>> rule = Interleave("external", "internal", rho1=2)

@@ -1,0 +1,227 @@
+"""What can only be checked on a GPU: the attention backends agree, resume holds, no step waits, saving costs little.
+
+python -m benchmarks.gpu_checks
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.results_file import RESULTS, write_results
+from endtask.models.batch import lay_out, room_for
+from endtask.models.network import Network, build_network
+from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.masking import Masking
+from endtask.objectives.stream import TextStream
+from endtask.seeds import generator
+from endtask.settings import Settings
+from endtask.text.packed import PackedTexts, write_packed
+from endtask.train.checkpoint import Checkpoints
+from endtask.train.device import choose_place, move
+from endtask.train.loop import Phase, build_optimizer, train
+from endtask.train.metrics_file import read_metrics
+from endtask.train.phase_run import run_phase
+from endtask.train.pretrain import phase_of
+from endtask.weighting.equal import Equal
+
+VOCABULARY, LONGEST = 30_000, 128
+MASKING = Masking(0.15, 4, VOCABULARY, (0, 1, 2, 3, 4))
+Row = dict[str, Any]
+
+
+def random_texts(folder: Path, count: int) -> PackedTexts:
+    """Texts of random words and lengths; speed and agreement do not depend on what they say."""
+    random = np.random.default_rng(0)
+    lengths = np.clip(random.lognormal(3.7, 0.6, count).astype(int), 5, LONGEST)
+    texts = (([2, *random.integers(5, VOCABULARY, length - 2).tolist(), 3], int(length)) for length in lengths)
+    return write_packed(texts, VOCABULARY, folder)
+
+
+def make_phase(texts: PackedTexts, size: str, batch: str, steps: int, **changes: Any) -> Phase:
+    """Masked LM on the texts, with settings by dotted key."""
+    model = {"size": size, **changes.pop("model", {})}
+    settings = Settings.model_validate({"model": model, "train": {"batch_size": batch}, **changes})
+    place = choose_place(settings)
+    special = {"pad": 0, "cls": 2, "sep": 3}
+    network = build_network(settings.model, vocabulary=VOCABULARY, special_ids=special, labels=("a", "b"), seed=0)
+    move(network, settings, place)
+    network.set_dropout(0.0)
+    stream = TextStream("text", texts, network, batch_size=settings.train.batch_size, seed=0, masking=MASKING)
+    phase = phase_of(network, {"text": MaskedLM("text", stream)}, Equal("text"), settings, place)
+    return replace(phase, steps=steps)
+
+
+def loss_and_gradient(phase: Phase, texts: PackedTexts) -> tuple[float, torch.Tensor]:
+    """Of one batch with all texts in their order, so that every layout has the same tokens masked."""
+    network: Network = phase.network
+    layout = network.layout(LONGEST)
+    if network.fixed_shapes:
+        tokens = -(-int(texts.lengths.sum()) // LONGEST) * LONGEST
+        layout = replace(layout, room=room_for(tokens, len(texts), MASKING.probability, layout))
+    batch = MASKING.apply(lay_out(texts, np.arange(len(texts)), layout), generator(0, "checks"), layout.room)
+    batch = batch.to(phase.place.device)
+    network.zero_grad()
+    with phase.place.autocast():
+        loss = network.masked_lm_loss(network(batch), batch)
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = [weight.grad for weight in network.body.parameters() if weight.grad is not None]
+    return loss.item(), torch.cat([gradient.flatten().cpu() for gradient in gradients])
+
+
+def attention_rows(texts: PackedTexts) -> list[Row]:
+    """Every backend against padded attention in float32, on the same weights and texts."""
+    cases: dict[str, dict[str, Any]] = {
+        "padded, float32": {"precision": "float32", "compile": False, "model": {"attention": "padded"}},
+        "padded, bfloat16": {"compile": False, "model": {"attention": "padded"}},
+        "varlen": {"compile": False, "model": {"attention": "varlen"}},
+        "varlen, compiled": {"model": {"attention": "varlen"}},
+        "flex, compiled": {"model": {"attention": "flex"}},
+        "padded, compiled": {"model": {"attention": "padded"}},
+    }
+    rows: list[Row] = []
+    reference: torch.Tensor | None = None
+    for name, changes in cases.items():
+        loss, gradient = loss_and_gradient(make_phase(texts, "compact", "16384tok", 1, **changes), texts)
+        reference = gradient if reference is None else reference
+        distance = float((gradient - reference).norm() / reference.norm())
+        rows.append({"check": "attention", "backend": name, "loss": loss, "gradient_distance": round(distance, 5)})
+    return rows
+
+
+def resume_row(texts: PackedTexts, folder: Path) -> Row:
+    """Curves of a run broken off half-way against those of an unbroken one."""
+    steps = 60
+
+    def curve(name: str, until: int | None) -> list[float]:
+        phase = make_phase(texts, "compact", "16384tok", steps)
+        settings = phase.settings.model_copy(update={"checkpoint_steps": steps // 2})
+        phase = replace(phase, settings=settings)
+        stopped: list[None] = []
+
+        def stop() -> None:
+            stopped.append(None)
+            if until is not None and len(stopped) == until:
+                raise KeyboardInterrupt
+
+        try:
+            run_phase(phase, folder / name, label=name, on_checkpoint=stop)
+        except KeyboardInterrupt:
+            return curve(name, None)
+        return [row["text/mlm"] for row in read_metrics(folder / name / "metrics.jsonl")]
+
+    unbroken, broken = curve("unbroken", None), curve("broken", 1)
+    difference = max(abs(one - other) for one, other in zip(unbroken, broken, strict=True))
+    return {"check": "resume", "steps": steps, "largest_loss_difference": difference, "last_loss": unbroken[-1]}
+
+
+def waiting_row(texts: PackedTexts) -> Row:
+    """Ten steps while torch raises an error at any wait for the device."""
+    phase = make_phase(texts, "compact", "16384tok", 20)
+    steps = train(phase, build_optimizer(phase))
+    for _ in range(5):
+        next(steps)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(10):
+            next(steps)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return {"check": "no step waits for the device", "steps": 10, "waits": 0}
+
+
+def overhead_row(texts: PackedTexts, folder: Path, steps: int = 1000) -> Row:
+    """Seconds of a whole phase with curves and checkpoints as by default, against its bare steps."""
+
+    def bare(phase: Phase) -> float:
+        trained = train(phase, build_optimizer(phase))
+        next(trained)
+        phase.place.synchronize()
+        started = time.perf_counter()
+        for _ in trained:
+            pass
+        phase.place.synchronize()
+        return time.perf_counter() - started
+
+    def whole(phase: Phase) -> float:
+        started = time.perf_counter()
+        run_phase(phase, folder / "whole", label="whole")
+        return time.perf_counter() - started
+
+    phase = make_phase(texts, "compact", "32768tok", steps)
+    bare(replace(phase, steps=20))
+    without, together = bare(phase), whole(phase)
+    return {
+        "check": "checkpoints and curves, 23 M parameters",
+        "steps": steps,
+        "seconds_bare": round(without, 3),
+        "seconds_whole": round(together, 3),
+        "share": round(together / without - 1, 4),
+    }
+
+
+def saving_row(texts: PackedTexts, folder: Path) -> Row:
+    """How long training stands still while a checkpoint of 110 M parameters is copied."""
+    phase = make_phase(texts, "base", "32768tok", 40)
+    optimizer = build_optimizer(phase)
+    steps = train(phase, optimizer)
+    for _ in range(10):
+        next(steps)
+    phase.place.synchronize()
+    started = time.perf_counter()
+    for _ in range(20):
+        next(steps)
+    phase.place.synchronize()
+    per_step = (time.perf_counter() - started) / 20
+    checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting)
+    started = time.perf_counter()
+    checkpoints.save(1, {})
+    seconds = time.perf_counter() - started
+    checkpoints.close()
+    every = phase.settings.checkpoint_steps
+    return {
+        "check": "a checkpoint, 110 M parameters",
+        "seconds_standing_still": round(seconds, 3),
+        "seconds_per_step": round(per_step, 4),
+        "share": round(seconds / (every * per_step), 4),
+    }
+
+
+def main() -> None:
+    """Run all checks and write `benchmarks/results/gpu_checks.json`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    asked = parser.parse_args()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        few, many = random_texts(folder / "few", 500), random_texts(folder / "many", 40_000)
+        for check in (
+            lambda: attention_rows(few),
+            lambda: [resume_row(many, folder)],
+            lambda: [waiting_row(many)],
+            lambda: [saving_row(many, folder)],
+            lambda: [overhead_row(many, folder)],
+        ):
+            torch._dynamo.reset()
+            rows += check()
+            print(rows[-1], flush=True)
+    backends = [row for row in rows if row["check"] == "attention"]
+    summary = {
+        "largest_gradient_distance": max(row["gradient_distance"] for row in backends),
+        "resume_loss_difference": next(row["largest_loss_difference"] for row in rows if row["check"] == "resume"),
+        "checkpoints_and_curves_share": rows[-1]["share"],
+        "checkpoint_share_110m": next(row["share"] for row in rows if "110 M" in row["check"]),
+    }
+    write_results("gpu_checks", "python -m benchmarks.gpu_checks", rows, summary, folder=asked.out)
+
+
+if __name__ == "__main__":
+    main()

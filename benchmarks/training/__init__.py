@@ -1,0 +1,1 @@
+"""Training speed against its peers: how many real tokens a second."""

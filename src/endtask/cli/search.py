@@ -1,0 +1,108 @@
+"""`endtask search`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from endtask.cli.options import (
+    BudgetOption,
+    CorpusOption,
+    JsonOption,
+    OutputOption,
+    PresetOption,
+    QuietOption,
+    SetOption,
+    SettingsPath,
+    TaskOption,
+    examples,
+    settings_from,
+)
+from endtask.errors import InputError
+from endtask.progress import set_quiet
+
+NAME = "search"
+EXAMPLES = examples(
+    "endtask search my-task.yaml --grid --budget 4h  # the TLM paper's rho1 x rho2",
+    "endtask search my-task.yaml --grid --values train.rho1=1,19,99 --values train.rho2=20,100 --budget 60min",
+    "endtask search my-task.yaml --trials 20 --budget 60min",
+    "endtask search my-task.yaml --trials 20 --space train.learning_rate=log:1e-4:3e-3 --output runs/rates",
+)
+
+GridOption = Annotated[bool, typer.Option("--grid", help="Try every combination; TLM's grid unless --values says.")]
+ValuesOption = Annotated[
+    list[str] | None,
+    typer.Option("--values", metavar="KEY=A,B,...", help="A setting and its values for --grid; may be repeated."),
+]
+TrialsOption = Annotated[int | None, typer.Option("--trials", metavar="N", help="Let Optuna choose N trials.")]
+SpaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--space",
+        metavar="KEY=KIND:...",
+        help="A setting and its range for --trials: log:LOW:HIGH, float:, int:, logint: or choice:A,B; repeatable.",
+    ),
+]
+
+
+def command(
+    settings: SettingsPath = None,
+    task: TaskOption = None,
+    corpus: CorpusOption = None,
+    budget: BudgetOption = None,
+    output: OutputOption = None,
+    preset: PresetOption = None,
+    overrides: SetOption = None,
+    grid: GridOption = False,
+    values: ValuesOption = None,
+    trials: TrialsOption = None,
+    space: SpaceOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Look for better settings: many short runs under one budget, compared on dev; the best is scored on test.
+
+    The budget is for all trials together. The same command given again goes on after a stop. The folder is
+    the run's with `-search` behind it, unless --output names another.
+    """
+    _refuse_unclear(grid, values, trials, space)
+    from endtask.search.page import PAGE
+    from endtask.search.plan import Grid, Plan, Sampler, import_optuna
+    from endtask.search.search import search
+    from endtask.search.space import grid_axes, search_space
+    from endtask.search.table import print_table, verdict
+
+    set_quiet(quiet)
+    resolved = settings_from(
+        settings, task=task, corpus=corpus, budget=budget, output=output, preset=preset, overrides=overrides
+    )
+    if output is None and resolved.output_dir:
+        resolved = resolved.model_copy(update={"output_dir": f"{resolved.output_dir.rstrip('/')}-search"})
+    plan: Plan
+    if trials is None:
+        plan = Grid(grid_axes(values or [], resolved))
+    else:
+        import_optuna()
+        plan = Sampler(search_space(space or [], resolved), trials, resolved.seed)
+    record = search(resolved, plan)
+    assert record.winner is not None
+    if as_json:
+        print(json.dumps(record.figures(), ensure_ascii=False))
+        return
+    print_table(record)
+    print(verdict(record))
+    print(f"report: {record.folder / PAGE}")
+    print(f'try it: endtask predict {record.folder / record.winner["folder"]} "some text"')
+
+
+def _refuse_unclear(grid: bool, values: list[str] | None, trials: int | None, space: list[str] | None) -> None:
+    if grid == (trials is not None):
+        raise InputError("give one of --grid and --trials N")
+    if values and not grid:
+        raise InputError("--values go with --grid", hint="--trials takes --space KEY=choice:A,B")
+    if space and grid:
+        raise InputError("--space goes with --trials", hint="--grid takes --values KEY=A,B")
+    if trials is not None and trials < 1:
+        raise InputError(f"--trials {trials}: a search needs at least one trial")

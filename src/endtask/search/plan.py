@@ -1,0 +1,159 @@
+"""Which values a trial gets: a pure function of its number and of the trials before it, so nothing needs replay."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Protocol
+
+from endtask.errors import InputError
+from endtask.search.record import Trial
+from endtask.search.space import Axes, Choice, Dimension, Space
+from endtask.search.values import Values
+from endtask.seeds import derive
+from endtask.settings import Budget
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+
+class Plan(Protocol):
+    """A way to search."""
+
+    @property
+    def trials(self) -> int: ...
+
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+
+    def describe(self) -> dict[str, Any]: ...
+
+    def values(self, number: int, before: Sequence[Trial]) -> Values: ...
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination, the last key changing fastest.
+
+    >>> plan = Grid({"train.rho1": (1, 19), "train.rho2": (20.0, 100.0)})
+    >>> plan.trials, plan.values(1, [])
+    (4, {'train.rho1': 1, 'train.rho2': 100.0})
+    """
+
+    axes: Axes
+
+    @property
+    def trials(self) -> int:
+        return math.prod(map(len, self.axes.values()))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.axes)
+
+    def describe(self) -> dict[str, Any]:
+        """What search.json keeps of it."""
+        return {"kind": "grid", "space": {key: list(values) for key, values in self.axes.items()}}
+
+    def values(self, number: int, before: Sequence[Trial]) -> Values:
+        """The combination of this number."""
+        return dict(zip(self.axes, list(product(*self.axes.values()))[number], strict=True))
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Optuna's TPE sampler: the first trials at random, then where trials before did well."""
+
+    space: Space
+    trials: int
+    seed: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.space)
+
+    def describe(self) -> dict[str, Any]:
+        """What search.json keeps of it."""
+        return {"kind": "optuna", "space": {key: str(found) for key, found in self.space.items()}}
+
+    def values(self, number: int, before: Sequence[Trial]) -> Values:
+        """What Optuna suggests after these trials.
+
+        Each trial has a study and a random stream of its own, so that a resumed search needs only the results.
+        """
+        optuna = import_optuna()
+        distributions = {key: _distribution(found) for key, found in self.space.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # `multivariate`, before 5.0
+            sampler = optuna.samplers.TPESampler(
+                seed=derive(self.seed, "search", number) % 2**32,
+                multivariate=True,
+                constant_liar=False,
+                # Optuna's own ten would leave a small search nothing but chance; fewer than four say too little.
+                n_startup_trials=min(10, max(4, self.trials // 3)),
+            )
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        for trial in before:
+            study.add_trial(self._as_optuna(trial, distributions))
+        asked = study.ask(fixed_distributions=distributions)
+        return {key: _from_optuna(found, asked.params[key]) for key, found in self.space.items()}
+
+    def _as_optuna(self, trial: Trial, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+        params = {key: _to_optuna(found, trial.values[key]) for key, found in self.space.items()}
+        found: FrozenTrial = import_optuna().trial.create_trial(
+            params=params, distributions=distributions, value=trial.mean
+        )
+        return found
+
+
+def import_optuna() -> Any:
+    """Optuna, silenced; where it is missing, the line that installs it."""
+    try:
+        import optuna
+    except ImportError:
+        raise InputError("--trials needs Optuna", hint="pip install 'endtask[search]'") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def share_of(budget: Budget, trials: int) -> Budget:
+    """An equal part for each trial; steps cannot be cut, so what does not go round is left over.
+
+    >>> str(share_of(Budget.parse("60min"), 24)), str(share_of(Budget.parse("100steps"), 24))
+    ('150s', '4steps')
+    """
+    if trials < 1:
+        raise InputError(f"{trials} trials: a search needs at least one")
+    share = budget.share(1 / trials)
+    if budget.unit != "steps":
+        return share
+    if budget.amount < trials:
+        raise InputError(f"{budget} are too few for {trials} trials", key="budget", hint=f"--budget {trials}steps")
+    return Budget.parse(f"{int(budget.amount / trials + 1e-9)}steps")
+
+
+def _distribution(dimension: Dimension) -> BaseDistribution:
+    distributions = import_optuna().distributions
+    found: BaseDistribution
+    if isinstance(dimension, Choice):
+        # By place: Optuna's own choices may not be lists.
+        found = distributions.CategoricalDistribution(range(len(dimension.values)))
+    elif dimension.whole:
+        found = distributions.IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
+    else:
+        found = distributions.FloatDistribution(dimension.low, dimension.high, log=dimension.log)
+    return found
+
+
+def _to_optuna(dimension: Dimension, value: Any) -> Any:
+    if not isinstance(dimension, Choice):
+        return value
+    return [json.dumps(choice) for choice in dimension.values].index(json.dumps(value))
+
+
+def _from_optuna(dimension: Dimension, value: Any) -> Any:
+    return dimension.values[value] if isinstance(dimension, Choice) else value

@@ -1,0 +1,143 @@
+"""What is searched: lists of values for a grid, ranges and choices for a sampler."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from endtask.errors import InputError, did_you_mean
+from endtask.search.values import check_together, checked, read_list, split_entry
+from endtask.settings import Settings
+
+VALUES, SPACE = "--values", "--space"
+_SPACE_EXAMPLE = "train.learning_rate=log:1e-4:3e-3 or train.rho1=choice:1,19,99"
+
+# TLM's grid (Yao et al. 2022, appendix B).
+PAPER_RHO1 = (1, 3, 7, 19, 99, 499, 999, 1999)
+PAPER_RHO2 = (20.0, 100.0, 1000.0)
+_RATE_FACTOR = 5.0
+
+_RANGES = {"float": (False, False), "log": (False, True), "int": (True, False), "logint": (True, True)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values without an order."""
+
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return "choice:" + ",".join(json.dumps(value, ensure_ascii=False) for value in self.values)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two ends, whole or not, even on a plain or a logarithmic scale.
+
+    >>> str(Range(1e-4, 3e-3, whole=False, log=True))
+    'log:0.0001:0.003'
+    """
+
+    low: float
+    high: float
+    whole: bool
+    log: bool
+
+    def __str__(self) -> str:
+        kind = next(name for name, traits in _RANGES.items() if traits == (self.whole, self.log))
+        return f"{kind}:{self.low!r}:{self.high!r}"
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Both ends."""
+        return (self.low, self.high)
+
+
+Dimension = Choice | Range
+Axes = dict[str, tuple[Any, ...]]
+Space = dict[str, Dimension]
+
+
+def grid_axes(entries: Sequence[str], settings: Settings) -> Axes:
+    """The lists of `--values`, or TLM's grid where none is given."""
+    axes: Axes = {}
+    for entry in entries:
+        key, text = split_entry(entry, VALUES, "train.rho1=1,19,99")
+        _refuse_twice(key, axes, VALUES)
+        axes[key] = checked(settings, key, read_list(text, VALUES, key), VALUES)
+    axes = axes or _paper_grid(settings)
+    check_together(settings, axes, VALUES if entries else "--grid")
+    return axes
+
+
+def search_space(entries: Sequence[str], settings: Settings) -> Space:
+    """The ranges and choices of `--space`, or the default ones where none is given."""
+    space: Space = {}
+    for entry in entries:
+        key, text = split_entry(entry, SPACE, _SPACE_EXAMPLE)
+        _refuse_twice(key, space, SPACE)
+        space[key] = _dimension(settings, key, text)
+    space = space or default_space(settings)
+    check_together(settings, {key: found.values for key, found in space.items()}, SPACE if entries else "--trials")
+    return space
+
+
+def default_space(settings: Settings) -> Space:
+    """Both rates from a fifth of to five times their present values, TLM's grid, and the share of masked tokens.
+
+    What has no effect with these settings is left out.
+    """
+    space: Space = {"train.learning_rate": _around(settings.train.learning_rate)}
+    if settings.stage2 == "finetune":
+        space["finetune.learning_rate"] = _around(*settings.finetune.learning_rates)
+    space |= {key: Choice(values) for key, values in _paper_grid(settings).items()}
+    return {**space, "train.mask_probability": Range(0.15, 0.4, whole=False, log=False)}
+
+
+def _paper_grid(settings: Settings) -> Axes:
+    """TLM's grid; without a corpus there are no external batches to count, without masks no loss to weigh."""
+    has_corpus = settings.select.selector != "none" and (settings.corpus.sources or settings.select.path)
+    axes: Axes = {"train.rho1": PAPER_RHO1} if has_corpus else {}
+    return {**axes, "train.rho2": PAPER_RHO2} if settings.train.mask_task else axes
+
+
+def _around(*rates: float) -> Range:
+    """Rounded, so that 1e-3 / 5 reads 0.0002."""
+    low, high = min(rates) / _RATE_FACTOR, max(rates) * _RATE_FACTOR
+    return Range(float(f"{low:.6g}"), float(f"{high:.6g}"), whole=False, log=True)
+
+
+def _dimension(settings: Settings, key: str, text: str) -> Dimension:
+    kind, _, rest = text.partition(":")
+    if kind == "choice":
+        return Choice(checked(settings, key, read_list(rest, SPACE, key), SPACE))
+    if kind not in _RANGES:
+        hint = did_you_mean(kind, [*_RANGES, "choice"])
+        raise InputError(f"unknown kind {kind!r}", path=SPACE, key=key, hint=hint)
+    found = _read_range(kind, rest, key)
+    # A setting that must be whole would take both ends of float:1:5 and refuse nearly all between them.
+    inside = () if found.whole else (found.low + 0.382 * (found.high - found.low),)
+    checked(settings, key, (*found.values, *inside), SPACE)
+    return found
+
+
+def _read_range(kind: str, text: str, key: str) -> Range:
+    whole, log = _RANGES[kind]
+    try:
+        low, high = (int(end) if whole else float(end) for end in text.split(":"))
+    except ValueError:
+        example = "int:1:10" if whole else f"{kind}:0.1:0.5"
+        raise InputError(f"{text!r} is not two numbers", path=SPACE, key=key, hint=f"for example {example}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"{text!r}: the first number must be the smaller one", path=SPACE, key=key)
+    if log and low <= 0:
+        raise InputError("a logarithmic range must begin above 0", path=SPACE, key=key)
+    return Range(low, high, whole, log)
+
+
+def _refuse_twice(key: str, seen: Mapping[str, Any], where: str) -> None:
+    if key in seen:
+        raise InputError("the key is given twice", path=where, key=key)

@@ -1,0 +1,80 @@
+"""A trial is an ordinary run that stops before test; what trials have in common is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+
+from endtask.errors import InputError, TrainingError
+from endtask.files.run_layout import STAGES
+from endtask.report.costs import stage_costs, total_cost
+from endtask.report.run_folder import RunFolder
+from endtask.report.scores import seed_rows
+from endtask.run import Run
+from endtask.search.record import Trial
+from endtask.settings import Settings
+from endtask.share import is_shared, share_stages
+from endtask.stages import READ_BY
+
+LAST_STAGE = "finetune"
+"""Where trials stop: dev has been scored there, test has not."""
+
+
+def prepare_base(base: Run, keys: Sequence[str], *, may_redo: bool) -> None:
+    """Do the stages before training that no searched key has a part in; what changed is redone before any trial."""
+    clash = base.first_clash()
+    if clash is not None and not may_redo:
+        raise InputError(
+            f"the data that the stage {clash} reads changed since the trials were made",
+            path=base.folder.parent,
+            hint="choose another --output; nothing was touched",
+        )
+    before_training = STAGES[: STAGES.index("pretrain")]
+    untouched = list(takewhile(lambda stage: not _reads_one_of(stage, keys), before_training))
+    # `read` at least, since no search may touch the task; and what stands there already.
+    base.go(until=max(untouched[-1], clash or "read", key=STAGES.index), start=clash)
+
+
+def run_trial(settings: Settings, trial: Trial, base: Run, earlier: Sequence[Path]) -> Trial:
+    """Do what is left of a trial and return it with its result.
+
+    It is given the stages that `base` or `earlier` trials did with the same settings; two equal trials train once.
+    """
+    run = Run(settings)
+    _lend_data(base, run)
+    try:
+        share_stages(run, [base.folder, *earlier])
+        run.go(until=LAST_STAGE)
+    except TrainingError as error:  # a rate too high, a batch too large: the answer for these values, not the end
+        return measured(replace(trial, failure=str(error)), run.folder)
+    found = measured(trial, run.folder)
+    if not found.dev:
+        raise InputError("no dev score to compare the trials by", path=run.folder)
+    return found
+
+
+def measured(trial: Trial, folder: Path) -> Trial:
+    """The trial with its dev scores and the cost of the stages that it did itself."""
+    run = RunFolder(folder)
+    own = total_cost([cost for cost in stage_costs(run) if not is_shared(folder / cost.stage)])
+    return replace(
+        trial,
+        dev=() if trial.failure else tuple(row.dev for row in seed_rows(run)),
+        seconds=own["seconds"],
+        tokens=int(own["tokens"]),
+        flops=own["flops"],
+    )
+
+
+def _lend_data(base: Run, run: Run) -> None:
+    """Spare reading the task and hashing the corpus again, where the trial reads the same."""
+    run.task = base.task
+    if (run.settings.corpus, run.settings.select) == (base.settings.corpus, base.settings.select):
+        run.corpus = base.corpus
+
+
+def _reads_one_of(stage: str, keys: Sequence[str]) -> bool:
+    pairs = [(f"{key}.", f"{read}.") for key in keys for read in READ_BY[stage]]
+    return any(key.startswith(read) or read.startswith(key) for key, read in pairs)

@@ -1,0 +1,175 @@
+"""Settings of tokenizer, encoder and both training stages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from endtask.settings.budget import BatchSize
+from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
+
+
+class TokenizerSettings(Section):
+    """Trained on selection + task text, or loaded from `path`."""
+
+    path: str | None = Field(
+        None, description="a Hugging Face fast tokenizer (a folder or `hf:NAME`); a given model brings its own"
+    )
+    kind: Literal["wordpiece", "bpe", "unigram"] = Field("wordpiece", description="how words are cut into tokens")
+    vocab_size: int = Field(8000, ge=64, description="tokens to learn, special ones included")
+    lowercase: bool = Field(True, description="fold upper case before cutting into tokens")
+    marks: tuple[str, ...] = Field((), description="strings kept whole as single tokens, such as entity marks")
+    train_texts: Positive | None = Field(
+        None, description="learn from at most this many texts, drawn by `seed`; unset: from all"
+    )
+
+
+class ModelSettings(Section):
+    """The encoder; explicit sizes override the named one."""
+
+    architecture: Literal["lean", "bert", "roberta", "modernbert"] = Field(
+        "lean",
+        description="lean: our fast ModernBERT, all layers global; the others are Hugging Face's own classes",
+    )
+    path: str | None = Field(
+        None, description="start from this checkpoint (a folder or `hf:NAME`), which then fixes architecture and sizes"
+    )
+    size: Literal["tiny", "mini", "compact", "small", "medium", "base", "large"] = Field(
+        "tiny", description="a named set of the sizes below, from 128 x 2 to 1024 x 24"
+    )
+    hidden_size: Positive | None = Field(None, description="width of a token's vector")
+    num_hidden_layers: Positive | None = Field(None, description="number of layers")
+    num_attention_heads: Positive | None = Field(None, description="must divide the hidden size")
+    intermediate_size: Positive | None = Field(None, description="width inside the feed-forward blocks")
+    max_position_embeddings: Positive = Field(512, description="longest text the model can ever read, in tokens")
+    dropout: Fraction = Field(0.1, description="dropout of the encoder and its heads, stage 1 apart")
+    pooling: Literal["auto", "cls", "mean"] = Field(
+        "auto", description="what the task head reads: the first token or the mean; auto: the mean, first for bert"
+    )
+    attention: Literal["auto", "varlen", "flex", "padded"] = Field(
+        "auto", description="how attention stays inside each text; auto: the fastest that works here"
+    )
+
+    @field_validator("path")
+    @classmethod
+    def path_says_something(cls, path: str | None) -> str | None:
+        # Presets that cannot do without a checkpoint leave it empty, so that nobody fine-tunes random weights unawares.
+        if path == "":
+            raise ValueError("name the checkpoint to start from, a folder or hf:NAME")
+        return path
+
+
+class PhaseSettings(Section):
+    """What both training stages can be told."""
+
+    optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: on matrices inside the encoder, else AdamW")
+    muon_learning_rate: PositiveNumber = Field(0.01, description="of the matrices that Muon trains")
+    weight_decay: float = Field(0.01, ge=0, description="of matrices; norms and biases have none")
+    adam_beta1: Fraction = Field(0.9, description="memory of AdamW's mean gradient")
+    adam_beta2: Fraction = Field(0.98, description="memory of AdamW's mean square")
+    adam_epsilon: PositiveNumber = Field(1e-6, description="keeps AdamW from dividing by zero")
+    lr_scheduler_type: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="how the rate falls after the warm-up, to zero at the last step"
+    )
+    warmup_fraction: Fraction = Field(0.1, description="share of the steps in which the rate rises from 0")
+    warmup_steps: int | None = Field(None, ge=0, description="the same as a number of steps; unset: by the share")
+    max_grad_norm: PositiveNumber | None = Field(
+        1.0, description="longer gradients are scaled down to this norm; null: never"
+    )
+    eval_steps: Positive | None = Field(None, description="score dev every so many steps")
+    early_stopping_patience: Positive | None = Field(
+        None, description="stop after so many scores without a better one; unset: never"
+    )
+    checkpoint_steps: Positive = Field(500, description="a killed run loses at most this many steps")
+
+
+class TrainSettings(PhaseSettings):
+    """Stage 1: masked language modelling on the selection, jointly with the task (TLM)."""
+
+    learning_rate: PositiveNumber = Field(1e-3, description="highest rate, reached after the warm-up")
+    batch_size: BatchSize = Field(BatchSize.parse("4096tok"), description="texts (32) or tokens (4096tok) in a batch")
+    internal_batch_size: BatchSize | None = Field(None, description="of task batches; unset: the same")
+    gradient_accumulation_steps: Positive = Field(1, description="batches that make up one step")
+    batch_ramp_fraction: Fraction = Field(
+        0.0, description="share of the steps in which the batches per step grow from 1 to all"
+    )
+    max_length: int = Field(128, ge=8, description="tokens per text; longer passages are cut into several")
+    internal_max_length: int | None = Field(None, ge=8, description="of task texts; unset: the same")
+    truncate_passages: bool = Field(
+        False, description="drop the tail of a long passage, as the authors' code does, instead of cutting it up"
+    )
+    mask_probability: float = Field(0.15, gt=0, lt=1, description="share of tokens to be guessed")
+    mask_token_share: float = Field(0.8, ge=0, le=1, description="share of those that become [MASK]")
+    mask_random_share: float = Field(0.1, ge=0, le=1, description="share of those that become a random token")
+    mask_rare_exponent: float = Field(
+        0.0, ge=0, description="alpha: tokens are masked in proportion to count^-alpha; 0: all alike"
+    )
+    mask_task: bool = Field(
+        True, description="the task head reads the masked text too, as in the authors' code; false needs rho2 = 0"
+    )
+    rho1: int | Literal["inf", "auto"] = Field(
+        19,
+        description="external batches per internal (task) batch; inf: never a task batch; auto: by the task's size",
+    )
+    rho2: float = Field(20.0, ge=0, description="weight of masked LM against the task loss in internal batches")
+    normalize_internal_loss: bool = Field(
+        True, description="divide the internal loss by rho2 + 1, as the authors' code does"
+    )
+    task_head: Literal["stock", "tlm"] = Field(
+        "stock", description="stage 1's head: that of the saved model, or the authors' own (dense, GELU, dense)"
+    )
+    dropout: Fraction = Field(0.0, description="dropout during stage 1; little text is seen twice")
+
+    @model_validator(mode="after")
+    def shares_fit(self) -> TrainSettings:
+        if self.mask_token_share + self.mask_random_share > 1:
+            raise ValueError(
+                f"mask_token_share {self.mask_token_share} is more than 1 together with "
+                f"mask_random_share {self.mask_random_share}"
+            )
+        if isinstance(self.rho1, int) and self.rho1 < 0:
+            raise ValueError(f"rho1 must be 0 or more, got {self.rho1}")
+        if self.early_stopping_patience is not None and self.eval_steps is None:
+            raise ValueError("early_stopping_patience needs eval_steps: stage 1 scores dev only if asked to")
+        if not self.mask_task and self.rho2 > 0:
+            raise ValueError("mask_task: false leaves nothing to guess in task batches; set rho2: 0 with it")
+        return self
+
+
+class FinetuneSettings(PhaseSettings):
+    """Stage 2: plain fine-tuning from stage 1's weights with a new head, once per seed."""
+
+    learning_rate: PositiveNumber | Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] = Field(
+        3e-4, description="highest rate; of several, the best on dev is kept"
+    )
+    batch_size: BatchSize = Field(BatchSize.parse("32"), description="texts (32) or tokens (4096tok) in a batch")
+    max_length: int = Field(128, ge=8, description="tokens per text; the rest is cut off, or read by windows")
+    window_stride: int | None = Field(
+        None, ge=1, description="read long texts by windows that start so many tokens apart; unset: cut them off"
+    )
+    class_weights: Literal["none", "balanced"] = Field(
+        "none", description="balanced: rare classes count more, in inverse proportion to their size"
+    )
+    epochs: Positive = Field(10, description="at most; a budget may allow fewer")
+    max_steps: Positive | None = Field(None, description="steps instead of epochs")
+    start_from: Literal["last", "best"] = Field(
+        "last", description="which of stage 1's weights; best on dev needs train.eval_steps"
+    )
+    reset_head: bool = Field(True, description="start with a new task head, as the authors' code does")
+    budget_share: Fraction = Field(0.25, description="part of the run's budget for all fine-tuning seeds together")
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
+
+    @model_validator(mode="after")
+    def windows_meet(self) -> FinetuneSettings:
+        if self.window_stride is not None and self.window_stride > self.max_length - 2:
+            raise ValueError(
+                f"window_stride {self.window_stride} would skip tokens between windows of {self.max_length - 2} "
+                "(max_length without its special tokens)"
+            )
+        return self
+
+    @property
+    def learning_rates(self) -> tuple[float, ...]:
+        """The rates to try."""
+        return self.learning_rate if isinstance(self.learning_rate, tuple) else (self.learning_rate,)

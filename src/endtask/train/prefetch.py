@@ -1,0 +1,82 @@
+"""Batches made ready ahead of the steps that use them, by a thread of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from queue import Full, Queue
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from endtask.objectives.base import Batch
+from endtask.weighting.base import Turn
+
+if TYPE_CHECKING:
+    from endtask.train.loop import Phase
+
+_STEPS_AHEAD = 4
+_PATIENCE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Ready:
+    """One batch of a step, and whose turn it is."""
+
+    turn: Turn
+    batch: Batch
+    flops: float
+
+
+@contextmanager
+def prepare_ahead(phase: Phase, start: int) -> Iterator[Iterator[list[Ready]]]:
+    """The batches of every step from `start` on, in order; the thread ends with the block."""
+    queue: Queue[list[Ready] | BaseException] = Queue(_STEPS_AHEAD)
+    stop = Event()
+
+    def put(item: list[Ready] | BaseException) -> None:
+        while not stop.is_set():
+            with suppress(Full):  # look up now and then whether anyone still wants it
+                queue.put(item, timeout=_PATIENCE_SECONDS)
+                return
+
+    def work() -> None:
+        try:
+            for step in range(start, phase.steps):
+                if stop.is_set():
+                    return
+                put(batches_of(phase, step))
+        except BaseException as error:  # handed over, to be raised where the batch is wanted
+            put(error)
+
+    thread = Thread(target=work, name="batches", daemon=True)
+    thread.start()
+    try:
+        yield _take(queue, phase.steps - start)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def batches_of(phase: Phase, step: int) -> list[Ready]:
+    """All batches of one step: a pure function of the step.
+
+    With several batches per step an objective's n-th turn reads its batches from n times that number on; while the
+    number still grows, those it does not take are left out.
+    """
+    ready = []
+    for turn in phase.weighting.turns(step):
+        objective = phase.objectives[turn.objective]
+        for number in range(phase.batches_in(step)):
+            batch = objective.batch(turn.step * phase.accumulation + number)
+            flops = objective.flops(phase.network, batch)
+            ready.append(Ready(turn, batch.pin() if phase.place.pins_memory else batch, flops))
+    return ready
+
+
+def _take(queue: Queue[list[Ready] | BaseException], steps: int) -> Iterator[list[Ready]]:
+    for _ in range(steps):
+        item = queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        yield item

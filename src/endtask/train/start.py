@@ -1,0 +1,78 @@
+"""The network that a run starts from: random weights, or a given checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from endtask.errors import InputError
+from endtask.models.checkpoint_files import weight_files
+from endtask.models.checkpoint_weights import check_whole
+from endtask.models.network import Network, build_network
+from endtask.models.pretrained import Checkpoint, check_tokenizer, load_network, open_checkpoint
+from endtask.seeds import derive
+from endtask.settings import Settings
+from endtask.task import Task
+from endtask.text.pack import given_tokenizer
+from endtask.text.tokenizer import load_tokenizer
+
+
+def network_for(task: Task, packed: Path, settings: Settings) -> Network:
+    """The run's network with its first weights."""
+    tokenizer = load_tokenizer(packed / "tokenizer")
+    seed, tlm_head = derive(settings.seed, "weights"), settings.train.task_head == "tlm"
+    if settings.model.path is not None:
+        checkpoint = open_checkpoint(settings.model.path)
+        check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
+        _check_texts(checkpoint, task, settings)
+        return load_network(
+            checkpoint,
+            settings.model,
+            pad_id=tokenizer.pad_token_id,
+            labels=task.labels,
+            seed=seed,
+            tlm_head=tlm_head,
+        )
+    return build_network(
+        settings.model,
+        vocabulary=len(tokenizer),
+        special_ids={
+            "pad": tokenizer.pad_token_id,
+            "cls": tokenizer.cls_token_id,
+            "sep": tokenizer.sep_token_id,
+        },
+        labels=task.labels,
+        seed=seed,
+        tlm_head=tlm_head,
+    )
+
+
+def check_checkpoint(task: Task, settings: Settings) -> None:
+    """Meet, before any work, what would stop the training from a given checkpoint; what is on the hub is fetched."""
+    assert settings.model.path is not None
+    checkpoint = open_checkpoint(settings.model.path)
+    tokenizer = given_tokenizer(settings)
+    assert tokenizer is not None
+    check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
+    _check_texts(checkpoint, task, settings)
+    check_whole(weight_files(settings.model.path))
+
+
+def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None:
+    lengths = {
+        "train.max_length": settings.train.max_length,
+        "train.internal_max_length": settings.train.internal_max_length or 0,
+        "finetune.max_length": settings.finetune.max_length,
+    }
+    for key, length in lengths.items():
+        if length > checkpoint.longest_text:
+            raise InputError(
+                f"{length} is more than the {checkpoint.longest_text} tokens that {checkpoint.path} can read", key=key
+            )
+    if task.kind == "pair" and checkpoint.architecture.name == "bert" and checkpoint.config.type_vocab_size < 2:
+        raise InputError(
+            "this checkpoint cannot tell the texts of a pair apart", path=checkpoint.path, key="model.path"
+        )
+
+
+def _tokenizer_key(settings: Settings) -> str:
+    return "tokenizer.path" if settings.tokenizer.path else "model.path"

@@ -1,0 +1,78 @@
+"""The page, the picture and the table of a search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endtask.search.page import chart, write_page
+from endtask.search.record import Record, Trial
+from endtask.search.table import in_words, print_table, verdict
+
+
+def grid(folder: Path, *, trials: int = 4, **asked: Any) -> Record:
+    space = {"train.rho1": [1, 19], "train.rho2": [20.0, 100.0]}
+    values = [{"train.rho1": rho1, "train.rho2": rho2} for rho1 in (1, 19) for rho2 in (20.0, 100.0)]
+    done = tuple(
+        Trial(
+            number, values[number], dev=(0.5 + number / 10, 0.52 + number / 10), seconds=60.0, tokens=5000, flops=1e12
+        )
+        for number in range(trials)
+    )
+    whole = {"kind": "grid", "space": space, "trials_asked": 4, "budget": "4min", "budget_per_trial": "60s"}
+    return Record(folder, {**whole, "metric": "macro_f1", **asked}, done)
+
+
+WINNER = {"number": 3, "folder": "trials/003", "split": "test", "rows": 139, "mean": 0.7654, "std": 0.01}
+
+
+def test_the_verdict(tmp_path: Path) -> None:
+    half = grid(tmp_path, trials=2)
+    expected = "Best of 2 of 4 trials: train.rho1 = 1, train.rho2 = 100, macro-F1 61.0 ± 1.4 on dev."
+    assert verdict(half) == expected
+    ended = Record(tmp_path, half.asked, grid(tmp_path).trials, WINNER)
+    assert verdict(ended).endswith("81.0 ± 1.4 on dev, 76.5 ± 1.0 on test (139 rows).")
+    on_dev = Record(tmp_path, half.asked, grid(tmp_path).trials, {**WINNER, "split": "dev"})
+    assert verdict(on_dev).endswith("on dev.")
+    assert verdict(Record(tmp_path, half.asked)) == "No trial has been scored yet."
+
+
+def test_the_page(tmp_path: Path) -> None:
+    record = grid(tmp_path)
+    failed = Record(tmp_path, record.asked, (*record.trials[:3], Trial(3, record.trials[3].values, failure="a < b")))
+    page = write_page(failed).read_text(encoding="utf-8")
+    assert "<mark>71.0 ± 1.4</mark>" in page
+    assert "Trial 4 failed: a &lt; b" in page
+    assert page.count("/report.html") == 4
+    assert "3 min 0 s" in page  # three trials of a minute
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_picture_of_a_grid_has_a_bar_for_each_trial(tmp_path: Path) -> None:
+    picture = str(chart(grid(tmp_path)))
+    assert picture.count('<rect class="bar series-') == 4 + 2  # and a sample of each in the legend
+    assert "train.rho1 = 19: train.rho2 = 20 71.0, train.rho2 = 100 81.0" in picture
+    assert "not yet" in str(chart(grid(tmp_path, trials=3)))
+
+
+def test_the_picture_of_another_search_is_a_line(tmp_path: Path) -> None:
+    space = {"train.rho1": "choice:1,19", "train.rho2": "choice:20.0,100.0"}
+    picture = str(chart(grid(tmp_path, kind="optuna", space=space)))
+    assert picture.count("<polyline") == 2
+    assert "best so far from 51.0 to 81.0" in picture
+    assert "no values" in str(chart(grid(tmp_path, trials=0, kind="optuna", space=space)))
+
+
+def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(grid(tmp_path))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["trial", "train.rho1", "train.rho2", "dev", "time", "tokens", "FLOPs"]
+    assert lines[3].split() == ["1", "1", "20", "51.0", "±", "1.4", "1", "min", "0", "s", "5,000", "1.0e12"]
+    print_table(Record(tmp_path, grid(tmp_path).asked, (Trial(0, {"train.rho1": 1, "train.rho2": [1, 2]}),)))
+    assert "[1, 2]" in capsys.readouterr().out  # no markup of a terminal's
+
+
+def test_values_in_words() -> None:
+    assert in_words({"a": 1 / 3, "b": "inf", "c": None}) == "a = 0.333, b = inf, c = None"

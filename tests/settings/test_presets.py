@@ -1,0 +1,256 @@
+"""Presets: the papers' numbers, typed here a second time, and names with a task behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median, multimode
+from typing import Any, NamedTuple
+
+import pytest
+
+from endtask.errors import InputError
+from endtask.settings import Settings, load_settings, preset_names
+from endtask.settings.presets import preset_layers
+
+TASKS = ["agnews", "hyperpartisan", "helpfulness", "imdb", "acl-arc", "scierc", "chemprot", "rct-20k"]
+SCALES = ["small", "medium", "large"]
+FILES = [name for name in preset_names() if ":" not in name]
+FROM_CHECKPOINT = ["finetune-tlm", "finetune-dsp", "checkpoint-mlm"]
+
+
+class Row(NamedTuple):
+    """One line of Table B.1: the values of the eight tasks at small | medium | large scale."""
+
+    small: list[int]
+    medium: list[int]
+    large: list[int]
+
+
+def row(text: str, factor: int = 1) -> Row:
+    return Row(*([int(number) * factor for number in part.split()] for part in text.split("|")))
+
+
+TOP_K = row(
+    "50 5000 50 500 5000 5000 5000 50 | 50 5000 50 500 5000 5000 5000 50 | 100 10000 100 1000 10000 10000 10000 100"
+)
+RHO1 = row("1 99 1 19 999 999 999 3 | 3 99 1 99 999 999 999 3 | 3 499 7 99 1999 1999 1999 7")
+RHO2 = row("100 20 100 100 100 20 20 20 | 100 100 1000 100 20 20 100 100 | 100 20 100 1000 20 20 20 100")
+STEPS = row(
+    "100 50 150 150 150 150 150 100 | 300 100 300 300 300 300 300 300 | 500 300 500 500 500 300 500 500", factor=1000
+)
+BATCH = row(
+    "256 256 256 256 256 256 256 256 | 256 256 256 256 256 256 256 256 | 256 512 512 512 512 512 256 256",
+)
+EXTERNAL_LENGTH = row(
+    "128 128 128 128 128 128 128 128 | 128 128 128 512 128 128 128 128 | 128 128 128 512 128 128 128 128"
+)
+INTERNAL_LENGTH = row(
+    "128 128 128 512 128 128 128 128 | 128 128 128 512 128 128 128 128 | 128 128 128 512 128 128 128 128"
+)
+
+
+def load(preset: str, **given: Any) -> Settings:
+    """A preset with a checkpoint named where it asks for one."""
+    path = {"model": {"path": "hf:some/model"}} if preset in FROM_CHECKPOINT else {}
+    return load_settings(preset=preset, given={**path, **given})
+
+
+def complaint(preset: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        load_settings(preset=preset)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("task", TASKS)
+def test_table_b1(scale: str, task: str) -> None:
+    settings, place = load_settings(preset=f"tlm-{scale}:{task}"), TASKS.index(task)
+    budget, train = settings.budget, settings.train
+    assert {
+        "top_k": settings.retrieve.top_k,
+        "rho1": train.rho1,
+        "rho2": train.rho2,
+        "steps": (budget.amount, budget.unit),
+        "batch": (train.batch_size.amount, train.batch_size.unit),
+        "external": train.max_length,
+        "internal": (train.internal_max_length, settings.finetune.max_length),
+        "metric": settings.evaluate.metric,
+        "query": settings.retrieve.query,
+    } == {
+        "top_k": getattr(TOP_K, scale)[place],
+        "rho1": getattr(RHO1, scale)[place],
+        "rho2": getattr(RHO2, scale)[place],
+        "steps": (getattr(STEPS, scale)[place], "steps"),
+        "batch": (getattr(BATCH, scale)[place], "texts"),
+        "external": getattr(EXTERNAL_LENGTH, scale)[place],
+        "internal": (getattr(INTERNAL_LENGTH, scale)[place],) * 2,
+        "metric": "micro_f1" if task in ("chemprot", "rct-20k") else "macro_f1",
+        "query": "rake" if task == "helpfulness" else "full",
+    }
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_an_own_task_gets_what_is_usual_in_the_table(scale: str) -> None:
+    settings = load_settings(preset=f"tlm-{scale}")
+    assert settings.budget.amount == median(getattr(STEPS, scale))
+    assert settings.train.batch_size.amount == median(getattr(BATCH, scale))
+    assert settings.train.rho2 == min(multimode(getattr(RHO2, scale)))
+    assert settings.train.max_length == median(getattr(EXTERNAL_LENGTH, scale))
+    assert (settings.train.rho1, settings.retrieve.top_k) == ("auto", "auto")
+    assert settings.retrieve.large_scale == (scale == "large")
+    assert settings.evaluate.metric == "macro_f1"
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("tlm-")])
+def test_what_the_authors_code_says_of_stage_1(name: str) -> None:
+    settings = load_settings(preset=name)
+    model, train = settings.model, settings.train
+    assert (model.architecture, model.size) == ("bert", "large" if "large" in name else "base")
+    assert (settings.tokenizer.kind, settings.tokenizer.vocab_size) == ("wordpiece", 30522)
+    assert settings.tokenizer.lowercase
+    assert (settings.stage1, settings.stage2, settings.precision) == ("joint", "finetune", "auto")
+    assert (settings.select.selector, settings.select.budget) == ("best_rank", None)
+    assert (train.optimizer, train.learning_rate, train.weight_decay) == ("adamw", 1e-4, 0.01)
+    assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.999, 1e-6)
+    assert (train.lr_scheduler_type, train.warmup_steps, train.max_grad_norm) == ("linear", 10_000, None)
+    assert (train.dropout, model.dropout) == (0.1, 0.1)
+    assert (train.mask_probability, train.mask_token_share, train.mask_random_share) == (0.15, 0.8, 0.1)
+    assert (train.mask_rare_exponent, train.gradient_accumulation_steps, train.batch_ramp_fraction) == (0, 1, 0)
+    assert (train.mask_task, train.normalize_internal_loss, train.truncate_passages) == (True, True, True)
+    assert train.task_head == "tlm"
+
+
+@pytest.mark.parametrize("name", [*(name for name in preset_names() if name.startswith("tlm-")), "finetune-tlm"])
+def test_tlms_fine_tuning(name: str) -> None:
+    finetune = load(name).finetune
+    assert (finetune.optimizer, finetune.learning_rate, finetune.weight_decay) == ("adamw", 2e-5, 0)
+    assert (finetune.adam_beta1, finetune.adam_beta2, finetune.adam_epsilon) == (0.9, 0.999, 1e-6)
+    assert (finetune.lr_scheduler_type, finetune.warmup_steps, finetune.max_grad_norm) == ("linear", 3000, None)
+    assert (finetune.batch_size.amount, finetune.batch_size.unit) == (32, "texts")
+    assert (finetune.max_steps, finetune.eval_steps, finetune.early_stopping_patience) == (30_000, 1000, None)
+    assert (finetune.start_from, finetune.reset_head, len(finetune.seeds)) == ("last", True, 3)
+
+
+def test_the_papers_values_do_not_hang_on_our_defaults() -> None:
+    (layer,) = preset_layers("tlm-small")
+    optimizer = {"optimizer", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
+    both = {*optimizer, "lr_scheduler_type", "warmup_steps", "max_grad_norm", "batch_size", "max_length"}
+    stage_1 = {"rho1", "rho2", "normalize_internal_loss", "task_head", "truncate_passages", "dropout"}
+    masking = {"mask_probability", "mask_token_share", "mask_random_share", "mask_task"}
+    assert set(layer["train"]) == both | stage_1 | masking
+    assert set(layer["finetune"]) == both | {"max_steps", "eval_steps", "start_from", "reset_head", "seeds"}
+
+
+def test_fine_tuning_as_in_dont_stop_pretraining() -> None:
+    settings = load("finetune-dsp")
+    finetune = settings.finetune
+    assert (settings.stage1, settings.select.selector, settings.model.dropout) == ("none", "none", 0.1)
+    assert (finetune.learning_rate, finetune.weight_decay, finetune.max_grad_norm) == (2e-5, 0.1, 1.0)
+    assert (finetune.batch_size.amount, finetune.max_length, finetune.max_steps) == (16, 512, None)
+    assert (finetune.epochs, finetune.early_stopping_patience, finetune.eval_steps) == (10, 3, None)
+
+
+def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
+    settings = load("checkpoint-mlm")
+    assert (settings.stage1, settings.stage2, settings.select.selector) == ("joint", "finetune", "none")
+    assert settings.train.rho2 > 0
+    assert settings.train.mask_task
+    assert settings.finetune == load("finetune-tlm").finetune
+
+
+@pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp"])
+def test_fine_tuning_alone_is_not_cut_short_by_a_budget(name: str) -> None:
+    assert load(name).budget.unit == "steps"
+
+
+@pytest.mark.parametrize("name", FROM_CHECKPOINT)
+def test_a_preset_for_a_checkpoint_asks_for_one(name: str) -> None:
+    assert complaint(name) == "key 'model.path': name the checkpoint to start from, a folder or hf:NAME"
+    assert load_settings(preset=name, overrides=["model.path=folder"]).model.path == "folder"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "task"),
+    [
+        ("ag", "agnews"),
+        ("ag_news", "agnews"),
+        ("hyp", "hyperpartisan"),
+        ("hyperpartisan_news", "hyperpartisan"),
+        ("amazon", "helpfulness"),
+        ("IMDB", "imdb"),
+        ("ACL-ARC", "acl-arc"),
+        ("citation_intent", "acl-arc"),
+        ("SciERC", "scierc"),
+        ("sciie", "scierc"),
+        ("rct", "rct-20k"),
+        ("rct_20k", "rct-20k"),
+    ],
+)
+def test_data_folders_names_are_understood(spelling: str, task: str) -> None:
+    assert load_settings(preset=f"tlm-small:{spelling}") == load_settings(preset=f"tlm-small:{task}")
+
+
+def test_a_file_may_name_a_preset_with_a_task(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("preset: tlm-large:hyperpartisan\ntrain: {rho2: 7}\n")
+    settings = load_settings(path)
+    assert (settings.train.rho1, settings.train.rho2, settings.model.size) == (499, 7, "large")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("latop", "unknown preset 'latop' (did you mean 'laptop'?)"),
+        ("tlm-smal:chemprot", "unknown preset 'tlm-smal:chemprot' (did you mean 'tlm-small:chemprot'?)"),
+        ("tlm-small-chemprot", "unknown preset 'tlm-small-chemprot' (did you mean 'tlm-small:chemprot'?)"),
+        ("tlm-small:chemprt", "unknown task 'chemprt' behind the preset 'tlm-small' (did you mean 'chemprot'?)"),
+        ("gpu:chemprot", "the preset 'gpu' has no values for single tasks (write gpu alone)"),
+    ],
+)
+def test_a_wrong_name_is_met_with_the_right_one(name: str, line: str) -> None:
+    assert complaint(name) == line
+
+
+@pytest.mark.parametrize("task", ["", "zzzzzz"])
+def test_an_unknown_task_is_met_with_all_of_them(task: str) -> None:
+    line = complaint(f"tlm-large:{task}")
+    assert line.startswith(f"unknown task {task!r} behind the preset 'tlm-large' (known: ")
+    assert all(name in line for name in TASKS)
+
+
+def test_a_name_like_no_other_is_met_with_the_files() -> None:
+    assert complaint("zzzzzz") == f"unknown preset 'zzzzzz' (known: {', '.join(FILES)})"
+
+
+def test_the_names_are_those_of_the_files_and_of_the_tasks(repository: Path) -> None:
+    files = {path.stem for path in (repository / "src" / "endtask" / "presets").glob("*.yaml")}
+    assert files == {
+        *("laptop", "gpu", "demo", "tlm-small", "tlm-medium", "tlm-large"),
+        *FROM_CHECKPOINT,
+    }
+    with_task = {f"tlm-{scale}:{task}" for scale in SCALES for task in TASKS}
+    assert preset_names() == sorted(files | with_task)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_presets_load_and_are_short_and_commented(repository: Path, name: str) -> None:
+    text = (repository / "src" / "endtask" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert load(name, seed=7).seed == 7
+    assert text.startswith("# ")
+    assert len(text.splitlines()) <= 60
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_reading_a_preset_twice_gives_the_same(name: str) -> None:
+    first = preset_layers(name)
+    first[-1].clear()
+    assert preset_layers(name)[-1] != {}
+
+
+def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
+    gpu, laptop, demo = (load_settings(preset=name) for name in ("gpu", "laptop", "demo"))
+    assert (gpu.model.architecture, gpu.model.size, str(gpu.train.batch_size)) == ("lean", "base", "131072tok")
+    assert (gpu.device, gpu.precision, gpu.compile) == ("cuda", "bfloat16", True)
+    assert (laptop.model.architecture, laptop.model.size, str(laptop.train.batch_size)) == ("lean", "tiny", "4096tok")
+    assert (demo.train.batch_size.unit, demo.finetune.batch_size.unit) == ("texts", "texts")
