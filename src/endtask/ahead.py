@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from endtask.errors import InputError
 from endtask.select.choose import refuse_impossible
 from endtask.settings import Settings
 from endtask.task import Task
@@ -35,6 +36,9 @@ def _check_model(task: Task, settings: Settings) -> None:
 
 
 def _check_training(settings: Settings) -> None:
+    no_text = not settings.corpus.sources and settings.select.selector != "imported"
+    if settings.stage1 == "joint" and settings.train.rho1 == "inf" and no_text:
+        raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     if settings.device != "auto":
         from endtask.train.device import choose_device
 

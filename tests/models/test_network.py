@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from endtask.errors import InputError
-from endtask.models.network import MASKED_LM, TASK, TLM_TASK, Network, build_network, initialize, pool
+from endtask.models.network import ARCHITECTURES as NETWORKS
+from endtask.models.network import MASKED_LM, TASK, TLM_TASK, Network, build_network, initialize, pool, pooling_of
 from endtask.settings import ModelSettings
 from endtask.text.packed import PackedTexts
 from tests.models.layouts import batch_of
@@ -251,7 +252,7 @@ def test_a_pooling_that_the_stock_head_lacks_is_refused(architecture: str) -> No
     with pytest.raises(
         InputError, match=rf"key 'model.pooling': the stock head of {architecture} cannot read the mean"
     ):
-        build(architecture, pooling="mean")
+        pooling_of(ModelSettings(path="a checkpoint", pooling="mean"), NETWORKS[architecture])
 
 
 def test_roberta_counts_positions_from_its_padding() -> None:

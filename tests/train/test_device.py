@@ -153,14 +153,28 @@ def stream_of(folder: Path, network: Any) -> TextStream:
     return TextStream("any", texts, network, batch_size=size, seed=0, masking=make_masking())
 
 
-def phase_of(folder: Path, *, compiled: bool) -> Phase:
-    place = Place(CPU)
-    network = move(make_network(), Settings(compile=compiled), place)
-    network.fixed_shapes = True  # the same batches for both
+def phase_of(folder: Path, settings: Settings, architecture: str = "lean") -> Phase:
+    place = choose_place(settings)
+    network = move(make_network(architecture), settings, place)
+    network.fixed_shapes = True  # the same batches, compiled or not
     objective = MaskedLM("external", stream_of(folder, network))
     return number_phase(
         network=network, objectives={"external": objective}, weighting=Equal("external"), steps=4, place=place
     )
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16 takes another way
+@pytest.mark.parametrize("architecture", ["lean", "bert"])
+def test_in_low_precision_it_trains_much_the_same(tmp_path: Path, architecture: str) -> None:
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        settings = Settings.model_validate({"precision": precision, "device": "cpu"})
+        phase = phase_of(tmp_path / precision, settings, architecture)
+        records = list(train(phase, build_optimizer(phase)))
+        losses[precision] = [float(record.losses["external/mlm"]) for record in records]
+        assert all(weight.dtype == torch.float32 for weight in phase.network.parameters())
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
+    assert losses["bfloat16"] != losses["float32"]
 
 
 def test_compiled_it_trains_the_same_and_compiles_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +185,7 @@ def test_compiled_it_trains_the_same_and_compiles_once(tmp_path: Path, monkeypat
     for compiled in (False, True):
         torch._dynamo.reset()
         counters.clear()
-        phase = phase_of(tmp_path / str(compiled), compiled=compiled)
+        phase = phase_of(tmp_path / str(compiled), Settings(compile=compiled))
         steps = train(phase, build_optimizer(phase))
         found = [next(steps)]
         graphs = counters["stats"]["unique_graphs"]

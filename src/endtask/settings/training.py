@@ -59,6 +59,16 @@ class ModelSettings(Section):
             raise ValueError("name the checkpoint to start from, a folder or hf:NAME")
         return path
 
+    @model_validator(mode="after")
+    def architecture_can(self) -> ModelSettings:
+        if self.path is not None:  # which architecture that is, it says itself
+            return self
+        if self.pooling == "mean" and self.architecture in ("bert", "roberta"):
+            raise ValueError(f"pooling: mean: the stock head of {self.architecture} reads the first token")
+        if self.attention in ("varlen", "flex") and self.architecture != "lean":
+            raise ValueError(f"attention: {self.attention}: {self.architecture} reads padded tables; use auto, or lean")
+        return self
+
 
 class PhaseSettings(Section):
     """What both training stages can be told."""

@@ -25,7 +25,7 @@ from endtask.weighting.base import Weighting
 class Phase:
     """What is trained, on what, how fast and for how long.
 
-    The network is any module with a part named `body` that all objectives share.
+    The network is any module with a part `body` that all objectives share, and `heads` by name.
     """
 
     network: Any
