@@ -34,6 +34,12 @@ from endtask.weighting.equal import Equal
 
 VOCABULARY, LONGEST = 30_000, 128
 MASKING = Masking(0.15, 4, VOCABULARY, (0, 1, 2, 3, 4))
+LIMITS = {
+    "largest_gradient_distance": 0.02,  # bfloat16 against float32
+    "resume_loss_difference": 1e-3,
+    "checkpoints_and_curves_share": 0.02,
+    "checkpoint_share_110m": 0.02,
+}
 Row = dict[str, Any]
 
 
@@ -221,6 +227,9 @@ def main() -> None:
         "checkpoint_share_110m": next(row["share"] for row in rows if "110 M" in row["check"]),
     }
     write_results("gpu_checks", "python -m benchmarks.gpu_checks", rows, summary, folder=asked.out)
+    beyond = {name: summary[name] for name, most in LIMITS.items() if summary[name] > most}
+    if beyond:
+        raise SystemExit(f"beyond what is allowed: {beyond}")
 
 
 if __name__ == "__main__":

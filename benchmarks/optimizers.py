@@ -139,7 +139,7 @@ def held_out_loss(network: Network, held_out: HeldOut, masking: Masking, place: 
     for start in range(0, len(held_out.chosen), texts):
         batch = lay_out(held_out.texts, held_out.chosen[start : start + texts], layout)
         batch = masking.apply(batch, generator(0, "held-out", start)).to(place.device)
-        with place.autocast(), torch.compiler.set_stance("force_eager"):
+        with place.autocast(), network.uncompiled():
             losses.append(network.masked_lm_loss(network(batch), batch).float().item())
         counts.append(batch.masked)
     return float(np.average(losses, weights=counts))

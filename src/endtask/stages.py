@@ -144,12 +144,14 @@ def _finetune(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
 def _evaluate(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.evaluate.evaluate import evaluate
     from endtask.train.device import choose_place, move
+    from endtask.train.memory_trouble import explained_memory_trouble
     from endtask.train.start import network_for
 
     weights = {seed: made["finetune"] / f"seed-{seed}" / BEST_WEIGHTS for seed in data.settings.model_seeds}
     place = choose_place(data.settings)
     network = move(network_for(data.task, made["pack"], data.settings), data.settings, place)
-    return evaluate(data.task, made["pack"], weights, network, data.settings, stage.start(), place)
+    with explained_memory_trouble():
+        return evaluate(data.task, made["pack"], weights, network, data.settings, stage.start(), place)
 
 
 def _model(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:

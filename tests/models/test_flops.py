@@ -45,7 +45,14 @@ def make_config(architecture: str) -> Any:
 
 
 def make_cost(architecture: str) -> ModelCost:
-    return ModelCost.from_shape(SHAPE, gated=architecture == "modernbert", vocabulary=VOCABULARY, classes=CLASSES)
+    return ModelCost(
+        SHAPE.hidden_size,
+        SHAPE.num_hidden_layers,
+        SHAPE.intermediate_size,
+        gated=architecture == "modernbert",
+        vocabulary=VOCABULARY,
+        classes=CLASSES,
+    )
 
 
 def input_ids() -> torch.Tensor:

@@ -177,14 +177,24 @@ def test_classes_and_texts_may_count_differently(texts: PackedTexts) -> None:
     expected = functional.cross_entropy(logits, batch.labels, weight=torch.from_numpy(of_class))
     assert loss == pytest.approx(expected.item(), rel=1e-5)
     each = functional.cross_entropy(logits, batch.labels, reduction="none").detach().numpy()
-    for given, weights in (
-        ({"text_weights": of_text}, of_text[positions]),
-        (
-            {"text_weights": of_text, "class_weights": of_class},
-            of_text[positions] * of_class[make_labels()[positions]],
-        ),
-    ):
-        assert weighted(**given)[0] == pytest.approx((each * weights).sum() / weights.sum(), rel=1e-5)
+    relative, classes = of_text[positions] / of_text.mean(), of_class[make_labels()[positions]]
+    assert weighted(text_weights=of_text)[0] == pytest.approx((each * relative).mean(), rel=1e-5)
+    both = (each * relative * classes).sum() / classes.sum()
+    assert weighted(text_weights=of_text, class_weights=of_class)[0] == pytest.approx(both, rel=1e-5)
+
+
+def test_windows_of_a_long_text_count_as_one_text_whatever_batch_they_meet_in(texts: PackedTexts) -> None:
+    """Half of the texts are windows of one; over an epoch they have the share of one, not of half the batches."""
+    network = make_network()
+    of_text = np.array([1.0] * 12 + [1 / 12] * 12, dtype=np.float32)
+    stream = stream_of(texts, network, masked=False)
+    objective = make("task", stream, text_weights=of_text)
+    shares = np.zeros(24)
+    for step in range(stream.plan.batches_per_epoch):
+        weights = objective.batch(step).weights
+        assert weights is not None
+        shares[stream.positions(step)] = weights.numpy()[: len(stream.positions(step))]
+    assert shares[12:].sum() / shares.sum() == pytest.approx(1 / 13, rel=1e-5)
 
 
 @dataclass
@@ -270,7 +280,7 @@ def test_labels_travel_with_their_texts(texts: PackedTexts, fixed_shapes: bool) 
             start, end = batch.offsets[row : row + 2].tolist()
             assert batch.input_ids[start:end].tolist() == texts[position].tolist()
             seen.append(position)
-        assert batch.weights[: batch.texts].eq(1).all()
+        assert batch.weights[: batch.texts].tolist() == pytest.approx([1 / batch.texts] * batch.texts)
         assert batch.labels[batch.texts :].eq(IGNORED).all()
         assert batch.weights[batch.texts :].eq(0).all()
         assert len(batch.labels) == len(batch.offsets) - 1

@@ -136,7 +136,15 @@ def test_the_papers_values_do_not_hang_on_our_defaults() -> None:
     (layer,) = preset_layers("tlm-small")
     optimizer = {"optimizer", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
     both = {*optimizer, "lr_scheduler_type", "warmup_steps", "max_grad_norm", "batch_size", "max_length"}
-    stage_1 = {"rho1", "rho2", "normalize_internal_loss", "task_head", "truncate_passages", "dropout"}
+    stage_1 = {
+        "rho1",
+        "rho2",
+        "normalize_internal_loss",
+        "task_head",
+        "idle_heads_move",
+        "truncate_passages",
+        "dropout",
+    }
     masking = {"mask_probability", "mask_token_share", "mask_random_share", "mask_task"}
     assert set(layer["train"]) == both | stage_1 | masking
     assert set(layer["finetune"]) == both | {"max_steps", "eval_steps", "start_from", "reset_head", "seeds"}

@@ -288,21 +288,23 @@ def test_every_text_counts_once_whatever_its_windows(
     assert len(texts) > 60, "many texts must have several windows for this to show anything"
     assert phase.steps == settings.finetune.epochs * -(-len(texts) // 8)
     objective: Any = phase.objectives["task"]
-    found: dict[int, list[tuple[int, float]]] = {}
-    for step in range(-(-len(texts) // 8)):
-        batch = objective.batch(step)
-        owners = texts.examples[objective.stream.positions(step)]
-        for owner, label, weight in zip(owners, batch.labels.tolist(), batch.weights.tolist(), strict=True):
-            found.setdefault(int(owner), []).append((label, weight))
     labels = np.asarray(long_task.label_numbers("train"))
     of_class = dict.fromkeys(range(3), 1.0)
     if class_weights == "balanced":
         of_class = dict(enumerate(compute_class_weight("balanced", classes=np.arange(3), y=labels)))
+    mean = float((1 / texts.windows[texts.examples]).mean())
+    found: dict[int, list[tuple[int, float]]] = {}
+    for step in range(-(-len(texts) // 8)):
+        batch = objective.batch(step)
+        owners = texts.examples[objective.stream.positions(step)]
+        divided_by = mean * sum(of_class[label] for label in batch.labels.tolist())
+        for owner, label, share in zip(owners, batch.labels.tolist(), batch.weights.tolist(), strict=True):
+            found.setdefault(int(owner), []).append((label, share * divided_by))
     assert sorted(found) == list(range(40))
     for owner, windows in found.items():
         assert {label for label, _ in windows} == {labels[owner]}
         assert sum(weight for _, weight in windows) == pytest.approx(of_class[int(labels[owner])], rel=1e-5)
-        assert len({weight for _, weight in windows}) == 1
+        assert [weight for _, weight in windows] == pytest.approx([windows[0][1]] * len(windows), rel=1e-5)
 
 
 def test_the_loss_with_class_weights_is_torchs(task: Task, packed: Path, run_settings: Settings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from endtask.models.batch import TextBatch, lay_out
+from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task import Classification
 from endtask.seeds import derive
@@ -22,6 +24,7 @@ from endtask.train.optimizer import StepOutcome
 from endtask.train.schedule import schedule_factor
 from endtask.weighting.base import Turn
 from endtask.weighting.equal import Equal
+from endtask.weighting.interleave import Interleave
 from tests.tiny import make_labels, make_network, make_packed
 
 from .conftest import MakePhase
@@ -357,3 +360,36 @@ def test_what_is_no_text_trains_in_the_same_loop() -> None:
 def test_the_loop_asks_for_every_batch_once(monkeypatch: pytest.MonkeyPatch) -> None:
     phase = number_phase(objectives={"sum": Regression("sum")}, weighting=Equal("sum"), steps=7)
     assert read_steps(phase, monkeypatch) == {"sum": list(range(7))}
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_head_rests_between_its_turns_unless_it_is_to_move(moves: bool) -> None:
+    rule = Interleave("sum", "first", rho1=2)
+    phase = number_phase(weighting=rule, steps=5, idle_heads_move=moves, weight_decay=0.0)
+    head = phase.network.heads["first"].weight
+    values = [head.detach().clone() for _ in train(phase, build_optimizer(phase))]
+    turned = [not earlier.equal(later) for earlier, later in pairwise(values)]
+    assert turned == [False, True, moves, moves]  # its turn is the third step; then momentum alone moves it
+
+
+def test_a_rule_hears_of_skipped_steps_and_its_values_reach_the_curves() -> None:
+    heard: list[bool] = []
+
+    class Listening(Learned):
+        def after_step(self, step: int, skipped: torch.Tensor) -> None:
+            heard.append(bool(skipped))
+
+        def values(self) -> dict[str, torch.Tensor]:
+            return self.weights
+
+    phase = number_phase(weighting=Listening(), steps=4)
+    original = phase.objectives["sum"].loss
+
+    def broken_once(network: Any, batch: Any) -> Loss:
+        loss = original(network, batch)
+        return Loss(loss.total * float("nan"), loss.parts) if len(heard) == 1 else loss
+
+    phase.objectives["sum"].loss = broken_once  # type: ignore[method-assign]
+    records = list(train(phase, build_optimizer(phase)))
+    assert heard == [False, True, False, False]
+    assert {"weight/sum", "weight/first"} <= records[0].losses.keys()

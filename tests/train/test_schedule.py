@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import get_scheduler
 
 from endtask.settings.training import PhaseSettings
-from endtask.train.schedule import ScheduleKind, batches_before, batches_in_step, schedule_factor, warmup_steps_of
+from endtask.train.schedule import ScheduleKind, batches_in_step, schedule_factor, warmup_steps_of
 
 KINDS = st.sampled_from(["linear", "cosine", "constant"])
 STEPS = st.integers(min_value=1, max_value=200)
@@ -93,16 +93,5 @@ def test_the_ramp_is_a_straight_line_rounded_down(steps: int, accumulation: int,
     assert all(earlier <= later for earlier, later in pairwise(counts))
 
 
-@given(steps=STEPS, accumulation=st.integers(min_value=1, max_value=40), ramp_fraction=FRACTIONS)
-@settings(max_examples=80, deadline=None)
-def test_batches_before_a_step_are_the_sum_of_the_steps_before(
-    steps: int, accumulation: int, ramp_fraction: float
-) -> None:
-    shape = {"steps": steps, "accumulation": accumulation, "ramp_fraction": ramp_fraction}
-    counts = [batches_in_step(step, **shape) for step in range(steps)]
-    assert [batches_before(step, **shape) for step in range(steps + 1)] == [0, *accumulate(counts)]
-
-
 def test_without_a_ramp_every_step_takes_all_batches() -> None:
     assert [batches_in_step(step, steps=3, accumulation=5, ramp_fraction=0.0) for step in range(3)] == [5, 5, 5]
-    assert batches_before(3, steps=3, accumulation=5, ramp_fraction=0.0) == 15

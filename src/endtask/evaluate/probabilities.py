@@ -23,14 +23,14 @@ def class_probabilities(
     """
     network.eval()
     order = np.argsort(texts.lengths, kind="stable")
-    layout = network.layout(int(texts.lengths.max()))
     probabilities = np.zeros((len(texts), network.config.num_labels), dtype=np.float32)
-    for start in range(0, len(order), batch_size):
-        positions = order[start : start + batch_size]
-        batch = lay_out(texts, positions, layout).to(place.device)
-        with place.autocast(), torch.compiler.set_stance("force_eager"):
+    with place.autocast(), network.uncompiled():
+        layout = network.layout(int(texts.lengths.max()))
+        for start in range(0, len(order), batch_size):
+            positions = order[start : start + batch_size]
+            batch = lay_out(texts, positions, layout).to(place.device)
             logits = network.task_logits(network(batch), batch, head)  # (texts, classes)
-        probabilities[positions] = logits.float().softmax(-1).cpu().numpy()
+            probabilities[positions] = logits.float().softmax(-1).cpu().numpy()
     windows = texts.windows
     sums = np.add.reduceat(probabilities, np.cumsum(windows) - windows, axis=0)  # (examples, classes)
     means: NDArray[np.float32] = (sums / windows[:, None]).astype(np.float32)

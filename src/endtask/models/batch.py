@@ -64,7 +64,7 @@ class TextBatch:
     masked_positions: Tensor | None = None  # (M,) int64, indices into the N tokens
     masked_targets: Tensor | None = None  # (M,) int64, the tokens that stood there
     labels: Tensor | None = None  # (S,) int64
-    weights: Tensor | None = None  # (S,) float32, how much each text counts
+    weights: Tensor | None = None  # (S,) float32, the share of each text in the loss
 
     def to(self, device: torch.device) -> TextBatch:
         """The same batch on another device."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from endtask.models.sizes import Shape
-
 
 def training_flops(parameters: int, tokens: float) -> float:
     """The papers' rule: 6 x parameters x tokens (Kaplan et al.; TLM, section 4).
@@ -36,11 +34,6 @@ class ModelCost:
     """Whether the feed-forward layers have a second input matrix, as ModernBERT's."""
     vocabulary: int
     classes: int
-
-    @classmethod
-    def from_shape(cls, shape: Shape, *, gated: bool, vocabulary: int, classes: int) -> ModelCost:
-        """The cost of an encoder of this shape."""
-        return cls(shape.hidden_size, shape.num_hidden_layers, shape.intermediate_size, gated, vocabulary, classes)
 
     def forward_flops(self, *, tokens: int, squared_lengths: int, masked: int = 0, texts: int = 0) -> float:
         """One pass forward: multiplications and additions of all matrix products.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -64,7 +66,7 @@ class TlmTaskHead(nn.Module):
 class Network(nn.Module):
     """Body and heads with explicit random weights.
 
-    `backend`, `dtype` say how the body computes; `prepare` in train/device.py sets them for a device.
+    `backend`, `dtype` say how the body computes; `move` in train/device.py sets them for a device.
     """
 
     def __init__(self, architecture: Architecture, config: Any, seed: int, *, tlm_head: bool = False) -> None:
@@ -139,6 +141,17 @@ class Network(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = probability
+
+    @contextmanager
+    def uncompiled(self) -> Iterator[None]:
+        """Run what follows as it is written; flex attention, which would then build whole matrices, gives way."""
+        backend = self.backend
+        self.backend = "padded" if backend == "flex" else backend
+        try:
+            with torch.compiler.set_stance("force_eager"):
+                yield
+        finally:
+            self.backend = backend
 
     def compile_parts(self) -> None:
         """Compile the body and the masked-LM loss where they are called; weights keep their names."""

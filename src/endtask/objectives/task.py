@@ -19,7 +19,9 @@ from endtask.objectives.stream import TextStream
 class Classification:
     """Predict the label of a task text.
 
-    `class_weights` let classes count differently; `text_weights` let the windows of one long text count as one.
+    `class_weights` let classes count differently, and a batch's loss is divided by their sum, as torch does.
+    `text_weights` let the windows of one long text count as one: there the sum is the expected one, for a batch that
+    holds windows of long texts only must not count like any other.
     """
 
     def __init__(
@@ -35,9 +37,9 @@ class Classification:
         self.name, self.stream = name, stream
         self.heads: tuple[str, ...] = (head,)
         self._labels, self._head = labels, head
-        self._weights = np.ones(len(labels), dtype=np.float32) if text_weights is None else text_weights
-        if class_weights is not None:
-            self._weights = self._weights * class_weights[labels]
+        self._class_weights = np.ones(len(labels)) if class_weights is None else class_weights[labels].astype(float)
+        relative = np.ones(len(labels)) if text_weights is None else text_weights / text_weights.mean()
+        self._weights = self._class_weights * relative
 
     def batch(self, step: int) -> TextBatch:
         """The labelled texts of a step."""
@@ -46,7 +48,8 @@ class Classification:
         size = len(batch.offsets) - 1
         labels = np.full(size, IGNORED, dtype=np.int64)
         weights = np.zeros(size, dtype=np.float32)
-        labels[: len(positions)], weights[: len(positions)] = self._labels[positions], self._weights[positions]
+        labels[: len(positions)] = self._labels[positions]
+        weights[: len(positions)] = self._weights[positions] / self._class_weights[positions].sum()
         return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
@@ -95,10 +98,10 @@ class JointClassification(Classification):
 
 
 def task_loss(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
-    """Weighted mean cross-entropy of the class logits of (N, hidden)."""
+    """Cross-entropy of the class logits of (N, hidden), times the texts' weights, which hold the division by a sum."""
     assert batch.labels is not None
     assert batch.weights is not None
     each = functional.cross_entropy(
         network.task_logits(hidden, batch, head), batch.labels, ignore_index=IGNORED, reduction="none"
     )
-    return (each * batch.weights).sum() / batch.weights.sum()
+    return (each * batch.weights).sum()

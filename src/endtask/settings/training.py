@@ -129,6 +129,10 @@ class TrainSettings(PhaseSettings):
     task_head: Literal["stock", "tlm"] = Field(
         "stock", description="stage 1's head: that of the saved model, or the authors' own (dense, GELU, dense)"
     )
+    idle_heads_move: bool = Field(
+        False,
+        description="momentum and decay go on moving the task head between its batches, as in the authors' code",
+    )
     dropout: Fraction = Field(0.0, description="dropout during stage 1; little text is seen twice")
 
     @model_validator(mode="after")

@@ -41,9 +41,6 @@ def move(network: Network, settings: Settings, place: Place) -> Network:
         # Each phase has its own shapes, and a process may run several phases.
         torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
         network.compile_parts()
-    if place.device.type == "cuda":
-        # What float32 products remain (the norm of gradients, small heads) may use the faster units.
-        torch.backends.cuda.matmul.allow_tf32 = True
     return network
 
 

@@ -25,6 +25,9 @@ from endtask.weighting.base import Weighting
 class Phase:
     """What is trained, on what, how fast and for how long.
 
+    With `idle_heads_move`, a head whose objective has no turn has a gradient of zeros instead of none, so that the
+    optimizer's momentum and decay go on moving it.
+
     The network is any module with a part `body` that all objectives share, and `heads` by name.
     """
 
@@ -38,6 +41,7 @@ class Phase:
     place: Place
     accumulation: int = 1
     ramp_fraction: float = 0.0
+    idle_heads_move: bool = False
 
     def batches_in(self, step: int) -> int:
         """How many batches of each objective make up a step."""
@@ -82,6 +86,8 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0) -> Iterator[StepRe
             losses = _backward(phase, step, ready)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
+            phase.weighting.after_step(step, outcome.skipped)
+            losses |= {f"weight/{name}": value for name, value in phase.weighting.values().items()}
             yield StepRecord(
                 step + 1,
                 factor * optimizer.rate_scale * phase.learning_rate,
@@ -114,4 +120,13 @@ def _backward(phase: Phase, step: int, ready: list[Ready]) -> dict[str, Tensor]:
             gradients[name] = gradients[name] + gradient if name in gradients else gradient
     if sees_gradients:
         spread(phase.network.body, gradients, phase.weighting.weigh(step, gradients))
+    if phase.idle_heads_move:
+        _fill_missing_gradients(phase)
     return {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}
+
+
+def _fill_missing_gradients(phase: Phase) -> None:
+    heads = {head for objective in phase.objectives.values() for head in objective.heads}
+    for weight in (weight for head in sorted(heads) for weight in phase.network.heads[head].parameters()):
+        if weight.grad is None:
+            weight.grad = torch.zeros_like(weight)

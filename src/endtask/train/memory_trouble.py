@@ -25,5 +25,6 @@ def explained_memory_trouble() -> Iterator[None]:
         raise TrainingError(
             f"the device is out of memory: {said}",
             hint="lower train.batch_size (and raise train.gradient_accumulation_steps by as much), train.max_length "
-            "or model.size; for fine-tuning finetune.batch_size; the run then goes on with --from its stage",
+            "or model.size; for fine-tuning finetune.batch_size, for scoring evaluate.batch_size; the run then goes on "
+            "with --from its stage",
         ) from None

@@ -112,14 +112,18 @@ class _PhaseRun:
                     self._log(row, metrics)
                 if at_pause:
                     self._do_pause(record.step, memory, metrics)
-                # Weights that no longer have finite losses are nothing to go back to.
-                if at_pause or (at_checkpoint and not self.optimizer.skipped_in_a_row):
+                if (at_pause or at_checkpoint) and self._is_worth_keeping(record.step, memory):
                     checkpoints.save(record.step, memory)
                     self.on_checkpoint()
                 advance(1, note=_note(row) if row else "")
                 if memory.get("stop"):
                     break
         return memory
+
+    def _is_worth_keeping(self, step: int, memory: Memory) -> bool:
+        """Weights that no longer have finite losses are nothing to go back to; a phase's end is kept as it is."""
+        ended = step == self.phase.steps or bool(memory.get("stop"))
+        return ended or not self.optimizer.skipped_in_a_row
 
     def _is_pause(self, step: int) -> bool:
         return step == self.phase.steps or (self.pause is not None and step % self.pause.steps == 0)

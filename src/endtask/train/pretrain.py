@@ -15,7 +15,7 @@ from endtask.models.weights import save_weights
 from endtask.objectives.base import Objective
 from endtask.progress import say
 from endtask.seeds import derive
-from endtask.settings import Settings
+from endtask.settings import Budget, Settings
 from endtask.task import Task
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
@@ -23,7 +23,7 @@ from endtask.train.device import choose_place, move
 from endtask.train.joint import EXTERNAL, INTERNAL, joint_objectives, rho1_of
 from endtask.train.loop import Phase
 from endtask.train.phase_run import Pause, run_phase
-from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for
+from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for
 from endtask.train.start import network_for
 from endtask.train.trackers import open_trackers
 from endtask.weighting.base import Weighting
@@ -42,8 +42,8 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     phase = pretrain_phase(task, packed, settings)
     if "steps" not in stage.plan:
         budget, _ = split_budget(settings)
-        cost = measure_cost(phase, budget)
-        stage.set_plan(steps=steps_for(budget, cost), budget=str(budget), cost_per_step=vars(cost))
+        steps, cost = _plan(phase, task, settings, budget)
+        stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
     steps = stage.plan["steps"]
     phase = replace(phase, steps=steps, weighting=_weighting(phase.objectives, task, settings, steps))
     with open_trackers(
@@ -69,6 +69,17 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         "flops": training_flops(parameters, memory["tokens"]),
         **memory,
     }
+
+
+def _plan(phase: Phase, task: Task, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
+    """The steps that fit into the budget; once more if their number changes how often the task has its turn."""
+    cost = measure_cost(phase, budget)
+    steps = steps_for(budget, cost)
+    examples = len(task.train)
+    if settings.train.rho1 == "auto" and rho1_of(examples, settings, steps) != rho1_of(examples, settings, None):
+        cost = measure_cost(replace(phase, weighting=_weighting(phase.objectives, task, settings, steps)), budget)
+        steps = steps_for(budget, cost)
+    return steps, cost
 
 
 def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
@@ -112,6 +123,7 @@ def phase_of(
         place=place,
         accumulation=train.gradient_accumulation_steps,
         ramp_fraction=train.batch_ramp_fraction,
+        idle_heads_move=train.idle_heads_move,
     )
 
 

@@ -52,15 +52,6 @@ def batches_in_step(step: int, *, steps: int, accumulation: int, ramp_fraction: 
     return 1 + sum(start <= step for start in _ramp_starts(steps, accumulation, ramp_fraction))
 
 
-def batches_before(step: int, *, steps: int, accumulation: int, ramp_fraction: float) -> int:
-    """How many batches all earlier steps took together: the number of the step's first batch.
-
-    >>> [batches_before(step, steps=8, accumulation=3, ramp_fraction=0.5) for step in range(8)]
-    [0, 1, 2, 4, 6, 9, 12, 15]
-    """
-    return step + sum(max(0, step - start) for start in _ramp_starts(steps, accumulation, ramp_fraction))
-
-
 def _ramp_starts(steps: int, accumulation: int, ramp_fraction: float) -> list[int]:
     """For each batch beyond the first, the first step that takes it."""
     ramp, more = int(steps * ramp_fraction), accumulation - 1

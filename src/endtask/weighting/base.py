@@ -34,8 +34,20 @@ class Weighting:
         return False
 
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Weights on the device, from every objective's gradient (P,) on the body's P weights."""
+        """Weights on the device, from every objective's gradient (P,) on the body's P weights.
+
+        The P weights stand in the order of `body.parameters()`. A rule that needs more than these, such as the network
+        for a gradient of its own, is given it when it is made; gradients that it leaves in the body are overwritten.
+        Learn in `after_step`: the step may yet be skipped.
+        """
         raise NotImplementedError
+
+    def after_step(self, step: int, skipped: Tensor) -> None:
+        """Learn from the step; `skipped`, on the device, says whether its gradient was not finite."""
+
+    def values(self) -> dict[str, Tensor]:
+        """What the curves show, such as the weights by objective."""
+        return {}
 
     def state(self) -> dict[str, Tensor]:
         """What a resumed run must know."""
