@@ -18,12 +18,12 @@ COLUMNS = (("110m", "full"), ("110m", "task"), ("42m", "full"), ("23m", "full"))
 _COLOURS = {OURS: "#0072b2", COMPILED: "#777777", TRAINER: "#999999", REFERENCE: "#bbbbbb"}
 _CELL, _BAR = 250, 30
 _SENTENCES = {
-    "fraction_of_matmul_peak_110m": "{:.2f} of the best bfloat16 matrix product of the same run, at 110 M parameters.",
-    "speedup_vs_trainer_full": "{:.1f} times the Trainer on full sequences,",
-    "speedup_vs_trainer_task_text": "{:.1f} times on task text as it comes (short sentences).",
-    "speedup_vs_compiled_trainer_full": "{:.1f} times the compiled Trainer on full sequences.",
-    "speedup_vs_reference_full": "{:.1f} times the authors' way on full sequences.",
-    "cpu_speedup_vs_trainer": "{:.1f} times the Trainer on two CPU cores (128 x 2, full sequences).",
+    "fraction_of_matmul_peak_110m": "Matrix products at 110 M parameters: {:.2f} of the best one of the same run.",
+    "speedup_vs_trainer_full": "Against the Trainer on full sequences: {:.1f} times as fast.",
+    "speedup_vs_trainer_task_text": "Against the Trainer on task text as it comes, short sentences: {:.1f} times.",
+    "speedup_vs_compiled_trainer_full": "Against the compiled Trainer on full sequences: {:.1f} times.",
+    "speedup_vs_reference_full": "Against the authors' way on full sequences: {:.1f} times.",
+    "cpu_speedup_vs_trainer": "Against the Trainer on two CPU cores (128 x 2, full sequences): {:.1f} times.",
 }
 
 
