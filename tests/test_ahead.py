@@ -20,6 +20,8 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
     ("tree", "line"),
     [
         ({"train": {"rho1": "inf"}}, "key 'train.rho1': inf leaves nothing to train on"),
+        ({"train": {"rho1": "inf"}, "select": {"selector": "none"}}, "key 'train.rho1': inf leaves nothing"),
+        ({"device": "cpu", "model": {"attention": "varlen"}}, "key 'model.attention': varlen does not work here"),
         ({"tokenizer": {"marks": ["[[", "[["]}}, "key 'tokenizer.marks': '\\[\\[' is named twice"),
         ({"model": {"hidden_size": 10, "num_attention_heads": 3}}, "key 'model.hidden_size'"),
         ({"model": {"path": "/nowhere/at/all"}}, "/nowhere/at/all"),

@@ -36,13 +36,14 @@ def _check_model(task: Task, settings: Settings) -> None:
 
 
 def _check_training(settings: Settings) -> None:
-    no_text = not settings.corpus.sources and settings.select.selector != "imported"
+    selector = settings.select.selector
+    no_text = selector == "none" or (not settings.corpus.sources and selector != "imported")
     if settings.stage1 == "joint" and settings.train.rho1 == "inf" and no_text:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
-    if settings.device != "auto":
-        from endtask.train.device import choose_device
+    if settings.device != "auto" or settings.model.attention != "auto":
+        from endtask.train.device import check_place
 
-        choose_device(settings)
+        check_place(settings)
     if settings.report_to:
         from endtask.train.trackers import find_libraries
 

@@ -46,8 +46,8 @@ READ_BY: dict[str, tuple[str, ...]] = {
         "compile",
         "max_skipped_steps",
     ),
-    "finetune": ("finetune", "evaluate", "stage2"),
-    "evaluate": ("evaluate",),
+    "finetune": ("finetune", "evaluate.metric", "stage2"),
+    "evaluate": ("evaluate.metric",),
     "model": (),
 }
 """The settings each stage reads; those of the stages before it count through their fingerprints."""
@@ -130,15 +130,19 @@ def _pack(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
 
 
 def _pretrain(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    from endtask.train.memory_trouble import explained_memory_trouble
     from endtask.train.pretrain import pretrain
 
-    return pretrain(data.task, made["pack"], data.settings, stage)
+    with explained_memory_trouble():
+        return pretrain(data.task, made["pack"], data.settings, stage)
 
 
 def _finetune(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.train.finetune import finetune
+    from endtask.train.memory_trouble import explained_memory_trouble
 
-    return finetune(data.task, made["pack"], made["pretrain"], data.settings, stage)
+    with explained_memory_trouble():
+        return finetune(data.task, made["pack"], made["pretrain"], data.settings, stage)
 
 
 def _evaluate(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:

@@ -43,7 +43,7 @@ def full_batch(network: Network, texts: PackedTexts, room: Room | None) -> TextB
     size = len(batch.offsets) - 1
     labels = torch.full((size,), IGNORED)
     labels[: len(texts)] = torch.from_numpy(make_labels(len(texts)))
-    return replace(batch, labels=labels, weights=(labels != IGNORED).float())
+    return replace(batch, labels=labels, weights=(labels != IGNORED).float() / batch.texts)
 
 
 def gradients(network: torch.nn.Module, loss: Tensor) -> dict[str, Tensor]:

@@ -170,8 +170,12 @@ KEEP_HEAD = {"reset_head": False}
         ),
         ({"finetune": BEST}, "key 'finetune.start_from': best needs train.eval_steps"),
         (
-            {"finetune": BEST, "train": {"eval_steps": 5, "rho1": "inf"}},
-            "key 'finetune.start_from': best needs task batches in stage 1; train.rho1 is inf",
+            {"train": {"eval_steps": 5, "rho1": "inf"}},
+            "key 'train.eval_steps': dev is scored by the task head, which train.rho1: inf never trains",
+        ),
+        (
+            {"finetune": {"seeds": [3, 1, 3]}},
+            "key 'finetune.seeds': the seed 3 stands twice, which would pass for two runs",
         ),
         (
             {"finetune": KEEP_HEAD, "train": {"task_head": "tlm"}},

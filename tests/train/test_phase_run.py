@@ -457,6 +457,29 @@ def test_going_back_begins_a_new_count(tmp_path: Path) -> None:
     assert (memory["rate_halvings"], memory["skipped_steps"]) == (1, 2)
 
 
+def test_weights_without_a_finite_loss_are_not_scored(tmp_path: Path) -> None:
+    phase = number_phase(steps=9, **CONSTANT)
+    Trouble(phase, lambda call: 5 <= call < 7)
+    scored: list[int] = []
+    pause = Pause(2, lambda step, memory: scored.append(step) or {})
+    memory = go(phase, tmp_path, pause=pause)
+    assert scored == [2, 4, 8, 9]  # not 6, the second of two skipped steps
+    assert memory["skipped_steps"] == 2
+
+
+@pytest.mark.parametrize(("trouble", "halvings"), [((9, 10), 0), ((8, 10), 1)])
+def test_a_phase_does_not_end_in_the_middle_of_trouble(
+    tmp_path: Path, trouble: tuple[int, int], halvings: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One skipped step may be its batch's fault; two at the end, and training goes back."""
+    phase = number_phase(steps=9, **CONSTANT)
+    Trouble(phase, lambda call: trouble[0] <= call < trouble[1])
+    memory = go(phase, tmp_path, pause=None)
+    assert memory.get("rate_halvings", 0) == halvings
+    said = "1 of 9 steps had no finite loss" in capsys.readouterr().err
+    assert said == (halvings == 0)
+
+
 def test_trouble_before_the_first_checkpoint_starts_again(tmp_path: Path) -> None:
     phase = number_phase(**CONSTANT)
     Trouble(phase, lambda call: call < 3)

@@ -71,7 +71,9 @@ def check_tokenizer(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, 
     room = checkpoint.config.vocab_size
     if len(tokenizer) > room:
         raise InputError(
-            f"the tokenizer has {len(tokenizer)} tokens, the checkpoint {checkpoint.path} vectors for {room}", key=key
+            f"the tokenizer has {len(tokenizer)} tokens, the checkpoint {checkpoint.path} vectors for {room}",
+            key=key,
+            hint="tokenizer.marks that are no tokens yet count too",
         )
     own, given = checkpoint.config.pad_token_id, tokenizer.pad_token_id
     if checkpoint.architecture.name == "roberta" and own != given:

@@ -194,8 +194,8 @@ class Settings(Section):
             raise ValueError("stage2: none with train.rho1: inf would leave the task head untrained")
         if self.finetune.start_from == "best" and self.train.eval_steps is None:
             raise ValueError("finetune.start_from: best needs train.eval_steps")
-        if self.finetune.start_from == "best" and self.train.rho1 == "inf":
-            raise ValueError("finetune.start_from: best needs task batches in stage 1; train.rho1 is inf")
+        if self.train.eval_steps is not None and self.train.rho1 == "inf":
+            raise ValueError("train.eval_steps: dev is scored by the task head, which train.rho1: inf never trains")
         if not self.finetune.reset_head and self.train.task_head != "stock":
             raise ValueError("finetune.reset_head: false needs train.task_head: stock, the head of the saved model")
         return self

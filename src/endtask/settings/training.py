@@ -183,6 +183,14 @@ class FinetuneSettings(PhaseSettings):
             )
         return self
 
+    @field_validator("seeds")
+    @classmethod
+    def seeds_differ(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+        if twice:
+            raise ValueError(f"the seed {twice[0]} stands twice, which would pass for two runs")
+        return seeds
+
     @property
     def learning_rates(self) -> tuple[float, ...]:
         """The rates to try."""

@@ -33,7 +33,7 @@ def choose_device(settings: Settings) -> torch.device:
 
 def move(network: Network, settings: Settings, place: Place) -> Network:
     """Put the network on the device and set how it computes there."""
-    compiled = place.device.type == "cuda" if settings.compile == "auto" else settings.compile
+    compiled = _is_compiled(settings, place)
     network.to(place.device)
     network.dtype = place.dtype
     network.backend = _backend(network, settings.model.attention, place, compiled)
@@ -42,6 +42,18 @@ def move(network: Network, settings: Settings, place: Place) -> Network:
         torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
         network.compile_parts()
     return network
+
+
+def check_place(settings: Settings) -> None:
+    """Refuse a device or a way of attention that this machine does not have."""
+    place = choose_place(settings)
+    if settings.model.attention != "auto" and settings.model.architecture == "lean":
+        compiled = _is_compiled(settings, place)
+        choose_backend(settings.model.attention, place.device, place.dtype, fixed_shapes=compiled)
+
+
+def _is_compiled(settings: Settings, place: Place) -> bool:
+    return place.device.type == "cuda" if settings.compile == "auto" else settings.compile
 
 
 def _backend(network: Network, asked: str, place: Place, compiled: bool) -> Backend:

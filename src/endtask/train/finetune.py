@@ -253,4 +253,4 @@ class _Stage2:
 
     def _counts(self, results: Sequence[Result]) -> dict[str, Any]:
         sums = {name: sum(result[name] for result in results) for name in _COSTS}
-        return {"steps_per_seed": self.stage.plan["steps"], **sums}
+        return {"steps_per_seed": max(result["steps"] for result in results), **sums}

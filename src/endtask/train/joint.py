@@ -67,7 +67,7 @@ def rho1_of(examples: int, settings: Settings, steps: int | None) -> int:
     if settings.train.rho1 != "auto":
         return int(settings.train.rho1)
     by_size = automatic_rho1(examples, scale_of(settings))
-    return by_size if steps is None else max(1, min(by_size, steps // _FEWEST_TASK_BATCHES))
+    return by_size if steps is None else max(1, min(by_size, steps // _FEWEST_TASK_BATCHES - 1))
 
 
 def _masking(packed: Path, settings: Settings) -> Masking:

@@ -9,8 +9,13 @@ import torch
 
 from endtask.errors import TrainingError
 
-# Apple's and the CPU's errors have no class of their own.
-_SIGNS = ("MPS backend out of memory", "DefaultCPUAllocator")
+# These have no class of their own.
+_SIGNS = (
+    "MPS backend out of memory",
+    "DefaultCPUAllocator",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 
 
 @contextmanager

@@ -74,9 +74,13 @@ class _PhaseRun:
             if start == 0:
                 checkpoints.save(0, memory)  # what to go back to
             try:
-                return self._train(checkpoints, start, memory, label)
+                memory = self._train(checkpoints, start, memory, label)
             except _TrainingBroke:
                 self._go_back(checkpoints, label)
+                continue
+            if skipped := memory.get("skipped_steps"):
+                say(f"{label}: {skipped} of {memory['steps']} steps had no finite loss and were skipped")
+            return memory
 
     def _go_back(self, checkpoints: Checkpoints, label: str) -> None:
         """Halve the rate in the last checkpoint, so that a run killed from here on goes on with it too."""
@@ -110,9 +114,9 @@ class _PhaseRun:
                 if row:
                     self._check(memory, row)
                     self._log(row, metrics)
-                if at_pause:
-                    self._do_pause(record.step, memory, metrics)
-                if (at_pause or at_checkpoint) and self._is_worth_keeping(record.step, memory):
+                if (at_pause or at_checkpoint) and self._is_sound(record.step):
+                    if at_pause:
+                        self._do_pause(record.step, memory, metrics)
                     checkpoints.save(record.step, memory)
                     self.on_checkpoint()
                 advance(1, note=_note(row) if row else "")
@@ -120,10 +124,15 @@ class _PhaseRun:
                     break
         return memory
 
-    def _is_worth_keeping(self, step: int, memory: Memory) -> bool:
-        """Weights that no longer have finite losses are nothing to go back to; a phase's end is kept as it is."""
-        ended = step == self.phase.steps or bool(memory.get("stop"))
-        return ended or not self.optimizer.skipped_in_a_row
+    def _is_sound(self, step: int) -> bool:
+        """Weights that no longer have finite losses are not scored, and nothing to go back to or to end with.
+
+        One skipped step may be a matter of its batch; where a phase ends, that is let pass.
+        """
+        in_a_row = int(self.optimizer.skipped_in_a_row)
+        if step == self.phase.steps and in_a_row > 1:
+            raise _TrainingBroke
+        return in_a_row == 0 or step == self.phase.steps
 
     def _is_pause(self, step: int) -> bool:
         return step == self.phase.steps or (self.pause is not None and step % self.pause.steps == 0)

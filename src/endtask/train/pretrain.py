@@ -17,6 +17,7 @@ from endtask.progress import say
 from endtask.seeds import derive
 from endtask.settings import Budget, Settings
 from endtask.task import Task
+from endtask.text.packed import PackedTexts
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
@@ -42,7 +43,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     phase = pretrain_phase(task, packed, settings)
     if "steps" not in stage.plan:
         budget, _ = split_budget(settings)
-        steps, cost = _plan(phase, task, settings, budget)
+        steps, cost = _plan(phase, task, packed, settings, budget)
         stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
     steps = stage.plan["steps"]
     phase = replace(phase, steps=steps, weighting=_weighting(phase.objectives, task, settings, steps))
@@ -71,15 +72,25 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     }
 
 
-def _plan(phase: Phase, task: Task, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
+def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
     """The steps that fit into the budget; once more if their number changes how often the task has its turn."""
-    cost = measure_cost(phase, budget)
+    cost = _cost(phase, packed, settings, budget)
     steps = steps_for(budget, cost)
     examples = len(task.train)
     if settings.train.rho1 == "auto" and rho1_of(examples, settings, steps) != rho1_of(examples, settings, None):
-        cost = measure_cost(replace(phase, weighting=_weighting(phase.objectives, task, settings, steps)), budget)
+        by_steps = replace(phase, weighting=_weighting(phase.objectives, task, settings, steps))
+        cost = _cost(by_steps, packed, settings, budget)
         steps = steps_for(budget, cost)
     return steps, cost
+
+
+def _cost(phase: Phase, packed: Path, settings: Settings, budget: Budget) -> StepCost:
+    """The cost of a step, with its part of scoring dev: a forward pass, a third of training on as many tokens."""
+    cost = measure_cost(phase, budget)
+    if cost.seconds is None or settings.train.eval_steps is None:
+        return cost
+    scored = PackedTexts(packed / "dev").lengths.sum() / settings.train.eval_steps
+    return replace(cost, seconds=cost.seconds * (1 + float(scored) / (3 * cost.tokens)))
 
 
 def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
