@@ -96,6 +96,13 @@ def as_table(batch: TextBatch, pad_id: int) -> dict[str, Tensor]:
     return {"input_ids": input_ids, "attention_mask": present.long(), "token_type_ids": types}
 
 
+def through_table(body: nn.Module, batch: TextBatch, *, names: tuple[str, ...], pad_id: int) -> Tensor:
+    """One vector per token from an encoder over padded tables, which takes the inputs `names`: (N, hidden)."""
+    table = as_table(batch, pad_id)
+    hidden: Tensor = body(**{name: table[name] for name in names}).last_hidden_state
+    return from_table(hidden, batch)
+
+
 def from_table(hidden: Tensor, batch: TextBatch) -> Tensor:
     """The vectors of a padded table laid end to end: (S, T, hidden) -> (N, hidden)."""
     cells = batch.text_ids * hidden.shape[1] + batch.position_ids

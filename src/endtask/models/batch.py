@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,10 +76,10 @@ class TextBatch:
         """The same batch in memory that a GPU can copy from while others work."""
         return self._each(lambda tensor: tensor.pin_memory())
 
-    def _each(self, change: object) -> TextBatch:
-        assert callable(change)
-        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)})
+    def _each(self, change: Callable[[Tensor], Tensor]) -> TextBatch:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
+        return replace(self, **changed)
 
 
 def lay_out(texts: PackedTexts, positions: NDArray[np.int64], layout: Layout) -> TextBatch:

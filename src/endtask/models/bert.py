@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
 from transformers.models.bert.modeling_bert import BertPooler, BertPredictionHeadTransform
 
-from endtask.models.architecture import Pooling, as_table, from_table
+from endtask.models.architecture import Pooling, through_table
 from endtask.models.attention import Backend
 from endtask.models.batch import TextBatch
 from endtask.models.sizes import Shape
@@ -87,7 +87,8 @@ class Bert:
         return body.get_submodule("embeddings.word_embeddings")  # type: ignore[return-value]
 
     def hidden_states(self, body: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
-        return from_table(body(**as_table(batch, self.embeddings(body).padding_idx or 0)).last_hidden_state, batch)
+        pad_id = self.embeddings(body).padding_idx or 0
+        return through_table(body, batch, names=self.input_names, pad_id=pad_id)
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
         transform: nn.Module = BertPredictionHeadTransform(config)

@@ -18,7 +18,7 @@ from transformers import (
 )
 from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
 
-from endtask.models.architecture import Pooling, as_table, from_table
+from endtask.models.architecture import Pooling, through_table
 from endtask.models.attention import Backend, guide_for
 from endtask.models.batch import TextBatch
 from endtask.models.lean import LeanEncoder, PredictionHead
@@ -103,9 +103,8 @@ class ModernBert:
         return body.get_submodule("embeddings.tok_embeddings")  # type: ignore[return-value]
 
     def hidden_states(self, body: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
-        table = as_table(batch, self.embeddings(body).padding_idx or 0)
-        hidden = body(input_ids=table["input_ids"], attention_mask=table["attention_mask"]).last_hidden_state
-        return from_table(hidden, batch)
+        pad_id = self.embeddings(body).padding_idx or 0
+        return through_table(body, batch, names=self.input_names, pad_id=pad_id)
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
         head: nn.Module = ModernBertPredictionHead(config)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification, RobertaModel
 from transformers.models.roberta.modeling_roberta import RobertaClassificationHead
 
-from endtask.models.architecture import Pooling, as_table, from_table
-from endtask.models.attention import Backend
-from endtask.models.batch import TextBatch
+from endtask.models.architecture import Pooling
 from endtask.models.bert import Bert
 from endtask.models.sizes import Shape
 
@@ -86,11 +83,6 @@ class Roberta(Bert):
     def body(self, config: Any) -> nn.Module:
         body: nn.Module = RobertaModel(config, add_pooling_layer=False)
         return body
-
-    def hidden_states(self, body: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
-        table = as_table(batch, self.embeddings(body).padding_idx or 0)
-        hidden = body(input_ids=table["input_ids"], attention_mask=table["attention_mask"]).last_hidden_state
-        return from_table(hidden, batch)
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
         return LanguageTransform(config)

@@ -30,7 +30,7 @@ from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
 from endtask.train.loop import Phase
 from endtask.train.metrics_file import MetricsFile
-from endtask.train.phase_run import Memory, Pause, run_phase
+from endtask.train.phase_run import Pause, nothing_yet, run_phase
 from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
@@ -154,7 +154,7 @@ class _Stage2:
         folder.mkdir(exist_ok=True)
         self.stage.set_plan(steps=0, steps_per_epoch=1)
         load_weights(self.start, self.network)
-        memory: Memory = {"tokens": 0, "padded_tokens": 0, "matmul_flops": 0.0}
+        memory = nothing_yet()
         row = self._dev_scores(folder).score(0, memory)
         MetricsFile(folder / "metrics.jsonl", start=-1, every=1).write({"step": 0, **row})
         result = {"seed": seed, "flops": 0.0, **memory}

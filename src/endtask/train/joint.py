@@ -58,8 +58,13 @@ def _internal(
         np.asarray(task.label_numbers("train")),
         rho2=train.rho2,
         normalize=train.normalize_internal_loss,
-        head=TLM_TASK if train.task_head == "tlm" else TASK,
+        head=stage_1_head(settings),
     )
+
+
+def stage_1_head(settings: Settings) -> str:
+    """The head through which stage 1 learns the task."""
+    return TLM_TASK if settings.train.task_head == "tlm" else TASK
 
 
 def rho1_of(examples: int, settings: Settings, steps: int | None) -> int:

@@ -70,7 +70,7 @@ class _PhaseRun:
     def go(self, checkpoints: Checkpoints, label: str) -> Memory:
         """Train; when the losses break down go back to the last checkpoint with half the rate, a few times."""
         while True:
-            start, memory = checkpoints.load() or (0, {"tokens": 0, "padded_tokens": 0, "matmul_flops": 0.0})
+            start, memory = checkpoints.load() or (0, nothing_yet())
             if start == 0:
                 checkpoints.save(0, memory)  # what to go back to
             try:
@@ -157,6 +157,11 @@ class _PhaseRun:
         if skipped:
             memory["skipped_steps"] = skipped
             row["skipped_steps"] = skipped
+
+
+def nothing_yet() -> Memory:
+    """The counts of a phase before its first step."""
+    return {"tokens": 0, "padded_tokens": 0, "matmul_flops": 0.0}
 
 
 def _count(memory: Memory, record: StepRecord) -> None:

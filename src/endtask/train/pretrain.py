@@ -9,7 +9,7 @@ from typing import Any
 
 from endtask.files.stage_folder import StageFolder
 from endtask.models.flops import training_flops
-from endtask.models.network import TASK, TLM_TASK, Network
+from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.weights import save_weights
 from endtask.objectives.base import Objective
@@ -21,9 +21,9 @@ from endtask.text.packed import PackedTexts
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
-from endtask.train.joint import EXTERNAL, INTERNAL, joint_objectives, rho1_of
+from endtask.train.joint import EXTERNAL, INTERNAL, joint_objectives, rho1_of, stage_1_head
 from endtask.train.loop import Phase
-from endtask.train.phase_run import Pause, run_phase
+from endtask.train.phase_run import Pause, nothing_yet, run_phase
 from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for
 from endtask.train.start import network_for
 from endtask.train.trackers import open_trackers
@@ -96,8 +96,8 @@ def _cost(phase: Phase, packed: Path, settings: Settings, budget: Budget) -> Ste
 def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
     network = network_for(task, packed, settings)
     save_weights(folder / WEIGHTS, network)
-    nothing = {"steps": 0, "tokens": 0, "padded_tokens": 0, "flops": 0.0, "matmul_flops": 0.0}
-    return {**nothing, "parameters": sum(weight.numel() for weight in network.parameters()), "device": "none"}
+    parameters = sum(weight.numel() for weight in network.parameters())
+    return {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **nothing_yet()}
 
 
 def pretrain_phase(task: Task, packed: Path, settings: Settings) -> Phase:
@@ -143,7 +143,6 @@ def _dev_pause(phase: Phase, task: Task, packed: Path, settings: Settings, folde
     steps = settings.train.eval_steps
     if steps is None or INTERNAL not in phase.objectives:
         return None
-    head = TLM_TASK if settings.train.task_head == "tlm" else TASK
     scores = DevScores(
         phase.network,
         task,
@@ -152,6 +151,6 @@ def _dev_pause(phase: Phase, task: Task, packed: Path, settings: Settings, folde
         phase.place,
         folder / BEST_STAGE_1,
         patience=settings.train.early_stopping_patience,
-        head=head,
+        head=stage_1_head(settings),
     )
     return Pause(steps, scores.score)
