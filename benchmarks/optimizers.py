@@ -44,6 +44,7 @@ from endtask.weighting.equal import Equal
 
 RATES = {"adamw": (1e-3, 2e-3), "muon": (1e-2, 2e-2)}
 ADAMW_RATE_BESIDE_MUON = 1e-3
+"""Of the weights that are no matrices, while rates are chosen; full runs take the rate that AdamW chose."""
 HELD_OUT_EVERY = 100
 FINETUNE = {"learning_rate": 2e-4, "batch_size": 32, "epochs": 6}
 
@@ -77,7 +78,7 @@ class Ablation:
         self.held_out = HeldOut(PackedTexts(self.packed / "external"))
         self.external = self.held_out.training_part(len(tokenizer), scratch / "external")
 
-    def train(self, optimizer: str, rate: float, seed: int, budget: Budget) -> dict[str, Any]:
+    def train(self, optimizer: str, rate: float, adamw_rate: float, seed: int, budget: Budget) -> dict[str, Any]:
         """Stage 1 for the budget; returns its cost and the loss on held-out text."""
         initialize(self.network, seed, self.network.config)
         self.network.set_dropout(0.0)
@@ -93,14 +94,15 @@ class Ablation:
         )
         objectives: dict[str, Objective] = {"external": MaskedLM("external", stream)}
         phase = phase_of(self.network, objectives, Equal("external"), settings, self.place)
-        phase = replace(phase, seed=seed, learning_rate=ADAMW_RATE_BESIDE_MUON if optimizer == "muon" else rate)
+        phase = replace(phase, seed=seed, learning_rate=adamw_rate)
         phase = replace(phase, steps=steps_for(budget, measure_cost(phase, budget)))
         started = time.perf_counter()
         tokens = sum(record.tokens for record in train(phase, build_optimizer(phase)))
         self.place.synchronize()
         seconds = time.perf_counter() - started
         loss = held_out_loss(self.network, self.held_out, self.masking, self.place)
-        row = {"optimizer": optimizer, "rate": rate, "seed": seed, "steps": phase.steps, "tokens": tokens}
+        row = {"optimizer": optimizer, "rate": rate, "adamw_rate": adamw_rate, "seed": seed}
+        row |= {"steps": phase.steps, "tokens": tokens}
         return {**row, "seconds": round(seconds, 2), "held_out_loss": round(loss, 4)}
 
     def finetune(self, seed: int) -> dict[str, Any]:
@@ -149,7 +151,10 @@ def best_rates(ablation: Ablation, seconds: float) -> tuple[dict[str, float], li
     """Each optimizer's rate with the lowest held-out loss after a short run."""
     budget = Budget.parse(f"{seconds:g}s")
     rows = [
-        {"kind": "choose rate", **ablation.train(optimizer, rate, 0, budget)}
+        {
+            "kind": "choose rate",
+            **ablation.train(optimizer, rate, ADAMW_RATE_BESIDE_MUON if optimizer == "muon" else rate, 0, budget),
+        }
         for optimizer, rates in RATES.items()
         for rate in rates
     ]
@@ -203,8 +208,8 @@ def main() -> None:
     parameters = sum(weight.numel() for weight in ablation.network.parameters())
     for name in asked.optimizers:
         for seed in asked.seeds:
-            row = {"kind": "full run", **ablation.train(name, rates[name], seed, Budget.parse(f"{asked.seconds:g}s"))}
-            rows.append({**row, **ablation.finetune(seed)})
+            trained = ablation.train(name, rates[name], rates["adamw"], seed, Budget.parse(f"{asked.seconds:g}s"))
+            rows.append({"kind": "full run", **trained, **ablation.finetune(seed)})
             print(rows[-1], flush=True)
             rows = [{**row, "parameters": parameters} for row in rows]
             journal.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -71,9 +71,9 @@ def gpu_plan(rows: int) -> list[Case]:
         (TRAINER, "110m", "task"),
         (TRAINER, "42m", "full"),
         (TRAINER, "23m", "full"),
-        (REFERENCE, "110m", "full"),
         (COMPILED, "110m", "full"),
         (COMPILED, "110m", "task"),
+        (REFERENCE, "110m", "full"),
         (REFERENCE, "110m", "task"),
     ]
     workers = {MATMUL: 0, OURS: 0}
