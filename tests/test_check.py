@@ -80,6 +80,21 @@ def test_an_estimate_knows_all_batches_of_a_step(toy: Path, tmp_path: Path, monk
     assert seconds[0] == pytest.approx(2 * seconds[1], rel=0.1)  # by this clock a step takes as long in both
 
 
+def test_without_stage_1_fine_tuning_is_what_takes_time(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr("endtask.train.plan.time.perf_counter", lambda: float(next(clock)))
+    seconds = []
+    for epochs, seeds in ((2, [0]), (4, [0, 1])):
+        finetune = {"max_length": 16, "epochs": epochs, "seeds": seeds}
+        settings = toy_settings(toy, tmp_path / "run", stage1="none", finetune=finetune, budget="100Mtok")
+        estimate = check(resolve(settings)).estimate
+        assert estimate is not None
+        seconds.append(estimate.seconds["train"])
+    assert 0 < seconds[1] == pytest.approx(4 * seconds[0], rel=0.1)
+
+
 def test_a_larger_corpus_takes_disk_and_not_memory(tmp_path: Path) -> None:
     data = write_toy(tmp_path)
     lines = (data / "corpus.jsonl").read_text()

@@ -8,9 +8,13 @@ from endtask.settings import Settings
 from endtask.task import Task
 
 
-def check_ahead(task: Task, settings: Settings) -> None:
-    """Raise the error that a later stage would raise; reads no corpus and writes nothing."""
-    refuse_impossible(settings.select, has_corpus=bool(settings.corpus.sources), labels=task.labels)
+def check_ahead(task: Task, settings: Settings, *, has_selection: bool = False) -> None:
+    """Raise the error that a later stage would raise; reads no corpus and writes nothing.
+
+    `has_selection` says that the file to import the selection from need not be there: it was read elsewhere.
+    """
+    if not has_selection:
+        refuse_impossible(settings.select, has_corpus=bool(settings.corpus.sources), labels=task.labels)
     _check_text(task, settings)
     _check_model(task, settings)
     _check_training(settings)

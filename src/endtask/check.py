@@ -112,7 +112,8 @@ def check(settings: Settings) -> CheckResult:
         few = _sampled(task)
         packed = _pack_task(few, settings, Path(name))
         phase = pretrain_phase(few, packed, _on_task_text(settings))
-        estimate = _estimate(task, queries, corpus, phase, settings)
+        training = _training_seconds(task, few, packed, phase, settings)
+        estimate = _estimate(task, queries, corpus, phase, training, settings)
         return CheckResult(audit(task), _examples(few, packed, phase), estimate)
 
 
@@ -171,23 +172,40 @@ def _examples(task: Task, packed: Path, phase: Phase) -> tuple[dict[str, str], .
     return tuple(shown)
 
 
-def _estimate(task: Task, queries: int, corpus: Corpus | None, phase: Phase, settings: Settings) -> Estimate:
+def _training_seconds(task: Task, few: Task, packed: Path, phase: Phase, settings: Settings) -> float:
+    """Both stages: what the budget says, or a few steps of the stage that takes the most, timed."""
     from endtask.settings import Budget
-    from endtask.train.plan import measure_cost, parameters_of, steps_for
+    from endtask.train.finetune import finetune_phase
+    from endtask.train.plan import measure_cost, steps_for
+
+    if settings.budget.seconds is not None:
+        return settings.budget.seconds
+    if settings.stage1 == "none":
+        phase = finetune_phase(phase.network, few, packed, settings, phase.place, seed=settings.finetune.seeds[0])
+    cost = measure_cost(phase, Budget.parse("10s"))
+    assert cost.seconds is not None
+    if settings.stage1 != "none":
+        return steps_for(settings.budget, cost) * cost.seconds
+    epochs = len(task.train) / len(few.train) if settings.finetune.max_steps is None else 1.0
+    return _finetunings(settings) * phase.steps * epochs * cost.seconds
+
+
+def _finetunings(settings: Settings) -> int:
+    return len(settings.finetune.seeds) * len(settings.finetune.learning_rates)
+
+
+def _estimate(
+    task: Task, queries: int, corpus: Corpus | None, phase: Phase, training: float, settings: Settings
+) -> Estimate:
+    from endtask.train.plan import parameters_of
 
     parameters = parameters_of(phase)
-    training = settings.budget.seconds
-    if training is None:
-        cost = measure_cost(phase, Budget.parse("10s"))
-        assert cost.seconds is not None
-        training = steps_for(settings.budget, cost) * cost.seconds
     retrieval = _retrieval(task, queries, corpus, settings)
     weights = 4.0 * parameters
-    finetuned = len(settings.finetune.seeds) * len(settings.finetune.learning_rates)
     return Estimate(
         seconds={**retrieval.seconds, "train": training},
         memory_bytes=max(retrieval.memory_bytes, _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights),
-        disk_bytes=retrieval.disk_bytes + weights * (finetuned + 5),
+        disk_bytes=retrieval.disk_bytes + weights * (_finetunings(settings) + 5),
         corpus_bytes=retrieval.corpus_bytes,
         parameters=parameters,
     )

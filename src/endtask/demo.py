@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from endtask.evaluate.baselines import tfidf_baseline
-from endtask.evaluate.significance import paired_permutation
+from endtask.evaluate.predictions import read_predictions
+from endtask.evaluate.significance import metric_permutation
 from endtask.files.atomic import write_json
-from endtask.files.run_layout import PREDICTIONS, RESULTS
+from endtask.files.run_layout import RESULTS
 from endtask.files.stage_folder import read_manifest
 from endtask.progress import say
 from endtask.run import Run, RunResult
@@ -109,21 +108,20 @@ def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
 
 def _compare(work: Run, first: RunResult, second: RunResult) -> Outcome:
     task = work.task
-    began = time.monotonic()
     baseline = tfidf_baseline(task, work.settings.evaluate.metric)
     right = baseline.predicted == np.asarray(task.label_numbers("test"))
     rows = (
-        Row(baseline.description, float(right.mean()), 0.0, 1, time.monotonic() - began, 0.0),
+        Row(baseline.description, float(right.mean()), 0.0, 1, baseline.seconds, 0.0),
         _row("this model, without the corpus", second),
         _row("this model, with the retrieved corpus", first),
     )
-    with_corpus, without = _right_by_row(first.folder), _right_by_row(second.folder)
+    with_corpus, without = (read_predictions(arm.folder / "evaluate", task.labels) for arm in (first, second))
     return Outcome(
         rows=rows,
-        gain=float(with_corpus.mean() - without.mean()),
-        p_value=paired_permutation(with_corpus, without),
+        gain=float(with_corpus.scores("accuracy").mean() - without.scores("accuracy").mean()),
+        p_value=metric_permutation(with_corpus.predicted, without.predicted, with_corpus.truth, "accuracy"),
         seconds=sum(row.seconds for row in rows),  # as first spent: a second call only reads
-        test_rows=len(with_corpus),
+        test_rows=len(with_corpus.ids),
         report=first.folder / "report.html",
     )
 
@@ -139,13 +137,3 @@ def _row(name: str, result: RunResult) -> Row:
 def _results(folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = json.loads((folder / "evaluate" / RESULTS).read_text(encoding="utf-8"))
     return results
-
-
-def _right_by_row(folder: Path) -> NDArray[np.float64]:
-    """For each test row, the share of seeds that got it right."""
-    lines = (folder / "evaluate" / PREDICTIONS).read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    return np.asarray(
-        [statistics.fmean(label == row["label"] for label in row["predicted"].values()) for row in rows],
-        dtype=np.float64,
-    )

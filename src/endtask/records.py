@@ -41,7 +41,8 @@ class Document:
 class Selected:
     """A kept passage with the answer to "why is this text in my training set?".
 
-    `rank` is its best rank over all examples that asked for it, `score` the score it had there;
+    `rank` is its best rank over all examples that asked for it, `score` the score it had there; of selectors with an
+    order of their own, the rank and score they gave it;
     `asked_count` says how many examples asked, `asked_by` names the best of them, best first;
     `reason` is the rule that kept it.
     """

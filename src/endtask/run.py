@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from endtask.ahead import check_ahead
 from endtask.corpus import Corpus
-from endtask.corpus.contents import file_digest
-from endtask.corpus.discover import find_files
-from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError, did_you_mean
 from endtask.files.atomic import remove_leftovers, write_text
 from endtask.files.disk import disk_trouble
 from endtask.files.lock import run_lock
+from endtask.files.own_folder import make_own_folder
 from endtask.files.run_layout import SETTINGS_FILE, STAGES
 from endtask.files.stage_folder import StageFolder, fingerprint, read_manifest
-from endtask.models.checkpoint_files import checkpoint_fingerprint, hub_folder
+from endtask.models.checkpoint_files import checkpoint_fingerprint
+from endtask.outside.brought import find_brought
+from endtask.outside.data import DATA, data_path, needs_corpus, tokenizer_fingerprint, unlabelled_fingerprint
+from endtask.outside.missing import first_missing
 from endtask.progress import say
 from endtask.report.costs import what_was_done
 from endtask.report.format import duration
 from endtask.select.imported import imported_fingerprint
-from endtask.settings import SelectSettings, Settings, dump_yaml, load_settings, resolve
-from endtask.stages import READ_BY, READ_FROM_OUTSIDE, WORK, Counts
+from endtask.settings import Settings, dump_yaml, load_settings, resolve
+from endtask.stages import READ_BY, READ_FROM_OUTSIDE, WORK, Counts, RunData
 from endtask.task import Task
 
 PREVIOUS = "previous"
@@ -72,6 +72,16 @@ def _load(path: Path) -> Settings:
     return load_settings(path / SETTINGS_FILE, given={"output_dir": str(path)})
 
 
+@dataclass(frozen=True)
+class _Data:
+    """What the stages read; of `settings` the paths lead to what is on this machine, `asked` are as they were given."""
+
+    task: Task
+    corpus: Corpus | None
+    settings: Settings
+    asked: Settings
+
+
 class Run:
     """One run folder and the settings it is asked to follow."""
 
@@ -82,11 +92,12 @@ class Run:
             raise InputError("no folder for the run", key="output_dir", hint="--output runs/my-task")
         self.settings = settings
         self.folder = Path(settings.output_dir)
+        self.brought = find_brought(self.folder)
 
     @cached_property
     def task(self) -> Task:
-        """The labelled data, read once."""
-        task = Task.read(self.settings.task, seed=self.settings.seed)
+        """The labelled data, read once: from its files, or the copy that a bundle brought."""
+        task = self.brought.task(self.settings) or self._read_task()
         if task.kind not in ("text", "pair"):
             raise InputError(
                 f"the task is of kind {task.kind!r}; training covers one text or a text pair with a class label",
@@ -96,19 +107,37 @@ class Run:
 
     @cached_property
     def corpus(self) -> Corpus | None:
-        """The unlabelled text, if any is to be used."""
-        if not self.settings.corpus.sources or not _needs_corpus(self.settings.select):
+        """The unlabelled text, if any is to be used; None too where it stayed on another machine."""
+        if not self.settings.corpus.sources or not needs_corpus(self.settings.select):
+            return None
+        if self.brought.why_missing("corpus", self.settings):
             return None
         corpus = Corpus.read(self.settings.corpus)
         next(corpus.documents())  # an empty or unreadable corpus is met before anything is written
         return corpus
 
+    @property
+    def data(self) -> RunData:
+        """What the stages read."""
+        return _Data(self.task, self.corpus, self.brought.settings_here(self.settings), self.settings)
+
+    def check(self) -> None:
+        """Raise the error that a later stage would raise; reads no corpus and writes nothing."""
+        has_selection = self.brought.piece("selection", self.settings) is not None
+        check_ahead(self.task, self.brought.settings_here(self.settings), has_selection=has_selection)
+
+    def _read_task(self) -> Task:
+        try:
+            return Task.read(self.settings.task, seed=self.settings.seed)
+        except InputError as error:
+            raise self.brought.about_other_task(self.settings, error) from None
+
     def go(self, *, until: str | None = None, start: str | None = None) -> RunResult:
         """Run the stages up to `until`, skipping those that stand finished unless at or after `start`."""
         names = _stages_between(until, start)
-        check_ahead(self.task, self.settings)
+        self.check()
         stages = self.stage_folders()
-        self._make_folder()
+        make_own_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
         with run_lock(self.folder):
             try:
                 self._go(names, stages, start)
@@ -124,6 +153,7 @@ class Run:
         for stage in stages.values():
             stage.recover()
         self._refuse_surprises(stages, start)
+        self._refuse_missing(_to_do(names, stages, start), stages)
         remove_leftovers(self.folder)
         if start is not None:
             self._set_aside(stages, start)
@@ -135,21 +165,6 @@ class Run:
                 self._do(stages[name], stages)
         self._report()
 
-    def _make_folder(self) -> None:
-        """Make the run's folder; one that holds something else is left alone."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            foreign = sorted(entry.name for entry in self.folder.iterdir() if not entry.name.startswith("."))
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", path=self.folder, key="output_dir") from None
-        if foreign and SETTINGS_FILE not in foreign:  # the first file that a run writes
-            raise InputError(
-                f"the folder holds other things ({foreign[0]}) and was left as it is",
-                path=self.folder,
-                key="output_dir",
-                hint="choose another --output",
-            )
-
     def result(self) -> RunResult:
         """The counts of the stages that stand in the folder."""
         manifests = {name: read_manifest(self.folder / name) for name in STAGES}
@@ -158,14 +173,7 @@ class Run:
     def stage_folders(self) -> dict[str, StageFolder]:
         """Every stage with its fingerprint: its own settings and all that its inputs depend on."""
         everything = self.settings.model_dump(mode="json")
-        outside = {
-            "task": self.task.fingerprint,
-            "corpus": self.corpus.fingerprint() if self.corpus else "none",
-            "unlabelled": _unlabelled_fingerprint(self.settings.retrieve.unlabelled),
-            "selection": imported_fingerprint(self.settings.select),
-            "tokenizer": _tokenizer_fingerprint(self.settings),
-            "checkpoint": checkpoint_fingerprint(self.settings.model.path),
-        }
+        outside = {name: self.fingerprint_from_outside(name) for name in DATA}
         folders: dict[str, StageFolder] = {}
         before: dict[str, str] = {}
         for name in STAGES:
@@ -176,6 +184,20 @@ class Run:
             before = {name: mark}
         return folders
 
+    def fingerprint_from_outside(self, name: str) -> str:
+        """What identifies data that is read from outside the folder: as a bundle says, else by its files."""
+        settings = self.settings
+        brought = self.brought.piece(name, settings)
+        by_files: dict[str, Callable[[], str]] = {
+            "task": lambda: self.task.fingerprint,
+            "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
+            "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
+            "selection": lambda: imported_fingerprint(settings.select),
+            "tokenizer": lambda: tokenizer_fingerprint(settings),
+            "checkpoint": lambda: checkpoint_fingerprint(settings.model.path),
+        }
+        return by_files[name]() if brought is None else brought.fingerprint
+
     def first_clash(self) -> str | None:
         """The first stage in the folder that was made with other settings or data, if any."""
         return next((name for name, stage in self.stage_folders().items() if stage.clashes()), None)
@@ -185,7 +207,11 @@ class Run:
         names = _stages_between(until, start)
         stages = self.stage_folders()
         redone = () if start is None else STAGES[STAGES.index(start) :]
-        return [(name, self._what_next(stages[name], redo=name in redone)) for name in names]
+        plan = {name: self._what_next(stages[name], redo=name in redone) for name in names}
+        missing = first_missing(_to_do(names, stages, start), stages, self.brought, self.settings)
+        if missing is not None:
+            plan[missing[0]] = missing[1]
+        return list(plan.items())
 
     def _what_next(self, stage: StageFolder, *, redo: bool) -> str:
         if stage.can_resume():
@@ -198,7 +224,7 @@ class Run:
 
     def _do(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
         say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: goes on where it stopped")
-        counts = WORK[stage.name](self, stage, {name: folder.final for name, folder in stages.items()})
+        counts = WORK[stage.name](self.data, stage, {name: folder.final for name, folder in stages.items()})
         seconds = stage.finish(counts)
         say(f"{stage.name}: {what_was_done(stage.name, counts)} ({duration(seconds)})")
 
@@ -213,28 +239,22 @@ class Run:
             hint=f"redo with --from {changed[0].name}, or choose another --output; nothing was touched",
         )
 
+    def _refuse_missing(self, to_do: Sequence[str], stages: dict[str, StageFolder]) -> None:
+        """Stop before touching anything where a stage would need what a bundle left behind."""
+        missing = first_missing(to_do, stages, self.brought, self.settings)
+        if missing is not None:
+            hint = "do it there and make another bundle; nothing was touched"
+            raise InputError(f"the stage {missing[0]} {missing[1]}", path=self.folder, hint=hint)
+
     def _what_changed(self, stage: StageFolder) -> str:
         changes = stage.changes()
         if changes.get("corpus", ("", ""))[1] == "none" and self.settings.corpus.sources:
             return f"select.selector is now {self.settings.select.selector}, for which no corpus is searched,"
-        settings = [f"{key} ({old} -> {new})" for key, (old, new) in changes.items() if key not in (*STAGES, *_DATA)]
+        settings = [f"{key} ({old} -> {new})" for key, (old, new) in changes.items() if key not in (*STAGES, *DATA)]
         if settings:
             return f"settings changed: {', '.join(settings[:4])}"
-        files = [f"the files of the {name} ({self._data_path(name)})" for name in _DATA if name in changes]
+        files = [f"the files of the {name} ({data_path(self.settings, name)})" for name in DATA if name in changes]
         return f"{' and '.join(files) or f'what the stage {stage.name} reads'} changed"
-
-    def _data_path(self, name: str) -> str:
-        if name == "corpus":
-            return ", ".join(source.path for source in self.settings.corpus.sources)
-        settings = self.settings
-        paths = {
-            "task": settings.task.path,
-            "unlabelled": settings.retrieve.unlabelled,
-            "selection": settings.select.path,
-            "tokenizer": settings.tokenizer.path or settings.model.path,
-            "checkpoint": settings.model.path,
-        }
-        return str(paths[name])
 
     def _set_aside(self, stages: dict[str, StageFolder], start: str) -> None:
         """Move the stages to be redone into `previous`, over what an earlier redo left there.
@@ -250,16 +270,6 @@ class Run:
         write_report(self.folder)
 
 
-def _needs_corpus(select: SelectSettings) -> bool:
-    """Whether the corpus has a part in the selection; of an imported one, only in its budget."""
-    if select.selector == "imported":
-        return select.budget is not None and select.budget.unit == "share"
-    return select.selector != "none"
-
-
-_DATA = ("task", "corpus", "unlabelled", "selection", "tokenizer", "checkpoint")
-
-
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
     """The stages up to `until`; both names are checked."""
     for name in (until, start):
@@ -271,24 +281,10 @@ def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
     return names
 
 
-def _unlabelled_fingerprint(path: str | None) -> str:
-    """A hash of the files of unlabelled task texts."""
-    return "none" if path is None else fingerprint([file_digest(file) for file in find_files(path).paths])
-
-
-def _tokenizer_fingerprint(settings: Settings) -> str:
-    """A hash of a given tokenizer's files; the model's weights may lie beside them and do not count."""
-    path, key = settings.tokenizer.path, "tokenizer.path"
-    if path is None:
-        path, key = settings.model.path, "model.path"
-    if path is None:
-        return "learned"
-    if path.startswith(HUB_PREFIX):
-        return hub_folder(path, "tokenizer_config.json", key=key).name  # its revision
-    if not Path(path).is_dir():
-        raise InputError("no such tokenizer folder", path=path, key=key)
-    files = sorted(file for file in Path(path).iterdir() if file.suffix in (".json", ".txt", ".model"))
-    return fingerprint([(file.name, sha256(file.read_bytes()).hexdigest()) for file in files])
+def _to_do(names: Sequence[str], stages: Mapping[str, StageFolder], start: str | None) -> list[str]:
+    """The stages that do not stand finished or are redone."""
+    redone = () if start is None else STAGES[STAGES.index(start) :]
+    return [name for name in names if name in redone or not stages[name].is_finished()]
 
 
 def _pick(tree: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:

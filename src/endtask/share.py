@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from endtask.files.atomic import replace_folder, whole_file, write_json, write_text
+from endtask.files.atomic import replace_folder, write_json, write_text
+from endtask.files.links import link_or_copy
 from endtask.files.lock import run_lock
 from endtask.files.run_layout import SETTINGS_FILE
 from endtask.files.stage_folder import MANIFEST, StageFolder, read_manifest
@@ -45,6 +46,14 @@ def share_stages(target: Run, sources: Sequence[Path]) -> dict[str, Path]:
     return given
 
 
+def lend_data(lender: Run, run: Run) -> None:
+    """Spare reading the task and hashing the corpus again, where a run reads the same as the lender."""
+    if (run.settings.task, run.settings.seed) == (lender.settings.task, lender.settings.seed):
+        run.task = lender.task
+    if (run.settings.corpus, run.settings.select) == (lender.settings.corpus, lender.settings.select):
+        run.corpus = lender.corpus
+
+
 def is_shared(stage: Path) -> bool:
     """Whether the stage in this folder was done by another run."""
     return SHARED_FROM in (read_manifest(stage) or {})
@@ -71,16 +80,8 @@ def _give(source: Path, stage: StageFolder) -> None:
         place = stage.partial / entry.relative_to(done)
         (place if entry.is_dir() else place.parent).mkdir(parents=True, exist_ok=True)
         if entry.is_file() and entry != done / MANIFEST:
-            _link(entry, place)
+            link_or_copy(entry, place)
     run = stage.final.parent
     manifest = {SHARED_FROM: os.path.relpath(source, run), **(read_manifest(done) or {})}
     write_json(stage.partial / MANIFEST, manifest)
     replace_folder(stage.partial, stage.final)
-
-
-def _link(file: Path, place: Path) -> None:
-    try:
-        os.link(file, place)
-    except OSError:  # another disk, or one without hard links
-        with whole_file(place) as aside:
-            shutil.copyfile(file, aside)

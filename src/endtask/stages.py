@@ -63,7 +63,7 @@ READ_FROM_OUTSIDE: dict[str, tuple[str, ...]] = {
 
 
 class RunData(Protocol):
-    """What every stage may read."""
+    """What every stage may read; `asked` are the settings as they were given, for people to read."""
 
     @property
     def task(self) -> Task: ...
@@ -73,6 +73,9 @@ class RunData(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def asked(self) -> Settings: ...
 
 
 def _read(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
@@ -110,6 +113,8 @@ def _select(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
         labels=data.task.labels,
         seed=data.settings.seed,
         guarded=_guard(data),
+        examples=data.task.train,
+        device=data.settings.device,
     )
 
 
@@ -163,7 +168,7 @@ def _model(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.train.start import network_for
 
     network = network_for(data.task, made["pack"], data.settings)
-    return save_model(network, made["pack"], made["finetune"], made["evaluate"], data.settings, stage.start())
+    return save_model(network, made["pack"], made["finetune"], made["evaluate"], data.asked, stage.start())
 
 
 WORK: dict[str, Callable[[RunData, StageFolder, dict[str, Path]], Counts]] = {

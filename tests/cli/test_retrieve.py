@@ -13,7 +13,9 @@ import pytest
 
 from endtask.files.run_layout import RETRIEVED, SELECTION
 from endtask.files.selection_table import read_figures, read_selection
+from endtask.files.stage_folder import read_manifest
 from endtask.records import Selected
+from endtask.report.selection_quality import quality_sentence
 from endtask.retrieve.words import words_of
 from tests.conftest import Answer
 from tests.toy_run import WORDS, sentence, write_rows, write_settings
@@ -130,6 +132,7 @@ def test_a_selection_of_ones_own_without_a_corpus(
     assert answer.out.splitlines() == [
         f"imported: {len(before)} rows; 0 were empty, 0 held dev or test texts and were dropped",
         f"kept: {len(before)} passages, 0.0 MB",
+        f"quality: {quality_sentence(read_manifest(tmp_path / 'run' / 'select')['counts'])}",
         f"table: {tmp_path / 'run'}/select/selection.parquet",
     ]
     assert [item.document.text for item in kept(tmp_path / "run")] == [item.document.text for item in before]

@@ -96,10 +96,11 @@ def test_retrieve_alone(toy: Path, tmp_path: Path, command: Command) -> None:
     words = ("retrieve", "--task", toy / "task", "--corpus", toy / "corpus.jsonl", "--output", out)
     answer = command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%")
     assert answer.code == 0
-    queries, kept, warning, table = answer.out.splitlines()
+    queries, kept, quality, warning, table = answer.out.splitlines()
     assert queries.startswith("60 queries x 5 passages each asked for ")
     assert " of 200 passages" in queries
     assert re.fullmatch(r"kept: \d+ passages, 0\.0 MB, [34]\d\.\d% of the corpus", kept)
+    assert quality.startswith("quality: KL divergence from the task's n-grams ")
     assert "--set select.budget=5%" in warning
     assert table == f"table: {out}/select/selection.parquet"
     figures = json.loads(command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%", "--json").out)

@@ -1,14 +1,16 @@
-"""The bag of words learns what is easy and is tuned on dev alone."""
+"""The commonest class is found; the bag of words learns what is easy and is tuned on dev alone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from endtask.evaluate.baselines import tfidf_baseline
+from endtask.evaluate.baselines import Baseline, majority_baseline, tfidf_baseline
 from endtask.evaluate.metrics import METRICS
 from endtask.records import Example
 from endtask.task import Task
@@ -64,7 +66,7 @@ def test_test_labels_change_nothing() -> None:
 
 def test_the_strength_is_the_one_that_dev_likes_best() -> None:
     task = easy_task(noise=0.3)
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]+")
     train = words.fit_transform([example.text for example in task.train])
     dev = words.transform([example.text for example in task.dev])
     scores = {}
@@ -76,10 +78,60 @@ def test_the_strength_is_the_one_that_dev_likes_best() -> None:
     assert baseline.description.endswith(f"(C={max(scores, key=lambda strength: scores[strength]):g})")
 
 
-def test_without_a_test_split_dev_is_predicted() -> None:
+@pytest.mark.parametrize("baseline", [majority_baseline, tfidf_baseline])
+def test_dev_is_predicted_too(baseline: Callable[[Task, str], Baseline]) -> None:
+    task = easy_task(noise=0.3)
+    found = baseline(task, "macro_f1")
+    assert METRICS["macro_f1"](task.label_numbers("dev"), found.dev_predicted) == found.dev_score
+    assert (len(found.predicted), len(found.dev_predicted)) == (len(task.test), len(task.dev))
+    assert found.predicted.dtype == found.dev_predicted.dtype == np.int64
+    assert found.seconds >= 0
+
+
+@pytest.mark.parametrize("baseline", [majority_baseline, tfidf_baseline])
+def test_without_a_test_split_dev_is_predicted(baseline: Callable[[Task, str], Baseline]) -> None:
     task = easy_task(test=False)
     assert not task.test
-    assert len(tfidf_baseline(task, "accuracy").predicted) == len(task.dev)
+    found = baseline(task, "accuracy")
+    assert found.predicted.tolist() == found.dev_predicted.tolist()
+    assert len(found.predicted) == len(task.dev)
+
+
+def test_the_majority_is_that_of_train() -> None:
+    names = {"train": "bbbac", "dev": "aaaab", "test": "cccba"}
+    splits = {
+        split: [Example(f"{split}-{row}", f"text {row} of {split}", label) for row, label in enumerate(labels)]
+        for split, labels in names.items()
+    }
+    baseline = majority_baseline(Task.from_examples("letters", splits), "accuracy")
+    assert baseline.predicted.tolist() == [1] * 5
+    assert baseline.dev_score == 0.2
+    assert baseline.description == "majority class ('b')"
+
+
+def test_of_equal_classes_the_first_is_taken() -> None:
+    task = easy_task()
+    assert set(task.label_numbers("train")) == {0, 1}
+    assert majority_baseline(task, "accuracy").description == "majority class ('fruit')"
+
+
+def test_what_stands_beside_an_entity_mark_is_seen() -> None:
+    words = ["acts", "binds", "cuts", "does"]
+    random = np.random.default_rng(0)
+
+    def split(name: str, rows: int) -> list[Example]:
+        examples = []
+        for row in range(rows):
+            order = random.permutation(words)  # every text has all the words; the one after the mark is the class
+            text = f"{order[1]} then [[ x{row} ]] {order[0]} then {order[2]} then {order[3]}"
+            examples.append(Example(f"{name}-{row}", text, str(order[0])))
+        return examples
+
+    task = Task.from_examples(
+        "marks", {"train": split("train", 80), "dev": split("dev", 40), "test": split("test", 40)}
+    )
+    baseline = tfidf_baseline(task, "accuracy")
+    assert METRICS["accuracy"](task.label_numbers("test"), baseline.predicted) > 0.9
 
 
 def test_a_test_split_is_never_seen_by_the_vocabulary() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.files.energy import Counter, EnergyMeter, visible_gpus
+from endtask.files.energy import Counter, EnergyMeter, gpu_names, visible_gpus
 
 
 class FakeNVML:
@@ -33,6 +33,10 @@ class FakeNVML:
 
     def nvmlDeviceGetUUID(self, handle: ctypes.c_void_p, text: Any, size: ctypes.c_uint) -> int:
         text.value = f"GPU-{handle.value:x}".encode()[: size.value - 1]
+        return 0
+
+    def nvmlDeviceGetName(self, handle: ctypes.c_void_p, text: Any, size: ctypes.c_uint) -> int:
+        text.value = f"NVIDIA H{handle.value}".encode()[: size.value - 1]
         return 0
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: ctypes.c_void_p, energy: Any) -> int:
@@ -151,6 +155,14 @@ def test_gpus_of_others_are_not_counted(tmp_path: Path, monkeypatch: pytest.Monk
     meter = EnergyMeter.start(tmp_path, load_nvml=lambda: library)
     library.millijoules = [1000, 2000, 4000]
     assert meter.joules() == {"gpu0": 4.0}
+
+
+def test_names_of_the_gpus_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpu_names(lambda: FakeNVML(1, 2)) == ["NVIDIA H1000", "NVIDIA H1001"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert gpu_names(lambda: FakeNVML(1, 2)) == ["NVIDIA H1001"]
+    assert gpu_names(no_nvml) == []
+    assert gpu_names(object) == []
 
 
 def test_a_gpu_counter_that_goes_back_is_left_out(tmp_path: Path) -> None:

@@ -130,3 +130,21 @@ def test_a_scale_keeps_the_order(low: float, high: float, value: float) -> None:
     low, high = min(low, high), max(low, high)
     inside = min(max(value, low), high)
     assert 100 <= Scale(low, high, 100, 200)(inside) <= 200
+
+
+def test_intervals_are_whiskers_and_the_value_stands_behind_them() -> None:
+    groups = [
+        BarGroup("sure", (0.8,), ("80.0",), ((0.7, 0.9),)),
+        BarGroup("single", (0.4,), ("40.0",), (None,)),
+        BarGroup("plain", (0.2,), ("20.0",)),
+    ]
+    picture = str(bar_chart(groups, ["mean"], title="scores"))
+    assert picture.count('class="whisker"') == 1
+    whisker = re.search(r'class="whisker" d="M([\d.]+) .*?M([\d.]+) .*?H([\d.]+)"', picture)
+    assert whisker is not None
+    low, high, end = map(float, whisker.groups())
+    assert 0 < low < high == end
+    assert low / high == pytest.approx(7 / 9, abs=0.01)
+    value = re.search(r'x="([\d.]+)" y="[\d.]+">80.0<', picture)
+    assert value is not None
+    assert float(value[1]) > high

@@ -138,6 +138,11 @@ CHANGES = {
     "budget": ({"budget": "8steps"}, "budget (6steps -> 8steps)", "pretrain"),
     "top_k": ({"retrieve": {"top_k": 7}}, "retrieve.top_k (5 -> 7)", "retrieve"),
     "seed": ({"seed": 3}, "seed (0 -> 3)", "read"),
+    "train_seed": (
+        {"train": {"max_length": 16, "batch_size": 8, "checkpoint_steps": 2, "seed": 4}},
+        "train.seed (None -> 4)",
+        "pretrain",
+    ),
     "metric": ({"evaluate": {"metric": "accuracy"}}, "evaluate.metric (macro_f1 -> accuracy)", "finetune"),
 }
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from endtask.report.format import in_words
 from endtask.search.page import chart, write_page
 from endtask.search.record import Record, Trial
-from endtask.search.table import in_words, print_table, verdict
+from endtask.search.table import print_table, verdict
 
 
 def grid(folder: Path, *, trials: int = 4, **asked: Any) -> Record:

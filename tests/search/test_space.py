@@ -108,6 +108,7 @@ def test_the_default_space_lies_around_the_settings() -> None:
         ("train.rho1=1,1", "the value 1 stands twice"),
         ("budget=10min,20min", "cannot be compared on dev"),
         ("seed=0,1", "cannot be compared on dev"),
+        ("train.seed=0,1", "cannot be compared on dev"),
         ("task.dev_fraction=0.1,0.2", "cannot be compared on dev"),
         ("evaluate.metric=accuracy,macro_f1", "cannot be compared on dev"),
         ("output_dir=a,b", "cannot be compared on dev"),

@@ -42,7 +42,7 @@ def run_select(
     folder: Path, *, corpus: Corpus | None = None, corpus_bytes: int = 80, **values: Any
 ) -> tuple[dict[str, Any], list[Selected]]:
     """Run the stage over what stands in `folder`; `values` are its settings, but for the stage's own arguments."""
-    arguments = {name: values.pop(name) for name in ("labels", "seed", "guarded") if name in values}
+    arguments = {name: values.pop(name) for name in ("labels", "seed", "guarded", "examples") if name in values}
     output = folder / "out"
     output.mkdir(exist_ok=True)
     settings = SelectSettings.model_validate(values)

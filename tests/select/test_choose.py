@@ -37,6 +37,8 @@ def test_a_large_share_is_warned_of_with_a_budget(
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "random without a corpus": ({"selector": "random"}, "key 'corpus.sources': random draws from a corpus"),
+    "importance without a corpus": ({"selector": "dsir"}, "key 'corpus.sources': dsir draws from a corpus"),
+    "fusion without a corpus": ({"selector": "fusion"}, "key 'corpus.sources': fusion draws from a corpus"),
     "import of nothing": ({"selector": "imported"}, "key 'select.path': no file to import the selection from"),
     "import of an absent file": (
         {"selector": "imported", "path": "absent.csv"},
@@ -69,7 +71,21 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path: Path, case: str) -> N
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_random_does_not_ask_by_class(tmp_path: Path) -> None:
+@pytest.mark.parametrize("selector", ["random", "dsir", "classifier", "fusion"])
+def test_others_than_best_rank_do_not_ask_by_class(tmp_path: Path, selector: str) -> None:
     corpus = write_corpus(tmp_path, ["one text"])
-    with pytest.raises(InputError, match=r"key 'select\.per_class': random does not ask by class"):
-        run_select(tmp_path, corpus=corpus, selector="random", per_class=True, labels=("a", "b"))
+    with pytest.raises(InputError, match=rf"key 'select\.per_class': {selector} does not ask by class"):
+        run_select(tmp_path, corpus=corpus, selector=selector, per_class=True, labels=("a", "b"))
+
+
+@pytest.mark.parametrize("selector", ["neighbours", "fusion"])
+def test_neighbours_need_an_embedding(retrieved: Path, selector: str) -> None:
+    with pytest.raises(InputError, match=r"key 'select\.embedding': neighbours needs an embedding"):
+        run_select(retrieved, selector=selector, fuse=["dsir", "neighbours"])
+
+
+@pytest.mark.parametrize("selector", ["dsir", "classifier", "fusion"])
+def test_nothing_retrieved_is_refused(tmp_path: Path, selector: str) -> None:
+    write_retrieved(tmp_path, [])
+    with pytest.raises(InputError, match=r"no passage was kept \(the corpus shares no word with the task"):
+        run_select(tmp_path, selector=selector, budget=None)

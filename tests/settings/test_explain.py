@@ -79,7 +79,10 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
             {"report_to": ["wand"]},
             "key 'report_to.0': must be 'tensorboard', 'wandb', 'trackio' or 'mlflow', got 'wand'",
         ),
-        ({"model": {"path": ""}}, "key 'model.path': name the checkpoint to start from, a folder or hf:NAME"),
+        (
+            {"model": {"path": ""}},
+            "key 'model.path': name the checkpoint to start from, a folder, hf:NAME or package:NAME",
+        ),
         (
             {"finetune": {"learning_rate": "fast"}},
             "key 'finetune.learning_rate': must be a number or a list, got 'fast'",

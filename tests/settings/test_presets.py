@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from endtask.errors import InputError
+from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.settings import Settings, load_settings, preset_names
 from endtask.settings.presets import preset_layers
 
@@ -159,6 +160,15 @@ def test_fine_tuning_as_in_dont_stop_pretraining() -> None:
     assert (finetune.epochs, finetune.early_stopping_patience, finetune.eval_steps) == (10, 3, None)
 
 
+def test_the_small_pretrained_encoder_is_named_and_needs_no_stage_1() -> None:
+    settings = load("finetune-small-pretrained")
+    finetune = settings.finetune
+    assert (settings.stage1, settings.select.selector, settings.model.dropout) == ("none", "none", 0.1)
+    assert settings.model.path == SMALL_PRETRAINED
+    assert (finetune.learning_rate, finetune.epochs, finetune.max_steps) == (1e-4, 12, None)
+    assert (finetune.batch_size.amount, finetune.max_length, finetune.early_stopping_patience) == (32, 256, None)
+
+
 def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
     settings = load("checkpoint-mlm")
     assert (settings.stage1, settings.stage2, settings.select.selector) == ("joint", "finetune", "none")
@@ -167,14 +177,14 @@ def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
     assert settings.finetune == load("finetune-tlm").finetune
 
 
-@pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp"])
+@pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp", "finetune-small-pretrained"])
 def test_fine_tuning_alone_is_not_cut_short_by_a_budget(name: str) -> None:
     assert load(name).budget.unit == "steps"
 
 
 @pytest.mark.parametrize("name", FROM_CHECKPOINT)
 def test_a_preset_for_a_checkpoint_asks_for_one(name: str) -> None:
-    assert complaint(name) == "key 'model.path': name the checkpoint to start from, a folder or hf:NAME"
+    assert complaint(name) == "key 'model.path': name the checkpoint to start from, a folder, hf:NAME or package:NAME"
     assert load_settings(preset=name, overrides=["model.path=folder"]).model.path == "folder"
 
 
@@ -236,6 +246,7 @@ def test_the_names_are_those_of_the_files_and_of_the_tasks(repository: Path) -> 
     assert files == {
         *("laptop", "gpu", "demo", "tlm-small", "tlm-medium", "tlm-large"),
         *FROM_CHECKPOINT,
+        "finetune-small-pretrained",
     }
     with_task = {f"tlm-{scale}:{task}" for scale in SCALES for task in TASKS}
     assert preset_names() == sorted(files | with_task)

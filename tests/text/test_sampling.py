@@ -193,6 +193,63 @@ def test_a_small_set_does_not_meet_in_the_same_batches_every_epoch(grouped: bool
     assert len(first & second) < 0.35 * len(first)
 
 
+def order_of(lengths: np.ndarray, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(len(lengths))
+
+
+@given(
+    lengths=st.one_of(LENGTHS, UNEVEN),
+    size=st.integers(min_value=1, max_value=600),
+    seed=SEEDS,
+    in_tokens=st.booleans(),
+    grouped=GROUPED,
+)
+@settings(max_examples=60, deadline=None)
+def test_an_order_by_blocks_reads_every_text_once_and_never_exceeds_the_most(
+    lengths: np.ndarray, size: int, seed: int, in_tokens: bool, grouped: bool
+) -> None:
+    amount = tokens(2 * int(lengths.max()) + size) if in_tokens else texts(size)
+    plan = BatchPlan(lengths, amount, seed, "any", group_by_length=grouped, order=order_of(lengths, seed))
+    for epoch in range(6):
+        batches = epoch_of(plan, epoch)
+        assert read_once(batches, lengths)
+        if not grouped:
+            assert max(int(lengths[batch].sum()) for batch in batches) <= plan.most[0]
+            assert max(map(len, batches)) <= plan.most[1]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("size", [texts(4), texts(32), tokens(600)])
+def test_an_epoch_follows_a_given_order_by_sixteenths(size: BatchSize, grouped: bool) -> None:
+    """No text is read further from its place than the blocks, and the batches at their borders, allow."""
+    lengths = np.random.default_rng(1).integers(20, 40, size=16 * 64)
+    order = order_of(lengths, 2)
+    plan = BatchPlan(lengths, size, 0, "any", group_by_length=grouped, order=order)
+    place = np.argsort(order)
+    for epoch in (0, 1):
+        batches = epoch_of(plan, epoch)
+        read = np.array([position for batch in batches for position in batch])
+        away = np.abs(place[read] - np.arange(len(read)))
+        assert away.max() < 64 + 3 * max(map(len, batches))
+        assert away.mean() > 10, "shuffled inside its block"
+
+
+def test_blocks_hold_the_same_texts_in_every_epoch_and_other_batches() -> None:
+    lengths = np.full(320, 8)
+    plan = BatchPlan(lengths, texts(5), 0, "any", order=order_of(lengths, 3))
+    epochs = [np.concatenate(epoch_of(plan, epoch)).reshape(16, 20) for epoch in (0, 1)]
+    assert (np.sort(epochs[0]) == np.sort(epochs[1])).all()
+    assert (np.sort(epochs[0]) == np.sort(order_of(lengths, 3).reshape(16, 20))).all()
+    assert (epochs[0] != epochs[1]).mean() > 0.8
+
+
+def test_rooms_know_that_long_texts_may_come_together() -> None:
+    lengths = np.repeat([128, 8], 512)
+    plan = BatchPlan(lengths, texts(32), 0, "any", order=np.arange(1024))
+    assert plan.most[0] == 32 * 128
+    assert BatchPlan(lengths, texts(32), 0, "any").most[0] < 32 * 128
+
+
 def test_nothing_to_sample_from_is_refused() -> None:
     with pytest.raises(ValueError, match="external: no texts"):
         BatchPlan(np.array([], dtype=np.int64), texts(4), 0, "external")

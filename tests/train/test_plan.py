@@ -125,16 +125,16 @@ def test_measuring_leaves_no_trace_in_a_weighting_that_learns() -> None:
 
 
 class Clock:
-    """A clock that only moves when a loss is computed: a second each, and more for an objective's first."""
+    """A clock that only moves when a loss is computed: a second each, more for an objective's first and slow ones."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, phase: Phase, first: float) -> None:
-        self.now, self.calls = 0.0, dict.fromkeys(phase.objectives, 0)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, phase: Phase, first: float, slow: range = range(0)) -> None:
+        self.now, self.calls, self.slow = 0.0, dict.fromkeys(phase.objectives, 0), slow
         monkeypatch.setattr("endtask.train.plan.time.perf_counter", lambda: self.now)
         for name, objective in phase.objectives.items():
             monkeypatch.setattr(objective, "loss", partial(self._loss, name, objective.loss, first))
 
     def _loss(self, name: str, original: Any, first: float, *arguments: Any) -> Any:
-        self.now += 1.0 if self.calls[name] else first
+        self.now += (1.0 if self.calls[name] else first) + 9 * (self.calls[name] in self.slow)
         self.calls[name] += 1
         return original(*arguments)
 
@@ -143,16 +143,31 @@ def test_a_trial_is_short_beside_its_budget(monkeypatch: pytest.MonkeyPatch) -> 
     phase = number_phase(weighting=Equal("sum"), objectives={"sum": Regression("sum")})
     clock = Clock(monkeypatch, phase, first=1.0)
     cost = measure_cost(phase, Budget(1000.0, "seconds", "1000s"))
-    # A second per step: 1 + 3 steps to warm up, then until more than 3% of the budget is spent, 8 steps at a time.
+    # A second per step: 1 + 8 steps to warm up, then until more than 3% of the budget is spent, 8 steps at a time.
     assert cost.seconds == 1.0
-    assert clock.calls == {"sum": 1 + 3 + 32}
+    assert clock.calls == {"sum": 1 + 8 + 32}
+
+
+def test_where_steps_take_long_few_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    phase = number_phase(weighting=Equal("sum"), objectives={"sum": Regression("sum")})
+    clock = Clock(monkeypatch, phase, first=1.0)
+    assert measure_cost(phase, Budget(450.0, "seconds", "")).seconds == 1.0
+    assert clock.calls == {"sum": 1 + 5 + 16}
+
+
+@pytest.mark.parametrize("slow", [range(3), range(12, 33), range(70, 72)])
+def test_a_stall_of_the_machine_does_not_pass_for_slow_steps(monkeypatch: pytest.MonkeyPatch, slow: range) -> None:
+    phase = number_phase(weighting=Equal("sum"), objectives={"sum": Regression("sum")})
+    clock = Clock(monkeypatch, phase, first=1.0, slow=slow)
+    assert measure_cost(phase, Budget(1e9, "seconds", "")).seconds == 1.0
+    assert clock.now == 1 + 8 + 64 + 9 * len(slow)
 
 
 def test_a_trial_ends_before_its_budget_does(monkeypatch: pytest.MonkeyPatch) -> None:
     phase = number_phase(weighting=Equal("sum"), objectives={"sum": Regression("sum")})
     clock = Clock(monkeypatch, phase, first=1.0)
     measure_cost(phase, Budget(1e9, "seconds", ""))
-    assert clock.calls == {"sum": 1 + 3 + 64}
+    assert clock.calls == {"sum": 1 + 8 + 64}
 
 
 @pytest.mark.parametrize("rho1", [1, 19, 999])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import get_scheduler
+from transformers import get_scheduler, get_wsd_schedule
 
 from endtask.settings.training import PhaseSettings
 from endtask.train.schedule import ScheduleKind, batches_in_step, schedule_factor, warmup_steps_of
@@ -18,8 +18,9 @@ STEPS = st.integers(min_value=1, max_value=200)
 FRACTIONS = st.floats(min_value=0.0, max_value=1.0, exclude_max=True)
 
 
-def curve(steps: int, warmup_steps: int, kind: ScheduleKind = "linear") -> list[float]:
-    return [schedule_factor(step, steps=steps, warmup_steps=warmup_steps, kind=kind) for step in range(steps)]
+def curve(steps: int, warmup_steps: int, kind: ScheduleKind = "linear", decay_fraction: float = 0.0) -> list[float]:
+    shape = {"steps": steps, "warmup_steps": warmup_steps}
+    return [schedule_factor(step, **shape, kind=kind, decay_fraction=decay_fraction) for step in range(steps)]
 
 
 @given(steps=STEPS, share=st.floats(min_value=0.0, max_value=1.0), kind=KINDS)
@@ -54,6 +55,48 @@ def test_hugging_face_agrees_but_for_one_step_of_warm_up(kind: ScheduleKind, ste
     theirs = hugging_face(steps, warmup_steps, kind)
     expected = [theirs[step + 1 if step < warmup_steps else step] for step in range(steps)]
     assert curve(steps, warmup_steps, kind) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("steps", "warmup_steps", "decay_fraction"), [(20, 0, 0.2), (20, 6, 0.5), (50, 5, 0.1), (20, 1, 0.95), (7, 2, 0.3)]
+)
+def test_hugging_face_agrees_on_a_rate_that_falls_at_the_end(
+    steps: int, warmup_steps: int, decay_fraction: float
+) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = get_wsd_schedule(
+        optimizer,
+        num_warmup_steps=warmup_steps,
+        num_decay_steps=int(steps * decay_fraction),
+        num_training_steps=steps,
+        decay_type="linear",
+    )
+    theirs = []
+    for _ in range(steps):
+        theirs.append(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    ours = curve(steps, warmup_steps, "warmup_stable_decay", decay_fraction)
+    assert ours[warmup_steps:] == pytest.approx(theirs[warmup_steps:], abs=1e-12)
+    assert ours.count(1.0) == steps - warmup_steps - int(steps * decay_fraction) + 1 + bool(warmup_steps)
+
+
+def test_a_warm_up_that_leaves_less_than_the_fall_wants_shortens_it() -> None:
+    assert curve(4, 2, "warmup_stable_decay", 0.9) == [0.5, 1.0, 1.0, 0.5]
+
+
+@given(steps=STEPS, share=st.floats(min_value=0.0, max_value=1.0), decay_fraction=FRACTIONS)
+@settings(max_examples=80, deadline=None)
+def test_a_rate_that_falls_at_the_end_rises_stays_and_falls_but_never_to_nothing(
+    steps: int, share: float, decay_fraction: float
+) -> None:
+    warmup_steps = int(steps * share)
+    factors = curve(steps, warmup_steps, "warmup_stable_decay", decay_fraction)
+    assert min(factors) > 0
+    assert max(factors) == 1.0
+    assert factors[warmup_steps:] == sorted(factors[warmup_steps:], reverse=True)
+    stable = steps - warmup_steps - int(steps * decay_fraction)
+    assert all(factor == 1.0 for factor in factors[warmup_steps : warmup_steps + max(0, stable)])
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])

@@ -88,6 +88,29 @@ def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, m
     assert pretrain(task, packed, changed(run_settings, budget="5s"), make_stage("pretrain"))["steps"] == 3
 
 
+def test_stage_1_may_have_a_seed_of_its_own(task: Task, packed: Path, run_settings: Settings) -> None:
+    """Its weights, order of texts, masks and dropout follow `train.seed`; heads and batches of stage 2 do not."""
+    own = changed(run_settings, train={"seed": 5}, seed=9)
+    phases = [pretrain_phase(task, packed, one) for one in (changed(run_settings, seed=5), own, run_settings)]
+    expected, found, other = phases
+    assert (own.pretrain_seed, run_settings.pretrain_seed) == (5, 0)
+    assert found.seed == expected.seed != other.seed
+    for name, value in found.network.state_dict().items():
+        assert value.equal(expected.network.state_dict()[name]), name
+    assert not found.network.embeddings.equal(other.network.embeddings)
+    for name in ("external", "internal"):
+        ids = [phase.objectives[name].batch(3).input_ids for phase in phases]  # type: ignore[attr-defined]
+        assert ids[0].equal(ids[1])
+        assert not ids[1].equal(ids[2])
+    stage_2 = [
+        finetune_phase(network_for(task, packed, settings), task, packed, settings, CPU, seed=0)
+        for settings in (run_settings, changed(run_settings, train={"seed": 5}))
+    ]
+    heads = [phase.network.heads["task"].state_dict() for phase in stage_2]
+    assert all(value.equal(heads[1][name]) for name, value in heads[0].items())
+    assert stage_2[0].seed == stage_2[1].seed
+
+
 def test_a_new_head_for_each_seed_on_the_same_body(
     pretrained: Pretrained, task: Task, packed: Path, run_settings: Settings
 ) -> None:

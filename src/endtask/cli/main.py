@@ -11,7 +11,21 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from endtask.cli import check, demo, init, predict, report, retrieve, run, search, selection, why
+from endtask.cli import (
+    bundle,
+    check,
+    compare,
+    demo,
+    init,
+    predict,
+    report,
+    retrieve,
+    run,
+    search,
+    select,
+    selection,
+    why,
+)
 from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.files.disk import disk_trouble
@@ -38,7 +52,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-VERBS = (init, check, run, search, retrieve, selection, why, predict, report, demo)
+VERBS = (init, check, run, search, compare, bundle, retrieve, select, selection, why, predict, report, demo)
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)
 

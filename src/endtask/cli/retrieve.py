@@ -19,6 +19,7 @@ from endtask.cli.options import (
     settings_from,
 )
 from endtask.progress import set_quiet
+from endtask.report.selection_quality import quality_sentence
 
 NAME = "retrieve"
 EXAMPLES = examples(
@@ -62,7 +63,11 @@ def command(
     if as_json:
         print(json.dumps({"retrieve": retrieved, "select": kept, "table": str(table)}, ensure_ascii=False))
         return
-    print("\n".join([*_searched(retrieved), *_kept(kept, retrieved["corpus"]["bytes"]), f"table: {table}"]))
+    print(
+        "\n".join(
+            [*_searched(retrieved), *kept_lines(kept, has_corpus=bool(retrieved["corpus"]["bytes"])), f"table: {table}"]
+        )
+    )
 
 
 def _searched(counts: dict[str, Any]) -> Iterator[str]:
@@ -83,13 +88,16 @@ def _searched(counts: dict[str, Any]) -> Iterator[str]:
         yield f"near-duplicates left out: {counts['near_duplicates']:,}"
 
 
-def _kept(counts: dict[str, Any], corpus_bytes: int) -> Iterator[str]:
+def kept_lines(counts: dict[str, Any], *, has_corpus: bool) -> Iterator[str]:
+    """What was kept, and how good it looks."""
     if "rows" in counts:
         yield (
             f"imported: {counts['rows']:,} rows; {counts['empty']:,} were empty, "
             f"{counts['dropped_by_guard']:,} held dev or test texts and were dropped"
         )
-    share = f", {counts['share_of_corpus']:.1%} of the corpus" if corpus_bytes else ""
+    share = f", {counts['share_of_corpus']:.1%} of the corpus" if has_corpus else ""
     yield f"kept: {counts['passages']:,} passages, {counts['bytes'] / 1e6:.1f} MB{share}"
+    if "quality" in counts:
+        yield f"quality: {quality_sentence(counts)}"
     if "warning" in counts:
         yield f"warning: {counts['warning']}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +23,7 @@ from endtask.cli.options import (
     examples,
     settings_from,
 )
+from endtask.errors import InputError
 from endtask.progress import set_quiet
 
 NAME = "run"
@@ -29,7 +32,17 @@ EXAMPLES = examples(
     "endtask run my-task.yaml --set train.learning_rate=1e-3",
     "endtask run runs/chemprot                  # go on after a stop",
     "endtask run runs/chemprot --from finetune  # redo fine-tuning and what follows",
+    "endtask run --bundle chemprot.tar.zst --results chemprot.json  # made by endtask bundle on another machine",
 )
+
+BundleOption = Annotated[
+    Path | None,
+    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if need be, and go on there."),
+]
+ResultsOption = Annotated[
+    Path | None,
+    typer.Option("--results", metavar="FILE", help="Write scores, predictions and cost there, as one small JSON."),
+]
 
 
 def command(
@@ -42,6 +55,8 @@ def command(
     overrides: SetOption = None,
     until: Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.")] = None,
     start: StartOption = None,
+    bundle: BundleOption = None,
+    results: ResultsOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -55,6 +70,13 @@ def command(
     from endtask.run import run as run_stages
 
     set_quiet(quiet)
+    if results is not None:
+        from endtask.report.results import check_results_file
+
+        check_results_file(results)
+    if bundle is not None:
+        _refuse_beside_bundle({"SETTINGS": settings, "--task": task, "--corpus": corpus, "--preset": preset})
+        settings, output = _unpacked(bundle, output, dry_run=dry_run), None
     resolved = settings_from(
         settings, task=task, corpus=corpus, budget=budget, output=output, preset=preset, overrides=overrides
     )
@@ -63,10 +85,40 @@ def command(
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
     result = run_stages(resolved, until=until, start=start)
+    if results is not None:
+        from endtask.report.results import write_results
+
+        write_results(results, result.folder)
     if as_json:
         print(json.dumps({"folder": str(result.folder), "stages": result.stages}, ensure_ascii=False))
         return
     print(verdict(result.folder))
     print(f"report: {result.folder / 'report.html'}")
+    if results is not None:
+        print(f"results: {results}")
     if "model" in result.stages:
         print(f'try it: endtask predict {result.folder} "some text"')
+
+
+def _refuse_beside_bundle(given: Mapping[str, object]) -> None:
+    """A bundle brings its own task, corpus and settings; --set and --budget may change what comes after."""
+    for name, value in given.items():
+        if value:
+            raise InputError(f"{name} does not go with --bundle, which brings its own", hint="--set changes a setting")
+
+
+def _unpacked(bundle: Path, output: Path | None, *, dry_run: bool) -> Path:
+    """The folder of the bundle's run, unpacked if it is not there yet."""
+    from endtask.bundle.unpack import bundle_header, default_folder, unbundle
+
+    runs = bundle_header(bundle).runs
+    if len(runs) > 1:
+        raise InputError(
+            f"holds {len(runs)} runs ({', '.join(runs[:3])}{', ...' if len(runs) > 3 else ''})",
+            path=bundle,
+            hint=f"endtask compare --bundle {bundle}, or endtask bundle {bundle} --unpack and then one by one",
+        )
+    folder = output or default_folder(bundle)
+    if dry_run and not folder.exists():
+        raise InputError("--dry-run unpacks no bundle", path=bundle, hint=f"endtask bundle {bundle} --unpack")
+    return unbundle(bundle, folder) / runs[0]

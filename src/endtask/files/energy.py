@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _UNREADABLE = (OSError, ValueError)
-_UUID_BYTES = 96
+_UUID_BYTES = _NAME_BYTES = 96
 
 
 @dataclass
@@ -114,8 +114,17 @@ def _gpu_counters(load: Callable[[], Any], gpus: Iterable[int] | None) -> dict[s
     return counters
 
 
+def gpu_names(load_nvml: Callable[[], Any] = lambda: ctypes.CDLL("libnvidia-ml.so.1")) -> list[str]:
+    """The NVIDIA GPUs that CUDA shows to this process; none where the driver does not tell."""
+    try:
+        library = NVML(load_nvml())
+        return [library.name(handle) for handle in library.visible_handles()]
+    except (*_UNREADABLE, AttributeError):  # a driver too old lacks the function
+        return []
+
+
 class NVML:
-    """The four functions we need of NVIDIA's management library; each raises OSError where it fails."""
+    """The five functions we need of NVIDIA's management library; each raises OSError where it fails."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -134,6 +143,12 @@ class NVML:
         millijoules = ctypes.c_ulonglong()
         self._call("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.byref(millijoules))
         return millijoules.value / 1000
+
+    def name(self, handle: ctypes.c_void_p) -> str:
+        """What its maker calls a GPU."""
+        text = ctypes.create_string_buffer(_NAME_BYTES)
+        self._call("nvmlDeviceGetName", handle, text, ctypes.c_uint(_NAME_BYTES))
+        return text.value.decode("utf-8", "replace")
 
     def _handle(self, index: int) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()

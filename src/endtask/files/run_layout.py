@@ -22,6 +22,8 @@ SELECTION = "selection.parquet"
 # rates these are the best one's; the others stand in `finetune/rate-R/seed-N`, without weights.
 BEST_WEIGHTS = "best.safetensors"
 SEED_RESULT = "result.json"
+# Beside the best weights: the class number that they gave each dev row.
+DEV_PREDICTIONS = "dev_predictions.json"
 
 # In `evaluate`: the scores of all seeds, and what they answered row by row.
 RESULTS = "results.json"

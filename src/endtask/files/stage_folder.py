@@ -12,7 +12,6 @@ import json
 import platform
 import shutil
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -21,8 +20,12 @@ from typing import Any
 from endtask.errors import InputError
 from endtask.files.atomic import remove_leftovers, replace_folder, write_json
 from endtask.files.energy import EnergyMeter
+from endtask.files.machine import describe_machine
+from endtask.files.trees import differences
 
 MANIFEST = "manifest.json"
+LEFT_OUT = "left_out"
+"""Key of a manifest whose stage was done on another machine: the files that stayed there."""
 _VERSIONED = ("endtask", "torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
 
 
@@ -53,6 +56,11 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     except ValueError:
         raise InputError("not a manifest", path=path, hint="was the file changed by hand?") from None
     return manifest
+
+
+def left_out(folder: Path) -> list[str]:
+    """The files of a finished stage that a bundle left behind."""
+    return list((read_manifest(folder) or {}).get(LEFT_OUT, ()))
 
 
 class StageFolder:
@@ -100,13 +108,8 @@ class StageFolder:
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """What differs from the manifest that stands here: settings and inputs by dotted key, as (old, new)."""
         manifest = read_manifest(self.final) or read_manifest(self.partial) or {}
-        return {
-            key: (old.get(key), new.get(key))
-            for part in ("settings", "inputs")
-            for old, new in [(_flatten(manifest.get(part, {})), _flatten(self._head[part]))]
-            for key in dict.fromkeys([*new, *old])
-            if old.get(key) != new.get(key)
-        }
+        parts = [differences(manifest.get(part, {}), self._head[part]) for part in ("settings", "inputs")]
+        return parts[0] | parts[1]
 
     def set_aside(self, folder: Path) -> None:
         """Move the finished stage into `folder`, so that it is made anew but not lost."""
@@ -125,7 +128,8 @@ class StageFolder:
         if manifest is None or manifest["fingerprint"] != self.fingerprint:
             self._discard_partial()
             self.partial.mkdir(parents=True)
-            manifest = {**self._head, "status": "running", "versions": versions(), "plan": {}, "seconds": 0.0}
+            made_with = {"versions": versions(), "machine": describe_machine()}
+            manifest = {**self._head, "status": "running", **made_with, "plan": {}, "seconds": 0.0}
         remove_leftovers(self.partial)
         self._manifest = manifest
         self._started = time.monotonic() - float(manifest["seconds"])
@@ -169,11 +173,3 @@ class StageFolder:
             # The manifest first, so that what a kill leaves half deleted never passes for work to go on with.
             (self.partial / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(self.partial)
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys of a nested mapping."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

@@ -1,4 +1,4 @@
-"""The files of a Hugging Face checkpoint: in a folder, or fetched from the hub because the user named it so."""
+"""The files of a Hugging Face checkpoint: in a folder or a package, or fetched from the hub as the user named it so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from endtask.corpus.contents import file_digest
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
+from endtask.files.installed_package import PACKAGE_PREFIX, package_folder
 from endtask.files.stage_folder import fingerprint
 from endtask.models.without_bars import without_bars
 
@@ -17,7 +18,9 @@ _NO_PICKLE = "convert them to safetensors: load the model with transformers and 
 
 
 def config_file(path: str) -> Path:
-    """The configuration of the checkpoint at `path`, a folder or `hf:NAME`; of the latter nothing else is fetched."""
+    """The configuration of a checkpoint: a folder's, of `package:NAME` or of `hf:NAME`, of which no more is fetched."""
+    if path.startswith(PACKAGE_PREFIX):
+        return package_folder(path, key=_KEY) / CONFIG
     folder = hub_folder(path, CONFIG, key=_KEY) if path.startswith(HUB_PREFIX) else Path(path)
     if not folder.is_dir():
         hint = "name the folder, not a file in it" if folder.exists() else f"on the hub it would be {HUB_PREFIX}{path}"

@@ -126,7 +126,7 @@ class PredictionHead(nn.Module):
 
 def rotate(part: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Turn pairs of numbers by angles that grow with the position (RoFormer, Eq. 34): (N, heads, size) -> the same."""
-    wide = part.float()
+    wide = part.to(torch.promote_types(part.dtype, torch.float32))
     return (wide * cosine + wide.roll(wide.shape[-1] // 2, dims=-1) * sine).to(part.dtype)
 
 

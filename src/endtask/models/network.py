@@ -166,8 +166,8 @@ def pool(hidden: Tensor, batch: TextBatch, pooling: str) -> Tensor:
         # An empty text of a fixed layout starts behind the last token.
         return hidden[batch.offsets[:-1].long().clamp(max=len(hidden) - 1)]
     lengths = batch.offsets.diff()  # (S,)
-    total = hidden.new_zeros((len(lengths), hidden.shape[1]), dtype=torch.float32)
-    total = total.index_add(0, batch.text_ids, hidden.float())
+    wide = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+    total = wide.new_zeros((len(lengths), hidden.shape[1])).index_add(0, batch.text_ids, wide)
     return (total / lengths.clamp(min=1)[:, None]).to(hidden.dtype)
 
 

@@ -49,6 +49,8 @@ class Objective(Protocol):
     name: str
     heads: tuple[str, ...]
     """The heads of the network that it trains."""
+    passes: int
+    """How often the network reads each batch; tokens are counted as often."""
 
     def batch(self, step: int) -> Batch:
         """The batch of a step, on the CPU."""

@@ -12,6 +12,7 @@ class MaskedLM:
     """Predict hidden tokens from their surroundings, through the head `masked_lm`."""
 
     heads: tuple[str, ...] = (MASKED_LM,)
+    passes = 1
 
     def __init__(self, name: str, stream: TextStream) -> None:
         self.name, self.stream = name, stream

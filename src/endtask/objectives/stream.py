@@ -17,7 +17,7 @@ from endtask.text.sampling import BatchPlan
 
 
 class TextStream:
-    """`batch(step)`: texts laid out for the network, masked if a masking is given."""
+    """`batch(step)`: texts laid out for the network, masked if a masking is given, roughly in the order if one is."""
 
     def __init__(
         self,
@@ -28,12 +28,18 @@ class TextStream:
         batch_size: BatchSize,
         seed: int,
         masking: Masking | None = None,
+        order: NDArray[np.int64] | None = None,
     ) -> None:
         self._name, self._texts, self._seed, self._masking = name, texts, seed, masking
         layout = network.layout(int(texts.lengths.max()))
         # Where a padded table is computed, and its width may change, like lengths belong together.
         self.plan = BatchPlan(
-            texts.lengths, batch_size, seed, name, group_by_length=layout.grid and not network.fixed_shapes
+            texts.lengths,
+            batch_size,
+            seed,
+            name,
+            group_by_length=layout.grid and not network.fixed_shapes,
+            order=order,
         )
         self._room: Room | None = None
         if network.fixed_shapes:

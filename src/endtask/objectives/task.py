@@ -22,6 +22,10 @@ class Classification:
     `class_weights` let classes count differently, and a batch's loss is divided by their sum, as torch does.
     `text_weights` let the windows of one long text count as one: there the sum is the expected one, for a batch that
     holds windows of long texts only must not count like any other.
+
+    `label_smoothing` spreads that share of each label over all classes, as torch does. With `rdrop` each batch is read
+    twice under different dropout: the loss is the mean cross-entropy of both readings, and `rdrop` times half the sum
+    of the divergences between their answers in both directions (R-Drop: Liang et al., 2021, Eq. 3).
     """
 
     def __init__(
@@ -33,9 +37,13 @@ class Classification:
         head: str = TASK,
         class_weights: NDArray[np.float32] | None = None,
         text_weights: NDArray[np.float32] | None = None,
+        label_smoothing: float = 0.0,
+        rdrop: float = 0.0,
     ) -> None:
         self.name, self.stream = name, stream
         self.heads: tuple[str, ...] = (head,)
+        self.passes = 2 if rdrop else 1
+        self._label_smoothing, self._rdrop = label_smoothing, rdrop
         self._labels, self._head = labels, head
         self._class_weights = np.ones(len(labels)) if class_weights is None else class_weights[labels].astype(float)
         relative = np.ones(len(labels)) if text_weights is None else text_weights / text_weights.mean()
@@ -54,12 +62,22 @@ class Classification:
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Mean cross-entropy of the class logits."""
-        value = task_loss(network, network(batch), batch, self._head)
-        return Loss(value, {"task": value})
+        value, logits = self._read(network, batch)
+        if not self._rdrop:
+            return Loss(value, {"task": value})
+        second_value, second_logits = self._read(network, batch)
+        task = 0.5 * (value + second_value)
+        divergence = 0.5 * symmetric_divergence(logits, second_logits, batch)
+        return Loss(task + self._rdrop * divergence, {"task": task, "rdrop": divergence})
+
+    def _read(self, network: Network, batch: TextBatch) -> tuple[Tensor, Tensor]:
+        """The cross-entropy and the logits of one reading."""
+        logits = network.task_logits(network(batch), batch, self._head)
+        return cross_entropy(logits, batch, self._label_smoothing), logits
 
     def flops(self, network: Network, batch: TextBatch) -> float:
-        """Body, and the head once per text."""
-        return network.training_flops(batch, texts=batch.texts)
+        """Body, and the head once per text, at each reading."""
+        return self.passes * network.training_flops(batch, texts=batch.texts)
 
 
 class JointClassification(Classification):
@@ -98,10 +116,30 @@ class JointClassification(Classification):
 
 
 def task_loss(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
-    """Cross-entropy of the class logits of (N, hidden), times the texts' weights, which hold the division by a sum."""
+    """Cross-entropy of the class logits of (N, hidden)."""
+    return cross_entropy(network.task_logits(hidden, batch, head), batch)
+
+
+def cross_entropy(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy of class logits (S, classes), times the texts' weights, which hold the division by a sum."""
     assert batch.labels is not None
     assert batch.weights is not None
     each = functional.cross_entropy(
-        network.task_logits(hidden, batch, head), batch.labels, ignore_index=IGNORED, reduction="none"
+        logits, batch.labels, ignore_index=IGNORED, reduction="none", label_smoothing=label_smoothing
     )
+    return (each * batch.weights).sum()
+
+
+def symmetric_divergence(logits: Tensor, other: Tensor, batch: TextBatch) -> Tensor:
+    """KL(p || q) + KL(q || p) of two answers (S, classes), times the texts' weights; texts of padding have none.
+
+    >>> from types import SimpleNamespace
+    >>> batch = SimpleNamespace(weights=torch.ones(1))
+    >>> round(symmetric_divergence(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]), batch).item(), 4)
+    0.2311
+    """
+    assert batch.weights is not None
+    log_p, log_q = logits.log_softmax(-1, torch.float32), other.log_softmax(-1, torch.float32)
+    # The sum of p (log p - log q) and q (log q - log p) in one product.
+    each = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)  # (S,)
     return (each * batch.weights).sum()

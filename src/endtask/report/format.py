@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 _METRIC_NAMES = {"accuracy": "accuracy", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
 _SIZES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _PERCENT_WITHOUT_DECIMALS = 10
+_LONGEST_WHOLE = 1e6
 
 
 def duration(seconds: float) -> str:
@@ -107,6 +110,26 @@ def plural(number: int, noun: str) -> str:
     ('1 seed', '1,270 passages')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """Settings and their values on one line.
+
+    >>> in_words({"train.rho1": 19, "train.learning_rate": 0.00048213})
+    'train.rho1 = 19, train.learning_rate = 0.000482'
+    """
+    return ", ".join(f"{key} = {short(value)}" for key, value in values.items())
+
+
+def short(value: Any) -> str:
+    """A value as a table shows it; the record beside it has all of its digits.
+
+    >>> short(1000.0), short(0.00048213), short("inf")
+    ('1000', '0.000482', 'inf')
+    """
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if value.is_integer() and abs(value) < _LONGEST_WHOLE else f"{value:.3g}"
 
 
 def moment(time: str) -> str:

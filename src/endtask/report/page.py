@@ -18,6 +18,7 @@ from endtask.report.costs import stage_costs, total_cost
 from endtask.report.curves import finetune_charts, pretrain_charts
 from endtask.report.run_folder import RunFolder
 from endtask.report.scores import constant_answer, metric_of, notes_of, seed_rows, verdict_of
+from endtask.report.selection_quality import quality_sentence
 from endtask.report.why import count_kept, explain
 
 REPORT = "report.html"
@@ -110,6 +111,7 @@ def _corpus(run: RunFolder) -> Context:
     shares = source_shares(run.counts("retrieve").get("corpus", {}), kept)
     return {
         "sources": shares,
+        "selection_quality": quality_sentence(run.counts("select")),
         "source_chart": source_chart(shares),
         "answers": explain(kept.best, run.examples("train")) if kept.best else [],
     }

@@ -63,11 +63,17 @@ class Scale:
 
 @dataclass(frozen=True)
 class BarGroup:
-    """One label with a value for each of the chart's bars, and how each value reads."""
+    """One label with a value for each of the chart's bars, how each value reads, and, where known, its interval."""
 
     label: str
     values: tuple[float, ...]
     shown: tuple[str, ...]
+    intervals: tuple[tuple[float, float] | None, ...] = ()
+
+    def end(self, bar: int) -> float:
+        """How far a bar reaches with its interval."""
+        interval = self.intervals[bar] if self.intervals else None
+        return max(self.values[bar], interval[1]) if interval else self.values[bar]
 
 
 def round_ticks(low: float, high: float, most: int = 6, least_step: float = 0.0) -> tuple[float, ...]:
@@ -116,10 +122,10 @@ def line_chart(
 
 
 def bar_chart(groups: Sequence[BarGroup], names: Sequence[str], *, title: str) -> Markup:
-    """Groups of horizontal bars, the value written at the end of each bar."""
+    """Groups of horizontal bars with whiskers for intervals, the value written at the end of each bar."""
     legend, legend_height = _legend(names, _BAR_SAMPLE) if len(names) > 1 else (Markup(""), 0)
     top = _TITLE_LINE + legend_height
-    longest = max((value for group in groups for value in group.values), default=0.0)
+    longest = max((group.end(bar) for group in groups for bar in range(len(group.values))), default=0.0)
     along = Scale(0, longest or 1.0, 0, WIDTH - _VALUE_ROOM)
     group_height = _BAR_LABEL + len(names) * (_BAR + _BAR_GAP) + 6
     bars = Markup("").join(_bars(group, top + number * group_height, along) for number, group in enumerate(groups))
@@ -218,8 +224,19 @@ def _bars(group: BarGroup, top: float, along: Scale) -> Markup:
             '<rect class="bar series-{}" x="0" y="{:g}" width="{:.1f}" height="{}" rx="2"/>'
             '<text class="tick" x="{:.1f}" y="{:g}">{}</text>'
         )
-        bars.append(bar.format(number % STYLES, y, along(value), _BAR, along(value) + 6, y + _BAR - 2, shown))
+        end = along(group.end(number)) + 6
+        bars.append(bar.format(number % STYLES, y, along(value), _BAR, end, y + _BAR - 2, shown))
+        interval = group.intervals[number] if group.intervals else None
+        if interval is not None:
+            bars.append(_whisker(along(interval[0]), along(interval[1]), y))
     return label + Markup("").join(bars)
+
+
+def _whisker(low: float, high: float, top: float) -> Markup:
+    """A line from end to end of an interval over the middle of a bar, with a short stroke at each end."""
+    middle, reach = top + _BAR / 2, _BAR / 4
+    strokes = f"M{low:.1f} {middle - reach:g}v{2 * reach:g}M{high:.1f} {middle - reach:g}v{2 * reach:g}"
+    return Markup('<path class="whisker" d="{}M{:.1f} {:g}H{:.1f}"/>').format(strokes, low, middle, high)
 
 
 def _in_words(line: Series, y_format: Callable[[float], str]) -> str:

@@ -11,7 +11,7 @@ from endtask.errors import InputError
 from endtask.files.rows import read_rows
 from endtask.files.run_layout import PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES
 from endtask.files.selection_table import read_selection
-from endtask.files.stage_folder import MANIFEST
+from endtask.files.stage_folder import LEFT_OUT, MANIFEST
 from endtask.records import Selected
 from endtask.settings import read_tree
 
@@ -42,6 +42,11 @@ class RunFolder:
     def started(self) -> list[str]:
         """Stages that were begun and not finished."""
         return [stage for stage in self.missing if (self.path / f"{stage}.partial").exists()]
+
+    @property
+    def has_selection(self) -> bool:
+        """Whether the kept texts stand here; of tokens that came in a bundle they do not."""
+        return "select" in self.manifests and LEFT_OUT not in self.manifests["select"]
 
     def counts(self, stage: str) -> Tree:
         """What a finished stage counted; empty where it has not finished."""

@@ -14,7 +14,7 @@ from endtask.errors import InputError
 from endtask.files.parquet_lookup import nearest_of, nearest_value, rows_where
 from endtask.files.rows import read_rows
 from endtask.files.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION, SETTINGS_FILE
-from endtask.files.stage_folder import read_manifest
+from endtask.files.stage_folder import left_out, read_manifest
 from endtask.records import Label
 from endtask.retrieve.words import words_of
 
@@ -148,8 +148,8 @@ def why_passage(run: Path, passage_id: str, *, top: int = 3) -> WhyPassage:
     _require_stages(run)
     retrieved, selection = run / "retrieve" / RETRIEVED, run / "select" / SELECTION
     kept = next(rows_where(selection, "id", {passage_id}), None)
-    # Passages drawn or imported may have been asked for too, which only the table of the retrieved ones tells.
-    row = kept if kept and kept["asked_by"] else next(rows_where(retrieved, "id", {passage_id}), kept)
+    # Ranks and scores of the kept are their selector's; the table of the retrieved has BM25's, and all who asked.
+    row = next(rows_where(retrieved, "id", {passage_id}), kept)
     if row is None:
         raise _unknown_passage(run, passage_id, (retrieved, selection))
     asked_by = tuple(row["asked_by"] or ())
@@ -277,3 +277,6 @@ def _require_stages(run: Path) -> None:
         if read_manifest(run / stage) is None:
             hint = f"finish it first: endtask run {run} --until select"
             raise InputError(f"the stage {stage} has not finished", path=run, hint=hint)
+        if left_out(run / stage):
+            message = f"the files of the stage {stage} stayed on the machine where the bundle was made"
+            raise InputError(message, path=run, hint="ask there")

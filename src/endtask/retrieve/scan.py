@@ -104,7 +104,7 @@ class Scanner:
         signatures = np.zeros((count, self._signature_size), dtype=np.uint32)
         terms = self._terms
         used = scan_passages(
-            buffer, offsets, character_classes(), lower_cases(), _ascii_folds(), _ascii_breaks(),
+            buffer, offsets, character_classes(), lower_cases(), ascii_folds(), _ascii_breaks(),
             terms.points, terms.offsets, terms.shift, terms.slots, *self._guard,
             self._counts, np.empty(longest + 1, dtype=np.int32),
             np.empty(longest + 1, dtype=np.uint64), np.empty(longest + 1, dtype=np.uint8),
@@ -130,7 +130,7 @@ def string_keys(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 
 @cache
-def _ascii_folds() -> Bytes:
+def ascii_folds() -> Bytes:
     """The lower case of each ASCII letter or digit; 0 for what is neither."""
     classes, lower = character_classes(), lower_cases()
     return np.where(classes[:128] == LETTER, lower[:128], 0).astype(np.uint8)
@@ -145,7 +145,7 @@ def _ascii_breaks() -> Bytes:
 
 
 @numba.njit
-def _code_point(buffer, place):  # type: ignore[no-untyped-def]
+def code_point(buffer, place):  # type: ignore[no-untyped-def]
     """The character that starts at `place`, and its size in bytes."""
     first = np.uint32(buffer[place])
     if first < 0x80:
@@ -172,7 +172,7 @@ def _is_term(buffer, start, stop, lower, points, first, last):  # type: ignore[n
     place = start
     at = first
     while place < stop:
-        point, size = _code_point(buffer, place)
+        point, size = code_point(buffer, place)
         if at >= last or _lower(point, lower) != points[at]:
             return False
         at += 1
@@ -185,10 +185,10 @@ def _is_term(buffer, start, stop, lower, points, first, last):  # type: ignore[n
 
 
 @numba.njit
-def _rest_of_word(buffer, start, place, stop, value, key, classes, lower):  # type: ignore[no-untyped-def]
+def rest_of_word(buffer, start, place, stop, value, key, classes, lower):  # type: ignore[no-untyped-def]
     """Where the word from `start`, read up to `place`, ends, its hash, and the key of the text; any characters."""
     while place < stop:
-        point, size = _code_point(buffer, place)
+        point, size = code_point(buffer, place)
         kind = classes[point]
         if kind == IDEOGRAPH and place == start:
             return place + size, (value ^ np.uint64(point)) * _FACTOR, (key ^ np.uint64(point)) * _FACTOR
@@ -260,9 +260,9 @@ def scan_passages(  # type: ignore[no-untyped-def]
                 place += 1
             plain = place == stop or buffer[place] < 128
             if not plain:
-                place, value, key = _rest_of_word(buffer, start, place, stop, value, key, classes, lower)
+                place, value, key = rest_of_word(buffer, start, place, stop, value, key, classes, lower)
             if place == start:
-                point, size = _code_point(buffer, place)
+                point, size = code_point(buffer, place)
                 ended |= not plain or break_bytes[point] != 0
                 if classes[point] == BLANK:
                     key = before

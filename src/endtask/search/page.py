@@ -12,10 +12,10 @@ from endtask.files.atomic import write_text
 from endtask.report import format as shown
 from endtask.report.plots import STYLES, BarGroup, Series, bar_chart, line_chart
 from endtask.search.record import Record, Trial
-from endtask.search.table import score_in_words, short, verdict
+from endtask.search.table import score_in_words, verdict
 
 PAGE = "search.html"
-_FILTERS = (shown.duration, shown.count, shown.flops, shown.metric_name, short, score_in_words)
+_FILTERS = (shown.duration, shown.count, shown.flops, shown.metric_name, shown.short, score_in_words)
 
 
 def write_page(record: Record) -> Path:
@@ -42,8 +42,8 @@ def _grid_chart(record: Record, across: str, inside: str) -> Markup:
         scores = tuple(trial.mean if trial else 0.0 for trial in trials)
         # The spread stands in the table; at the end of a bar there is no room for it.
         words = tuple((shown.score(trial.mean) if trial.dev else "failed") if trial else "not yet" for trial in trials)
-        groups.append(BarGroup(f"{across} = {short(value)}", scores, words))
-    names = [f"{inside} = {short(value)}" for value in space[inside]]
+        groups.append(BarGroup(f"{across} = {shown.short(value)}", scores, words))
+    names = [f"{inside} = {shown.short(value)}" for value in space[inside]]
     return bar_chart(groups, names, title=f"{_metric(record)} on dev")
 
 

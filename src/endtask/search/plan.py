@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from endtask.errors import InputError
 from endtask.search.record import Trial
 from endtask.search.space import Axes, Choice, Dimension, Space
-from endtask.search.values import Values
 from endtask.seeds import derive
 from endtask.settings import Budget
+from endtask.settings.values import Values
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
+from endtask.files.trees import changes_in_words
 
 SEARCH_FILE = "search.json"
 TRIALS = "trials"
@@ -112,7 +112,7 @@ def open_record(folder: Path, asked: Tree) -> Record:
     found = read_record(folder)
     if not found.trials:
         return Record(folder, asked)._saved()
-    changes = _changes(found.asked, asked)
+    changes = [change.removeprefix("settings.") for change in changes_in_words(found.asked, asked)]
     if changes:
         raise InputError(
             f"this search was asked otherwise: {', '.join(changes[:4])}",
@@ -139,20 +139,3 @@ def read_record(folder: Path) -> Record:
 def _read_trial(tree: Tree) -> Trial:
     names = ("number", "values", "failure", "seconds", "tokens", "flops")
     return Trial(dev=tuple(tree["dev"]), **{name: tree[name] for name in names})
-
-
-def _changes(old: Tree, new: Tree) -> list[str]:
-    """What differs, as `key (old -> new)`."""
-    before, after = _flatten(old), _flatten(new)
-    return [
-        f"{key.removeprefix('settings.')} ({before.get(key)} -> {after.get(key)})"
-        for key in dict.fromkeys([*after, *before])
-        if before.get(key) != after.get(key)
-    ]
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Tree:
-    flat: Tree = {}
-    for key, value in tree.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

@@ -7,15 +7,16 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.files.lock import run_lock
+from endtask.files.own_folder import make_own_folder
 from endtask.progress import say
+from endtask.report import format as shown
 from endtask.run import Run
 from endtask.search.page import write_page
 from endtask.search.plan import Plan, share_of
 from endtask.search.record import SEARCH_FILE, Record, Trial, open_record
-from endtask.search.table import in_words
 from endtask.search.trials import prepare_base, run_trial
-from endtask.search.values import with_values
 from endtask.settings import Settings
+from endtask.settings.values import with_values
 
 BASE = "base"
 
@@ -31,7 +32,7 @@ def search(settings: Settings, plan: Plan) -> Record:
     each = settings.model_copy(update={"budget": share})
     base = Run(_placed(each, folder / BASE))
     base.stage_folders()  # data that is missing or unreadable is met before anything is written
-    _make_folder(folder)
+    make_own_folder(folder, SEARCH_FILE)
     with run_lock(folder):
         record = open_record(folder, _asked(settings, plan, str(share)))
         prepare_base(base, plan.keys, may_redo=not record.trials)
@@ -56,7 +57,7 @@ def _do_trial(record: Record, plan: Plan, number: int, settings: Settings, base:
         # Written before the work, so that a resumed trial goes on with the values it began with.
         record = record.with_trial(Trial(number, plan.values(number, record.finished)))
     trial = record.trials[number]
-    say(f"trial {number + 1} of {plan.trials}: {in_words(trial.values)}")
+    say(f"trial {number + 1} of {plan.trials}: {shown.in_words(trial.values)}")
     earlier = [record.folder / other.folder for other in record.finished]
     done = run_trial(_settings_of(record, trial, settings), trial, base, earlier)
     record = record.with_trial(done)
@@ -83,19 +84,3 @@ def _settings_of(record: Record, trial: Trial, settings: Settings) -> Settings:
 
 def _placed(settings: Settings, folder: Path) -> Settings:
     return settings.model_copy(update={"output_dir": str(folder)})
-
-
-def _make_folder(folder: Path) -> None:
-    """Make the search's folder; one that holds something else is left alone."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=folder, key="output_dir") from None
-    if names and SEARCH_FILE not in names:
-        raise InputError(
-            f"the folder holds other things ({names[0]}) and was left as it is",
-            path=folder,
-            key="output_dir",
-            hint="choose another --output",
-        )

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from endtask.errors import InputError, did_you_mean
-from endtask.search.values import check_together, checked, read_list, split_entry
+from endtask.search.values import check_together, checked
 from endtask.settings import Settings
+from endtask.settings.values import read_list, split_entry
 
 VALUES, SPACE = "--values", "--space"
 _SPACE_EXAMPLE = "train.learning_rate=log:1e-4:3e-3 or train.rho1=choice:1,19,99"

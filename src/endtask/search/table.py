@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -14,27 +12,6 @@ from endtask.report import format as shown
 from endtask.search.record import Record, Trial
 
 _WIDTH_OF_A_FILE = 200
-_LONGEST_WHOLE = 1e6
-
-
-def in_words(values: Mapping[str, Any]) -> str:
-    """The values of a trial on one line.
-
-    >>> in_words({"train.rho1": 19, "train.learning_rate": 0.00048213})
-    'train.rho1 = 19, train.learning_rate = 0.000482'
-    """
-    return ", ".join(f"{key} = {short(value)}" for key, value in values.items())
-
-
-def short(value: Any) -> str:
-    """A value as a table shows it; search.json has all of its digits.
-
-    >>> short(1000.0), short(0.00048213), short("inf")
-    ('1000', '0.000482', 'inf')
-    """
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.0f}" if value.is_integer() and abs(value) < _LONGEST_WHOLE else f"{value:.3g}"
 
 
 def score_in_words(trial: Trial) -> str:
@@ -51,7 +28,7 @@ def verdict(record: Record) -> str:
         return "No trial has been scored yet."
     metric = shown.metric_name(asked["metric"])
     done = f"{len(record.finished)} of {shown.plural(asked['trials_asked'], 'trial')}"
-    sentence = f"Best of {done}: {in_words(best.values)}, {metric} {score_in_words(best)} on dev"
+    sentence = f"Best of {done}: {shown.in_words(best.values)}, {metric} {score_in_words(best)} on dev"
     winner = record.winner
     # Without a test split a run is evaluated on dev, which says nothing new here.
     if winner is None or winner["split"] == "dev":
@@ -78,4 +55,4 @@ def print_table(record: Record) -> None:
 
 def _cells(trial: Trial, keys: tuple[str, ...]) -> list[str]:
     cost = [shown.duration(trial.seconds), shown.count(trial.tokens), shown.flops(trial.flops)]
-    return [str(trial.number + 1), *(short(trial.values[key]) for key in keys), score_in_words(trial), *cost]
+    return [str(trial.number + 1), *(shown.short(trial.values[key]) for key in keys), score_in_words(trial), *cost]

@@ -15,7 +15,7 @@ from endtask.report.scores import seed_rows
 from endtask.run import Run
 from endtask.search.record import Trial
 from endtask.settings import Settings
-from endtask.share import is_shared, share_stages
+from endtask.share import is_shared, lend_data, share_stages
 from endtask.stages import READ_BY
 
 LAST_STAGE = "finetune"
@@ -43,7 +43,7 @@ def run_trial(settings: Settings, trial: Trial, base: Run, earlier: Sequence[Pat
     It is given the stages that `base` or `earlier` trials did with the same settings; two equal trials train once.
     """
     run = Run(settings)
-    _lend_data(base, run)
+    lend_data(base, run)
     try:
         share_stages(run, [base.folder, *earlier])
         run.go(until=LAST_STAGE)
@@ -66,13 +66,6 @@ def measured(trial: Trial, folder: Path) -> Trial:
         tokens=int(own["tokens"]),
         flops=own["flops"],
     )
-
-
-def _lend_data(base: Run, run: Run) -> None:
-    """Spare reading the task and hashing the corpus again, where the trial reads the same."""
-    run.task = base.task
-    if (run.settings.corpus, run.settings.select) == (base.settings.corpus, base.settings.select):
-        run.corpus = base.corpus
 
 
 def _reads_one_of(stage: str, keys: Sequence[str]) -> bool:

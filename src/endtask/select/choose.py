@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,14 @@ from endtask.errors import InputError
 from endtask.files.run_layout import SELECTION
 from endtask.files.selection_table import write_selection
 from endtask.progress import say
+from endtask.records import Example
 from endtask.select.best_rank import select_best_rank
+from endtask.select.embedding import refuse_missing_embedding
 from endtask.select.imported import select_imported
 from endtask.select.imported_rows import refuse_unreadable
 from endtask.select.inputs import Inputs, Kept, Selector
 from endtask.select.random import select_random
+from endtask.select.rankers import RANKERS, select_ranked
 from endtask.settings import SelectSettings
 
 LARGE_SHARE = 0.3
@@ -27,12 +30,16 @@ def _select_none(inputs: Inputs, path: Path) -> Kept:
 
 
 SELECTORS: dict[str, Selector] = {
+    **dict.fromkeys(RANKERS, select_ranked),
     "best_rank": select_best_rank,
     "random": select_random,
     "imported": select_imported,
     "none": _select_none,
 }
 """One file each, chosen by `select.selector`."""
+
+NEED_A_CORPUS = frozenset({"random", *RANKERS} - {"best_rank"})
+"""Without a corpus, `best_rank` keeps nothing, which is how a run goes without."""
 
 
 def select(
@@ -45,13 +52,19 @@ def select(
     labels: tuple[str, ...] = (),
     seed: int = 0,
     guarded: Callable[[str], bool] | None = None,
+    examples: Sequence[Example] = (),
+    device: str = "auto",
 ) -> dict[str, Any]:
     """Write the selection; returns counts for the manifest. `Inputs` says what the arguments mean."""
     refuse_impossible(settings, has_corpus=bool(corpus_bytes), labels=labels)
-    inputs = Inputs(settings, retrieved, corpus, corpus_bytes, labels, seed, guarded)
+    inputs = Inputs(settings, retrieved, corpus, corpus_bytes, labels, seed, guarded, examples, folder, device)
     kept = SELECTORS[settings.selector](inputs, folder / SELECTION)
     share = kept.bytes / corpus_bytes if corpus_bytes else 0.0
     counts = {"passages": kept.passages, "bytes": kept.bytes, "share_of_corpus": share, **kept.counts}
+    if examples and kept.passages:
+        from endtask.select.quality import quality  # compiled kernels, which the command line need not wait for
+
+        counts["quality"] = quality(inputs, folder / SELECTION)
     if share > LARGE_SHARE:
         part = f"{share:.0%} of the corpus is kept; so large a part is much the same for any task"
         counts["warning"] = f"{part}; a budget keeps the best of it: {_PROPOSED}"
@@ -61,8 +74,9 @@ def select(
 
 def refuse_impossible(settings: SelectSettings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
     """Refuse settings that cannot work with this task and corpus, before any work is done."""
-    if settings.selector == "random" and not has_corpus:
-        raise InputError("random draws from a corpus", key="corpus.sources", hint="--corpus path/to/text")
+    if settings.selector in NEED_A_CORPUS and not has_corpus:
+        message = f"{settings.selector} draws from a corpus"
+        raise InputError(message, key="corpus.sources", hint="--corpus path/to/text")
     if settings.selector == "imported":
         _refuse_impossible_import(settings, has_corpus)
     if settings.per_class and settings.selector not in ("best_rank", "none"):
@@ -73,6 +87,8 @@ def refuse_impossible(settings: SelectSettings, *, has_corpus: bool, labels: tup
         raise InputError(message, key="select.per_class", hint="set it to false")
     if settings.selector == "imported" and settings.path is not None:
         refuse_unreadable(Path(settings.path))
+    if settings.uses_embedding:
+        refuse_missing_embedding(settings.embedding)
 
 
 def _refuse_impossible_import(settings: SelectSettings, has_corpus: bool) -> None:

@@ -13,6 +13,7 @@ from endtask.files.compressed_output import whole_compressed_file
 from endtask.files.compression import COMPRESSIONS, bare_suffix
 from endtask.files.run_layout import SELECTION, SETTINGS_FILE
 from endtask.files.selection_table import read_batches, read_figures
+from endtask.files.stage_folder import left_out
 
 
 def export_selection(run: Path, target: Path) -> dict[str, Any]:
@@ -45,6 +46,8 @@ def _table_of(run: Path) -> Path:
         return table
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
+    if left_out(run / "select"):
+        raise InputError("the kept texts stayed on the machine where the bundle was made", path=run)
     raise InputError("no selection here yet", path=run, hint=f"make it first: endtask run {run} --until select")
 
 

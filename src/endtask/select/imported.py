@@ -7,6 +7,7 @@ from pathlib import Path
 from endtask.corpus.contents import file_digest
 from endtask.files.selection_table import read_figures, write_selection
 from endtask.select.best_rank import best_rank
+from endtask.select.embedding import embedding_fingerprint
 from endtask.select.fill import fill_or_refuse
 from endtask.select.imported_rows import ImportedRows
 from endtask.select.inputs import Inputs, Kept
@@ -33,7 +34,9 @@ def select_imported(inputs: Inputs, path: Path) -> Kept:
 
 
 def imported_fingerprint(settings: SelectSettings) -> str:
-    """A hash of the imported file's bytes, or `none` where nothing is imported."""
-    if settings.selector != "imported" or settings.path is None:
+    """A hash of what the selector reads beside the corpus (the imported file, or the embedding); `none` without."""
+    if settings.outside_path is None:
         return "none"
-    return file_digest(Path(settings.path))
+    if settings.uses_embedding:
+        return embedding_fingerprint(settings.outside_path)
+    return file_digest(Path(settings.outside_path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.corpus import Corpus
+from endtask.records import Example
 from endtask.settings import SelectSettings
 
 Order = NDArray[np.int64]
@@ -22,7 +23,9 @@ class Inputs:
     """Everything a selector may look at.
 
     `retrieved` is the folder of the retrieve stage; `corpus_bytes` the size of all texts in the corpus, 0 without one;
-    `labels` the task's classes; `guarded` tells whether a text holds a dev or test text, None where nobody asks.
+    `labels` the task's classes; `guarded` tells whether a text holds a dev or test text, None where nobody asks;
+    `examples` are the train rows; `folder` is where the stage writes and large scratch files may lie; `device` is where
+    a model computes vectors.
     """
 
     settings: SelectSettings
@@ -32,6 +35,9 @@ class Inputs:
     labels: tuple[str, ...] = ()
     seed: int = 0
     guarded: Callable[[str], bool] | None = None
+    examples: Sequence[Example] = ()
+    folder: Path | None = None
+    device: str = "auto"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,24 @@ Reason = Callable[[Batch, Order], Any]
 """The column of reasons for a batch of kept rows, given their places in the table of candidates."""
 
 
-def keep_rows(candidates: Path, kept: Order, path: Path, reason: Reason | None = None) -> int:
-    """Write the kept rows in the table's own order, with new reasons if any are given; returns how many."""
+Replaced = Mapping[str, NDArray[Any]]
+"""Numbers in the place of a column's, one for each place in the table of candidates."""
+
+
+def keep_rows(
+    candidates: Path, kept: Order, path: Path, reason: Reason | None = None, replaced: Replaced | None = None
+) -> int:
+    """Write the kept rows in the table's own order, with new reasons and numbers if any are given; returns how many."""
     import pyarrow.parquet as parquet
 
     is_kept = np.zeros(parquet.read_metadata(candidates).num_rows, dtype=bool)
     is_kept[kept] = True
-    return write_batches(path, _kept_batches(candidates, is_kept, reason))
+    return write_batches(path, _kept_batches(candidates, is_kept, reason, replaced or {}))
 
 
-def _kept_batches(candidates: Path, is_kept: NDArray[np.bool_], reason: Reason | None) -> Iterator[Batch]:
+def _kept_batches(
+    candidates: Path, is_kept: NDArray[np.bool_], reason: Reason | None, replaced: Replaced
+) -> Iterator[Batch]:
     import pyarrow as arrow
 
     schema = selection_schema()
@@ -33,7 +41,10 @@ def _kept_batches(candidates: Path, is_kept: NDArray[np.bool_], reason: Reason |
     start = 0
     for batch in read_batches(candidates, is_kept, schema.names):
         columns = [batch.column(name) for name in schema.names]
+        here = places[start : start + len(batch)]
         if reason is not None:
-            columns[schema.get_field_index("reason")] = reason(batch, places[start : start + len(batch)])
+            columns[schema.get_field_index("reason")] = reason(batch, here)
+        for name, values in replaced.items():
+            columns[schema.get_field_index(name)] = arrow.array(values[here], schema.field(name).type)
         start += len(batch)
         yield arrow.RecordBatch.from_arrays(columns, schema=schema)

@@ -30,20 +30,25 @@ _PLAIN_WORDS = {
 }
 
 
-def explain(error: ValidationError, where: str | None, overridden: Collection[str] = ()) -> InputError:
+def explain(
+    error: ValidationError,
+    where: str | None,
+    overridden: Collection[str] = (),
+    root: type[BaseModel] = Settings,
+) -> InputError:
     """The one line for a failed check: `where` names the file, unless the key came from `--set`."""
     complaints = error.errors()
     # A misspelt key also leaves the right one unset, so the misspelling comes first.
     first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
-    place = _place(tuple(first["loc"]))
+    place = _place(tuple(first["loc"]), root)
     if first["type"] == "extra_forbidden":
         path = _origin(_dotted(place), "", where, overridden)
-        return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place))
-    same_place = [each for each in complaints if _place(tuple(each["loc"])) == place]
+        return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place, root))
+    same_place = [each for each in complaints if _place(tuple(each["loc"]), root) == place]
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
     # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
     message = message.replace(" or must be ", " or ")
-    place, message = _key_in_front(place, message)
+    place, message = _key_in_front(place, message, root)
     path = _origin(_dotted(place), message, where, overridden)
     return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None)
 
@@ -55,9 +60,9 @@ def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
-def _place(location: Location) -> Location:
+def _place(location: Location, root: type[BaseModel]) -> Location:
     """The location as the user typed it: pydantic adds the name of a union's branch at the end."""
-    model: type[BaseModel] | None = Settings
+    model: type[BaseModel] | None = root
     place: list[int | str] = []
     for part in location:
         if isinstance(part, str):
@@ -68,9 +73,9 @@ def _place(location: Location) -> Location:
     return tuple(place)
 
 
-def _key_in_front(place: Location, message: str) -> tuple[Location, str]:
+def _key_in_front(place: Location, message: str, root: type[BaseModel]) -> tuple[Location, str]:
     """A check over several keys of a section starts its message with the first of them, which is the place to name."""
-    model: type[BaseModel] | None = _section_at(place)
+    model: type[BaseModel] | None = _section_at(place, root)
     word, _, rest = message.partition(" ")
     names = word.removesuffix(":").split(".")
     for name in names:
@@ -87,24 +92,24 @@ def _origin(key: str, message: str, where: str | None, overridden: Collection[st
     return "--set" if blamed else where
 
 
-def _section_at(place: Location) -> type[BaseModel] | None:
+def _section_at(place: Location, root: type[BaseModel]) -> type[BaseModel] | None:
     """The section that a place leads to, or None for a plain value."""
-    model: type[BaseModel] | None = Settings
+    model: type[BaseModel] | None = root
     for part in place:
         if isinstance(part, str) and model is not None:
             model = section_of(model, part)
     return model
 
 
-def _right_key(place: Location) -> str:
+def _right_key(place: Location, root: type[BaseModel]) -> str:
     """A hint: the nearest key of the same section, else the same key in another section, else all keys."""
-    model = _section_at(place[:-1]) or Settings
+    model = _section_at(place[:-1], root) or root
     wrong = str(place[-1])
     hint = did_you_mean(wrong, model.model_fields)
     prefix = _dotted(place[:-1])
     if hint.startswith("did you mean"):
         return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
-    elsewhere = [key for key in _all_keys(Settings) if key.rpartition(".")[2] == wrong]
+    elsewhere = [key for key in _all_keys(root) if key.rpartition(".")[2] == wrong]
     return f"did you mean {' or '.join(map(repr, elsewhere))}?" if elsewhere else hint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from endtask.settings.budget import Budget, SizeBudget
 from endtask.settings.section import Fraction, Positive, Section
@@ -89,16 +89,44 @@ class RetrieveSettings(Section):
 class SelectSettings(Section):
     """Which of the retrieved passages are trained on."""
 
-    selector: Literal["best_rank", "random", "imported", "none"] = Field(
+    selector: Literal["best_rank", "dsir", "classifier", "neighbours", "fusion", "random", "imported", "none"] = Field(
         "best_rank",
-        description="the rule that chooses; random: from the whole corpus; imported: from `path`; none: no corpus text",
+        description="the rule that chooses; dsir: drawn by n-gram importance; classifier: most like the task's texts "
+        "to a linear classifier; neighbours: nearest to a train row in `embedding`; fusion: of `fuse`; "
+        "random: from the whole corpus; imported: from `path`; none: no corpus text",
     )
+    fuse: tuple[Literal["best_rank", "dsir", "classifier", "neighbours"], ...] = Field(
+        ("best_rank", "dsir"), description="the selectors whose ranks `fusion` adds up: sums of 1 / (60 + rank)"
+    )
+    embedding: str | None = Field(
+        None,
+        description="for `neighbours`: an encoder (a folder, `package:NAME` or `hf:NAME`), or a file with the vectors "
+        "of passages and train rows (.parquet, .npz, .npy, .safetensors)",
+    )
+    neighbours: Positive = Field(1000, description="for `neighbours`: how many nearest passages each train row ranks")
     path: str | None = Field(None, description="a selection of your own: JSONL, CSV, TSV or Parquet with a text column")
     per_class: bool = Field(False, description="deal the budget to the classes in turn")
     budget: SizeBudget | None = Field(
         SizeBudget.parse("5%"),
         description="300MB, 50000passages or 5% of the corpus; null: all retrieved, or the whole of `path`",
     )
+
+    @property
+    def uses_embedding(self) -> bool:
+        """Whether vectors have a part in the selection."""
+        return "neighbours" in (self.selector, *(self.fuse if self.selector == "fusion" else ()))
+
+    @property
+    def outside_path(self) -> str | None:
+        """What the selector reads beside the corpus: the imported file, or the embedding."""
+        return self.path if self.selector == "imported" else self.embedding if self.uses_embedding else None
+
+    @field_validator("fuse")
+    @classmethod
+    def fused_selectors_differ(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < max(2, len(names)):
+            raise ValueError("name two selectors or more, each once")
+        return names
 
 
 class EvaluateSettings(Section):
@@ -138,6 +166,9 @@ class Settings(Section):
         Budget.parse("10min"),
         description="both training stages together: 600s, 10min, 50Mtok, 2000steps, 1e17flops",
     )
+    bundle_size: SizeBudget = Field(
+        SizeBudget.parse("60MB"), description="the largest file that `endtask bundle` may write, in bytes: 60MB"
+    )
     task: TaskSettings = TaskSettings()
     corpus: CorpusSettings = CorpusSettings()
     retrieve: RetrieveSettings = RetrieveSettings()
@@ -149,9 +180,21 @@ class Settings(Section):
     evaluate: EvaluateSettings = EvaluateSettings()
 
     @property
+    def pretrain_seed(self) -> int:
+        """The seed of stage 1: its own, or the run's."""
+        return self.seed if self.train.seed is None else self.train.seed
+
+    @property
     def model_seeds(self) -> tuple[int, ...]:
         """The seeds whose weights are scored: every fine-tuning seed, or the first for what stage 1 made."""
         return self.finetune.seeds if self.stage2 == "finetune" else self.finetune.seeds[:1]
+
+    @field_validator("bundle_size")
+    @classmethod
+    def bundle_size_is_of_a_file(cls, size: SizeBudget) -> SizeBudget:
+        if size.unit != "bytes":
+            raise ValueError(f"{str(size)!r} is not the size of a file; write it like 60MB")
+        return size
 
     @model_validator(mode="after")
     def lengths_fit(self) -> Settings:
@@ -196,6 +239,13 @@ class Settings(Section):
             raise ValueError("finetune.start_from: best needs train.eval_steps")
         if self.train.eval_steps is not None and self.train.rho1 == "inf":
             raise ValueError("train.eval_steps: dev is scored by the task head, which train.rho1: inf never trains")
+        if self.train.order != "shuffled" and self.select.selector != "best_rank":
+            raise ValueError(
+                f"train.order: {self.train.order} goes by the ranks of select.selector: best_rank; "
+                f"a selection by {self.select.selector} has none"
+            )
+        if self.finetune.rdrop and not self.model.dropout:
+            raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
         if not self.finetune.reset_head and self.train.task_head != "stock":
             raise ValueError("finetune.reset_head: false needs train.task_head: stock, the head of the saved model")
         return self

@@ -14,7 +14,8 @@ class TokenizerSettings(Section):
     """Trained on selection + task text, or loaded from `path`."""
 
     path: str | None = Field(
-        None, description="a Hugging Face fast tokenizer (a folder or `hf:NAME`); a given model brings its own"
+        None,
+        description="a Hugging Face fast tokenizer (a folder, `hf:NAME`, `package:NAME`); a given model brings its own",
     )
     kind: Literal["wordpiece", "bpe", "unigram"] = Field("wordpiece", description="how words are cut into tokens")
     vocab_size: int = Field(8000, ge=64, description="tokens to learn, special ones included")
@@ -33,7 +34,9 @@ class ModelSettings(Section):
         description="lean: our fast ModernBERT, all layers global; the others are Hugging Face's own classes",
     )
     path: str | None = Field(
-        None, description="start from this checkpoint (a folder or `hf:NAME`), which then fixes architecture and sizes"
+        None,
+        description="start from this checkpoint (a folder, `hf:NAME` or, from an installed package, `package:NAME`), "
+        "which then fixes architecture and sizes",
     )
     size: Literal["tiny", "mini", "compact", "small", "medium", "base", "large"] = Field(
         "tiny", description="a named set of the sizes below, from 128 x 2 to 1024 x 24"
@@ -56,7 +59,7 @@ class ModelSettings(Section):
     def path_says_something(cls, path: str | None) -> str | None:
         # Presets that cannot do without a checkpoint leave it empty, so that nobody fine-tunes random weights unawares.
         if path == "":
-            raise ValueError("name the checkpoint to start from, a folder or hf:NAME")
+            raise ValueError("name the checkpoint to start from, a folder, hf:NAME or package:NAME")
         return path
 
     @model_validator(mode="after")
@@ -75,13 +78,19 @@ class PhaseSettings(Section):
 
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: on matrices inside the encoder, else AdamW")
     muon_learning_rate: PositiveNumber = Field(0.01, description="of the matrices that Muon trains")
+    head_learning_rate: PositiveNumber | None = Field(
+        None, description="highest rate of the heads; unset: that of the encoder"
+    )
     weight_decay: float = Field(0.01, ge=0, description="of matrices; norms and biases have none")
     adam_beta1: Fraction = Field(0.9, description="memory of AdamW's mean gradient")
     adam_beta2: Fraction = Field(0.98, description="memory of AdamW's mean square")
     adam_epsilon: PositiveNumber = Field(1e-6, description="keeps AdamW from dividing by zero")
-    lr_scheduler_type: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="how the rate falls after the warm-up, to zero at the last step"
+    lr_scheduler_type: Literal["linear", "cosine", "constant", "warmup_stable_decay"] = Field(
+        "linear",
+        description="how the rate falls after the warm-up, to zero at the last step; "
+        "warmup_stable_decay: not before the last part of the steps, then linearly",
     )
+    decay_fraction: Fraction = Field(0.2, description="of warmup_stable_decay: share of the steps in which it falls")
     warmup_fraction: Fraction = Field(0.1, description="share of the steps in which the rate rises from 0")
     warmup_steps: int | None = Field(None, ge=0, description="the same as a number of steps; unset: by the share")
     max_grad_norm: PositiveNumber | None = Field(
@@ -91,12 +100,22 @@ class PhaseSettings(Section):
     early_stopping_patience: Positive | None = Field(
         None, description="stop after so many scores without a better one; unset: never"
     )
+    average_decay: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="score and save an exponential moving average of the weights, which keeps this share of itself at "
+        "each step (0.999); unset: the weights themselves",
+    )
     checkpoint_steps: Positive = Field(500, description="a killed run loses at most this many steps")
 
 
 class TrainSettings(PhaseSettings):
     """Stage 1: masked language modelling on the selection, jointly with the task (TLM)."""
 
+    seed: int | None = Field(
+        None, ge=0, description="of stage 1's random weights, order of texts and masks; unset: the run's `seed`"
+    )
     learning_rate: PositiveNumber = Field(1e-3, description="highest rate, reached after the warm-up")
     batch_size: BatchSize = Field(BatchSize.parse("4096tok"), description="texts (32) or tokens (4096tok) in a batch")
     internal_batch_size: BatchSize | None = Field(None, description="of task batches; unset: the same")
@@ -108,6 +127,11 @@ class TrainSettings(PhaseSettings):
     internal_max_length: int | None = Field(None, ge=8, description="of task texts; unset: the same")
     truncate_passages: bool = Field(
         False, description="drop the tail of a long passage, as the authors' code does, instead of cutting it up"
+    )
+    order: Literal["shuffled", "best_first", "best_last"] = Field(
+        "shuffled",
+        description="of external texts in each pass over them: by their rank in the selection, shuffled inside "
+        "sixteenths of them, or shuffled altogether",
     )
     mask_probability: float = Field(0.15, gt=0, lt=1, description="share of tokens to be guessed")
     mask_token_share: float = Field(0.8, ge=0, le=1, description="share of those that become [MASK]")
@@ -121,6 +145,11 @@ class TrainSettings(PhaseSettings):
     rho1: int | Literal["inf", "auto"] = Field(
         19,
         description="external batches per internal (task) batch; inf: never a task batch; auto: by the task's size",
+    )
+    rho1_end: int | None = Field(
+        None,
+        ge=0,
+        description="the rho1 of the last step: the share of task batches changes linearly on the way; unset: never",
     )
     rho2: float = Field(20.0, ge=0, description="weight of masked LM against the task loss in internal batches")
     normalize_internal_loss: bool = Field(
@@ -144,6 +173,8 @@ class TrainSettings(PhaseSettings):
             )
         if isinstance(self.rho1, int) and self.rho1 < 0:
             raise ValueError(f"rho1 must be 0 or more, got {self.rho1}")
+        if self.rho1 == "inf" and self.rho1_end is not None:
+            raise ValueError("rho1_end needs a rho1 to start from; with rho1: inf there are no task batches")
         if self.early_stopping_patience is not None and self.eval_steps is None:
             raise ValueError("early_stopping_patience needs eval_steps: stage 1 scores dev only if asked to")
         if not self.mask_task and self.rho2 > 0:
@@ -164,6 +195,18 @@ class FinetuneSettings(PhaseSettings):
     )
     class_weights: Literal["none", "balanced"] = Field(
         "none", description="balanced: rare classes count more, in inverse proportion to their size"
+    )
+    label_smoothing: Fraction = Field(0.0, description="share of each label that is spread over all classes")
+    rdrop: float = Field(
+        0.0,
+        ge=0,
+        description="weight of R-Drop: each batch is read twice, and answers that differ by dropout cost this much",
+    )
+    mlm_weight: float = Field(
+        0.0, ge=0, description="weight of masked LM on the task's text beside the task, masked as in stage 1; 0: none"
+    )
+    layer_decay: float = Field(
+        1.0, gt=0, le=1, description="each layer's rate is that of the one above times this, the embeddings' the lowest"
     )
     epochs: Positive = Field(10, description="at most; a budget may allow fewer")
     max_steps: Positive | None = Field(None, description="steps instead of epochs")

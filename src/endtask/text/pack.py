@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from endtask.errors import InputError
-from endtask.files.selection_table import SelectedTexts
+from endtask.files.selection_table import SelectedTexts, read_batches
 from endtask.progress import bar
 from endtask.records import Example
 from endtask.settings import Settings
@@ -52,6 +55,7 @@ def pack(task: Task, selection: Path, settings: Settings, folder: Path) -> dict[
             settings.train.max_length,
             folder / "external",
             truncate=settings.train.truncate_passages,
+            ranks=best_first(selection),
         )
     counts = {"vocabulary": len(tokenizer), "external": _counts(external)}
     internal_length = settings.train.internal_max_length or settings.train.max_length
@@ -60,6 +64,16 @@ def pack(task: Task, selection: Path, settings: Settings, folder: Path) -> dict[
     for split, examples in task.splits.items():
         counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
     return counts
+
+
+def best_first(selection: Path) -> NDArray[np.int64]:
+    """The place of each passage when all are put in order, best rank first; ties go as in the selection by rank."""
+    names = ("rank", "score")
+    batches = read_batches(selection, columns=names)
+    figures = [np.stack([batch.column(name).to_numpy() for name in names]) for batch in batches]
+    rank, score = np.concatenate([np.zeros((2, 0)), *figures], axis=1)  # an empty selection has no batches
+    order = np.lexsort((np.arange(len(rank)), -score, rank))
+    return np.argsort(order)
 
 
 def tokenizer_for(task: Task, selection: Path, settings: Settings) -> PreTrainedTokenizerFast:

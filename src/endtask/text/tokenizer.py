@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
+from endtask.files.installed_package import PACKAGE_PREFIX, package_folder
 from endtask.settings import TokenizerSettings
 from endtask.text.byte_pairs import learn_byte_pairs
 from endtask.text.learning_texts import LearningTexts
@@ -77,7 +78,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
 
 
 def load_tokenizer(path: str | Path, *, key: str = "tokenizer.path") -> PreTrainedTokenizerFast:
-    """Load a tokenizer from a folder or from `hf:NAME`, and check that masked language modelling can use it.
+    """Load a tokenizer from a folder, `package:NAME` or `hf:NAME`, and check that masked language modelling can use it.
 
     Only what is written as `hf:NAME` is looked for on the hub, and taken from the local cache where it is there.
     Special tokens are known by their role, not their name: `<s>` and `</s>` serve as well as [CLS] and [SEP].
@@ -89,6 +90,9 @@ def load_tokenizer(path: str | Path, *, key: str = "tokenizer.path") -> PreTrain
     for role in ("pad_token", "cls_token", "sep_token", "mask_token"):
         if getattr(tokenizer, role) is None:
             raise InputError(f"the tokenizer has no {role}", path=path, key=key)
+    # Some were saved with a fixed length to cut or pad to; it would go into our model's file, for other tools to obey.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
     return tokenizer
 
 
@@ -96,17 +100,24 @@ def _read(path: str | Path, key: str) -> PreTrainedTokenizerFast:
     from transformers import AutoTokenizer
 
     on_hub = str(path).startswith(HUB_PREFIX)
-    name = str(path).removeprefix(HUB_PREFIX)
-    if on_hub and not name:
+    name = str(path).removeprefix(HUB_PREFIX) if on_hub else str(_folder(path, key))
+    if not name:
         raise InputError("not an address on the hub", path=path, key=key, hint="write hf:NAME")
-    if not on_hub and not Path(path).is_dir():
-        hint = "name the folder, not a file in it" if Path(path).exists() else f"on the hub it would be hf:{path}"
-        raise InputError("no such tokenizer folder", path=path, key=key, hint=hint)
     try:
         return AutoTokenizer.from_pretrained(name, local_files_only=not on_hub)
     except Exception as error:  # the libraries raise whatever they trip over: KeyError, plain Exception, ...
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"holds no tokenizer: {reason}", path=path, key=key) from None
+
+
+def _folder(path: str | Path, key: str) -> Path:
+    """Where a tokenizer lies on this machine."""
+    if str(path).startswith(PACKAGE_PREFIX):
+        return package_folder(str(path), key=key)
+    if not Path(path).is_dir():
+        hint = "name the folder, not a file in it" if Path(path).exists() else f"on the hub it would be hf:{path}"
+        raise InputError("no such tokenizer folder", path=path, key=key, hint=hint)
+    return Path(path)
 
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerFast, path: str | Path, key: str) -> None:

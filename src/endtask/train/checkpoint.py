@@ -1,4 +1,4 @@
-"""Checkpoints: weights, optimizer, weighting and counters in one safetensors file, whole or absent, no pickle."""
+"""Checkpoints: weights, their average, optimizer, weighting and counters in one safetensors file, whole or absent."""
 
 from __future__ import annotations
 
@@ -13,20 +13,28 @@ from torch import Tensor, nn
 
 from endtask.errors import InputError
 from endtask.models.weights import fill, load_tensors, save_tensors
+from endtask.train.averaging import Averaging
 from endtask.train.optimizer import Optimizer
 from endtask.weighting.base import Weighting
 
 CHECKPOINT = "checkpoint.safetensors"
 _START_OVER = "delete it to train this stage again from its start"
-_NETWORK, _OPTIMIZER, _WEIGHTING = "network/", "optimizer/", "weighting/"
+_NETWORK, _OPTIMIZER, _WEIGHTING, _AVERAGE = "network/", "optimizer/", "weighting/", "average/"
 
 
 class Checkpoints:
     """The last checkpoint of a phase, written by a thread of its own while training goes on."""
 
-    def __init__(self, folder: Path, network: nn.Module, optimizer: Optimizer, weighting: Weighting) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        network: nn.Module,
+        optimizer: Optimizer,
+        weighting: Weighting,
+        averaging: Averaging | None = None,
+    ) -> None:
         self.path = folder / CHECKPOINT
-        self._network, self._optimizer, self._weighting = network, optimizer, weighting
+        self._network, self._optimizer, self._weighting, self._averaging = network, optimizer, weighting, averaging
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -37,6 +45,7 @@ class Checkpoints:
             **_prefixed(_NETWORK, self._network.state_dict()),
             **_prefixed(_OPTIMIZER, self._optimizer.state_tensors()),
             **_prefixed(_WEIGHTING, self._weighting.state()),
+            **_prefixed(_AVERAGE, {} if self._averaging is None else self._averaging.state()),
         }
         # Copied where they lie, which on a GPU takes a moment and no waiting; the writer fetches the copies.
         copies = {name: value.detach().clone() for name, value in tensors.items()}
@@ -53,6 +62,8 @@ class Checkpoints:
         try:
             self._optimizer.load_state_tensors(_without(_OPTIMIZER, tensors))
             self._weighting.load_state(_without(_WEIGHTING, tensors))
+            if self._averaging is not None:
+                self._averaging.load_state(_without(_AVERAGE, tensors))
         except ValueError as error:
             raise InputError(f"does not fit this phase: {error}", path=self.path, hint=_START_OVER) from None
         return int(header["step"]), dict(header["memory"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from endtask.evaluate.metrics import score_all
 from endtask.evaluate.probabilities import class_probabilities
+from endtask.files.atomic import write_text
+from endtask.files.run_layout import DEV_PREDICTIONS
 from endtask.models.network import TASK, Network
 from endtask.models.place import Place
 from endtask.models.weights import save_weights
@@ -39,12 +42,14 @@ class DevScores:
         probabilities = class_probabilities(
             self._network, self._texts, batch_size=self._evaluate.batch_size, place=self._place, head=self._head
         )
-        scores = score_all(self._truth, probabilities.argmax(-1))
+        predicted = probabilities.argmax(-1)
+        scores = score_all(self._truth, predicted)
         memory["steps"] = step
         metric = self._evaluate.metric
         if scores[metric] > memory.get("dev", {}).get(metric, -1.0):
             memory.update(dev=scores, best_step=step, scores_since_best=0)
             save_weights(self._best_weights, self._network)
+            write_text(self._best_weights.with_name(DEV_PREDICTIONS), json.dumps(predicted.tolist()))
         else:
             memory["scores_since_best"] = memory.get("scores_since_best", 0) + 1
         if self._patience is not None and memory["scores_since_best"] >= self._patience:

@@ -19,6 +19,8 @@ from endtask.models.flops import training_flops
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.weights import load_weights
+from endtask.objectives.base import Objective
+from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task import Classification
 from endtask.seeds import derive
@@ -28,17 +30,18 @@ from endtask.text.packed import PackedTexts
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
+from endtask.train.joint import masking_of
 from endtask.train.loop import Phase
 from endtask.train.metrics_file import MetricsFile
 from endtask.train.phase_run import Pause, nothing_yet, run_phase
-from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for
+from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
 from endtask.train.trackers import Trackers, open_trackers
 from endtask.weighting.equal import Equal
 
 Result = dict[str, Any]
-_TASK = "task"
+_TASK, _MASKED_LM = "task", "mlm"
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
 
 
@@ -74,26 +77,42 @@ def finetune_phase(
     if finetune.reset_head:
         network.reset_task_head(derive(seed_here, "head"))
     network.set_dropout(settings.model.dropout)
-    texts = PackedTexts(packed / "train")
-    stream = TextStream(_TASK, texts, network, batch_size=finetune.batch_size, seed=seed_here)
-    numbers = np.asarray(task.label_numbers("train"))
-    objective = Classification(
-        _TASK,
-        stream,
-        numbers[texts.examples],
-        class_weights=balanced_weights(numbers, len(task.labels)) if finetune.class_weights == "balanced" else None,
-        text_weights=(1.0 / texts.windows[texts.examples]).astype(np.float32),
-    )
+    objective = _classification(network, task, packed, settings, seed_here)
+    objectives: dict[str, Objective] = {_TASK: objective}
+    if finetune.mlm_weight:
+        objectives[_MASKED_LM] = _masked_lm(network, packed, settings, seed_here)
     return Phase(
         network=network,
-        objectives={_TASK: objective},
-        weighting=Equal(_TASK),
-        steps=finetune.max_steps or finetune.epochs * stream.plan.batches_per_epoch,
+        objectives=objectives,
+        weighting=Equal(*objectives, weights=(1.0, finetune.mlm_weight)[: len(objectives)]),
+        steps=finetune.max_steps or finetune.epochs * objective.stream.plan.batches_per_epoch,
         settings=finetune,
         learning_rate=learning_rate or finetune.learning_rates[0],
         seed=seed_here,
         place=place,
+        layer_decay=finetune.layer_decay,
     )
+
+
+def _classification(network: Network, task: Task, packed: Path, settings: Settings, seed: int) -> Classification:
+    finetune, texts = settings.finetune, PackedTexts(packed / "train")
+    numbers = np.asarray(task.label_numbers("train"))
+    return Classification(
+        _TASK,
+        TextStream(_TASK, texts, network, batch_size=finetune.batch_size, seed=seed),
+        numbers[texts.examples],
+        class_weights=balanced_weights(numbers, len(task.labels)) if finetune.class_weights == "balanced" else None,
+        text_weights=(1.0 / texts.windows[texts.examples]).astype(np.float32),
+        label_smoothing=finetune.label_smoothing,
+        rdrop=finetune.rdrop,
+    )
+
+
+def _masked_lm(network: Network, packed: Path, settings: Settings, seed: int) -> MaskedLM:
+    """Masked LM on the same texts in an order of its own, masked as in stage 1."""
+    masking, size = masking_of(packed, settings), settings.finetune.batch_size
+    stream = TextStream(_MASKED_LM, PackedTexts(packed / "train"), network, batch_size=size, seed=seed, masking=masking)
+    return MaskedLM(_MASKED_LM, stream)
 
 
 def balanced_weights(labels: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
@@ -173,11 +192,8 @@ class _Stage2:
             return plan
         share = budget.share(1 / (len(self._rates) * len(self._seeds)))
         cost = measure_cost(phase, share)
-        # Scoring dev is a forward pass, a third of a training step per text.
-        texts = len(PackedTexts(self.packed / "dev")) / len(PackedTexts(self.packed / "train"))
-        scoring = texts / 3 * epoch / (self.settings.finetune.eval_steps or epoch)
-        with_scoring = replace(cost, seconds=cost.seconds * (1 + scoring) if cost.seconds else None)
-        plan["steps"] = min(phase.steps, max(epoch, steps_for(share, with_scoring)))
+        with_dev = with_scoring(cost, self.packed / "dev", every=self.settings.finetune.eval_steps or epoch)
+        plan["steps"] = min(phase.steps, max(epoch, steps_for(share, with_dev)))
         return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
 
     def _phase(self, rate: float, seed: int) -> Phase:

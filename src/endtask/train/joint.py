@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.models.network import TASK, TLM_TASK, Network
@@ -26,14 +27,21 @@ _FEWEST_TASK_BATCHES = 100  # of an automatic rho1; the paper's least is 150
 
 def joint_objectives(task: Task, packed: Path, network: Network, settings: Settings) -> dict[str, Objective]:
     """TLM's external and internal objectives; only one of them where there is no text, or no turn, for the other."""
-    masking, seed = _masking(packed, settings), derive(settings.seed, "pretrain", "data")
+    masking, seed = masking_of(packed, settings), derive(settings.pretrain_seed, "pretrain", "data")
     external_texts = PackedTexts(packed / EXTERNAL)
     if settings.train.rho1 == "inf" and len(external_texts) == 0:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     objectives: dict[str, Objective] = {}
     if len(external_texts):
-        size = settings.train.batch_size
-        stream = TextStream(EXTERNAL, external_texts, network, batch_size=size, seed=seed, masking=masking)
+        stream = TextStream(
+            EXTERNAL,
+            external_texts,
+            network,
+            batch_size=settings.train.batch_size,
+            seed=seed,
+            masking=masking,
+            order=_order(external_texts, settings.train.order),
+        )
         objectives[EXTERNAL] = MaskedLM(EXTERNAL, stream)
     if settings.train.rho1 != "inf":
         objectives[INTERNAL] = _internal(task, packed, network, settings, masking, seed)
@@ -62,6 +70,18 @@ def _internal(
     )
 
 
+def _order(texts: PackedTexts, order: str) -> NDArray[np.int64] | None:
+    """The order in which external texts are read, if there is one; the pieces of a passage stay together."""
+    if order == "shuffled":
+        return None
+    if texts.ranks is None:
+        raise InputError(
+            f"{order} needs ranks, which these packed texts lack", key="train.order", hint="redo with --from pack"
+        )
+    best_first = np.argsort(texts.ranks, kind="stable")
+    return best_first if order == "best_first" else best_first[::-1]
+
+
 def stage_1_head(settings: Settings) -> str:
     """The head through which stage 1 learns the task."""
     return TLM_TASK if settings.train.task_head == "tlm" else TASK
@@ -75,7 +95,8 @@ def rho1_of(examples: int, settings: Settings, steps: int | None) -> int:
     return by_size if steps is None else max(1, min(by_size, steps // _FEWEST_TASK_BATCHES - 1))
 
 
-def _masking(packed: Path, settings: Settings) -> Masking:
+def masking_of(packed: Path, settings: Settings) -> Masking:
+    """How stage 1 hides tokens, and fine-tuning with masked LM beside the task."""
     tokenizer, train = load_tokenizer(packed / "tokenizer"), settings.train
     weights = None
     if train.mask_rare_exponent > 0:

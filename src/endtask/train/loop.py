@@ -42,6 +42,7 @@ class Phase:
     accumulation: int = 1
     ramp_fraction: float = 0.0
     idle_heads_move: bool = False
+    layer_decay: float = 1.0
 
     def batches_in(self, step: int) -> int:
         """How many batches of each objective make up a step."""
@@ -49,8 +50,14 @@ class Phase:
 
     def rate_factor(self, step: int) -> float:
         """The schedule's share of the peak rate."""
-        warmup = warmup_steps_of(self.settings, self.steps)
-        return schedule_factor(step, steps=self.steps, warmup_steps=warmup, kind=self.settings.lr_scheduler_type)
+        settings = self.settings
+        return schedule_factor(
+            step,
+            steps=self.steps,
+            warmup_steps=warmup_steps_of(settings, self.steps),
+            kind=settings.lr_scheduler_type,
+            decay_fraction=settings.decay_fraction,
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,11 @@ class StepRecord:
 def build_optimizer(phase: Phase) -> Optimizer:
     """The optimizer of a phase."""
     return optimizers.build_optimizer(
-        phase.network, phase.settings, phase.place.device, learning_rate=phase.learning_rate
+        phase.network,
+        phase.settings,
+        phase.place.device,
+        learning_rate=phase.learning_rate,
+        layer_decay=phase.layer_decay,
     )
 
 
@@ -93,8 +104,8 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0) -> Iterator[StepRe
                 factor * optimizer.rate_scale * phase.learning_rate,
                 losses,
                 outcome.grad_norm,
-                sum(one.batch.real_tokens for one in ready),
-                sum(one.batch.padded_tokens for one in ready),
+                sum(one.tokens for one in ready),
+                sum(one.padded_tokens for one in ready),
                 sum(one.flops for one in ready),
             )
 

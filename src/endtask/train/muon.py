@@ -44,9 +44,15 @@ class Muon:
     """
 
     def __init__(
-        self, parameters: Mapping[str, nn.Parameter], *, weight_decay: float, dtype: torch.dtype = torch.float32
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        *,
+        weight_decay: float,
+        rate_factors: Mapping[str, float] | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self._parameters = dict(parameters)
+        self._factors = {name: 1.0 if rate_factors is None else rate_factors[name] for name in parameters}
         self._weight_decay = weight_decay
         self._dtype = dtype
         self.momentum_buffers = {name: torch.zeros_like(weight) for name, weight in self._parameters.items()}
@@ -54,18 +60,18 @@ class Muon:
     @torch.no_grad()
     def step(self, rate: float, *, divisor: Tensor | None, skipped: Tensor) -> None:
         """Update weights and momentum from gradients divided by `divisor`, or nothing where `skipped` is true."""
-        for parts in self._parts_by_shape().values():
-            self._update(parts, rate, divisor, skipped)
+        for (_, factor), parts in self._parts_alike().items():
+            self._update(parts, rate * factor, divisor, skipped)
 
-    def _parts_by_shape(self) -> dict[torch.Size, list[_Part]]:
-        """The parts that have a gradient; those of one shape go through one batched product."""
-        stacks: dict[torch.Size, list[_Part]] = defaultdict(list)
+    def _parts_alike(self) -> dict[tuple[torch.Size, float], list[_Part]]:
+        """The parts that have a gradient; those of one shape and rate go through one batched product."""
+        stacks: dict[tuple[torch.Size, float], list[_Part]] = defaultdict(list)
         for name, weight in self._parameters.items():
             if weight.grad is None:
                 continue
             tensors = (weight, weight.grad, self.momentum_buffers[name])
             for part in zip(*(split_fused(name, tensor) for tensor in tensors), strict=True):
-                stacks[part[0].shape].append(_Part(*part))
+                stacks[part[0].shape, self._factors[name]].append(_Part(*part))
         return stacks
 
     def _update(self, parts: list[_Part], rate: float, divisor: Tensor | None, skipped: Tensor) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from endtask.settings.training import PhaseSettings
 from endtask.train.muon import Muon
+from endtask.train.rates import base_rate, layer_factors
 
 _NAMES_SHOWN = 5
 
@@ -43,20 +44,30 @@ class Optimizer:
     """
 
     def __init__(
-        self, module: nn.Module, settings: PhaseSettings, device: torch.device, *, learning_rate: float, fused: bool
+        self,
+        module: nn.Module,
+        settings: PhaseSettings,
+        device: torch.device,
+        *,
+        learning_rate: float,
+        fused: bool,
+        layer_decay: float = 1.0,
     ) -> None:
         parameters = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
         _check_float32(parameters)
         matrices = muon_matrices(module) if settings.optimizer == "muon" else frozenset()
+        factors = layer_factors(parameters, layer_decay)
         self._parameters = list(parameters.values())
-        self._rates = {"adamw": learning_rate, "muon": settings.muon_learning_rate}
+        self._muon_rate = settings.muon_learning_rate
         self._max_grad_norm = settings.max_grad_norm
         self._fused = fused
         self._adamw_parameters = {name: weight for name, weight in parameters.items() if name not in matrices}
-        self._adamw = _build_adamw(self._adamw_parameters.values(), settings, fused)
+        peaks = {name: base_rate(name, settings, learning_rate) * factors[name] for name in self._adamw_parameters}
+        self._adamw = _build_adamw(self._adamw_parameters, peaks, settings, fused)
         self._muon = Muon(
             {name: weight for name, weight in parameters.items() if name in matrices},
             weight_decay=settings.weight_decay,
+            rate_factors=factors,
             dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,
         )
         self.rate_scale = 1.0
@@ -77,17 +88,17 @@ class Optimizer:
         skipped = ~norm.isfinite()
         divisor = None if self._max_grad_norm is None else (norm / self._max_grad_norm).clamp(min=1.0)
         factor *= self.rate_scale
-        self._step_adamw(self._rates["adamw"] * factor, divisor, skipped)
-        self._muon.step(self._rates["muon"] * factor, divisor=divisor, skipped=skipped)
+        self._step_adamw(factor, divisor, skipped)
+        self._muon.step(self._muon_rate * factor, divisor=divisor, skipped=skipped)
         self.skipped_total += skipped
         self.skipped_in_a_row.add_(1).mul_(skipped)
         for weight in self._parameters:
             weight.grad = None
         return StepOutcome(norm, skipped)
 
-    def _step_adamw(self, rate: float, divisor: Tensor | None, skipped: Tensor) -> None:
+    def _step_adamw(self, factor: float, divisor: Tensor | None, skipped: Tensor) -> None:
         for group in self._adamw.param_groups:
-            group["lr"] = rate
+            group["lr"] = group["peak_rate"] * factor
         if self._fused:
             self._adamw.grad_scale, self._adamw.found_inf = divisor, skipped.float()
             self._adamw.step()
@@ -136,12 +147,17 @@ class Optimizer:
 
 
 def build_optimizer(
-    module: nn.Module, settings: PhaseSettings, device: torch.device, *, learning_rate: float
+    module: nn.Module,
+    settings: PhaseSettings,
+    device: torch.device,
+    *,
+    learning_rate: float,
+    layer_decay: float = 1.0,
 ) -> Optimizer:
     """The optimizer that the settings ask for, over a module that lies on `device`."""
     # MPS has a fused AdamW too, but nothing here could check that it honours `found_inf`.
     fused = device.type in ("cpu", "cuda")
-    return Optimizer(module, settings, device, learning_rate=learning_rate, fused=fused)
+    return Optimizer(module, settings, device, learning_rate=learning_rate, fused=fused, layer_decay=layer_decay)
 
 
 def muon_matrices(module: nn.Module) -> frozenset[str]:
@@ -157,19 +173,21 @@ def muon_matrices(module: nn.Module) -> frozenset[str]:
     )
 
 
-def _build_adamw(parameters: Collection[nn.Parameter], settings: PhaseSettings, fused: bool) -> _AdamW:
+def _build_adamw(
+    parameters: Mapping[str, nn.Parameter], peaks: Mapping[str, float], settings: PhaseSettings, fused: bool
+) -> _AdamW:
     """AdamW with weight decay on matrices only, as BERT's, and with its state made now rather than at the first step.
 
     State that is always there has the same names before the first step, for parameters whose objective has not had its
     turn yet, and after a first step that was skipped.
     """
-    groups = [
-        {"params": [weight for weight in parameters if weight.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [weight for weight in parameters if weight.ndim < 2], "weight_decay": 0.0},
-    ]
+    alike: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, weight in parameters.items():
+        alike.setdefault((peaks[name], settings.weight_decay if weight.ndim >= 2 else 0.0), []).append(weight)
+    groups = [{"params": weights, "weight_decay": decay, "peak_rate": peak} for (peak, decay), weights in alike.items()]
     betas = (settings.adam_beta1, settings.adam_beta2)
     adamw = _AdamW(groups, betas=betas, eps=settings.adam_epsilon, fused=fused or None)
-    for weight in parameters:
+    for weight in parameters.values():
         adamw.state[weight] = {
             "step": torch.zeros((), device=weight.device if fused else "cpu"),
             "exp_avg": torch.zeros_like(weight),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from endtask.errors import TrainingError
 from endtask.progress import bar, say
+from endtask.train.averaging import Averaging
 from endtask.train.checkpoint import Checkpoints
 from endtask.train.loop import Phase, StepRecord, build_optimizer, train
 from endtask.train.memory_trouble import explained_memory_trouble
@@ -45,12 +46,20 @@ def run_phase(
     max_skipped_steps: int = 10,
     trackers: Trackers | None = None,
 ) -> Memory:
-    """Train to the end, from the last checkpoint if there is one; returns the memory with its counts."""
+    """Train to the end, from the last checkpoint if there is one; returns the memory with its counts.
+
+    The network is left with its weights after the last step, or with their average where the settings ask for one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    optimizer = build_optimizer(phase)
-    work = _PhaseRun(phase, optimizer, folder, pause, on_checkpoint, max_skipped_steps, trackers)
-    with explained_memory_trouble(), closing(Checkpoints(folder, phase.network, optimizer, phase.weighting)) as kept:
-        return work.go(kept, label)
+    optimizer, decay = build_optimizer(phase), phase.settings.average_decay
+    averaging = None if decay is None else Averaging(phase.network, decay)
+    work = _PhaseRun(phase, optimizer, averaging, folder, pause, on_checkpoint, max_skipped_steps, trackers)
+    checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, averaging)
+    with explained_memory_trouble(), closing(checkpoints):
+        memory = work.go(checkpoints, label)
+    if averaging is not None:
+        averaging.put_in()
+    return memory
 
 
 class _TrainingBroke(Exception):
@@ -61,6 +70,7 @@ class _TrainingBroke(Exception):
 class _PhaseRun:
     phase: Phase
     optimizer: Optimizer
+    averaging: Averaging | None
     folder: Path
     pause: Pause | None
     on_checkpoint: Callable[[], None]
@@ -107,6 +117,8 @@ class _PhaseRun:
                 return memory
             for record in train(phase, self.optimizer, start):
                 _count(memory, record)
+                if self.averaging is not None:
+                    self.averaging.update(record.step)
                 at_pause = self._is_pause(record.step)
                 at_checkpoint = record.step % phase.settings.checkpoint_steps == 0
                 # A row before each checkpoint: a resumed run has the same curves.
@@ -140,7 +152,8 @@ class _PhaseRun:
     def _do_pause(self, step: int, memory: Memory, metrics: MetricsFile) -> None:
         if self.pause is None:
             return
-        row = {"step": step, **self.pause.work(step, memory)}
+        with nullcontext() if self.averaging is None else self.averaging.in_place():
+            row = {"step": step, **self.pause.work(step, memory)}
         self.phase.network.train()
         self._log(row, metrics)
 

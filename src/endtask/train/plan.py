@@ -6,16 +6,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
 
 from endtask.models.flops import training_flops
 from endtask.settings import Budget, Settings
-from endtask.train.loop import Phase, build_optimizer, train
+from endtask.text.packed import PackedTexts
+from endtask.train.loop import Phase, StepRecord, build_optimizer, train
 from endtask.train.memory_trouble import explained_memory_trouble
 from endtask.train.prefetch import batches_of
 
-_WARMUP_STEPS = 3
-_STEPS_AT_A_TIME, _MOST_STEPS = 8, 64
-_SHARE_OF_BUDGET = 0.03
+_FEWEST_WARMUP_STEPS, _MOST_WARMUP_STEPS = 3, 8
+_STEPS_PER_GROUP, _MOST_GROUPS = 8, 8
+_WARMUP_SHARE_OF_BUDGET, _SHARE_OF_BUDGET = 0.01, 0.03
 _SAMPLED_STEPS = 50
 _STEPS_SEARCHED = 10_000
 
@@ -56,7 +60,7 @@ def measure_cost(phase: Phase, budget: Budget) -> StepCost:
     """Tokens and FLOPs per step from sampled batches; seconds too, by a short trial, if the budget is a time."""
     trial = replace(phase, steps=_SAMPLED_STEPS)  # a ramp over them costs what it costs over all steps
     batches = [one for step in range(_SAMPLED_STEPS) for one in batches_of(trial, step)]
-    tokens = sum(one.batch.real_tokens for one in batches) / _SAMPLED_STEPS
+    tokens = sum(one.tokens for one in batches) / _SAMPLED_STEPS
     seconds = _time_steps(phase, budget.amount) if budget.unit == "seconds" else None
     if seconds is not None:
         seconds *= len(batches) / _SAMPLED_STEPS / _batches_per_full_step(phase)
@@ -66,6 +70,14 @@ def measure_cost(phase: Phase, budget: Budget) -> StepCost:
 def _batches_per_full_step(phase: Phase) -> float:
     turns = sum(len(phase.weighting.turns(step)) for step in range(_SAMPLED_STEPS)) / _SAMPLED_STEPS
     return turns * phase.accumulation
+
+
+def with_scoring(cost: StepCost, dev: Path, *, every: int) -> StepCost:
+    """The cost of a step with its part of scoring dev: a forward pass, a third of training on as many tokens."""
+    if cost.seconds is None:
+        return cost
+    scored = PackedTexts(dev).lengths.sum() / every
+    return replace(cost, seconds=cost.seconds * (1 + float(scored) / (3 * cost.tokens)))
 
 
 def steps_for(budget: Budget, cost: StepCost) -> int:
@@ -82,28 +94,41 @@ def steps_for(budget: Budget, cost: StepCost) -> int:
 
 
 def _time_steps(phase: Phase, budget_seconds: float) -> float:
-    """Mean seconds of a step with all its batches; network and weighting are left as they were.
+    """Seconds of a usual step with all its batches; network and weighting are left as they were.
 
-    What is compiled on the way is not counted, and stays compiled.
+    What is compiled on the way is not counted, and stays compiled; nor are the steps in which memory is laid out and
+    a GPU's clock still rises. The rest is timed in groups of 8 steps, of which the median counts: 64 steps of a small
+    network take a GPU about a second, and in their mean one stall of the machine would pass for slow training.
     """
-    trial = replace(phase, steps=_WARMUP_STEPS + _MOST_STEPS, ramp_fraction=0.0)
+    trial = replace(phase, steps=_MOST_WARMUP_STEPS + _MOST_GROUPS * _STEPS_PER_GROUP, ramp_fraction=0.0)
     with explained_memory_trouble(), _put_back(phase):
         optimizer = build_optimizer(trial)
         for first in _first_turns(trial):
             next(train(replace(trial, steps=first + 1), optimizer, start=first))
         steps = train(trial, optimizer)
-        for _ in range(_WARMUP_STEPS):
-            next(steps)
+        _warm_up(steps, _WARMUP_SHARE_OF_BUDGET * budget_seconds)
         phase.place.synchronize()
-        started = time.perf_counter()
-        for done, _ in enumerate(steps, start=1):
-            if done % _STEPS_AT_A_TIME == 0:
-                phase.place.synchronize()
-                if time.perf_counter() - started > _SHARE_OF_BUDGET * budget_seconds:
-                    break
-        phase.place.synchronize()
-        seconds = time.perf_counter() - started
-    return seconds / done
+        times = [time.perf_counter()]
+        while len(times) <= _MOST_GROUPS and times[-1] - times[0] <= _SHARE_OF_BUDGET * budget_seconds:
+            _take(steps, _STEPS_PER_GROUP)
+            phase.place.synchronize()
+            times.append(time.perf_counter())
+    return median(later - earlier for earlier, later in pairwise(times)) / _STEPS_PER_GROUP
+
+
+def _warm_up(steps: Iterator[StepRecord], seconds: float) -> None:
+    """A few steps; some more of them where that takes little time."""
+    started = time.perf_counter()
+    _take(steps, _FEWEST_WARMUP_STEPS)
+    for _ in range(_MOST_WARMUP_STEPS - _FEWEST_WARMUP_STEPS):
+        if time.perf_counter() - started > seconds:
+            break
+        _take(steps, 1)
+
+
+def _take(steps: Iterator[StepRecord], count: int) -> None:
+    for _ in range(count):
+        next(steps)
 
 
 def _first_turns(phase: Phase) -> list[int]:

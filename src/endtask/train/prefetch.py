@@ -21,10 +21,12 @@ _PATIENCE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Ready:
-    """One batch of a step, and whose turn it is."""
+    """One batch of a step, whose turn it is, and what it costs; tokens count once for every reading of the batch."""
 
     turn: Turn
     batch: Batch
+    tokens: int  # without padding
+    padded_tokens: int
     flops: float
 
 
@@ -69,8 +71,15 @@ def batches_of(phase: Phase, step: int) -> list[Ready]:
         objective = phase.objectives[turn.objective]
         for number in range(phase.batches_in(step)):
             batch = objective.batch(turn.step * phase.accumulation + number)
-            flops = objective.flops(phase.network, batch)
-            ready.append(Ready(turn, batch.pin() if phase.place.pins_memory else batch, flops))
+            ready.append(
+                Ready(
+                    turn,
+                    batch.pin() if phase.place.pins_memory else batch,
+                    objective.passes * batch.real_tokens,
+                    objective.passes * batch.padded_tokens,
+                    objective.flops(phase.network, batch),
+                )
+            )
     return ready
 
 

@@ -17,16 +17,16 @@ from endtask.progress import say
 from endtask.seeds import derive
 from endtask.settings import Budget, Settings
 from endtask.task import Task
-from endtask.text.packed import PackedTexts
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
 from endtask.train.joint import EXTERNAL, INTERNAL, joint_objectives, rho1_of, stage_1_head
 from endtask.train.loop import Phase
 from endtask.train.phase_run import Pause, nothing_yet, run_phase
-from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for
+from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.train.start import network_for
 from endtask.train.trackers import open_trackers
+from endtask.weighting.annealed_interleave import AnnealedInterleave, mean_rho1
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
 from endtask.weighting.interleave import Interleave
@@ -46,7 +46,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         steps, cost = _plan(phase, task, packed, settings, budget)
         stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
     steps = stage.plan["steps"]
-    phase = replace(phase, steps=steps, weighting=_weighting(phase.objectives, task, settings, steps))
+    phase = replace(phase, steps=steps, weighting=_mix(phase.objectives, task, settings, steps))
     with open_trackers(
         settings.report_to, folder, f"{Path(settings.output_dir).name} stage 1", settings.model_dump(mode="json")
     ) as trackers:
@@ -78,19 +78,15 @@ def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Bu
     steps = steps_for(budget, cost)
     examples = len(task.train)
     if settings.train.rho1 == "auto" and rho1_of(examples, settings, steps) != rho1_of(examples, settings, None):
-        by_steps = replace(phase, weighting=_weighting(phase.objectives, task, settings, steps))
+        by_steps = replace(phase, weighting=_mean_mix(phase.objectives, task, settings, steps))
         cost = _cost(by_steps, packed, settings, budget)
         steps = steps_for(budget, cost)
     return steps, cost
 
 
 def _cost(phase: Phase, packed: Path, settings: Settings, budget: Budget) -> StepCost:
-    """The cost of a step, with its part of scoring dev: a forward pass, a third of training on as many tokens."""
-    cost = measure_cost(phase, budget)
-    if cost.seconds is None or settings.train.eval_steps is None:
-        return cost
-    scored = PackedTexts(packed / "dev").lengths.sum() / settings.train.eval_steps
-    return replace(cost, seconds=cost.seconds * (1 + float(scored) / (3 * cost.tokens)))
+    cost, steps = measure_cost(phase, budget), settings.train.eval_steps
+    return cost if steps is None else with_scoring(cost, packed / "dev", every=steps)
 
 
 def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
@@ -101,21 +97,34 @@ def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, fol
 
 
 def pretrain_phase(task: Task, packed: Path, settings: Settings) -> Phase:
-    """The phase with its objectives and weighting; the number of steps is put in by the plan."""
+    """The phase with its objectives and the mean of its mix; the plan puts in the steps, and the mix over them."""
     place = choose_place(settings)
     network = move(network_for(task, packed, settings), settings, place)
     network.set_dropout(settings.train.dropout)
     objectives = joint_objectives(task, packed, network, settings)
-    return phase_of(network, objectives, _weighting(objectives, task, settings, steps=None), settings, place)
+    return phase_of(network, objectives, _mean_mix(objectives, task, settings, steps=None), settings, place)
 
 
-def _weighting(objectives: Mapping[str, Objective], task: Task, settings: Settings, steps: int | None) -> Weighting:
+def _mix(objectives: Mapping[str, Objective], task: Task, settings: Settings, steps: int) -> Weighting:
+    """Which objective has its turn at each of the steps."""
     if len(objectives) == 1:
         return Equal(*objectives)
-    rho1 = rho1_of(len(task.train), settings, steps)
-    if steps is not None and steps <= rho1:
+    rho1, rho1_end = rho1_of(len(task.train), settings, steps), settings.train.rho1_end
+    if rho1_end is None:
+        mix = Interleave(EXTERNAL, INTERNAL, rho1)
+    else:
+        mix = AnnealedInterleave(EXTERNAL, INTERNAL, rho1, rho1_end, steps)
+    if mix.internal_before(steps) == 0:
         say(f"warning: {steps} steps end before the first task batch (train.rho1 is {rho1})")
-    return Interleave(EXTERNAL, INTERNAL, rho1)
+    return mix
+
+
+def _mean_mix(objectives: Mapping[str, Objective], task: Task, settings: Settings, steps: int | None) -> Weighting:
+    """A constant mix whose steps cost what those of the real one cost on average."""
+    if len(objectives) == 1:
+        return Equal(*objectives)
+    rho1, rho1_end = rho1_of(len(task.train), settings, steps), settings.train.rho1_end
+    return Interleave(EXTERNAL, INTERNAL, rho1 if rho1_end is None else mean_rho1(rho1, rho1_end))
 
 
 def phase_of(
@@ -130,7 +139,7 @@ def phase_of(
         steps=1,
         settings=train,
         learning_rate=train.learning_rate,
-        seed=derive(settings.seed, "pretrain"),
+        seed=derive(settings.pretrain_seed, "pretrain"),
         place=place,
         accumulation=train.gradient_accumulation_steps,
         ramp_fraction=train.batch_ramp_fraction,

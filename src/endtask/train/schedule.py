@@ -10,17 +10,23 @@ from typing import Literal
 
 from endtask.settings.training import PhaseSettings
 
-ScheduleKind = Literal["linear", "cosine", "constant"]
+ScheduleKind = Literal["linear", "cosine", "constant", "warmup_stable_decay"]
 
 
-def schedule_factor(step: int, *, steps: int, warmup_steps: int, kind: ScheduleKind) -> float:
+def schedule_factor(
+    step: int, *, steps: int, warmup_steps: int, kind: ScheduleKind, decay_fraction: float = 0.0
+) -> float:
     """The rate of a step as a share of the peak rate: linear warm-up, then decay to zero just after the last step.
 
     No step has a rate of zero. Hugging Face's schedules give the first warm-up step none, so during the warm-up ours
-    are one step ahead of them; after it they are the same.
+    are one step ahead of them; after it they are the same. `decay_fraction` is the part of all steps in which the rate
+    of `warmup_stable_decay` falls, or less where the warm-up leaves less.
 
     >>> [schedule_factor(step, steps=6, warmup_steps=2, kind="linear") for step in range(6)]
     [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    >>> stable = {"steps": 6, "warmup_steps": 1, "kind": "warmup_stable_decay", "decay_fraction": 0.5}
+    >>> [round(schedule_factor(step, **stable), 2) for step in range(6)]
+    [1.0, 1.0, 1.0, 1.0, 0.67, 0.33]
     """
     if step < warmup_steps:
         return (step + 1) / warmup_steps
@@ -29,6 +35,9 @@ def schedule_factor(step: int, *, steps: int, warmup_steps: int, kind: ScheduleK
         return left
     if kind == "cosine":
         return 0.5 * (1.0 - math.cos(math.pi * left))
+    if kind == "warmup_stable_decay":
+        decay_steps = min(int(steps * decay_fraction), steps - warmup_steps)
+        return min(1.0, (steps - step) / max(1, decay_steps))
     return 1.0
 
 

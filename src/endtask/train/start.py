@@ -19,7 +19,7 @@ from endtask.text.tokenizer import load_tokenizer
 def network_for(task: Task, packed: Path, settings: Settings) -> Network:
     """The run's network with its first weights."""
     tokenizer = load_tokenizer(packed / "tokenizer")
-    seed, tlm_head = derive(settings.seed, "weights"), settings.train.task_head == "tlm"
+    seed, tlm_head = derive(settings.pretrain_seed, "weights"), settings.train.task_head == "tlm"
     if settings.model.path is not None:
         checkpoint = open_checkpoint(settings.model.path)
         check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))

@@ -18,7 +18,11 @@ class Interleave(Weighting):
 
     def turns(self, step: int) -> tuple[Turn, ...]:
         """One objective per step, always with weight 1."""
-        internal_before = step // self._period
-        if (step + 1) % self._period == 0:
+        internal_before = self.internal_before(step)
+        if self.internal_before(step + 1) > internal_before:
             return (Turn(self._internal, 1.0, internal_before),)
         return (Turn(self._external, 1.0, step - internal_before),)
+
+    def internal_before(self, step: int) -> int:
+        """How many of the steps before this one are internal."""
+        return step // self._period

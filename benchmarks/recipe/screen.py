@@ -1,0 +1,207 @@
+"""Screen variants of both training stages on one GPU, by dev scores alone, before a comparison that looks at test.
+
+    python -m benchmarks.recipe.screen --run runs/recipe-chemprot --plan plan.yaml --out runs/screen
+
+The run stands packed. The plan names variants by dotted keys:
+
+    stage1: {base: {}, more masks: {train.mask_probability: 0.3}}
+    stage2: {base: {}, slow: {finetune.learning_rate: 1.0e-4}}
+    seeds: [0, 1]
+
+Every variant of stage 2 starts from every variant of stage 1, unless `starts: {slow: [base]}` names fewer. Stage 1 is
+done by this process, one variant after the other. Fine-tuning a small model keeps a GPU busy a fraction of the time,
+so several worker processes fine-tune at once, each with one network for all of its jobs, and while the next variant of
+stage 1 trains: budgets are best given in steps or tokens, since seconds then mean little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+import torch.multiprocessing as multiprocessing
+import yaml
+
+from endtask.files.run_layout import SETTINGS_FILE
+from endtask.files.stage_folder import read_manifest
+from endtask.models.network import Network
+from endtask.models.place import Place
+from endtask.models.weights import load_weights
+from endtask.progress import set_quiet
+from endtask.run import Run
+from endtask.settings import Settings, load_settings
+from endtask.settings.values import with_values
+from endtask.share import lend_data, share_stages
+from endtask.task import Task
+from endtask.train.dev_scores import DevScores
+from endtask.train.device import choose_place, move
+from endtask.train.finetune import finetune_phase
+from endtask.train.metrics_file import read_metrics
+from endtask.train.phase_run import Pause, run_phase
+from endtask.train.pretrain import WEIGHTS
+from endtask.train.start import network_for
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fine-tuning from what a variant of stage 1 made."""
+
+    stage1: str
+    stage2: str
+    seed: int
+    run: str
+    values: Values
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to try."""
+
+    stage1: dict[str, Values]
+    stage2: dict[str, Values]
+    seeds: tuple[int, ...]
+    starts: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """From a YAML file."""
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        starts = {name: tuple(names) for name, names in tree.get("starts", {}).items()}
+        return cls(tree["stage1"], tree["stage2"], tuple(tree["seeds"]), starts)
+
+    def jobs(self, stage1: str, run: Path) -> list[Job]:
+        """All fine-tunings from one variant of stage 1."""
+        return [
+            Job(stage1, name, seed, str(run), values)
+            for name, values in self.stage2.items()
+            if stage1 in self.starts.get(name, (stage1,))
+            for seed in self.seeds
+        ]
+
+
+class Finetuner:
+    """A worker's networks by the run whose shapes they have, each compiled once."""
+
+    def __init__(self, base: Path, scratch: Path) -> None:
+        self._base, self._scratch = base, scratch
+        self._networks: dict[str, tuple[Network, Place, Task]] = {}
+
+    def finetune(self, job: Job) -> dict[str, Any]:
+        """Fine-tune once; returns the dev score of every epoch."""
+        started, run = time.perf_counter(), Path(job.run)
+        settings = with_values(load_settings(run / SETTINGS_FILE), job.values, job.stage2)
+        network, place, task = self._network(run, settings)
+        load_weights(run / "pretrain" / WEIGHTS, network)
+        phase = finetune_phase(network, task, run / "pack", settings, place, seed=job.seed)
+        folder = self._scratch / f"{job.stage1}-{job.stage2}-{job.seed}"
+        scores = DevScores(network, task, run / "pack", settings, place, folder / "best.safetensors", patience=None)
+        epoch = phase.steps // settings.finetune.epochs
+        run_phase(phase, folder, label="finetune", pause=Pause(epoch, scores.score))
+        (folder / "best.safetensors").unlink()
+        metric = f"dev/{settings.evaluate.metric}"
+        curve = [row[metric] for row in read_metrics(folder / "metrics.jsonl") if metric in row]
+        seconds = round(time.perf_counter() - started, 1)
+        return {**asdict(job), "dev": max(curve), "dev_last": curve[-1], "curve": curve, "seconds": seconds}
+
+    def _network(self, run: Path, settings: Settings) -> tuple[Network, Place, Task]:
+        shape = json.dumps([settings.model.model_dump(mode="json"), read_manifest(run / "pack")["fingerprint"]])  # type: ignore[index]
+        if shape not in self._networks:
+            task, place = run_in(self._base).task, choose_place(settings)
+            network = move(network_for(task, run / "pack", settings), settings, place)
+            self._networks[shape] = (network, place, task)
+        return self._networks[shape]
+
+
+def run_in(folder: Path, overrides: list[str] | None = None) -> Run:
+    """The run that a folder holds, which may have been moved."""
+    given = {"output_dir": str(folder)}
+    return Run(load_settings(folder / SETTINGS_FILE, given=given, overrides=overrides or []))
+
+
+def work(jobs: Any, results: Any, base: Path, scratch: Path) -> None:
+    """A worker: fine-tunes until there is nothing left."""
+    set_quiet(True)
+    torch.set_num_threads(1)
+    finetuner = Finetuner(base, scratch)
+    while (job := jobs.get()) is not None:
+        try:
+            results.put(finetuner.finetune(job))
+        except Exception as error:
+            results.put({**asdict(job), "error": f"{type(error).__name__}: {error}"[:300]})
+
+
+def pretrain(base: Run, name: str, values: Values, scratch: Path, done: list[Path]) -> dict[str, Any]:
+    """Stage 1 of a variant in a run folder of its own; what it costs."""
+    folder = scratch / "stage1" / name
+    run = Run(with_values(base.settings, {**values, "output_dir": str(folder)}, name))
+    lend_data(base, run)
+    share_stages(run, [base.folder, *done])
+    result = run.go(until="pretrain")
+    manifest = read_manifest(folder / "pretrain")
+    assert manifest is not None
+    losses = [row for row in read_metrics(folder / "pretrain" / "metrics.jsonl") if "external/mlm" in row]
+    last = [row["external/mlm"] for row in losses[-10:]]
+    counts = {key: result.stages["pretrain"][key] for key in ("steps", "tokens", "matmul_flops", "parameters")}
+    loss = round(sum(last) / len(last), 4) if last else None
+    return {"stage1": name, "values": values, "loss": loss, **counts, "seconds": manifest["seconds"]}
+
+
+def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) -> None:
+    """Run the plan; every row is written as it comes, for a machine that may be taken away."""
+    context = multiprocessing.get_context("spawn")
+    jobs, results = context.Queue(), context.Queue()
+    processes = [context.Process(target=work, args=(jobs, results, base.folder, scratch)) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    waiting = 0
+    done: list[Path] = []
+    for name, values in plan.stage1.items():
+        write(pretrain(base, name, values, scratch, done), rows)
+        done.append(scratch / "stage1" / name)
+        for job in plan.jobs(name, done[-1]):
+            jobs.put(job)
+            waiting += 1
+        while not results.empty():
+            write(results.get(), rows)
+            waiting -= 1
+    for _ in range(waiting):
+        write(results.get(), rows)
+    for _ in processes:
+        jobs.put(None)
+    for process in processes:
+        process.join()
+
+
+def write(row: dict[str, Any], rows: TextIO) -> None:
+    """Keep a row, and show it without what is long."""
+    print(json.dumps(row, ensure_ascii=False), file=rows)
+    print({key: value for key, value in row.items() if key not in ("curve", "run", "values")}, flush=True)
+
+
+def main() -> None:
+    """Screen what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--plan", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--scratch", type=Path, help="room to work [RUN/screen, where a bundle's record is found]")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--set", action="append", default=[])
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    with open(asked.out / "screen.jsonl", "a", encoding="utf-8", buffering=1) as rows:
+        scratch = asked.scratch or asked.run / "screen"
+        screen(run_in(asked.run, asked.set), Plan.read(asked.plan), scratch, rows, workers=asked.workers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What travels of prepared runs: their settings, their finished stages, and the files beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Literal
+
+from endtask.bundle.header import HEADER
+from endtask.errors import InputError
+from endtask.files.run_layout import SELECTION, SETTINGS_FILE, STAGES
+from endtask.files.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
+from endtask.outside.brought import COPIES, OUTSIDE
+from endtask.run import Run
+from endtask.settings import load_settings
+
+Kind = Literal["tokens", "text"]
+LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}
+
+# Their files are for the next stage alone; once that is done, their manifests say enough.
+_FOR_THE_NEXT_STAGE = ("retrieve", "select")
+_BESIDE_RUNS = (".json", ".jsonl", ".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file of a bundle: its path there, where its bytes come from, and the part of the whole it counts to."""
+
+    path: str
+    source: Path | bytes
+    part: str
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The folder itself if it is a run's, else all folders of runs below it."""
+    if not folder.is_dir():
+        raise InputError("no such folder", path=folder)
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if SETTINGS_FILE in names:
+            found.append(Path(place))
+            folders.clear()
+    if not found:
+        raise InputError("no run stands here", path=folder, hint="give the folder that `endtask run --output` made")
+    return found
+
+
+def open_run(folder: Path) -> Run:
+    """The run in a folder, which may have been moved since."""
+    return Run(load_settings(folder / SETTINGS_FILE, given={"output_dir": str(folder)}))
+
+
+def finished_stages(run: Run, kind: Kind) -> list[StageFolder]:
+    """The stages of a run that stand finished, up to the last one that such a bundle holds."""
+    stages = run.stage_folders()
+    wanted = STAGES[: STAGES.index(LAST_STAGE[kind]) + 1]
+    return [stages[name] for name in takewhile(lambda name: stages[name].is_finished(), wanted)]
+
+
+def run_items(run: Run, stages: list[StageFolder], prefix: str) -> Iterator[Item]:
+    """A run's settings and finished stages; `prefix` is where the run stands in the bundle."""
+    yield Item(f"{prefix}{SETTINGS_FILE}", run.folder / SETTINGS_FILE, "settings")
+    for stage in stages:
+        if stage.name in _FOR_THE_NEXT_STAGE and stage is not stages[-1]:
+            yield _manifest_alone(stage, f"{prefix}{stage.name}/")
+        else:
+            yield from _whole_stage(stage, f"{prefix}{stage.name}/")
+
+
+def items_beside(folder: Path, runs: Iterable[Path]) -> Iterator[Item]:
+    """Records that stand beside runs, such as that of a comparison; pages are made anew."""
+    inside = set(runs)
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        left = {folder / COPIES, *inside}
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and here / name not in left)
+        for name in sorted(names):
+            if not name.startswith(".") and Path(name).suffix in _BESIDE_RUNS and name not in (OUTSIDE, HEADER):
+                yield Item((here / name).relative_to(folder).as_posix(), here / name, "records")
+
+
+def _whole_stage(stage: StageFolder, prefix: str) -> Iterator[Item]:
+    missing = left_out(stage.final)
+    if missing:
+        raise InputError(
+            f"{missing[0]} was left out of the bundle that this came from", path=stage.final, hint="use --tokens"
+        )
+    for file in sorted(stage.final.rglob("*")):
+        if file.is_file():
+            inside = file.relative_to(stage.final)
+            yield Item(f"{prefix}{inside.as_posix()}", file, _part(stage.name, inside))
+
+
+def _part(stage: str, inside: Path) -> str:
+    """What people call it in a line about sizes."""
+    if stage == "select":
+        return "selected text" if inside.name == SELECTION else "settings"
+    if stage == "pack" and len(inside.parts) > 1:
+        return {"external": "tokens of the selection", "tokenizer": "tokenizer"}.get(
+            inside.parts[0], "tokens of the task"
+        )
+    return "task" if stage == "read" else "settings"
+
+
+def _manifest_alone(stage: StageFolder, prefix: str) -> Item:
+    files = {file.relative_to(stage.final).as_posix() for file in stage.final.rglob("*") if file.is_file()}
+    names = sorted({*files, *left_out(stage.final)} - {MANIFEST})
+    manifest = {**(read_manifest(stage.final) or {}), LEFT_OUT: names}
+    content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    return Item(f"{prefix}{MANIFEST}", content.encode(), "settings")

@@ -1,0 +1,106 @@
+"""The first file of a bundle: who made it, which runs it holds, and the size and hash of every other file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any
+
+from endtask.errors import InputError
+
+HEADER = "bundle.json"
+FORMAT = 1
+ROOT = "."
+"""The run of a bundle that holds a single one."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Size and SHA-256 of a file."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a bundle says of itself; equal bytes are in it once, under the first of their paths.
+
+    `runs` are the folders of its runs, seen from the folder it is unpacked to.
+    """
+
+    version: str
+    kind: str
+    runs: tuple[str, ...]
+    files: dict[str, Entry]
+
+    @property
+    def members(self) -> dict[str, list[str]]:
+        """The paths under which bytes are in the bundle, each with the other paths that have the same bytes."""
+        first: dict[Entry, str] = {}
+        found: dict[str, list[str]] = {}
+        for path in sorted(self.files):
+            holder = first.setdefault(self.files[path], path)
+            found.setdefault(holder, [])
+            if holder != path:
+                found[holder].append(path)
+        return found
+
+    def to_bytes(self) -> bytes:
+        """The header as JSON; without a date, so that the same content gives the same bundle."""
+        files = {path: [entry.bytes, entry.sha256] for path, entry in sorted(self.files.items())}
+        tree = {"format": FORMAT, "endtask": self.version, "kind": self.kind, "runs": self.runs, "files": files}
+        return (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def parse_header(content: bytes, where: str) -> Header:
+    """The header in these bytes, with paths that are safe to write to; `where` names the bundle in complaints."""
+    try:
+        tree = json.loads(content)
+        if tree["format"] != FORMAT:
+            raise _newer(tree, where)
+        header = Header(
+            version=str(tree["endtask"]),
+            kind=str(tree["kind"]),
+            runs=tuple(map(str, tree["runs"])),
+            files={str(path): _entry(*entry) for path, entry in tree["files"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError("not a bundle, or a damaged one: its list of files cannot be read", path=where) from None
+    for path in (*header.files, *(run for run in header.runs if run != ROOT)):
+        if not is_safe(path):
+            raise InputError(f"names a file outside of its folder, {path!r}; nothing was unpacked", path=where)
+    _refuse_files_below_files(header.files, where)
+    return header
+
+
+def is_safe(path: str) -> bool:
+    r"""Whether a path of a bundle stays below the folder it is unpacked to, on any system.
+
+    >>> is_safe("pack/tokens.bin"), is_safe("../tokens.bin"), is_safe("/etc/passwd"), is_safe("C:\\tokens.bin")
+    (True, False, False, False)
+    """
+    parts = path.split("/")
+    plain = all(part not in ("", ".", "..") for part in parts) and not set(path) & {"\0", "\\"}
+    return plain and path != HEADER and not PurePosixPath(path).is_absolute() and not PureWindowsPath(path).drive
+
+
+def _entry(size: Any, sha256: Any) -> Entry:
+    if type(size) is not int or size < 0 or len(bytes.fromhex(sha256)) != 32:
+        raise ValueError
+    return Entry(size, sha256)
+
+
+def _refuse_files_below_files(files: Mapping[str, Entry], where: str) -> None:
+    for path in files:
+        above = [parent.as_posix() for parent in PurePosixPath(path).parents]
+        file = next((parent for parent in above if parent in files), None)
+        if file is not None:
+            raise InputError(f"damaged: {file!r} is both a file and a folder", path=where)
+
+
+def _newer(tree: Mapping[str, Any], where: str) -> InputError:
+    made = f"made by endtask {tree.get('endtask', 'of another version')} in format {tree['format']}"
+    return InputError(f"{made}, of which this one knows {FORMAT} only", path=where, hint="upgrade endtask here")

@@ -1,0 +1,67 @@
+"""`endtask select`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from endtask.cli.options import (
+    CorpusOption,
+    JsonOption,
+    OutputOption,
+    QuietOption,
+    SetOption,
+    SettingsPath,
+    StartOption,
+    TaskOption,
+    examples,
+    settings_from,
+)
+from endtask.cli.retrieve import kept_lines
+from endtask.progress import set_quiet
+
+NAME = "select"
+EXAMPLES = examples(
+    "endtask select runs/chemprot --set select.selector=dsir --dry-run       # what would it keep, and how good is it?",
+    "endtask select runs/chemprot --set select.selector=dsir --from select   # keep that instead; training is redone",
+    "endtask select runs/chemprot --set select.selector=fusion --set 'select.fuse=[best_rank,classifier]' --dry-run",
+    "endtask select runs/chemprot --set select.selector=neighbours --set select.embedding=package:NAME --dry-run",
+)
+
+
+def command(
+    settings: SettingsPath = None,
+    task: TaskOption = None,
+    corpus: CorpusOption = None,
+    output: OutputOption = None,
+    overrides: SetOption = None,
+    start: StartOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be kept, and leave the run as it is.")
+    ] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Choose the passages to train on, of what was retrieved, and say how good the choice looks before any training.
+
+    What comes before is done if need be. The figures: how close the kept text is to the task's words (KL divergence),
+    how many of its words tell a class, and how much of it the selector best_rank would keep too.
+    """
+    from endtask.files.run_layout import SELECTION
+    from endtask.preview import preview_selection
+    from endtask.run import run
+
+    set_quiet(quiet)
+    resolved = settings_from(settings, task=task, corpus=corpus, output=output, overrides=overrides)
+    if dry_run:
+        counts, table = preview_selection(resolved), None
+    else:
+        result = run(resolved, until="select", start=start)
+        counts, table = result.stages["select"], result.folder / "select" / SELECTION
+    if as_json:
+        print(json.dumps({"select": counts, "table": str(table) if table else None}, ensure_ascii=False))
+        return
+    lines = kept_lines(counts, has_corpus=bool(resolved.corpus.sources))
+    print("\n".join([f"selector: {resolved.select.selector}", *lines, *([f"table: {table}"] if table else [])]))

@@ -1,0 +1,145 @@
+"""The baselines of every comparison: what a user would try instead, and what shows where a gain comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from endtask.compare.cell import Cell, seeds_that_matter
+from endtask.compare.comparison import TRAINED, UNTRAINED, Comparison
+from endtask.errors import InputError
+from endtask.files.run_layout import SETTINGS_FILE
+from endtask.models.bundled_checkpoint import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
+from endtask.settings import Settings, read_tree, resolve
+from endtask.settings.load import merge
+from endtask.settings.presets import preset_layers
+from endtask.settings.values import with_values
+
+CHECKPOINT_PRESET = "finetune-small-pretrained"
+_NOTES = {
+    "no_corpus": "the same without the corpus: stage 1 reads the task's texts alone; same tokenizer, same budget",
+    "random": "as much text, drawn at random from the corpus",
+}
+
+
+def untrained_baselines(comparison: Comparison) -> tuple[str, ...]:
+    """The baselines that need no run; by default both."""
+    asked = comparison.baselines
+    return tuple(name for name in UNTRAINED if asked is None or name in asked)
+
+
+def baseline_cells(
+    comparison: Comparison, against: Cell, seeds: tuple[int, ...], cells: Path, where: str
+) -> list[Cell]:
+    """The baselines that are trained, made from the cell that all are tested against; by default all that apply.
+
+    `cells` is the folder of all cells' runs.
+    """
+    found = []
+    for name in TRAINED:
+        if comparison.baselines is not None and name not in comparison.baselines:
+            continue
+        why_not, make = _MAKERS[name]
+        reason = why_not(against.settings, comparison)
+        if reason is not None:
+            if comparison.baselines is None:
+                continue
+            raise InputError(f"{name}: {reason}", path=where, key="baselines")
+        settings, overrides = make(against.settings, comparison), (comparison.baselines or {}).get(name, {})
+        given = settings.tokenizer.path or settings.model.path or overrides.get("tokenizer.path")
+        borrowed = name == "no_corpus" and given is None
+        if borrowed:
+            overrides = {"tokenizer.path": _tokenizer(against, cells), **overrides}
+        settings = with_values(settings, overrides, f"{where}, baseline {name!r}")
+        found.append(
+            Cell(
+                name,
+                settings,
+                seeds_that_matter(settings, seeds),
+                is_baseline=True,
+                note=_note(name, comparison),
+                tokenizer_of=against.name if borrowed else None,
+            )
+        )
+    return found
+
+
+def _tokenizer(against: Cell, cells: Path) -> str:
+    """The tokenizer of the cell that the baseline without a corpus is compared with.
+
+    One learned from a few hundred texts would cost the baseline several points; the question is what pre-training
+    adds. Where runs of it stand already, the path is the one they were made with: the folder may have another name now.
+    """
+    for run in sorted((cells / "no_corpus").glob(f"seed-*/{SETTINGS_FILE}")):
+        path = read_tree(run)["tokenizer"]["path"]
+        if path is not None:
+            return str(path)
+    return str(cells / against.name / f"seed-{against.seeds[0]}" / "pack" / "tokenizer")
+
+
+def _note(name: str, comparison: Comparison) -> str:
+    if name != "checkpoint":
+        return _NOTES[name]
+    path = comparison.checkpoint or SMALL_PRETRAINED
+    known = SMALL_PRETRAINED_NOTE if path == SMALL_PRETRAINED else "fine-tuned as it is"
+    return f"{path}, {comparison.checkpoint_note or known}"
+
+
+def _no_text(settings: Settings) -> str | None:
+    if settings.stage1 == "none":
+        return "without a stage 1 no corpus is read"
+    if settings.select.selector == "none" or not (settings.corpus.sources or settings.select.path):
+        return "the settings have no corpus"
+    return None
+
+
+def _no_draw(settings: Settings) -> str | None:
+    if not settings.corpus.sources:
+        return "there is no corpus to draw from"
+    return "the selection is random already" if settings.select.selector == "random" else _no_text(settings)
+
+
+def _no_checkpoint(settings: Settings, comparison: Comparison) -> str | None:
+    if comparison.checkpoint is None and small_pretrained() is None:
+        return f"no checkpoint is given, and {SMALL_PRETRAINED.partition(':')[2]} is not installed"
+    path = comparison.checkpoint or SMALL_PRETRAINED
+    if settings.stage1 == "none" and settings.model.path == path:
+        return "the settings fine-tune this checkpoint already"
+    return None
+
+
+def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
+    """The same model on the task's texts alone."""
+    values: dict[str, Any] = {"select.selector": "none", "train.order": "shuffled"}
+    if settings.train.rho1 == "inf":
+        values["train.rho1"] = 0  # nothing but task batches is left
+    return with_values(settings, values, "no_corpus")
+
+
+def _at_random(settings: Settings, comparison: Comparison) -> Settings:
+    values = {"select.selector": "random", "select.per_class": False, "train.order": "shuffled"}
+    return with_values(settings, values, "random")
+
+
+def _checkpoint(settings: Settings, comparison: Comparison) -> Settings:
+    """A checkpoint fine-tuned the plain way: nothing of our own recipe but the seeds."""
+    tree = settings.model_dump(mode="json")
+    seeds = tree["finetune"]["seeds"]
+    for section in ("select", "tokenizer", "model", "train", "finetune"):
+        del tree[section]
+    for layer in preset_layers(CHECKPOINT_PRESET):
+        merge(tree, layer)
+    merge(tree, {"stage2": "finetune", "finetune": {"seeds": seeds}})
+    if comparison.checkpoint is not None:
+        merge(tree, {"model": {"path": comparison.checkpoint}})
+    return resolve(tree, "checkpoint")
+
+
+_Reason = Callable[[Settings, Comparison], str | None]
+_Maker = Callable[[Settings, Comparison], Settings]
+_MAKERS: dict[str, tuple[_Reason, _Maker]] = {
+    "no_corpus": (lambda settings, comparison: _no_text(settings), _without_corpus),
+    "random": (lambda settings, comparison: _no_draw(settings), _at_random),
+    "checkpoint": (_no_checkpoint, _checkpoint),
+}

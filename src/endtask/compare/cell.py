@@ -1,0 +1,72 @@
+"""A cell: one setting of a comparison, run once for each pre-training seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from endtask.files.trees import differences
+from endtask.settings import Settings
+from endtask.settings.values import with_values
+
+CELLS = "cells"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A name, the whole settings of its runs, the seeds of stage 1, and what a reader of its row has to know.
+
+    `tokenizer_of` names another cell whose tokenizer is taken, which has to be there first.
+    """
+
+    name: str
+    settings: Settings
+    seeds: tuple[int, ...]
+    is_baseline: bool = False
+    note: str = ""
+    tokenizer_of: str | None = None
+
+    def differs(self, settings: Settings) -> dict[str, Any]:
+        """The settings in which the cell differs from these, by dotted key, but for a tokenizer of another cell."""
+        mine, theirs = (each.model_dump(mode="json", exclude={"output_dir"}) for each in (self.settings, settings))
+        changed = {key: new for key, (_, new) in differences(theirs, mine).items()}
+        if self.tokenizer_of is not None:
+            changed.pop("tokenizer.path")
+        return changed
+
+    def runs(self, folder: Path) -> tuple[CellRun, ...]:
+        """The cell's runs in a comparison's folder."""
+        return tuple(CellRun(self, seed, folder / CELLS / self.name / f"seed-{seed}") for seed in self.seeds)
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """One run of a cell: an ordinary run folder."""
+
+    cell: Cell
+    seed: int
+    folder: Path
+
+    @property
+    def key(self) -> str:
+        """The run's name in the record."""
+        return f"{self.cell.name}/seed-{self.seed}"
+
+    @property
+    def settings(self) -> Settings:
+        """The whole settings of the run."""
+        values: dict[str, Any] = {"output_dir": str(self.folder)}
+        if self.seed != self.cell.settings.pretrain_seed:  # else it may stay unset, as in a run of the same settings
+            values["train.seed"] = self.seed
+        return with_values(self.cell.settings, values, f"cell {self.cell.name!r}")
+
+
+def seeds_that_matter(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """The pre-training seeds: of a checkpoint that is fine-tuned as it is there is nothing to repeat.
+
+    >>> seeds_that_matter(Settings(), (0, 1))
+    (0, 1)
+    """
+    as_it_is = settings.stage1 == "none" and settings.model.path is not None and settings.finetune.reset_head
+    return seeds[:1] if as_it_is else seeds

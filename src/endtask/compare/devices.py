@@ -1,0 +1,133 @@
+"""Runs spread over several GPUs: a queue, from which the first free GPU takes the next run that it may do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from endtask.errors import InputError
+
+LOG = "log.txt"
+BROKEN_TRAINING = 3
+"""Exit code of a run whose training cannot go on; the same run would end so again."""
+
+_PAUSE = 0.2
+
+
+class Process(Protocol):
+    """A run at work."""
+
+    def poll(self) -> int | None: ...
+
+    def terminate(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be done in its folder up to a stage; `stages` are the fingerprints of what it trains on the way."""
+
+    key: str
+    folder: Path
+    until: str
+    stages: frozenset[str]
+
+
+Start = Callable[[Job, str], Process]
+
+
+def work_through(
+    jobs: Sequence[Job],
+    devices: Sequence[str],
+    *,
+    start: Start,
+    before: Callable[[Job, str], None],
+    after: Callable[[Job, int], None],
+    done: frozenset[str] = frozenset(),
+    pause: float = _PAUSE,
+) -> None:
+    """Do all jobs, one at a time on each device; `before` is told of each start, `after` of each exit code.
+
+    A job waits while another one trains a stage that both need and that is not among `done`: it is done once. Whatever
+    stops this process stops the others.
+    """
+    waiting = list(jobs)
+    busy: dict[str, tuple[Job, Process]] = {}
+    try:
+        while waiting or busy:
+            for device in devices:
+                running = [other for other, _ in busy.values()]
+                job = _next(waiting, running, done) if device not in busy else None
+                if job is not None:
+                    waiting.remove(job)
+                    before(job, device)
+                    busy[device] = (job, start(job, device))
+            for device, (job, process) in list(busy.items()):
+                code = process.poll()
+                if code is not None:
+                    del busy[device]
+                    done = done | job.stages if code == 0 else done
+                    after(job, code)
+            time.sleep(pause)
+    finally:
+        for _, process in busy.values():
+            process.terminate()
+        for _, process in busy.values():
+            process.wait()
+
+
+def start_process(job: Job, device: str) -> Process:
+    """The run in a process of its own that sees one GPU; what it says is added to `log.txt` in its folder."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible_device(device, os.environ)}
+    command = [sys.executable, "-m", "endtask.compare.worker", str(job.folder), job.until, str(os.getpid())]
+    with open(job.folder / LOG, "ab") as log:
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def visible_device(device: str, environment: Mapping[str, str]) -> str:
+    """A GPU's name for CUDA; where some are hidden from us already, numbers count those that are left.
+
+    >>> visible_device("1", {}), visible_device("1", {"CUDA_VISIBLE_DEVICES": "4,6"})
+    ('1', '6')
+    """
+    visible = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return visible[int(device)] if visible and device.isdecimal() and int(device) < len(visible) else device
+
+
+def last_line(folder: Path) -> str:
+    """What a run said last."""
+    path = folder / LOG
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing").removeprefix("endtask: ")
+
+
+def check_devices(devices: Sequence[str], device: str) -> None:
+    """Refuse GPUs that are not there, on which training would silently fall back to the CPU."""
+    twice = next((name for name in devices if devices.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"--devices: {twice} stands twice")
+    odd = next((name for name in devices if not name.isdecimal()), None)
+    if odd is not None:
+        raise InputError(f"--devices: {odd!r} is not the number of a GPU", hint="--devices 0,1")
+    if not devices or device == "cpu":
+        return
+    import torch
+
+    there = torch.cuda.device_count()
+    missing = next((name for name in devices if int(name) >= there), None)
+    if missing is not None:
+        hint = f"there are {there}, counted from 0" if there else "PyTorch sees none"
+        raise InputError(f"--devices: there is no GPU {missing}", hint=hint)
+
+
+def _next(waiting: Sequence[Job], running: Sequence[Job], done: frozenset[str]) -> Job | None:
+    """The first job that has nothing to wait for."""
+    being_done = frozenset(stage for job in running for stage in job.stages) - done
+    return next((job for job in waiting if not job.stages & being_done), None)

@@ -1,0 +1,108 @@
+"""compare.json: what a comparison was asked, how each run ended and the table; written whole after every change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from endtask.compare.cell import CELLS
+from endtask.compare.plan import Plan
+from endtask.errors import InputError
+from endtask.files.atomic import write_json
+from endtask.files.trees import changes_in_words
+
+COMPARE_FILE = "compare.json"
+Tree = dict[str, Any]
+
+# These never change what a run comes to.
+_MAY_CHANGE = ("output_dir", "keep_scratch", "bundle_size")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A comparison as it stands.
+
+    `settings` are those that all cells start from, `comparison` is what was asked last. `cells` holds what every cell
+    ever asked for differs in, `failures` why runs failed by their key, and `outcome` the figures of the table.
+    """
+
+    folder: Path
+    settings: Tree
+    comparison: Tree
+    cells: dict[str, Tree] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    outcome: Tree | None = None
+
+    def with_failure(self, key: str, reason: str) -> Record:
+        """The record with one more run that failed; saved."""
+        return replace(self, failures={**self.failures, key: reason})._saved()
+
+    def with_outcome(self, outcome: Mapping[str, Any]) -> Record:
+        """The record with the figures of the table; saved."""
+        return replace(self, outcome=dict(outcome))._saved()
+
+    def figures(self) -> Tree:
+        """Plain values for JSON."""
+        return {
+            "settings": self.settings,
+            "comparison": self.comparison,
+            "cells": self.cells,
+            "failures": self.failures,
+            "outcome": self.outcome,
+        }
+
+    def _saved(self) -> Record:
+        write_json(self.folder / COMPARE_FILE, self.figures())
+        return self
+
+
+def open_record(folder: Path, plan: Plan) -> Record:
+    """The record in the folder with what is asked now; other settings than its runs were made with are refused.
+
+    Cells and pre-training seeds may be added and left out; a cell that was there once must stay what it was.
+    """
+    settings = plan.settings.model_dump(mode="json", exclude=set(_MAY_CHANGE))
+    cells = {cell.name: cell.differs(plan.settings) for cell in plan.cells}
+    comparison = plan.asked.model_dump(mode="json")
+    asked: Tree = json.loads(json.dumps({"settings": settings, "comparison": comparison, "cells": cells}))
+    if not _is_begun(folder):
+        return Record(folder, **asked)._saved()
+    found = read_record(folder)
+    _refuse_other(folder, "", found.settings, asked["settings"])
+    for name, values in asked["cells"].items():
+        if name in found.cells:
+            _refuse_other(folder, f"the cell {name!r} in ", found.cells[name], values)
+    asked["cells"] = {**found.cells, **asked["cells"]}
+    return Record(folder, **asked, failures=found.failures, outcome=found.outcome)._saved()
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether there is work in the folder that what is asked has to agree with."""
+    return (folder / COMPARE_FILE).exists() and (folder / CELLS).exists()
+
+
+def read_record(folder: Path) -> Record:
+    """The record in a comparison's folder."""
+    path = folder / COMPARE_FILE
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        names = ("settings", "comparison", "cells", "failures", "outcome")
+        return Record(folder, **{name: tree[name] for name in names})
+    except FileNotFoundError:
+        hint = "endtask compare --output FOLDER makes one"
+        raise InputError("no comparison here", path=folder, hint=hint) from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError("not the record of a comparison", path=path, hint="was the file changed by hand?") from None
+
+
+def _refuse_other(folder: Path, what: str, old: Tree, new: Tree) -> None:
+    changes = changes_in_words(old, new)
+    if changes:
+        raise InputError(
+            f"this comparison was asked otherwise: {what}{', '.join(changes[:4])}",
+            path=folder,
+            hint="choose another --output; nothing was touched",
+        )

@@ -1,0 +1,128 @@
+"""What the runs of a comparison came to: predictions over the same rows, dev scores and cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.compare.cell import CellRun
+from endtask.errors import InputError
+from endtask.evaluate.baselines import Baseline
+from endtask.evaluate.predictions import Predictions, read_predictions
+from endtask.files.run_layout import DEV_PREDICTIONS
+from endtask.files.stage_folder import fingerprint
+from endtask.report.costs import stage_costs, total_cost
+from endtask.report.run_folder import RunFolder
+from endtask.report.scores import seed_rows
+from endtask.task import Task, leaked_ids
+
+TRAINING = ("pretrain", "finetune")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The rows that decide: a split, its true classes, and which rows do not also stand in train."""
+
+    split: str
+    metric: str
+    labels: tuple[str, ...]
+    ids: tuple[str, ...]
+    truth: NDArray[np.int64]
+    clean: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, task: Task, metric: str, by: Literal["test", "dev"]) -> Judged:
+        """The rows of test, or of dev if asked for or where there is no test split."""
+        split = "test" if by == "test" and "test" in task.splits else "dev"
+        ids, leaked = tuple(example.id for example in task.splits[split]), leaked_ids(task, split)
+        truth = np.asarray(task.label_numbers(split), dtype=np.int64)
+        return cls(split, metric, tuple(task.labels), ids, truth, np.asarray([each not in leaked for each in ids]))
+
+    @property
+    def has_leaks(self) -> bool:
+        """Whether the leak-free part is there and is not the whole."""
+        return bool(self.clean.any() and not self.clean.all())
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run costs alone, shared stages included; FLOPs by the papers' 6ND and counted product by product."""
+
+    flops: float
+    matmul_flops: float
+    train_seconds: float
+    seconds: float
+    text_bytes: int
+    parameters: int | None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One run of one cell: for each fine-tuning seed the dev score and the predicted classes (seeds, rows)."""
+
+    seed: int | None
+    finetune_seeds: tuple[int, ...]
+    dev: tuple[float, ...]
+    predicted: NDArray[np.int64]
+    cost: Cost
+
+    def mark(self) -> str:
+        """A hash of the predictions."""
+        return fingerprint(self.predicted.shape, self.predicted.tobytes().hex())
+
+
+def read_run(run: CellRun, judged: Judged, by: Literal["test", "dev"]) -> Scored | None:
+    """What a run came to, or None where it has not got so far."""
+    folder = RunFolder(run.folder) if run.folder.is_dir() else None
+    if folder is None or ("evaluate" if by == "test" else "finetune") not in folder.manifests:
+        return None
+    rows = seed_rows(folder)
+    seeds = tuple(row.seed for row in rows)
+    predicted = _dev_predictions(run.folder, seeds) if by == "dev" else _predictions(run, judged)
+    return Scored(run.seed, seeds, tuple(row.dev for row in rows), predicted, _cost(folder))
+
+
+def scored_baseline(baseline: Baseline, by: Literal["test", "dev"]) -> Scored:
+    """An untrained baseline as a single run; it reads no corpus."""
+    predicted = baseline.dev_predicted if by == "dev" else baseline.predicted
+    cost = Cost(0.0, 0.0, baseline.seconds, baseline.seconds, 0, None)
+    return Scored(None, (0,), (baseline.dev_score,), np.asarray(predicted, dtype=np.int64)[None, :], cost)
+
+
+def _predictions(run: CellRun, judged: Judged) -> NDArray[np.int64]:
+    found = read_predictions(run.folder / "evaluate", judged.labels)
+    refuse_other_rows(found, judged, run.folder)
+    return found.predicted
+
+
+def refuse_other_rows(found: Predictions, judged: Judged, folder: Path) -> None:
+    """Refuse predictions of other rows: nothing could be paired."""
+    if found.ids != judged.ids or not np.array_equal(found.truth, judged.truth):
+        raise InputError(f"these are not the {judged.split} rows of the other cells", path=folder)
+
+
+def _dev_predictions(folder: Path, seeds: tuple[int, ...]) -> NDArray[np.int64]:
+    files = [folder / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds]
+    absent = next((file for file in files if not file.exists()), None)
+    if absent is not None:
+        hint = "runs of older releases did not keep them; choose another --output"
+        raise InputError("no dev predictions", path=absent, hint=hint)
+    return np.asarray([json.loads(file.read_text(encoding="utf-8")) for file in files], dtype=np.int64)
+
+
+def _cost(run: RunFolder) -> Cost:
+    costs = stage_costs(run)
+    total = total_cost(costs)
+    return Cost(
+        flops=total["flops"],
+        matmul_flops=total["matmul_flops"],
+        train_seconds=sum(cost.seconds for cost in costs if cost.stage in TRAINING),
+        seconds=total["seconds"],
+        text_bytes=int(run.counts("select")["bytes"]),
+        parameters=int(run.counts("pretrain")["parameters"]),
+    )

@@ -1,0 +1,154 @@
+"""The table of a comparison for the terminal, and what it says in a few sentences."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from endtask.compare.outcome import CLEAR, Figures, Lead, Outcome, Row
+from endtask.report import format as shown
+
+_WIDTH_OF_A_FILE = 200
+_NOTHING = ""
+
+
+def verdict(outcome: Outcome) -> str:
+    """How the cell that all are tested against did, and which others are clearly better or worse."""
+    judged, row = outcome.judged, outcome.row(outcome.against)
+    if row.score is None:
+        return f"{row.name} has no score yet."
+    where = f"{judged.split} ({shown.plural(len(judged.ids), 'row')}, {shown.plural(row.runs, 'model')})"
+    sentence = f"{row.name}: {shown.metric_name(judged.metric)} {score_in_words(row, row.score)} on {where}."
+    leads = [(other.name, other.score.lead) for other in outcome.rows if other.score and other.score.lead]
+    groups = {
+        "Clearly better": [_named(name, lead) for name, lead in leads if lead.is_clear and lead.mean > 0],
+        "Clearly worse": [_named(name, lead) for name, lead in leads if lead.is_clear and lead.mean <= 0],
+        "No clear difference": [_named(name, lead) for name, lead in leads if not lead.is_clear],
+    }
+    return " ".join([sentence, *(f"{words}: {', '.join(names)}." for words, names in groups.items() if names)])
+
+
+def notes(outcome: Outcome) -> list[str]:
+    """What a reader of the table has to know to judge it."""
+    judged, seeds = outcome.judged, len(outcome.runs[outcome.against])
+    found = []
+    if judged.split == "test":
+        found.append("Choices belong on dev: whoever picks the best test score of many reads chance into it.")
+    else:
+        found.append("Scores are those of dev, which also chose the epoch, so they are somewhat too high.")
+    trained = "pre-trained once, so the luck of that is not in it" if seeds == 1 else f"pre-trained {seeds} times"
+    found.append(f"± is the spread over all models of a cell; each cell was {trained}.")
+    if judged.has_leaks:
+        leaked = len(judged.ids) - int(judged.clean.sum())
+        rows = f"{leaked:,} of the {len(judged.ids):,} rows of {judged.split}"
+        found.append(f"{rows} also stand in train; the leak-free score is that of the others.")
+    return found
+
+
+def score_in_words(row: Row, figures: Figures | None) -> str:
+    """A mean with its spread over the row's models."""
+    if figures is None:
+        return ("failed" if row.failures else "not yet") if row.score is None else _NOTHING
+    return shown.score_with_spread(figures.mean, figures.std, row.runs)
+
+
+def interval_in_words(ends: Figures | Lead | None) -> str:
+    """The ends of an interval in points.
+
+    >>> interval_in_words(Figures(0.5, 0.0, 0.481, 0.52))
+    '48.1 to 52.0'
+    """
+    if ends is None or ends.low is None or ends.high is None:
+        return _NOTHING
+    sign = "+" if isinstance(ends, Lead) else ""
+    return f"{100 * ends.low:{sign}.1f} to {100 * ends.high:{sign}.1f}"
+
+
+def lead_in_words(figures: Figures | None) -> str:
+    """A difference in points with its sign."""
+    return f"{100 * figures.lead.mean:+.1f}" if figures is not None and figures.lead is not None else _NOTHING
+
+
+def p_in_words(p_value: float) -> str:
+    """A p-value; 10,000 permutations tell no more than four places.
+
+    >>> p_in_words(0.00009999), p_in_words(0.0312)
+    ('0.0001', '0.0312')
+    """
+    return f"{p_value:.4f}"
+
+
+def print_table(outcome: Outcome) -> None:
+    """Print scores, costs and what baselines are on standard output, the cell that all are tested against in bold."""
+    console = Console(file=sys.stdout, highlight=False)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, highlight=False, width=_WIDTH_OF_A_FILE)
+    for columns, cells in ((score_columns(outcome), score_cells), (cost_columns(), cost_cells)):
+        table = Table(box=box.SIMPLE_HEAD)
+        for place, name in enumerate(columns):
+            table.add_column(name, justify="left" if place == 0 else "right")
+        for row in outcome.rows:
+            table.add_row(*cells(outcome, row), style="bold" if row.name == outcome.against else "")
+        console.print(table)
+    for row in outcome.rows:
+        if row.note:
+            console.print(f"{row.name}: {row.note}", markup=False, soft_wrap=True)
+
+
+def score_columns(outcome: Outcome) -> list[str]:
+    """The heads of the table of scores."""
+    judged, metric = outcome.judged, shown.metric_name(outcome.judged.metric)
+    leak_free = ["leak-free", "its p (Holm)"] if judged.has_leaks else []
+    dev = ["dev"] if judged.split != "dev" else []
+    against = [f"against {outcome.against}", "95%", "p", "p (Holm)"]
+    return ["cell", "models", f"{metric} on {judged.split}", "95%", *dev, *against, *leak_free]
+
+
+def score_cells(outcome: Outcome, row: Row) -> list[str]:
+    """A row of the table of scores."""
+    judged, score = outcome.judged, row.score
+    lead = score.lead if score is not None else None
+    cells = [row.name, str(row.runs or _NOTHING), score_in_words(row, score), interval_in_words(score)]
+    if judged.split != "dev":
+        cells.append(score_in_words(row, row.dev) if row.dev else _NOTHING)
+    cells += [lead_in_words(score), interval_in_words(lead), *_p_values(lead)]
+    if judged.has_leaks:
+        leak_free = row.leak_free.lead if row.leak_free is not None else None
+        cells += [score_in_words(row, row.leak_free) if row.leak_free else _NOTHING, _p_values(leak_free)[1]]
+    return cells
+
+
+def cost_columns() -> list[str]:
+    """The heads of the table of costs."""
+    return ["cell", "parameters", "FLOPs", "FLOPs (6ND)", "training", "all stages", "corpus text"]
+
+
+def cost_cells(outcome: Outcome, row: Row) -> list[str]:
+    """A row of the table of costs: one run alone, as if nothing had been shared."""
+    cost = row.cost
+    if cost is None:
+        return [row.name, *[_NOTHING] * (len(cost_columns()) - 1)]
+    trained = cost.parameters is not None
+    return [
+        row.name,
+        shown.count(cost.parameters) if cost.parameters is not None else _NOTHING,
+        shown.flops(cost.matmul_flops) if trained else _NOTHING,
+        shown.flops(cost.flops) if trained else _NOTHING,
+        shown.duration(cost.train_seconds),
+        shown.duration(cost.seconds),
+        shown.size(cost.text_bytes) if cost.text_bytes else "none",
+    ]
+
+
+def _p_values(lead: Lead | None) -> Sequence[str]:
+    return (p_in_words(lead.p_value), p_in_words(lead.p_holm)) if lead is not None else (_NOTHING, _NOTHING)
+
+
+def _named(name: str, lead: Lead) -> str:
+    words = f"{100 * lead.mean:+.1f} points, p = {p_in_words(lead.p_holm)}"
+    undecided = lead.p_holm < CLEAR and not lead.is_clear
+    return f"{name} ({words}{f', but {interval_in_words(lead)} over other seeds' if undecided else ''})"

@@ -1,0 +1,42 @@
+"""The baselines that need no run, worked out once and kept in the comparison's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from endtask.evaluate.baselines import Baseline, majority_baseline, tfidf_baseline
+from endtask.files.atomic import write_text
+from endtask.files.stage_folder import fingerprint
+from endtask.progress import say
+from endtask.task import Task
+
+FOLDER = "baselines"
+_MAKERS: dict[str, Callable[[Task, str], Baseline]] = {"majority": majority_baseline, "tfidf": tfidf_baseline}
+
+
+def untrained_baseline(name: str, task: Task, metric: str, folder: Path) -> Baseline:
+    """The baseline from its file in `folder/baselines`, or worked out and written there."""
+    path, mark = folder / FOLDER / f"{name}.json", fingerprint(task.fingerprint, metric)
+    known = _read(path, mark)
+    if known is not None:
+        return known
+    say(f"baseline {name}")
+    found = _MAKERS[name](task, metric)
+    lists = {"predicted": found.predicted.tolist(), "dev_predicted": found.dev_predicted.tolist()}
+    path.parent.mkdir(exist_ok=True)
+    write_text(path, json.dumps({"mark": mark, **asdict(found), **lists}, ensure_ascii=False))
+    return found
+
+
+def _read(path: Path, mark: str) -> Baseline | None:
+    """What the file holds; None where it is not there or is about other data, and has to be made again."""
+    tree = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if tree.pop("mark", None) != mark:
+        return None
+    arrays = {key: np.asarray(tree[key], dtype=np.int64) for key in ("predicted", "dev_predicted")}
+    return Baseline(**{**tree, **arrays})

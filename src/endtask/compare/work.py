@@ -1,0 +1,115 @@
+"""The runs of a comparison: checked before anything is written, prepared once, then trained one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from endtask.compare.cell import Cell, CellRun
+from endtask.compare.plan import Plan
+from endtask.errors import InputError
+from endtask.files.run_layout import STAGES
+from endtask.files.stage_folder import StageFolder
+from endtask.progress import say
+from endtask.run import Run
+from endtask.share import lend_data, share_stages
+from endtask.task import Task
+
+LAST_PREPARED = "pack"
+
+
+@dataclass
+class Work:
+    """The runs in a comparison's folder; what one of them did, or another run before, is done for all."""
+
+    plan: Plan
+    folder: Path
+    lenders: Sequence[Path] = ()
+    _first: dict[str, Run] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> list[CellRun]:
+        """Every run; those of the cell that baselines are made from come first."""
+        cells = sorted(self.plan.cells, key=lambda cell: cell.name != self.plan.against)
+        return [run for cell in cells for run in cell.runs(self.folder)]
+
+    @property
+    def task(self) -> Task:
+        """The labelled data."""
+        return self._first_of(self.plan.cell(self.plan.against)).task
+
+    def check(self) -> None:
+        """Meet, before anything is written, what would stop a run: its settings, its data, other rows to judge by."""
+        first = self._first_of(self.plan.cell(self.plan.against))
+        first.check()
+        first.stage_folders()
+        for cell in self.plan.cells:
+            run = self._first_of(cell)
+            try:
+                run.check()
+                _ = run.corpus
+            except InputError as error:
+                raise type(error)(f"cell {cell.name!r}: {error}") from None
+            if _judging_rows(run.task) != _judging_rows(first.task):
+                raise InputError(f"cell {cell.name!r}: its dev or test rows are not those of {self.plan.against!r}")
+
+    def refuse_changed(self) -> None:
+        """Stop before touching anything where data changed since the runs in the folder were made."""
+        for run in self.runs:
+            clash = self._run(run).first_clash() if run.folder.exists() else None
+            if clash is not None:
+                raise InputError(
+                    f"what the stage {clash} reads changed since this run was made",
+                    path=run.folder,
+                    hint="choose another --output; nothing was touched",
+                )
+
+    def prepare(self, until: str) -> None:
+        """Do the stages before training for all runs: the same ones once, and mistakes are met early."""
+        last = min(until, LAST_PREPARED, key=STAGES.index)
+        for run in self.runs:
+            if run.cell.tokenizer_of is not None and last != LAST_PREPARED:
+                continue  # its stages cannot be told apart before that tokenizer is there
+            self.give(run)
+            if not self.is_finished(run, last):
+                say(f"cell {run.cell.name}: prepared up to {last}")
+                self._run(run).go(until=last)
+
+    def train(self, run: CellRun, until: str) -> None:
+        """Do what is left of a run in this process."""
+        self.give(run)
+        if not self.is_finished(run, until):
+            self._run(run).go(until=until)
+
+    def give(self, run: CellRun) -> None:
+        """Give a run every stage that another one did with the same settings and data."""
+        others = [other.folder for other in self.runs if other != run]
+        share_stages(self._run(run), [*others, *self.lenders])
+
+    def is_finished(self, run: CellRun, until: str) -> bool:
+        """Whether a stage of the run stands finished; those before it then do."""
+        return self.stages(run)[until].is_finished()
+
+    def stages(self, run: CellRun) -> dict[str, StageFolder]:
+        """The stages of a run with their fingerprints."""
+        return self._run(run).stage_folders()
+
+    def _run(self, run: CellRun) -> Run:
+        made = Run(run.settings)
+        lend_data(self._first_of(run.cell), made)
+        return made
+
+    def _first_of(self, cell: Cell) -> Run:
+        """The cell's first run, which lends its data to the others."""
+        if cell.name not in self._first:
+            made = Run(cell.runs(self.folder)[0].settings)
+            if cell.name != self.plan.against:
+                lend_data(self._first_of(self.plan.cell(self.plan.against)), made)
+            self._first[cell.name] = made
+        return self._first[cell.name]
+
+
+def _judging_rows(task: Task) -> list[tuple[str, str, object]]:
+    splits = (split for split in ("dev", "test") if split in task.splits)
+    return [(split, example.id, example.label) for split in splits for example in task.splits[split]]

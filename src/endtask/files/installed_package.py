@@ -1,0 +1,74 @@
+"""A model that an installed Python package carries, found without running any of the package's code."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
+
+from endtask.errors import InputError, nearest
+
+PACKAGE_PREFIX = "package:"
+_CONFIG, _WEIGHTS = "config.json", "*.safetensors"
+_INSIDE = "model"
+
+
+def package_folder(path: str, *, key: str) -> Path:
+    """The folder of `package:NAME` with a configuration and safetensors: the package's own, or `model` inside it.
+
+    >>> package_folder("package:jsn", key="model.path")
+    Traceback (most recent call last):
+        ...
+    endtask.errors.InputError: package:jsn, key 'model.path': no such package is installed (did you mean 'json'?)
+    """
+    name = module_name(path)
+    if not name.isidentifier():  # dots too: to look inside a package, Python would run it
+        raise InputError(f"{name!r} is not the name of a package", key=key, hint=f"write {PACKAGE_PREFIX}NAME")
+    folders = _folders(name)
+    if folders is None:
+        raise InputError("no such package is installed", path=path, key=key, hint=_how_to_get(name))
+    found = _with_model(folders)
+    if found is None:
+        places = f"in its own folder or in {_INSIDE} inside it"
+        raise InputError(f"the package holds no {_CONFIG} with {_WEIGHTS}, {places}", path=path, key=key)
+    return found
+
+
+def package_model(path: str) -> Path | None:
+    """The same, or None where there is no such package or no model in it.
+
+    >>> package_model("package:json") is None
+    True
+    """
+    return _with_model(_folders(module_name(path)) or [])
+
+
+def module_name(path: str) -> str:
+    """The package's name as Python has it; pip's, with hyphens, is understood.
+
+    >>> module_name("package:some-model")
+    'some_model'
+    """
+    return path.removeprefix(PACKAGE_PREFIX).replace("-", "_")
+
+
+def _folders(name: str) -> list[Path] | None:
+    """Where a package lies, which may be in several places; none for a lone module; None if it is not installed."""
+    try:
+        spec = find_spec(name)
+    except ValueError:  # what is loaded already and came from no file, such as __main__
+        return []
+    if spec is None:
+        return None
+    return [Path(place) for place in spec.submodule_search_locations or ()]
+
+
+def _with_model(folders: list[Path]) -> Path | None:
+    candidates = [folder / inside for folder in folders for inside in ("", _INSIDE)]
+    return next((one for one in candidates if (one / _CONFIG).is_file() and any(one.glob(_WEIGHTS))), None)
+
+
+def _how_to_get(name: str) -> str:
+    # Nobody is told to install a name that looks misspelled: anybody may have published something under it.
+    close = nearest(name, (module.name for module in iter_modules()))
+    return f"did you mean {close!r}?" if close else f"pip install {name.replace('_', '-')}"

@@ -1,0 +1,38 @@
+"""Nested mappings, such as settings, told apart key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys of a nested mapping.
+
+    >>> flatten({"seed": 0, "train": {"rho1": 19}})
+    {'seed': 0, 'train.rho1': 19}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What differs, as (old, new) by dotted key; None stands for what is not there.
+
+    >>> differences({"train": {"rho1": 19, "rho2": 20}}, {"train": {"rho1": 99, "rho2": 20}, "seed": 1})
+    {'train.rho1': (19, 99), 'seed': (None, 1)}
+    """
+    before, after = flatten(old), flatten(new)
+    keys = dict.fromkeys([*after, *before])
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+def changes_in_words(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The differences, each as `key (old -> new)`.
+
+    >>> changes_in_words({"budget": "60steps"}, {"budget": "90steps"})
+    ['budget (60steps -> 90steps)']
+    """
+    return [f"{key} ({before} -> {after})" for key, (before, after) in differences(old, new).items()]

@@ -1,0 +1,98 @@
+"""Catch the inputs of chosen weights, and the outputs, while a network runs: autograd starts at the first of them.
+
+Every product with a weight passes torch's function `linear` and every reading of word vectors passes `embedding`,
+whatever module or part of a weight it belongs to; so these two are watched, and the models need no hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from endtask.gradients.rows import Block
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a weight in a forward pass."""
+
+    block: Block
+    inputs: Tensor  # (..., width), or token ids (...)
+    output: Tensor  # (..., height), or vectors (..., width); part of the autograd graph
+    in_head: bool
+    padding: int | None = None  # the token whose vector is never trained
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether word vectors were read, not multiplied."""
+        return not self.inputs.is_floating_point()
+
+
+class Capture(TorchFunctionMode):
+    """While active, every use of the given weights is kept in `uses`.
+
+    With all weights frozen, the output of a first use becomes the start of the autograd graph: what lies below runs
+    as under `no_grad`, and the backward pass computes nothing but gradients of outputs above.
+    """
+
+    def __init__(self, weights: Mapping[str, nn.Parameter]) -> None:
+        super().__init__()
+        self.uses: list[Use] = []
+        self.in_head = False
+        self._places = [(layer, weight, weight.data_ptr()) for layer, weight in weights.items()]
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func is not functional.linear and func is not functional.embedding:
+            return out
+        # Both take input and weight first.
+        given = {**dict(zip(("input", "weight"), args, strict=False)), **(kwargs or {})}
+        block = self._block(given["weight"])
+        if block is None:
+            return out
+        if not out.requires_grad:
+            out = out.detach().requires_grad_(True)
+        self.uses.append(Use(block, given["input"].detach(), out, self.in_head, given.get("padding_idx")))
+        return out
+
+    def _block(self, weight: Tensor) -> Block | None:
+        """The chosen weight that this one is, or is some rows of, recognised by where its numbers lie."""
+        for layer, whole, start in self._places:
+            offset = weight.data_ptr() - start
+            if 0 <= offset < whole.nbytes:
+                if weight.stride() != whole.stride() or weight.shape[1:] != whole.shape[1:]:
+                    raise ValueError(f"{layer} is used in a way that is not understood: {tuple(weight.shape)}")
+                first = offset // (whole.stride(0) * whole.element_size())
+                return Block(layer, weight.shape[0], weight.shape[1], first, len(whole))
+        return None
+
+
+@contextmanager
+def frozen(network: nn.Module) -> Iterator[None]:
+    """No weight wants a gradient and no dropout is active inside; afterwards all is as before."""
+    modes = [(module, module.training) for module in network.modules()]
+    wanted = [weight for weight in network.parameters() if weight.requires_grad]
+    network.eval()
+    try:
+        for weight in wanted:
+            weight.requires_grad_(False)
+        with torch.enable_grad():
+            yield
+    finally:
+        for weight in wanted:
+            weight.requires_grad_(True)
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,49 @@
+"""Losses with one number per text, whose gradients are those of each text alone.
+
+Attention stays inside a text, so one backward pass over their sum gives every text's own gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+from torch.nn import functional
+
+from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.network import TASK, Network
+
+TextLosses = Callable[[Network, Tensor, TextBatch], Tensor]
+"""Network, one vector per token (N, hidden), batch -> one loss per text (S,)."""
+
+
+def masked_lm_losses(network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
+    """Each text's mean cross-entropy over its own masked positions; 0 for a text without any: (N, hidden) -> (S,)."""
+    assert batch.masked_positions is not None
+    assert batch.masked_targets is not None
+    logits = network.masked_logits(hidden, batch.masked_positions)  # (M, vocabulary)
+    each = functional.cross_entropy(logits, batch.masked_targets, ignore_index=IGNORED, reduction="none")  # (M,)
+    return mean_by_text(each, batch.text_ids[batch.masked_positions], batch.masked_targets != IGNORED, _texts(batch))
+
+
+def task_losses(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
+    """Each text's cross-entropy of the class logits; 0 for texts of padding: (N, hidden) -> (S,)."""
+    assert batch.labels is not None
+    logits = network.task_logits(hidden, batch, head)
+    return functional.cross_entropy(logits, batch.labels, ignore_index=IGNORED, reduction="none")
+
+
+def mean_by_text(values: Tensor, text_ids: Tensor, counted: Tensor, texts: int) -> Tensor:
+    """The mean of each text's counted values, 0 where it has none: (M,) -> (texts,).
+
+    >>> import torch
+    >>> mean_by_text(torch.tensor([1.0, 3.0, 9.0]), torch.tensor([0, 0, 2]), torch.tensor([True] * 3), 3).tolist()
+    [2.0, 0.0, 9.0]
+    """
+    sizes = values.new_zeros(texts).index_add(0, text_ids, counted.to(values.dtype))
+    # Each value is divided before the sum: a text's gradient then does not depend on the texts beside it.
+    return values.new_zeros(texts).index_add(0, text_ids, values * counted / sizes.clamp(min=1)[text_ids])
+
+
+def _texts(batch: TextBatch) -> int:
+    return len(batch.offsets) - 1

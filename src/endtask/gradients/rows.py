@@ -1,0 +1,140 @@
+"""Gradients of many texts as rows: each text's gradient of a weight is a sum of outer products, kept apart.
+
+For a weight W (height, width) that maps inputs to outputs, a text's gradient is the sum over its tokens of
+(gradient at the output) x (input). A row holds the two factors of one such product and the text that owns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Block:
+    """A weight, or those of its rows that are multiplied on their own, as queries, keys and values may be.
+
+    >>> str(Block("layers.1.attn.Wqkv", 16, 16, first=16, whole=48))
+    'layers.1.attn.Wqkv[16:32]'
+    """
+
+    layer: str
+    height: int
+    width: int
+    first: int = 0
+    whole: int | None = None
+
+    @property
+    def size(self) -> int:
+        """How many weights."""
+        return self.height * self.width
+
+    def __str__(self) -> str:
+        cut = self.whole is not None and self.height != self.whole
+        return f"{self.layer}[{self.first}:{self.first + self.height}]" if cut else self.layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """R outer products; what the left factors are, the kinds say."""
+
+    right: Tensor  # (R, width)
+    owners: Tensor  # (R,) int64, ascending
+
+    def part(self, which: slice | Tensor) -> Self:
+        """Some of the rows."""
+        return replace(self, **{name: value[which] for name, value in vars(self).items()})
+
+    def in_order(self) -> Self:
+        """The same rows, by their owners."""
+        return self.part(torch.argsort(self.owners, stable=True))
+
+    def to(self, dtype: torch.dtype) -> Self:
+        """The same rows in another precision; tokens and owners stay."""
+        factors = {name: value.to(dtype) for name, value in vars(self).items() if value.is_floating_point()}
+        return replace(self, **factors)
+
+    @property
+    def bytes(self) -> int:
+        """What they take in memory."""
+        return sum(value.nbytes for value in vars(self).values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearRows(Rows):
+    """Rows of a matrix product: the gradient at the output times the input, which is `right`."""
+
+    left: Tensor  # (R, height)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupRows(Rows):
+    """Rows of word vectors looked up: a one at the token's place times the gradient at its vector, `right`."""
+
+    tokens: Tensor  # (R,) int64
+
+
+AnyRows = TypeVar("AnyRows", bound=Rows)
+Uses = tuple[Rows, ...]
+"""All rows of one block; the word vectors are used twice where masked tokens are predicted with them."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradients of `count` texts, or of units of texts, for every block."""
+
+    count: int
+    blocks: dict[Block, Uses]
+
+    def merged(self, units: Tensor, shares: Tensor, count: int) -> Gradients:
+        """Sums over texts: text i adds `shares[i]` times its gradient to unit `units[i]`.
+
+        >>> block = Block("W", 1, 1)
+        >>> rows = LinearRows(left=torch.ones(2, 1), right=torch.tensor([[3.0], [5.0]]), owners=torch.tensor([0, 1]))
+        >>> both = Gradients(2, {block: (rows,)}).merged(torch.tensor([0, 0]), torch.tensor([0.5, 0.5]), 1)
+        >>> both.blocks[block][0].right.tolist()
+        [[1.5], [2.5]]
+        """
+        blocks = {block: tuple(_shared(rows, units, shares) for rows in uses) for block, uses in self.blocks.items()}
+        return Gradients(count, blocks)
+
+
+def average(readings: Sequence[Gradients]) -> Gradients:
+    """The mean gradients of the same texts read several times, such as under several masks.
+
+    >>> block, owners = Block("W", 1, 1), torch.tensor([0])
+    >>> one, other = (LinearRows(left=torch.ones(1, 1), right=torch.tensor([[x]]), owners=owners) for x in (2.0, 4.0))
+    >>> mean = average([Gradients(1, {block: (one,)}), Gradients(1, {block: (other,)})])
+    >>> (mean.blocks[block][0].left * mean.blocks[block][0].right).sum().item()
+    3.0
+    """
+    first, share = readings[0], 1.0 / len(readings)
+    if any(one.count != first.count or one.blocks.keys() != first.blocks.keys() for one in readings):
+        raise ValueError("only gradients of the same texts and layers can be averaged")
+    blocks: dict[Block, Uses] = {}
+    for block in first.blocks:
+        uses = by_kind([rows for one in readings for rows in one.blocks[block]])
+        blocks[block] = tuple(replace(rows, right=rows.right * share) for rows in uses)
+    return Gradients(first.count, blocks)
+
+
+def by_kind(uses: Sequence[Rows]) -> Uses:
+    """Rows of each kind put together."""
+    kinds = dict.fromkeys(type(rows) for rows in uses)
+    return tuple(_joined([rows for rows in uses if type(rows) is kind]) for kind in kinds)
+
+
+def _joined(parts: Sequence[AnyRows]) -> AnyRows:
+    if len(parts) == 1:
+        return parts[0]
+    values = {name: torch.cat([vars(part)[name] for part in parts]) for name in vars(parts[0])}
+    return replace(parts[0], **values).in_order()
+
+
+def _shared(rows: AnyRows, units: Tensor, shares: Tensor) -> AnyRows:
+    right = rows.right * shares.to(rows.right.dtype)[rows.owners, None]
+    return replace(rows, right=right, owners=units[rows.owners]).in_order()

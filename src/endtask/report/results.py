@@ -1,0 +1,107 @@
+"""A run's results as one small JSON file, to travel where its weights do not: scores, predictions, cost; no texts."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from endtask.errors import InputError
+from endtask.evaluate.predictions import read_predictions
+from endtask.files.atomic import write_text
+from endtask.files.run_layout import DEV_PREDICTIONS
+from endtask.files.stage_folder import fingerprint
+from endtask.records import Example
+from endtask.report.costs import stage_costs, total_cost
+from endtask.report.run_folder import RunFolder
+from endtask.report.scores import metric_of
+from endtask.task import Task, leaked_ids
+
+FORMAT = 1
+# Of the run's place, not of what it came to.
+_LEFT_OUT = ("output_dir", "keep_scratch", "bundle_size", "report_to")
+_OF_A_STAGE = ("fingerprint", "seconds", "joules", "counts", "finished", "versions", "machine")
+
+Tree = dict[str, Any]
+
+
+def results_of(folder: str | Path) -> Tree:
+    """Plain values of what stands in a run's folder; parts that are not there yet are null.
+
+    `predictions` holds, for dev and test, the class numbers (places in `labels`) of the truth and of each seed's
+    answers, whether each row is leak-free, and a hash of the rows' ids, by which two runs are told to be about the
+    same rows.
+    """
+    run = RunFolder(Path(folder))
+    task = _task(run)
+    return {
+        "format": FORMAT,
+        "endtask": metadata.version("endtask"),
+        "task": run.task_name,
+        "labels": list(task.labels) if task else None,
+        "metric": metric_of(run),
+        "settings": {key: value for key, value in run.settings.items() if key not in _LEFT_OUT},
+        "stages": {
+            stage: {key: manifest[key] for key in _OF_A_STAGE if key in manifest}
+            for stage, manifest in run.manifests.items()
+        },
+        "cost": total_cost(stage_costs(run)),
+        "dev": run.counts("finetune").get("seeds"),
+        "test": run.results,
+        "predictions": {
+            split: found for split in ("dev", "test") if task and (found := _predictions(run, task, split))
+        },
+    }
+
+
+def write_results(file: Path, folder: Path) -> None:
+    """Write the results of a run to a file, over an older one."""
+    write_text(file, json.dumps(results_of(folder), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def check_results_file(file: Path) -> None:
+    """Refuse, before hours of work, a file that could not be written after them."""
+    if file.is_dir():
+        raise InputError("is a folder, not a file", path=file, hint="--results results.json")
+    if not file.absolute().parent.is_dir():
+        raise InputError("no such folder", path=file.parent, hint="make it first")
+
+
+def _task(run: RunFolder) -> Task | None:
+    """The task as the read stage wrote it down."""
+    if run.audit is None or "read" not in run.manifests:
+        return None
+    splits = {split: [_example(row) for row in run.examples(split)] for split in run.audit["splits"]}
+    return Task.from_examples(str(run.audit["name"]), splits, kind=run.audit["kind"], test_fraction=0)
+
+
+def _example(row: Tree) -> Example:
+    return Example(row["id"], row["text"], row["label"], text_pair=row.get("text_pair"))
+
+
+def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
+    by_seed = _of_dev(run) if split == "dev" else _of_test(run, task)
+    if not by_seed or split not in task.splits:
+        return None
+    leaked = leaked_ids(task, split)
+    return {
+        "rows": fingerprint([example.id for example in task.splits[split]]),
+        "truth": task.label_numbers(split),
+        "leak_free": [int(example.id not in leaked) for example in task.splits[split]],
+        "predicted": by_seed,
+    }
+
+
+def _of_dev(run: RunFolder) -> dict[str, list[int]]:
+    """By seed; runs of older releases did not keep them."""
+    seeds = [row["seed"] for row in run.counts("finetune").get("seeds", [])]
+    files = {str(seed): run.path / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds}
+    return {seed: json.loads(file.read_text(encoding="utf-8")) for seed, file in files.items() if file.exists()}
+
+
+def _of_test(run: RunFolder, task: Task) -> dict[str, list[int]]:
+    if run.results is None or run.results["split"] != "test":
+        return {}
+    found = read_predictions(run.path / "evaluate", task.labels)
+    return {str(seed): row.tolist() for seed, row in zip(found.seeds, found.predicted, strict=True)}

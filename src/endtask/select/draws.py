@@ -1,0 +1,37 @@
+"""Random numbers that belong to a passage's id and a seed, whatever other passages there are and in whichever order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.files.selection_table import read_batches
+from endtask.retrieve.scan import string_keys
+from endtask.seeds import derive
+
+
+def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
+    """A random 64-bit number for each id.
+
+    >>> bool(draws(["a", "b"], 0, "test")[1] == draws(["b"], 0, "test")[0] != draws(["b"], 1, "test")[0])
+    True
+    """
+    keys = string_keys(ids) ^ np.uint64(derive(seed, "select", purpose))
+    # Every bit spread over all bits, as in the last steps of SplitMix64.
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
+
+
+def table_draws(table: Path, seed: int, purpose: str) -> NDArray[np.uint64]:
+    """A random number for each passage of a selection table."""
+    ids = (batch.column(0).to_pylist() for batch in read_batches(table, columns=["id"]))
+    return np.concatenate([np.zeros(0, dtype=np.uint64), *(draws(some, seed, purpose) for some in ids)])
+
+
+def uniform(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """The same numbers between 0 and 1, both excluded."""
+    return ((numbers >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

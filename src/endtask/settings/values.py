@@ -1,0 +1,71 @@
+"""Settings with some values exchanged at dotted keys, and such keys and values as the command line writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from endtask.errors import InputError
+from endtask.settings.load import merge, resolve
+from endtask.settings.sections import Settings
+
+Values = dict[str, Any]
+
+
+def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Settings:
+    """The settings with the values at some dotted keys exchanged; `where` begins the line of a mistake.
+
+    >>> with_values(Settings(), {"train.rho1": 3}, "--values").train.rho1
+    3
+    >>> with_values(Settings(), {"train.rho3": 3}, "--values")
+    Traceback (most recent call last):
+    ...
+    endtask.errors.InputError: --values, key 'train.rho3': unknown setting (did you mean 'train.rho2'?)
+    """
+    tree = settings.model_dump(mode="json")
+    for key, value in values.items():
+        for name in reversed(key.split(".")):
+            value = {name: value}
+        merge(tree, value)
+    return resolve(tree, where)
+
+
+def value_at(settings: Settings, key: str) -> Any:
+    """The value at a dotted key, as JSON has it.
+
+    >>> value_at(Settings(), "budget")
+    '10min'
+    """
+    value: Any = settings.model_dump(mode="json")
+    for name in key.split("."):
+        value = value[name]
+    return value
+
+
+def split_entry(entry: str, where: str, example: str) -> tuple[str, str]:
+    """The two sides of `key=...`.
+
+    >>> split_entry("train.rho1=1,19", "--values", "train.rho1=1,19,99")
+    ('train.rho1', '1,19')
+    """
+    key, _, text = (side.strip() for side in entry.partition("="))
+    if not key or not text or not all(key.split(".")):
+        raise InputError(f"{where} {entry!r}: write it like {example}")
+    return key, text
+
+
+def read_list(text: str, where: str, key: str) -> list[Any]:
+    """Values between commas, each read as YAML: numbers, words, `null`, lists in brackets.
+
+    >>> read_list("1, inf, null, [0, 1]", "--values", "train.rho1")
+    [1, 'inf', None, [0, 1]]
+    """
+    try:
+        values = yaml.safe_load(f"[{text}]")
+    except yaml.YAMLError:
+        values = None
+    if not isinstance(values, list) or not values:
+        raise InputError(f"{text!r} is not a list of values with commas between", path=where, key=key)
+    return values

@@ -1,0 +1,66 @@
+"""A task written down whole, so that it is read back equal where its own files are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from endtask.errors import InputError
+from endtask.records import Example
+from endtask.task.task import Task
+
+_FACTS = "task.json"
+
+
+def task_files(task: Task) -> dict[str, bytes]:
+    """The files that hold a task, by name: facts about it, and one file of rows for each split.
+
+    >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(40)]
+    >>> list(task_files(Task.from_examples("parity", {"train": rows})))
+    ['task.json', 'train.jsonl', 'dev.jsonl', 'test.jsonl']
+    """
+    facts = {
+        "name": task.name,
+        "kind": task.kind,
+        "splits": list(task.splits),
+        "notes": task.notes,
+        "dropped": task.dropped,
+        "fingerprint": task.fingerprint,
+    }
+    files = {_FACTS: json.dumps(facts, indent=2)}
+    for split, examples in task.splits.items():
+        files[f"{split}.jsonl"] = "".join(f"{json.dumps(_row(example))}\n" for example in examples)
+    return {name: text.encode() for name, text in files.items()}
+
+
+def read_task(folder: Path) -> Task:
+    """The task in a folder of such files: the same examples in the same order and splits, and the same fingerprint."""
+    try:
+        facts = json.loads((folder / _FACTS).read_bytes())
+        splits = {split: list(_examples(folder / f"{split}.jsonl")) for split in facts["splits"]}
+        found = Task.from_examples(facts["name"], splits, kind=facts["kind"], dev_fraction=0, test_fraction=0)
+        if found.fingerprint != facts["fingerprint"]:
+            raise ValueError("other rows than were written")
+        return replace(found, notes=tuple(facts["notes"]), dropped=facts["dropped"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+        reason = str(error) or type(error).__name__
+        raise InputError(f"the copy of the task is damaged: {reason}", path=folder) from None
+
+
+def _row(example: Example) -> dict[str, Any]:
+    return {key: value for key, value in asdict(example).items() if value is not None}
+
+
+def _examples(path: Path) -> Iterator[Example]:
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            yield _example(json.loads(line))
+
+
+def _example(row: Mapping[str, Any]) -> Example:
+    """JSON has lists where examples have tuples."""
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Example(**fields)

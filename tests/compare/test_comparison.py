@@ -1,0 +1,85 @@
+"""The file of a comparison: what it may say, and each way to say it wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endtask.compare.comparison import Comparison, check_comparison, read_comparison
+from endtask.errors import InputError
+
+WHOLE = """
+cells:
+  plain:
+  large: {model.size: base, train: {learning_rate: 5.0e-4, rho1: 99}}
+grid:
+  train.rho2: [20, 100]
+seeds: [0, 1, 2]
+finetune_seeds: [0, 1]
+baselines:
+  majority:
+  no_corpus: {budget: 900ktok}
+checkpoint: models/small
+against: plain
+by: dev
+"""
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "cells.yaml"
+    path.write_text(WHOLE)
+    found = read_comparison(path)
+    assert found.cells == {"plain": {}, "large": {"model.size": "base", "train.learning_rate": 5e-4, "train.rho1": 99}}
+    assert found.grid == {"train.rho2": (20, 100)}
+    assert (found.seeds, found.finetune_seeds, found.checkpoint) == ((0, 1, 2), (0, 1), "models/small")
+    assert found.baselines == {"majority": {}, "no_corpus": {"budget": "900ktok"}}
+    assert (found.against, found.by) == ("plain", "dev")
+    assert check_comparison(found.model_dump(mode="json")) == found
+
+
+def test_an_empty_file_asks_for_the_settings_against_all_baselines(tmp_path: Path) -> None:
+    (tmp_path / "cells.yaml").write_text("# nothing yet\n")
+    assert read_comparison(tmp_path / "cells.yaml") == Comparison()
+    assert Comparison().baselines is None
+
+
+def test_baselines_as_a_list() -> None:
+    assert check_comparison({"baselines": ["tfidf", "random"]}).baselines == {"tfidf": {}, "random": {}}
+    assert check_comparison({"baselines": []}).baselines == {}
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"cels": {}}, "key 'cels': unknown setting (did you mean 'cells'?)"),
+        ({"baselines": ["tf-idf"]}, "key 'baselines': unknown baseline 'tf-idf' (did you mean 'tfidf'?)"),
+        ({"baselines": ["random", "random"]}, "key 'baselines': 'random' stands twice"),
+        ({"baselines": {"tfidf": {"seed": 1}}}, "key 'baselines': tfidf has no settings to override"),
+        ({"baselines": "tfidf"}, "key 'baselines': "),
+        ({"cells": {"a": 3}}, "key 'cells': "),
+        ({"cells": {"a": {"train": {"rho1": 1}, "train.rho1": 2}}}, "'a' names a setting twice, dotted and nested"),
+        ({"grid": {"train.rho1": []}}, "key 'grid': no values for train.rho1"),
+        ({"grid": {"train.rho1": 3}}, "key 'grid': must be a list"),
+        ({"seeds": [0, 0]}, "key 'seeds': the seed 0 stands twice"),
+        ({"seeds": []}, "key 'seeds': must not be empty"),
+        ({"seeds": [-1]}, "key 'seeds"),
+        ({"finetune_seeds": ["many"]}, "must be a whole number, got 'many'"),
+        ({"by": "train"}, "key 'by': must be 'test' or 'dev', got 'train'"),
+    ],
+)
+def test_a_mistake_names_file_and_key(tree: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as error:
+        check_comparison(tree, "cells.yaml")
+    assert str(error.value).startswith("cells.yaml, key ")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cells\.yaml: no such file of cells"):
+        read_comparison(tmp_path / "cells.yaml")
+    (tmp_path / "cells.yaml").write_text("cells: {a: 1")
+    with pytest.raises(InputError, match="not valid YAML"):
+        read_comparison(tmp_path / "cells.yaml")

@@ -1,0 +1,112 @@
+"""The table, the sentence, the page and the picture of a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from endtask.compare.outcome import Figures, Lead, Outcome, Row
+from endtask.compare.page import chart, write_page
+from endtask.compare.scored import Cost, Judged, Scored
+from endtask.compare.table import notes, print_table, verdict
+
+COST = Cost(6e12, 5e12, 60.0, 90.0, 150_000_000, 42_000_000)
+
+
+def outcome(folder: Path, *, split: str = "test", leaks: bool = False, tested: bool = True) -> Outcome:
+    ids = tuple(f"{split}-{number}" for number in range(139))
+    clean = np.arange(139) >= (52 if leaks else 0)
+    judged = Judged(split, "micro_f1", ("a", "b"), ids, np.zeros(139, dtype=np.int64), clean)
+    base = Figures(0.75, 0.01, 0.72, 0.78) if tested else Figures(0.75, 0.01)
+    rows = (
+        _row("ours", base, leaks),
+        _row("better<b>", replace(base, mean=0.8, lead=Lead(0.05, 0.02, 0.08, 0.0001, 0.0004)), leaks),
+        _row("worse", replace(base, mean=0.7, lead=Lead(-0.05, -0.08, -0.02, 0.0001, 0.0004)), leaks),
+        _row("unsure", replace(base, mean=0.76, lead=Lead(0.01, -0.02, 0.04, 0.4, 0.4)), leaks),
+        Row("tfidf", True, {}, "TF-IDF", 1, base, None, base, Cost(0, 0, 0.5, 0.5, 0, None)),
+        Row("broken", False, {"train.learning_rate": 9.0}, "", failures=("the loss was not finite",)),
+    )
+    run = Scored(0, (0, 1), (0.7, 0.7), np.zeros((2, 139), dtype=np.int64), COST)
+    baseline = replace(run, seed=None)
+    runs = {row.name: (() if row.failures else (baseline,) if row.is_baseline else (run, run)) for row in rows}
+    return Outcome(folder, judged, "ours", rows, runs, tested)
+
+
+def _row(name: str, figures: Figures, leaks: bool) -> Row:
+    return Row(name, False, {"train.rho1": 99}, "", 4, figures, figures if leaks else None, figures, COST)
+
+
+def test_the_verdict(tmp_path: Path) -> None:
+    assert verdict(outcome(tmp_path)) == (
+        "ours: micro-F1 75.0 ± 1.0 on test (139 rows, 4 models). Clearly better: better<b> (+5.0 points, p = 0.0004). "
+        "Clearly worse: worse (-5.0 points, p = 0.0004). No clear difference: unsure (+1.0 points, p = 0.4000)."
+    )
+    found = outcome(tmp_path)
+    seeds_disagree = replace(
+        found.rows[0], name="split", score=Figures(0.8, 0.1, lead=Lead(0.05, -0.01, 0.1, 0.01, 0.02))
+    )
+    said = verdict(replace(found, rows=(*found.rows[:1], seeds_disagree)))
+    assert said.endswith("No clear difference: split (+5.0 points, p = 0.0200, but -1.0 to +10.0 over other seeds).")
+    nothing = replace(outcome(tmp_path), against="broken")
+    assert verdict(nothing) == "broken has no score yet."
+
+
+def test_what_a_reader_has_to_know(tmp_path: Path) -> None:
+    assert any("Choices belong on dev" in note for note in notes(outcome(tmp_path)))
+    assert not any("leak-free" in note for note in notes(outcome(tmp_path)))
+    on_dev = " ".join(notes(outcome(tmp_path, split="dev", leaks=True)))
+    assert "Choices belong on dev" not in on_dev
+    assert "dev, which also chose the epoch" in on_dev
+    assert "52 of the 139 rows of dev also stand in train" in on_dev
+    assert "each cell was pre-trained 2 times." in on_dev
+    found = outcome(tmp_path)
+    once = replace(found, runs={**found.runs, "ours": found.runs["ours"][:1]})
+    assert any("pre-trained once, so the luck of that is not in it" in note for note in notes(once))
+
+
+def words(lines: list[str]) -> dict[str, str]:
+    """The rows of a printed table by their first word, blanks made single."""
+    return {line.split()[0]: " ".join(line.split()[1:]) for line in lines if line.strip()}
+
+
+def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(outcome(tmp_path, leaks=True))
+    scores, costs = (words(f"cell{part}".splitlines()) for part in capsys.readouterr().out.split(" cell")[1:])
+    assert scores["cell"] == "models micro-F1 on test 95% dev against ours 95% p p (Holm) leak-free its p (Holm)"
+    assert scores["ours"] == "4 75.0 ± 1.0 72.0 to 78.0 75.0 ± 1.0 75.0 ± 1.0"
+    lead = "+1.0 -2.0 to +4.0 0.4000 0.4000"
+    assert scores["unsure"] == f"4 76.0 ± 1.0 72.0 to 78.0 76.0 ± 1.0 {lead} 76.0 ± 1.0 0.4000"
+    assert scores["broken"] == "failed"
+    assert costs["ours"] == "42 M 5.0e12 6.0e12 1 min 0 s 1 min 30 s 150 MB"
+    assert costs["tfidf"] == "0.5 s 0.5 s none"
+    assert costs["tfidf:"] == "TF-IDF"
+
+
+def test_on_dev_there_is_one_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(outcome(tmp_path, split="dev"))
+    scores = words(capsys.readouterr().out.splitlines()[1:2])
+    assert scores == {"cell": "models micro-F1 on dev 95% against ours 95% p p (Holm)"}
+
+
+def test_the_page(tmp_path: Path) -> None:
+    page = write_page(outcome(tmp_path)).read_text(encoding="utf-8")
+    assert "<mark>ours</mark>" in page
+    assert "better&lt;b&gt;" in page
+    assert "better<b>" not in page
+    assert "broken failed: the loss was not finite" in page
+    assert "train.rho1 = 99" in page
+    assert 'href="cells/ours/seed-0/report.html"' in page
+    assert "Not finished yet" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    early = write_page(outcome(tmp_path, tested=False)).read_text(encoding="utf-8")
+    assert "Not finished yet: intervals and tests come at the end." in early
+
+
+def test_the_picture_has_whiskers_where_there_are_intervals(tmp_path: Path) -> None:
+    picture = str(chart(outcome(tmp_path)))
+    assert picture.count('<rect class="bar') == picture.count('class="whisker"') == 5
+    assert "ours: mean 75.0" in picture
+    assert "whisker" not in str(chart(outcome(tmp_path, tested=False)).replace("tfidf", ""))

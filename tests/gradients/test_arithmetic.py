@@ -1,0 +1,46 @@
+"""Work that is done in pieces gives what it gives in one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from endtask.gradients import arithmetic, kept
+from endtask.gradients.arithmetic import matrices, squared_norms, sums_by_owner
+from endtask.gradients.capture import Capture
+from endtask.gradients.options import EXACT, Options
+from endtask.gradients.targets import products
+from tests.gradients.random_rows import LINEAR, WORDS, as_flat, random_gradients
+
+
+@pytest.mark.parametrize("options", [*(Options(way=way) for way in EXACT), Options(way="low_rank", rank=2)])
+def test_small_pieces_change_nothing(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = torch.Generator().manual_seed(5)
+    candidates, targets = random_gradients(7, random), random_gradients(5, random)
+    whole = products(candidates, targets, "cosine", options)
+    monkeypatch.setattr(arithmetic, "_MOST_NUMBERS", 1)
+    monkeypatch.setattr(kept, "_MOST_PAIRS", 1)
+    assert torch.allclose(products(candidates, targets, "cosine", options), whole, atol=1e-12)
+
+
+@pytest.mark.parametrize("most_rows", [0, 1, 3, 9])
+def test_norms_by_pairs_and_by_matrix_agree(most_rows: int) -> None:
+    gradients = random_gradients(6, torch.Generator().manual_seed(0), most_rows=most_rows)
+    for block in (LINEAR, WORDS):
+        uses = gradients.blocks[block]
+        expected = matrices(uses, 6, block).square().sum((1, 2))
+        assert torch.allclose(squared_norms(uses, 6, block), expected, atol=1e-12)
+    assert torch.allclose(
+        sum(squared_norms(uses, 6, block) for block, uses in gradients.blocks.items()),
+        as_flat(gradients).square().sum(1),
+    )
+
+
+def test_sums_of_no_rows_are_zeros() -> None:
+    assert sums_by_owner(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), 3).tolist() == [[0, 0]] * 3
+
+
+def test_a_weight_used_otherwise_is_refused() -> None:
+    layer = torch.nn.Linear(4, 4)
+    with Capture({"layer": layer.weight}), pytest.raises(ValueError, match="layer is used in a way"):
+        torch.nn.functional.linear(torch.ones(1, 4), layer.weight.T)

@@ -1,0 +1,162 @@
+"""Nearest neighbours against cosines one by one, from files of vectors and from an encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from endtask.models.huggingface import save_classifier
+from endtask.records import Example, Selected
+from endtask.select.model_vectors import ModelVectors
+from endtask.select.neighbours import find_nearest
+from endtask.settings import SelectSettings
+from endtask.text.tokenizer import save_tokenizer
+from tests.select.candidates import run_select, write_retrieved
+from tests.select.test_vector_files import write_vectors
+from tests.select.texts import passages_of, retrieve_texts
+from tests.tiny import make_network, make_texts, make_tokenizer
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def nearest_slowly(passages: np.ndarray, rows: np.ndarray, count: int) -> list[tuple[int, int, float]]:
+    """For each passage (rank, row, cosine), by sorting all passages for every row."""
+    count = min(count, len(passages))
+    best = [(count + 1, -1, -1.0)] * len(passages)
+    highest = [max(round(float(row @ passage), 6) for row in rows) for passage in passages]
+    for number, row in enumerate(rows):
+        cosines = [round(float(row @ passage), 6) for passage in passages]
+        order = sorted(range(len(passages)), key=lambda place: (-cosines[place], place))
+        for rank, place in enumerate(order[:count], 1):
+            if (rank, -cosines[place]) < (best[place][0], -best[place][2]):
+                best[place] = (rank, number, cosines[place])
+    return [(rank, row, cosine if row >= 0 else highest[place]) for place, (rank, row, cosine) in enumerate(best)]
+
+
+@given(st.integers(0, 1000), st.integers(1, 20), st.integers(1, 6), st.integers(1, 25))
+@settings(max_examples=50, deadline=None)
+def test_against_a_slow_search(seed: int, size: int, rows: int, count: int) -> None:
+    random = np.random.default_rng(seed)
+    passages, asking = unit(random.normal(size=(size, 4))), unit(random.normal(size=(rows, 4)))
+    found = find_nearest(passages, asking, count)
+    slow = nearest_slowly(passages, asking, count)
+    assert found.rank.tolist() == [rank for rank, _, _ in slow]
+    assert found.row.tolist() == [row for _, row, _ in slow]
+    assert found.cosine == pytest.approx([cosine for *_, cosine in slow], abs=2e-6)
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    passages, rows = unit(random.normal(size=(30, 5))), unit(random.normal(size=(17, 5)))
+    whole = find_nearest(passages, rows, 4)
+    monkeypatch.setattr("endtask.select.neighbours._NUMBERS_AT_ONCE", 90)
+    parts = find_nearest(passages, rows, 4)
+    assert (parts.rank.tolist(), parts.row.tolist()) == (whole.rank.tolist(), whole.row.tolist())
+
+
+EXAMPLES = (Example("train-0", "gene", "a"), Example("train-1", "goal", "b"))
+TEXTS = ["0123456789"] * 6
+PLANE = {  # angles in degrees
+    "train-0": 0, "train-1": 90, "d0": 79, "d1": 5, "d2": 200, "d3": 45, "d4": 10, "d5": 91,
+}  # fmt: skip
+
+
+def write_plane(path: Path) -> Path:
+    angles = np.radians(list(PLANE.values()))
+    return write_vectors(path, list(PLANE), np.stack([3 * np.cos(angles), 3 * np.sin(angles)], axis=1))
+
+
+def neighbours(folder: Path, embedding: Path | str, budget: str | None, count: int = 1000) -> list[Selected]:
+    values = {"selector": "neighbours", "embedding": str(embedding), "budget": budget, "neighbours": count}
+    return run_select(folder, corpus_bytes=1000, examples=EXAMPLES, **values)[1]
+
+
+@pytest.mark.parametrize(("budget", "ids"), [("2passages", ["d1", "d5"]), ("39B", ["d1", "d4", "d5"]), ("4%", None)])
+def test_the_nearest_of_every_row_come_first(tmp_path: Path, budget: str, ids: list[str] | None) -> None:
+    retrieve_texts(tmp_path, TEXTS)
+    kept = neighbours(tmp_path, write_plane(tmp_path / "v.npz"), budget)
+    assert [item.document.id for item in kept] == (ids or ["d0", "d1", "d4", "d5"])
+
+
+def test_reasons_name_row_and_cosine(tmp_path: Path) -> None:
+    retrieve_texts(tmp_path, TEXTS)
+    kept = {item.document.id: item for item in neighbours(tmp_path, write_plane(tmp_path / "v.npz"), None, count=2)}
+    assert kept["d5"].reason == (
+        "neighbours: number 1 of those nearest to train-1, cosine 1.000; BM25 rank 6 for train-5"
+    )
+    assert kept["d3"].reason.startswith("neighbours: among the 2 nearest of no example, cosine 0.707 at best; BM25")
+    assert [kept[name].rank for name in ("d5", "d1", "d4", "d0", "d3", "d2")] == [1, 2, 3, 4, 5, 6]
+    assert kept["d1"].score == pytest.approx(np.cos(np.radians(5)), abs=1e-6)
+
+
+@given(st.permutations(range(6)))
+@settings(max_examples=15, deadline=None)
+def test_the_order_of_the_candidates_does_not_matter(order: list[int]) -> None:
+    passages = passages_of(TEXTS)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        path = write_plane(folder.with_suffix(".npz"))
+        try:
+            first = neighbours(write_retrieved(folder, passages), path, "3passages")
+            second = neighbours(write_retrieved(folder, [passages[place] for place in order]), path, "3passages")
+        finally:
+            path.unlink()
+    assert sorted(first, key=lambda item: item.position) == sorted(second, key=lambda item: item.position)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder in a folder, with its tokenizer."""
+    folder = tmp_path_factory.mktemp("encoder")
+    save_classifier(make_network("bert"), folder)
+    save_tokenizer(make_tokenizer(), folder)
+    return folder
+
+
+def test_a_models_vectors_are_means_over_tokens(encoder: Path) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    texts = make_texts(7, longest=5)
+    found = ModelVectors(str(encoder)).of([(text, None) for text in texts])
+    model, tokenizer = AutoModel.from_pretrained(encoder).eval(), AutoTokenizer.from_pretrained(encoder)
+    with torch.no_grad():
+        for text, vector in zip(texts, found, strict=True):
+            mean = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)
+            assert vector == pytest.approx(mean.numpy(), abs=1e-5)
+
+
+def test_selecting_with_a_model_equals_selecting_with_its_vectors(encoder: Path, tmp_path: Path) -> None:
+    texts = make_texts(20, seed=3)
+    folder = retrieve_texts(tmp_path / "retrieve", texts)
+    by_model = neighbours(folder, encoder, "8passages", count=5)
+    model = ModelVectors(str(encoder))
+    vectors = model.of([(text, None) for text in [*texts, *(row.text for row in EXAMPLES)]])
+    ids = [*(f"d{place}" for place in range(20)), *(row.id for row in EXAMPLES)]
+    assert neighbours(folder, write_vectors(tmp_path / "v.npy", ids, vectors), "8passages", count=5) == by_model
+
+
+def test_fusion_takes_neighbours_too(tmp_path: Path) -> None:
+    retrieve_texts(tmp_path, TEXTS)
+    values = {"selector": "fusion", "fuse": ("best_rank", "neighbours"), "budget": None}
+    embedding = str(write_plane(tmp_path / "v.npz"))
+    _, kept = run_select(tmp_path, corpus_bytes=1000, examples=EXAMPLES, embedding=embedding, **values)
+    assert kept[1].reason.startswith("fusion: ranks best_rank 2, neighbours 2; BM25 rank 2")
+
+
+def test_what_is_read_beside_the_corpus() -> None:
+    given = {"embedding": "e", "path": "p"}
+    read = {
+        selector: SelectSettings.model_validate({"selector": selector, **given}).outside_path
+        for selector in ("best_rank", "imported", "neighbours", "fusion")
+    }
+    assert read == {"best_rank": None, "imported": "p", "neighbours": "e", "fusion": None}
+    fused = {"selector": "fusion", "fuse": ["dsir", "neighbours"], **given}
+    assert SelectSettings.model_validate(fused).outside_path == "e"

@@ -1,0 +1,171 @@
+"""What fine-tuning can be told beyond the papers: masked LM beside the task, R-Drop, rates by layer, an average."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.testing import CompileCounter
+
+from endtask.evaluate.metrics import score_all
+from endtask.evaluate.probabilities import class_probabilities
+from endtask.files.run_layout import BEST_WEIGHTS
+from endtask.models.weights import load_tensors, load_weights
+from endtask.objectives.masked_lm import MaskedLM
+from endtask.settings import Budget, Settings
+from endtask.task import Task
+from endtask.text.packed import PackedTexts
+from endtask.train import finetune as finetune_module
+from endtask.train.finetune import finetune, finetune_phase
+from endtask.train.loop import Phase, build_optimizer, train
+from endtask.train.metrics_file import read_metrics
+from endtask.train.plan import measure_cost
+from endtask.train.pretrain import WEIGHTS
+from endtask.train.start import network_for
+
+from .conftest import CPU, MakeStage, changed
+from .test_phase_run import check_resume
+
+Pretrained = tuple[Path, dict[str, Any]]
+MakeFinetune = Callable[..., Phase]
+ALL = {
+    "mlm_weight": 0.5,
+    "rdrop": 1.0,
+    "label_smoothing": 0.1,
+    "layer_decay": 0.8,
+    "head_learning_rate": 1e-2,
+    "average_decay": 0.7,
+    "lr_scheduler_type": "warmup_stable_decay",
+}
+
+
+@pytest.fixture
+def make(pretrained: Pretrained, task: Task, packed: Path, run_settings: Settings) -> MakeFinetune:
+    """A phase of fine-tuning from stage 1's weights, with other settings."""
+
+    def call(**finetuning: Any) -> Phase:
+        settings = changed(run_settings, finetune=finetuning)
+        network = network_for(task, packed, settings)
+        load_weights(pretrained[0] / WEIGHTS, network)
+        return finetune_phase(network, task, packed, settings, CPU, seed=0)
+
+    return call
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_with_every_knob_a_phase_is_resumed_exactly(make: MakeFinetune, tmp_path: Path, optimizer: str) -> None:
+    settings = {**ALL, "optimizer": optimizer, "checkpoint_steps": 3}
+    check_resume(lambda: replace(make(**settings), steps=8), tmp_path, range(1, 5))
+
+
+def test_masked_lm_beside_the_task_reads_the_same_texts_in_its_own_order(make: MakeFinetune, packed: Path) -> None:
+    phase, plain = make(mlm_weight=0.25), make()
+    masked_lm, task = phase.objectives["mlm"], phase.objectives["task"]
+    assert isinstance(masked_lm, MaskedLM)
+    assert [(turn.objective, turn.weight, turn.step) for turn in phase.weighting.turns(3)] == [
+        ("task", 0.8, 3),
+        ("mlm", 0.2, 3),
+    ]
+    assert phase.steps == plain.steps
+    epoch = range(masked_lm.stream.plan.batches_per_epoch)
+    read = [int(place) for step in epoch for place in masked_lm.stream.positions(step)]
+    assert sorted(read) == list(range(len(PackedTexts(packed / "train"))))
+    for step in epoch:
+        batch, same_task = masked_lm.batch(step), plain.objectives["task"].batch(step)
+        assert batch.masked > 0
+        assert task.batch(step).input_ids.equal(same_task.input_ids), "the task's own batches stay"  # type: ignore[attr-defined]
+    assert any(masked_lm.stream.positions(n).tolist() != task.stream.positions(n).tolist() for n in epoch)  # type: ignore[attr-defined]
+    assert make(mlm_weight=0.0).objectives.keys() == {"task"}
+
+
+def test_masking_is_stage_ones(make: MakeFinetune, run_settings: Settings, task: Task, packed: Path) -> None:
+    settings = changed(run_settings, train={"mask_probability": 0.5}, finetune={"mlm_weight": 1.0})
+    half = finetune_phase(network_for(task, packed, settings), task, packed, settings, CPU, seed=0)
+    usual = make(mlm_weight=1.0)
+    counts = [phase.objectives["mlm"].batch(0).masked for phase in (half, usual)]  # type: ignore[attr-defined]
+    assert counts[0] == pytest.approx(counts[1] * 0.5 / 0.15, abs=3)
+
+
+def test_masked_lm_moves_its_head_and_adds_its_part_of_the_gradient(make: MakeFinetune) -> None:
+    phase, plain = make(mlm_weight=3.0), make()
+    for one in (phase, plain):
+        one.network.set_dropout(0.0)
+    before = {name: value.clone() for name, value in phase.network.state_dict().items()}
+    records = {}
+    for name, one in (("both", phase), ("task", plain)):
+        records[name] = next(train(one, build_optimizer(one)))
+    assert records["both"].losses.keys() == {"task/task", "mlm/mlm"}
+    assert records["both"].losses["task/task"].item() == pytest.approx(records["task"].losses["task/task"].item())
+    moved = {name for name, value in phase.network.state_dict().items() if not value.equal(before[name])}
+    assert {name for name in moved if name.startswith("heads.masked_lm.")}
+    assert not any(
+        not value.equal(before[name])
+        for name, value in plain.network.state_dict().items()
+        if name.startswith("heads.masked_lm.")
+    )
+
+
+@pytest.mark.parametrize(("knobs", "times"), [({}, 1), ({"rdrop": 1.0}, 2), ({"mlm_weight": 0.5}, 2)])
+def test_all_that_is_read_is_counted(make: MakeFinetune, knobs: dict[str, float], times: int) -> None:
+    phase, plain = make(**knobs), make()
+    found, expected = ([*train(one, build_optimizer(one))] for one in (phase, plain))
+    # Over whole epochs both streams read every text equally often.
+    assert sum(record.tokens for record in found) == times * sum(record.tokens for record in expected)
+    if "rdrop" in knobs:
+        assert [record.flops for record in found] == [2 * record.flops for record in expected]
+        assert [record.padded_tokens for record in found] == [2 * record.padded_tokens for record in expected]
+    costs = [measure_cost(one, Budget.parse("1ktok")).tokens for one in (phase, plain)]
+    assert costs[0] == pytest.approx(times * costs[1], rel=0.02)
+
+
+def test_an_average_is_what_is_scored_and_kept(
+    pretrained: Pretrained, task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage
+) -> None:
+    settings = changed(run_settings, finetune={"average_decay": 0.9, "seeds": [0]})
+    stage = make_stage("finetune")
+    counts = finetune(task, packed, pretrained[0], settings, stage)
+    plain_stage = make_stage("plain")
+    finetune(task, packed, pretrained[0], changed(run_settings, finetune={"seeds": [0]}), plain_stage)
+    network = network_for(task, packed, settings)
+    load_weights(stage.partial / "seed-0" / BEST_WEIGHTS, network)
+    dev = class_probabilities(network, PackedTexts(packed / "dev"), batch_size=64, place=CPU)
+    scores = score_all(task.label_numbers("dev"), dev.argmax(-1))
+    assert counts["seeds"][0]["dev"] == scores
+    raw, averaged = (load_tensors(one.partial / "seed-0" / BEST_WEIGHTS)[0] for one in (plain_stage, stage))
+    assert any(not value.equal(averaged[name]) for name, value in raw.items())
+    curves = [
+        [row["task/task"] for row in read_metrics(one.partial / "seed-0" / "metrics.jsonl") if "task/task" in row]
+        for one in (plain_stage, stage)
+    ]
+    assert curves[0] == curves[1], "training itself goes as without"
+
+
+def test_with_every_knob_nothing_is_compiled_twice(
+    pretrained: Pretrained,
+    task: Task,
+    packed: Path,
+    run_settings: Settings,
+    make_stage: MakeStage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Body and masked-LM loss are compiled once each: the second reading and the second stream find them there."""
+    graphs: list[int] = []
+    counter = CompileCounter()
+    compile_module, run = nn.Module.compile, finetune_module.run_phase
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **options: compile_module(self, backend=counter, **options))
+
+    def watched(*arguments: Any, **given: Any) -> Any:
+        memory = run(*arguments, **given)
+        graphs.append(counter.frame_count)
+        return memory
+
+    monkeypatch.setattr(finetune_module, "run_phase", watched)
+    torch._dynamo.reset()
+    settings = changed(run_settings, compile=True, finetune={**ALL, "epochs": 2})
+    finetune(task, packed, pretrained[0], settings, make_stage("finetune"))
+    assert graphs == [2, 2]

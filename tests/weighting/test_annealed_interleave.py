@@ -1,0 +1,80 @@
+"""An interleave that changes its share of internal batches, against sums of fractions step by step."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from endtask.weighting.annealed_interleave import AnnealedInterleave, mean_rho1
+from endtask.weighting.interleave import Interleave
+
+RHOS = st.integers(min_value=0, max_value=120)
+STEPS = st.integers(min_value=1, max_value=300)
+
+
+def rule_of(rho1: int, rho1_end: int, steps: int) -> AnnealedInterleave:
+    return AnnealedInterleave("external", "internal", rho1, rho1_end, steps)
+
+
+def shares(rho1: int, rho1_end: int, steps: int) -> list[Fraction]:
+    """The internal share of each step: the mean of the straight line inside it."""
+    first, last = Fraction(1, rho1 + 1), Fraction(1, rho1_end + 1)
+    return [first + (last - first) * Fraction(2 * step + 1, 2 * steps) for step in range(steps)]
+
+
+@given(rho1=RHOS, rho1_end=RHOS, steps=STEPS)
+@settings(max_examples=80, deadline=None)
+def test_internal_batches_are_as_many_as_the_shares_add_up_to(rho1: int, rho1_end: int, steps: int) -> None:
+    rule, total, internal = rule_of(rho1, rho1_end, steps), Fraction(0), 0
+    for step, share in enumerate(shares(rho1, rho1_end, steps)):
+        (turn,) = rule.turns(step)
+        total += share
+        internal += turn.objective == "internal"
+        assert internal == total.__floor__()
+        assert turn.weight == 1.0
+
+
+@given(rho1=RHOS, rho1_end=RHOS, steps=STEPS)
+@settings(max_examples=50, deadline=None)
+def test_each_objective_reads_its_data_in_order(rho1: int, rho1_end: int, steps: int) -> None:
+    rule = rule_of(rho1, rho1_end, steps)
+    turns = [turn for step in range(2 * steps) for turn in rule.turns(step)]
+    for name in ("internal", "external"):
+        read = [turn.step for turn in turns if turn.objective == name]
+        assert read == list(range(len(read)))
+
+
+@given(rho1=RHOS, steps=STEPS, step=st.integers(min_value=0, max_value=10**9))
+@settings(max_examples=50, deadline=None)
+def test_without_a_change_it_is_the_plain_interleave(rho1: int, steps: int, step: int) -> None:
+    assert rule_of(rho1, rho1, steps).turns(step) == Interleave("external", "internal", rho1).turns(step)
+
+
+@given(rho1=RHOS, rho1_end=RHOS, steps=STEPS)
+@settings(max_examples=50, deadline=None)
+def test_after_the_last_step_the_last_share_stays(rho1: int, rho1_end: int, steps: int) -> None:
+    rule, periods = rule_of(rho1, rho1_end, steps), 5
+    after = range(steps, steps + periods * (rho1_end + 1))
+    assert [rule.turns(step)[0].objective for step in after].count("internal") == periods
+
+
+@pytest.mark.parametrize(("rho1", "rho1_end"), [(99, 1), (1, 99)])
+def test_the_share_moves_from_the_first_to_the_last(rho1: int, rho1_end: int) -> None:
+    rule = rule_of(rho1, rho1_end, 10_000)
+    tenths = [rule.internal_before(1000 * (tenth + 1)) - rule.internal_before(1000 * tenth) for tenth in range(10)]
+    first, last = 1 / (rho1 + 1), 1 / (rho1_end + 1)
+    expected = [1000 * (first + (last - first) * (tenth + 0.5) / 10) for tenth in range(10)]
+    assert tenths == pytest.approx(expected, abs=1.01)
+
+
+@given(rho1=RHOS, rho1_end=RHOS)
+@settings(max_examples=80, deadline=None)
+def test_the_mean_has_about_as_many_internal_batches_in_all(rho1: int, rho1_end: int) -> None:
+    steps = 10_000
+    mean = Interleave("external", "internal", mean_rho1(rho1, rho1_end)).internal_before(steps)
+    whole = rule_of(rho1, rho1_end, steps).internal_before(steps)
+    assert mean_rho1(rho1, rho1_end) >= 0
+    assert 0.74 * whole - 1 <= mean <= 1.34 * whole + 1  # a period of 4/3 rounds to 1, one of 1.5 to 2
