@@ -86,13 +86,14 @@ def test_without_stage_1_fine_tuning_is_what_takes_time(
     clock = iter(range(1000))
     monkeypatch.setattr("endtask.train.plan.time.perf_counter", lambda: float(next(clock)))
     seconds = []
-    for epochs, seeds in ((2, [0]), (4, [0, 1])):
+    for epochs, seeds, budget in ((2, [0], "100Mtok"), (4, [0, 1], "100Mtok"), (4, [0, 1], "1ktok")):
         finetune = {"max_length": 16, "epochs": epochs, "seeds": seeds}
-        settings = toy_settings(toy, tmp_path / "run", stage1="none", finetune=finetune, budget="100Mtok")
+        settings = toy_settings(toy, tmp_path / "run", stage1="none", finetune=finetune, budget=budget)
         estimate = check(resolve(settings)).estimate
         assert estimate is not None
         seconds.append(estimate.seconds["train"])
-    assert 0 < seconds[1] == pytest.approx(4 * seconds[0], rel=0.1)
+    assert seconds[1] == pytest.approx(4 * seconds[0], rel=0.1)
+    assert 0 < seconds[2] < seconds[0]
 
 
 def test_a_larger_corpus_takes_disk_and_not_memory(tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
+import shutil
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -33,21 +36,25 @@ from endtask.files.stage_folder import read_manifest
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.weights import load_weights
+from endtask.objectives.task import Classification
 from endtask.progress import set_quiet
 from endtask.run import Run
-from endtask.settings import Settings, load_settings
+from endtask.settings import FinetuneSettings, Settings, load_settings
 from endtask.settings.values import with_values
 from endtask.share import lend_data, share_stages
 from endtask.task import Task
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
 from endtask.train.finetune import finetune_phase
+from endtask.train.loop import Phase
 from endtask.train.metrics_file import read_metrics
 from endtask.train.phase_run import Pause, run_phase
 from endtask.train.pretrain import WEIGHTS
 from endtask.train.start import network_for
 
 Values = dict[str, Any]
+_FIXED = ("max_length", "window_stride", "start_from", "eval_steps", "early_stopping_patience", "max_steps", "seeds")
+_OF_STAGE_2 = {f"finetune.{key}" for key in FinetuneSettings.model_fields if key not in _FIXED} | {"model.dropout"}
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,9 @@ class Plan:
         """From a YAML file."""
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
         starts = {name: tuple(names) for name, names in tree.get("starts", {}).items()}
+        for name, values in tree["stage2"].items():
+            if fixed := [key for key in values if key not in _OF_STAGE_2]:
+                raise SystemExit(f"{path}: stage2 {name!r}: {fixed[0]} is not stage 2's, or its pack would differ")
         return cls(tree["stage1"], tree["stage2"], tuple(tree["seeds"]), starts)
 
     def jobs(self, stage1: str, run: Path) -> list[Job]:
@@ -101,23 +111,31 @@ class Finetuner:
         network, place, task = self._network(run, settings)
         load_weights(run / "pretrain" / WEIGHTS, network)
         phase = finetune_phase(network, task, run / "pack", settings, place, seed=job.seed)
-        folder = self._scratch / f"{job.stage1}-{job.stage2}-{job.seed}"
+        folder = self._scratch / "stage2" / job.stage1 / job.stage2 / str(job.seed)
+        shutil.rmtree(folder, ignore_errors=True)  # what an earlier call left has no fingerprint
         scores = DevScores(network, task, run / "pack", settings, place, folder / "best.safetensors", patience=None)
-        epoch = phase.steps // settings.finetune.epochs
-        run_phase(phase, folder, label="finetune", pause=Pause(epoch, scores.score))
-        (folder / "best.safetensors").unlink()
+        run_phase(phase, folder, label="finetune", pause=Pause(_steps_per_epoch(phase), scores.score))
         metric = f"dev/{settings.evaluate.metric}"
         curve = [row[metric] for row in read_metrics(folder / "metrics.jsonl") if metric in row]
+        shutil.rmtree(folder)
         seconds = round(time.perf_counter() - started, 1)
         return {**asdict(job), "dev": max(curve), "dev_last": curve[-1], "curve": curve, "seconds": seconds}
 
     def _network(self, run: Path, settings: Settings) -> tuple[Network, Place, Task]:
-        shape = json.dumps([settings.model.model_dump(mode="json"), read_manifest(run / "pack")["fingerprint"]])  # type: ignore[index]
+        pack = read_manifest(run / "pack")
+        assert pack is not None
+        shape = json.dumps([settings.model.model_dump(mode="json"), settings.train.task_head, pack["fingerprint"]])
         if shape not in self._networks:
             task, place = run_in(self._base).task, choose_place(settings)
             network = move(network_for(task, run / "pack", settings), settings, place)
             self._networks[shape] = (network, place, task)
         return self._networks[shape]
+
+
+def _steps_per_epoch(phase: Phase) -> int:
+    objective = phase.objectives["task"]
+    assert isinstance(objective, Classification)
+    return objective.stream.plan.batches_per_epoch
 
 
 def run_in(folder: Path, overrides: list[str] | None = None) -> Run:
@@ -127,11 +145,12 @@ def run_in(folder: Path, overrides: list[str] | None = None) -> Run:
 
 
 def work(jobs: Any, results: Any, base: Path, scratch: Path) -> None:
-    """A worker: fine-tunes until there is nothing left."""
+    """A worker: fine-tunes what it is given until it is ended."""
     set_quiet(True)
     torch.set_num_threads(1)
     finetuner = Finetuner(base, scratch)
-    while (job := jobs.get()) is not None:
+    while True:
+        job = jobs.get()
         try:
             results.put(finetuner.finetune(job))
         except Exception as error:
@@ -158,7 +177,9 @@ def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) 
     """Run the plan; every row is written as it comes, for a machine that may be taken away."""
     context = multiprocessing.get_context("spawn")
     jobs, results = context.Queue(), context.Queue()
-    processes = [context.Process(target=work, args=(jobs, results, base.folder, scratch)) for _ in range(workers)]
+    arguments = (jobs, results, base.folder, scratch)
+    # Daemons: whatever ends this process ends them.
+    processes = [context.Process(target=work, args=arguments, daemon=True) for _ in range(workers)]
     for process in processes:
         process.start()
     waiting = 0
@@ -172,12 +193,10 @@ def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) 
         while not results.empty():
             write(results.get(), rows)
             waiting -= 1
-    for _ in range(waiting):
-        write(results.get(), rows)
-    for _ in processes:
-        jobs.put(None)
-    for process in processes:
-        process.join()
+    while waiting and any(process.is_alive() for process in processes):
+        with suppress(queue.Empty):
+            write(results.get(timeout=5), rows)
+            waiting -= 1
 
 
 def write(row: dict[str, Any], rows: TextIO) -> None:

@@ -176,7 +176,7 @@ def _training_seconds(task: Task, few: Task, packed: Path, phase: Phase, setting
     """Both stages: what the budget says, or a few steps of the stage that takes the most, timed."""
     from endtask.settings import Budget
     from endtask.train.finetune import finetune_phase
-    from endtask.train.plan import measure_cost, steps_for
+    from endtask.train.plan import measure_cost, split_budget, steps_for
 
     if settings.budget.seconds is not None:
         return settings.budget.seconds
@@ -187,11 +187,13 @@ def _training_seconds(task: Task, few: Task, packed: Path, phase: Phase, setting
     if settings.stage1 != "none":
         return steps_for(settings.budget, cost) * cost.seconds
     epochs = len(task.train) / len(few.train) if settings.finetune.max_steps is None else 1.0
-    return _finetunings(settings) * phase.steps * epochs * cost.seconds
+    steps = _finetunings(settings) * phase.steps * epochs
+    _, share = split_budget(settings)
+    return cost.seconds * (steps if share is None else min(steps, steps_for(share, cost)))
 
 
 def _finetunings(settings: Settings) -> int:
-    return len(settings.finetune.seeds) * len(settings.finetune.learning_rates)
+    return len(settings.model_seeds) * len(set(settings.finetune.learning_rates))
 
 
 def _estimate(

@@ -85,14 +85,13 @@ class Moment(NamedTuple):
 
 
 def killed_run(settings: str, output: Path, moment: Moment) -> int:
-    count, lock = 0, Lock()
+    counts, lock = {False: 0, True: 0}, Lock()
 
     def seen(target: str, now_done: bool) -> None:
-        nonlocal count
-        with lock:  # two threads rename
-            if (count, now_done) == (moment.number, moment.done):
+        with lock:  # two threads rename, and one may begin while the other is at it
+            if (counts[now_done], now_done) == (moment.number, moment.done):
                 os.kill(os.getpid(), signal.SIGKILL)
-            count += now_done
+            counts[now_done] += 1
 
     if moment.kind == "rename":
         watch_renames(output, seen)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from endtask.files.selection_table import write_selection
 from endtask.records import Example
 from endtask.retrieve.words import words_of
+from endtask.select.draws import draws
+from endtask.select.inputs import Inputs
 from endtask.select.label_words import label_words
 from endtask.select.ngrams import BUCKETS
+from endtask.select.quality import quality as quality_figures
+from endtask.settings import SelectSettings
 from tests.select.candidates import run_select, write_corpus, write_retrieved
 from tests.select.test_ngrams import counted_slowly
-from tests.select.texts import EXAMPLES, retrieve_texts
+from tests.select.texts import EXAMPLES, passages_of, retrieve_texts
 
 TASK = EXAMPLES * 5
 TEXTS = ["soup and bread", "a protein", "bread " * 9, "the cell has a gene", "match of the day", "soup"] * 3
@@ -28,13 +34,24 @@ def quality_of(folder: Path, **values: Any) -> dict[str, Any]:
 
 
 def divergence_slowly(task: list[str], other: list[str]) -> float:
-    def shares(texts: list[str]) -> list[float]:
+    def counted(texts: list[str]) -> Counter[int]:
         counts: Counter[int] = Counter()
         for text in texts:
             counts.update(counted_slowly(text))
-        return [(counts[bucket] + 1) / (counts.total() + BUCKETS) for bucket in range(BUCKETS)]
+        return counts
+
+    def shares(texts: list[str]) -> list[float]:
+        counts, all_of = counted(texts), counted(TEXTS)
+        spread = [(all_of[bucket] + 1) / (all_of.total() + BUCKETS) for bucket in range(BUCKETS)]
+        return [(counts[bucket] + BUCKETS * spread[bucket]) / (counts.total() + BUCKETS) for bucket in range(BUCKETS)]
 
     return sum(p * math.log(p / q) for p, q in zip(shares(task), shares(other), strict=True))
+
+
+def drawn_slowly(texts: list[str], size: int) -> list[str]:
+    order = sorted(range(len(texts)), key=lambda place: int(draws([f"d{place}"], 0, "quality")[0]))
+    begins = [[texts[place] for place in order[:count]] for count in range(1, len(texts) + 1)]
+    return min(begins, key=lambda begin: abs(sum(len(text.encode()) for text in begin) - size))
 
 
 def share_slowly(texts: list[str]) -> float:
@@ -51,8 +68,9 @@ def test_each_figure_against_a_slow_one(tmp_path: Path) -> None:
     task = [text for row in TASK for text in (row.text, row.text_pair) if text]
     quality = counts["quality"]
     assert quality["kl"] == pytest.approx(divergence_slowly(task, texts), abs=1e-5)
-    assert quality["kl_retrieved"] == pytest.approx(divergence_slowly(task, TEXTS), abs=1e-5)
-    assert quality["kl_reduction"] == pytest.approx(quality["kl_retrieved"] - quality["kl"], abs=1e-5)
+    other = drawn_slowly(TEXTS, sum(len(text.encode()) for text in texts))
+    assert quality["kl_random"] == pytest.approx(divergence_slowly(task, other), abs=1e-5)
+    assert quality["kl_reduction"] == pytest.approx(quality["kl_random"] - quality["kl"], abs=1e-5)
     told = {word for words in label_words(TASK).values() for word in words}
     assert quality["label_words"] == {
         "words": len(told),
@@ -70,7 +88,7 @@ def test_each_figure_against_a_slow_one(tmp_path: Path) -> None:
 def test_best_rank_is_not_compared_with_itself(tmp_path: Path) -> None:
     retrieve_texts(tmp_path, TEXTS)
     quality = quality_of(tmp_path, budget="7passages")
-    assert quality.keys() == {"kl", "kl_retrieved", "kl_reduction", "label_words"}
+    assert quality.keys() == {"kl", "kl_random", "kl_reduction", "label_words"}
 
 
 def test_keeping_all_reduces_nothing(tmp_path: Path) -> None:
@@ -99,4 +117,42 @@ def test_without_label_words_the_rest_is_told(tmp_path: Path) -> None:
     retrieve_texts(tmp_path, TEXTS)
     examples = (Example("1", "the gene", "a"),)
     counts, _ = run_select(tmp_path, corpus_bytes=1000, budget="3passages", examples=examples)
-    assert counts["quality"].keys() == {"kl", "kl_retrieved", "kl_reduction"}
+    assert counts["quality"].keys() == {"kl", "kl_random", "kl_reduction"}
+
+
+def many_texts(count: int, *, task_share: float, seed: int) -> list[str]:
+    """Texts of 30 words: of the task's vocabulary, the others' or, as in any language, a few that all use."""
+    chance = random.Random(seed)
+
+    def word() -> str:
+        if chance.random() < 0.3:
+            return f"common{int(chance.paretovariate(1)) % 50}"
+        kind = "task" if chance.random() < task_share else "other"
+        return f"{kind}{int(chance.paretovariate(0.5)) % 2000}"
+
+    return [" ".join(word() for _ in range(30)) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def pile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return retrieve_texts(tmp_path_factory.mktemp("pile"), many_texts(3000, task_share=0.1, seed=0))
+
+
+def reduction(pile: Path, folder: Path, texts: list[str], seed: int = 0) -> float:
+    """The KL reduction of a selection of these texts out of the pile."""
+    examples = [
+        Example(f"train-{place}", text, "a") for place, text in enumerate(many_texts(300, task_share=1, seed=1))
+    ]
+    table = folder / "kept.parquet"
+    write_selection(table, passages_of(texts))
+    figures = quality_figures(Inputs(SelectSettings(), pile, corpus_bytes=1, seed=seed, examples=examples), table)
+    return float(figures["kl_reduction"])
+
+
+@pytest.mark.parametrize("count", [10, 100, 1000])
+def test_chance_reduces_nothing_whatever_the_size(pile: Path, tmp_path: Path, count: int) -> None:
+    texts = many_texts(3000, task_share=0.1, seed=0)
+    by_chance = [reduction(pile, tmp_path, random.Random(seed).sample(texts, count), seed) for seed in range(5)]
+    on_purpose = reduction(pile, tmp_path, many_texts(count, task_share=1, seed=2))
+    assert max(map(abs, by_chance)) < 0.01
+    assert on_purpose > 5 * max(map(abs, by_chance))

@@ -234,6 +234,14 @@ def test_an_epoch_follows_a_given_order_by_sixteenths(size: BatchSize, grouped: 
         assert away.mean() > 10, "shuffled inside its block"
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_blocks_are_of_texts_where_lengths_go_with_the_order(grouped: bool) -> None:
+    lengths = np.repeat([128, 8], 1024)
+    plan = BatchPlan(lengths, tokens(1024), 0, "any", group_by_length=grouped, order=np.arange(2048))
+    read = np.concatenate(epoch_of(plan, 0))
+    assert np.abs(read - np.arange(2048)).max() < 2048 // 16 + 2 * 128
+
+
 def test_blocks_hold_the_same_texts_in_every_epoch_and_other_batches() -> None:
     lengths = np.full(320, 8)
     plan = BatchPlan(lengths, texts(5), 0, "any", order=order_of(lengths, 3))

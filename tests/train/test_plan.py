@@ -180,6 +180,24 @@ def test_what_an_objective_compiles_at_its_first_turn_is_not_timed(monkeypatch: 
     assert cost.seconds == 1.0
 
 
+@pytest.mark.parametrize("rho1", [1, 6, 9, 19])
+def test_batches_of_other_sizes_count_by_their_tokens(monkeypatch: pytest.MonkeyPatch, rho1: int) -> None:
+    """Most groups of timed steps hold no task batch where rho1 is large."""
+    objectives = {"sum": Regression("sum", size=4), "first": Regression("first", size=20)}
+    phase = number_phase(weighting=Interleave("sum", "first", rho1), objectives=objectives)
+    clock = Clock(monkeypatch, phase, first=1.0)
+    for name, objective in objectives.items():
+        seconds = {"sum": 1.0, "first": 5.0}[name]
+        monkeypatch.setattr(objective, "loss", partial(_slow_loss, clock, seconds, Regression.loss, objective))
+    cost = measure_cost(phase, Budget(1e5, "seconds", ""))
+    assert cost.seconds == pytest.approx((rho1 + 5) / (rho1 + 1), rel=0.04)
+
+
+def _slow_loss(clock: Clock, seconds: float, original: Any, *arguments: Any) -> Any:
+    clock.now += seconds
+    return original(*arguments)
+
+
 def test_seconds_follow_the_batches_of_a_ramp(monkeypatch: pytest.MonkeyPatch) -> None:
     phase = number_phase(
         weighting=Equal("sum"), objectives={"sum": Regression("sum")}, accumulation=4, ramp_fraction=1.0

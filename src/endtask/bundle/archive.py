@@ -121,7 +121,7 @@ def open_archive(file: Path) -> Iterator[ArchiveReader]:
     """Open a bundle for reading."""
     if file.suffix.lower() != SUFFIX:
         raise InputError("not a bundle", path=file, hint=f"its name ends in .tar{SUFFIX}; endtask bundle makes one")
-    with open_bytes(file) as stream:
+    with open_bytes(file, largest_window=1 << _WINDOW_LOG) as stream:
         yield ArchiveReader(stream, file)
 
 

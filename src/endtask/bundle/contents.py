@@ -10,11 +10,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
-from endtask.bundle.header import HEADER
 from endtask.errors import InputError
 from endtask.files.run_layout import SELECTION, SETTINGS_FILE, STAGES
 from endtask.files.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
-from endtask.outside.brought import COPIES, OUTSIDE
+from endtask.outside.brought import LEVELS_ABOVE
 from endtask.run import Run
 from endtask.settings import load_settings
 
@@ -23,7 +22,8 @@ LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}
 
 # Their files are for the next stage alone; once that is done, their manifests say enough.
 _FOR_THE_NEXT_STAGE = ("retrieve", "select")
-_BESIDE_RUNS = (".json", ".jsonl", ".yaml", ".yml")
+_RECORDS = ("compare.json", "search.json")
+"""What `endtask compare` and `endtask search` keep beside their runs; whatever else lies there is the user's own."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ def find_runs(folder: Path) -> list[Path]:
             folders.clear()
     if not found:
         raise InputError("no run stands here", path=folder, hint="give the folder that `endtask run --output` made")
+    for run in found:
+        if len(run.relative_to(folder).parts) > LEVELS_ABOVE:
+            what = f"the run lies more than {LEVELS_ABOVE} folders below {folder}, where it would not find its data again"
+            raise InputError(what, path=run, hint="bundle a folder nearer to it")
     return found
 
 
@@ -73,15 +77,12 @@ def run_items(run: Run, stages: list[StageFolder], prefix: str) -> Iterator[Item
 
 
 def items_beside(folder: Path, runs: Iterable[Path]) -> Iterator[Item]:
-    """Records that stand beside runs, such as that of a comparison; pages are made anew."""
-    inside = set(runs)
-    for place, folders, names in os.walk(folder):
-        here = Path(place)
-        left = {folder / COPIES, *inside}
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and here / name not in left)
-        for name in sorted(names):
-            if not name.startswith(".") and Path(name).suffix in _BESIDE_RUNS and name not in (OUTSIDE, HEADER):
-                yield Item((here / name).relative_to(folder).as_posix(), here / name, "records")
+    """Records of comparisons and searches in the folders that lead to the runs; pages are made anew."""
+    above = {place for run in runs for place in run.parents if place == folder or folder in place.parents}
+    for place in sorted(above):
+        for file in (place / name for name in _RECORDS):
+            if file.is_file() and not file.is_symlink():
+                yield Item(file.relative_to(folder).as_posix(), file, "records")
 
 
 def _whole_stage(stage: StageFolder, prefix: str) -> Iterator[Item]:

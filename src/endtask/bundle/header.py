@@ -12,8 +12,13 @@ from endtask.errors import InputError
 
 HEADER = "bundle.json"
 FORMAT = 1
+MOST_FILES = 100_000
 ROOT = "."
 """The run of a bundle that holds a single one."""
+
+_LONGEST_PATH, _LONGEST_NAME = 1024, 255  # in bytes, as Linux and macOS have them
+_LARGEST_FILE = (1 << 63) - 1
+_LONGEST_WORD = 40
 
 
 @dataclass(frozen=True)
@@ -62,33 +67,51 @@ def parse_header(content: bytes, where: str) -> Header:
         if tree["format"] != FORMAT:
             raise _newer(tree, where)
         header = Header(
-            version=str(tree["endtask"]),
-            kind=str(tree["kind"]),
-            runs=tuple(map(str, tree["runs"])),
+            version=_shown(tree["endtask"]),
+            kind=_shown(tree["kind"]),
+            runs=_runs(tree["runs"]),
             files={str(path): _entry(*entry) for path, entry in tree["files"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError("not a bundle, or a damaged one: its list of files cannot be read", path=where) from None
+    if len(header.files) > MOST_FILES:
+        raise InputError(f"names {len(header.files):,} files, more than the {MOST_FILES:,} of a bundle", path=where)
     for path in (*header.files, *(run for run in header.runs if run != ROOT)):
         if not is_safe(path):
-            raise InputError(f"names a file outside of its folder, {path!r}; nothing was unpacked", path=where)
+            what = f"names a file outside of its folder or one that cannot be written, {path[:_LONGEST_PATH]!r}"
+            raise InputError(f"{what}; nothing was unpacked", path=where)
     _refuse_files_below_files(header.files, where)
     return header
 
 
 def is_safe(path: str) -> bool:
-    r"""Whether a path of a bundle stays below the folder it is unpacked to, on any system.
+    r"""Whether a path of a bundle stays below the folder it is unpacked to and can be written and shown, on any system.
 
     >>> is_safe("pack/tokens.bin"), is_safe("../tokens.bin"), is_safe("/etc/passwd"), is_safe("C:\\tokens.bin")
     (True, False, False, False)
     """
+    # What can be printed holds no NUL, no line end, and nothing that UTF-8 cannot encode.
+    if not path.isprintable() or "\\" in path or len(path.encode()) > _LONGEST_PATH:
+        return False
     parts = path.split("/")
-    plain = all(part not in ("", ".", "..") for part in parts) and not set(path) & {"\0", "\\"}
-    return plain and path != HEADER and not PurePosixPath(path).is_absolute() and not PureWindowsPath(path).drive
+    plain = all(part not in ("", ".", "..") and len(part.encode()) <= _LONGEST_NAME for part in parts)
+    return plain and parts[0] != HEADER and not PureWindowsPath(path).drive
+
+
+def _runs(names: Any) -> tuple[str, ...]:
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError
+    return tuple(names)
+
+
+def _shown(value: Any) -> str:
+    """A value as it may be printed: short, and without characters that a terminal would act on."""
+    text = str(value)[:_LONGEST_WORD]
+    return text if text.isprintable() else ascii(text)
 
 
 def _entry(size: Any, sha256: Any) -> Entry:
-    if type(size) is not int or size < 0 or len(bytes.fromhex(sha256)) != 32:
+    if type(size) is not int or not 0 <= size <= _LARGEST_FILE or len(bytes.fromhex(sha256)) != 32:
         raise ValueError
     return Entry(size, sha256)
 
@@ -102,5 +125,5 @@ def _refuse_files_below_files(files: Mapping[str, Entry], where: str) -> None:
 
 
 def _newer(tree: Mapping[str, Any], where: str) -> InputError:
-    made = f"made by endtask {tree.get('endtask', 'of another version')} in format {tree['format']}"
+    made = f"made by endtask {_shown(tree.get('endtask', 'of another version'))} in format {_shown(tree['format'])}"
     return InputError(f"{made}, of which this one knows {FORMAT} only", path=where, hint="upgrade endtask here")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from endtask.progress import say
 _LARGEST_HEADER = 1 << 26
 # What is smaller is copied: a link would save nothing, and whoever edits one file would edit them all.
 _SMALLEST_LINK = 1 << 13
+_DISK_BLOCK = 1 << 12
 
 
 def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
@@ -29,8 +32,10 @@ def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
     file = Path(file)
     folder = Path(folder) if folder is not None else default_folder(file)
     content, header = _read_header(file)
-    if not _is_there(folder, content, file):
-        _unpack(file, folder, header, content)
+    with _failures_told(folder):
+        place = folder.resolve()  # what a link leads to, and a name for `.`
+        if not _is_there(place, content, file):
+            _unpack(file, place, header, content)
     made = metadata.version("endtask")
     if header.version != made:
         say(f"warning: the bundle was made by endtask {header.version}; this is {made}")
@@ -83,9 +88,27 @@ def _is_there(folder: Path, content: bytes, file: Path) -> bool:
     raise InputError(what, path=folder, hint=f"choose another --output for {file.name}; nothing was touched")
 
 
+@contextmanager
+def _failures_told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(f"cannot be unpacked here: {reason}", path=folder, hint="choose another --output") from None
+
+
+def _refuse_place(folder: Path, above: Path) -> None:
+    if not above.is_dir():
+        raise InputError("is a file, and no folder can be made below it", path=above, hint="choose another --output")
+    if folder.exists() and folder.samefile(Path.cwd()):
+        what = "the folder you are in cannot be exchanged for the one that is unpacked"
+        raise InputError(what, path=folder, hint="choose another --output")
+
+
 def _unpack(file: Path, folder: Path, header: Header, content: bytes) -> None:
     # Beside the nearest folder that is there, so that a failure leaves none, and on the same disk.
-    above = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    above = next(parent for parent in folder.parents if parent.exists())
+    _refuse_place(folder, above)
     aside = above / f".{folder.name}.unpacking"
     whole = aside / "whole"
     _refuse_full_disk(above, header, file)
@@ -103,7 +126,9 @@ def _unpack(file: Path, folder: Path, header: Header, content: bytes) -> None:
 
 
 def _refuse_full_disk(above: Path, header: Header, file: Path) -> None:
-    needed, free = sum(header.files[path].bytes for path in header.members), shutil.disk_usage(above).free
+    copied = {path for path, entry in header.files.items() if entry.bytes < _SMALLEST_LINK}
+    sizes = [header.files[path].bytes for path in copied.union(header.members)]
+    needed, free = sum(size + -size % _DISK_BLOCK for size in sizes), shutil.disk_usage(above).free
     if needed > free:
         raise InputError(f"unpacked it takes {needed / 1e6:,.0f} MB; {above} has {free / 1e6:,.0f} MB left", path=file)
 

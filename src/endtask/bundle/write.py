@@ -20,7 +20,7 @@ from endtask.bundle.contents import (
     run_items,
 )
 from endtask.bundle.copies import Outside
-from endtask.bundle.header import Header
+from endtask.bundle.header import MOST_FILES, Header, is_safe
 from endtask.bundle.limited import Hashes, write_items
 from endtask.bundle.selection import with_plain_selections
 from endtask.bundle.unpack import bundle_header
@@ -58,6 +58,7 @@ def write_bundle(
     _refuse_target(file)
     runs = [open_run(place) for place in find_runs(folder)]
     items = _all_items(folder, runs, kind)
+    _refuse_names(folder, items)
     names = tuple(run.folder.relative_to(folder).as_posix() for run in runs)
     with TemporaryDirectory() as scratch:
         items = with_plain_selections(items, Path(scratch))
@@ -89,6 +90,15 @@ def _all_items(folder: Path, runs: Sequence[Run], kind: Kind) -> list[Item]:
         items += run_items(run, stages, "" if is_one_run else f"{run.folder.relative_to(folder).as_posix()}/")
     _tell_unprepared(behind, kind, all_of_them=len(behind) == len(runs))
     return [*items, *outside.all_items()]
+
+
+def _refuse_names(folder: Path, items: Sequence[Item]) -> None:
+    """Whoever unpacks would refuse them; better said here, before hours of transfer."""
+    wrong = next((item.path for item in items if not is_safe(item.path)), None)
+    if wrong is not None:
+        raise InputError(f"{wrong!r} cannot be named in a bundle", path=folder, hint="rename it: letters and digits do")
+    if len(items) > MOST_FILES:
+        raise InputError(f"holds {len(items):,} files, more than the {MOST_FILES:,} of a bundle", path=folder)
 
 
 def _tell_unprepared(runs: Sequence[Run], kind: Kind, *, all_of_them: bool) -> None:

@@ -131,12 +131,11 @@ def command(
         _refuse_settings({**given, "--output": output, "--cells": cells}, settings)
         resolved, comparison = read_comparison_folder(settings)
     else:
-        resolved = settings_from(
-            settings, task=task, corpus=corpus, budget=budget, output=output, preset=preset, overrides=overrides
-        )
-        if output is None and resolved.output_dir:
+        resolved = settings_from(settings, task=task, corpus=corpus, budget=budget, preset=preset, overrides=overrides)
+        if resolved.output_dir:
             lender = Path(resolved.output_dir)  # the run itself, if it was made before
-            resolved = resolved.model_copy(update={"output_dir": f"{resolved.output_dir.rstrip('/')}-compare"})
+            folder = str(output or f"{resolved.output_dir.rstrip('/')}-compare")
+            resolved = resolved.model_copy(update={"output_dir": folder})
         comparison = from_file(cells, resolved)
     outcome = compare(
         resolved,
@@ -190,8 +189,11 @@ def _unpacked(bundle: Path, output: Path | None) -> Path:
     from endtask.bundle.unpack import bundle_header, unbundle
     from endtask.compare.record import COMPARE_FILE
 
-    if COMPARE_FILE not in bundle_header(bundle).files:
-        raise InputError("holds no comparison", path=bundle, hint=f"endtask run --bundle {bundle}")
+    header = bundle_header(bundle)
+    if COMPARE_FILE not in header.files:
+        is_one = len(header.runs) == 1
+        hint = f"endtask run --bundle {bundle}" if is_one else f"endtask bundle {bundle} --unpack"
+        raise InputError("holds no comparison", path=bundle, hint=hint)
     return unbundle(bundle, output)
 
 

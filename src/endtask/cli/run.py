@@ -110,13 +110,17 @@ def _refuse_beside_bundle(given: Mapping[str, object]) -> None:
 def _unpacked(bundle: Path, output: Path | None, *, dry_run: bool) -> Path:
     """The folder of the bundle's run, unpacked if it is not there yet."""
     from endtask.bundle.unpack import bundle_header, default_folder, unbundle
+    from endtask.compare.record import COMPARE_FILE
 
-    runs = bundle_header(bundle).runs
+    header = bundle_header(bundle)
+    runs = header.runs
     if len(runs) > 1:
         raise InputError(
             f"holds {len(runs)} runs ({', '.join(runs[:3])}{', ...' if len(runs) > 3 else ''})",
             path=bundle,
-            hint=f"endtask compare --bundle {bundle}, or endtask bundle {bundle} --unpack and then one by one",
+            hint=f"endtask compare --bundle {bundle}"
+            if COMPARE_FILE in header.files
+            else f"endtask bundle {bundle} --unpack, and then one by one",
         )
     folder = output or default_folder(bundle)
     if dry_run and not folder.exists():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from endtask.compare.cell import Cell, seeds_that_matter
+from endtask.compare.cell import Cell, refuse_keys, seeds_that_matter
 from endtask.compare.comparison import TRAINED, UNTRAINED, Comparison
 from endtask.errors import InputError
 from endtask.files.run_layout import SETTINGS_FILE
@@ -47,11 +47,13 @@ def baseline_cells(
                 continue
             raise InputError(f"{name}: {reason}", path=where, key="baselines")
         settings, overrides = make(against.settings, comparison), (comparison.baselines or {}).get(name, {})
+        place = f"{where}, baseline {name!r}"
+        refuse_keys(overrides, place)
         given = settings.tokenizer.path or settings.model.path or overrides.get("tokenizer.path")
         borrowed = name == "no_corpus" and given is None
         if borrowed:
             overrides = {"tokenizer.path": _tokenizer(against, cells), **overrides}
-        settings = with_values(settings, overrides, f"{where}, baseline {name!r}")
+        settings = with_values(settings, overrides, place)
         found.append(
             Cell(
                 name,

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from endtask.errors import InputError
 from endtask.files.trees import differences
 from endtask.settings import Settings
 from endtask.settings.values import with_values
 
 CELLS = "cells"
+
+_REFUSED = {
+    "output_dir": "every run has a folder of its own",
+    "evaluate.metric": "cells are compared by one metric",
+    "train.seed": "seeds are the same for all cells: give them as `seeds`",
+    "finetune.seeds": "seeds are the same for all cells: give them as `finetune_seeds`",
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,21 @@ class CellRun:
         if self.seed != self.cell.settings.pretrain_seed:  # else it may stay unset, as in a run of the same settings
             values["train.seed"] = self.seed
         return with_values(self.cell.settings, values, f"cell {self.cell.name!r}")
+
+
+def refuse_keys(values: Mapping[str, Any], where: str) -> None:
+    """Refuse settings in which cells may not differ.
+
+    >>> refuse_keys({"train.seed": 1}, "cells.yaml")
+    Traceback (most recent call last):
+    ...
+    endtask.errors.InputError: cells.yaml, key 'train.seed': cells cannot differ in this: seeds are the same for all \
+cells: give them as `seeds`
+    """
+    for key in values:
+        for refused, reason in _REFUSED.items():
+            if key == refused or refused.startswith(f"{key}."):
+                raise InputError(f"cells cannot differ in this: {reason}", path=where, key=key)
 
 
 def seeds_that_matter(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, ...]:

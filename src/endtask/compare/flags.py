@@ -52,13 +52,24 @@ def with_flags(comparison: Comparison, flags: Mapping[str, Any]) -> Comparison:
         if value is None:
             continue
         if key in ("cells", "grid"):
+            value = check_comparison({key: value}).model_dump(mode="json")[key]  # written as the others are
             # The same again is no mistake: that is how a stopped command goes on in a folder that knows it already.
             other = next((name for name in value if tree[key].get(name, value[name]) != value[name]), None)
             if other is not None:
                 raise InputError(f"{other!r} is there already, and another one", path=_FLAGS[key])
             value = {**tree[key], **value}
         tree[key] = value
+    if flags.get("checkpoint") is not None and tree["baselines"] is not None:
+        tree["baselines"] = _with_checkpoint(tree["baselines"], flags.get("baselines"))
     return check_comparison(tree)
+
+
+def _with_checkpoint(baselines: Mapping[str, Tree] | Sequence[str], flag: Sequence[str] | None) -> Tree:
+    """The baselines and the one that `--checkpoint` is for; `flag` is what was said of baselines beside it."""
+    if flag is not None and not flag:
+        raise InputError("--checkpoint names a baseline, and --no-baselines wants none", hint="leave out one of them")
+    named = dict(baselines) if isinstance(baselines, Mapping) else {name: {} for name in baselines}
+    return {**named, "checkpoint": named.get("checkpoint", {})}
 
 
 def read_cells(entries: Sequence[str]) -> dict[str, Tree]:

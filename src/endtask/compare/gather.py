@@ -24,11 +24,11 @@ def gather(work: Work, record: Record, comparison: Comparison, *, tested: bool, 
     runs: Runs = {}
     for cell in plan.cells:
         runs[cell.name] = _runs_of(cell, work, judged, comparison)
-        failures = tuple(record.failures[run.key] for run in cell.runs(work.folder) if run.key in record.failures)
+        failures = _failures_of(cell, work, record, runs[cell.name])
         rows[cell.name] = Row(cell.name, cell.is_baseline, cell.differs(plan.settings), cell.note, failures=failures)
     for name in plan.untrained if untrained else ():
-        baseline = untrained_baseline(name, work.task, judged.metric, work.folder)
-        runs[name] = (scored_baseline(baseline, comparison.by),)
+        baseline = untrained_baseline(name, work.task, judged.metric, work.folder, comparison.by)
+        runs[name] = (scored_baseline(baseline),)
         rows[name] = Row(name, True, {}, baseline.description)
     table = tuple(plain_row(rows[name], runs[name], judged) for name in plan.names if name in rows)
     if tested:
@@ -39,6 +39,13 @@ def gather(work: Work, record: Record, comparison: Comparison, *, tested: bool, 
 def _runs_of(cell: Cell, work: Work, judged: Judged, comparison: Comparison) -> tuple[Scored, ...]:
     found = [read_run(run, judged, comparison.by) for run in cell.runs(work.folder)]
     return tuple(run for run in found if run is not None)
+
+
+def _failures_of(cell: Cell, work: Work, record: Record, scored: tuple[Scored, ...]) -> tuple[str, ...]:
+    """Why runs failed, but for those that got to a score since: the user may have tried them again on their own."""
+    done = {run.seed for run in scored}
+    left = [run.key for run in cell.runs(work.folder) if run.seed not in done]
+    return tuple(record.failures[key] for key in left if key in record.failures)
 
 
 def _with_tests(rows: tuple[Row, ...], runs: Runs, judged: Judged, against: str, record: Record) -> tuple[Row, ...]:

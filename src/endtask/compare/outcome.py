@@ -16,6 +16,8 @@ from endtask.evaluate.counting import score_runs
 from endtask.evaluate.significance import bootstrap_interval, holm, metric_permutation
 from endtask.files.stage_folder import fingerprint
 
+VERSION = 1
+"""Raised with every change of what intervals and tests come to, so that those of an earlier table are not taken over."""
 PERMUTATIONS = 10_000
 LEVEL = 0.95
 CLEAR = 0.05
@@ -151,7 +153,7 @@ class Statistics:
         rows = (judged.split, judged.metric, judged.truth.tolist(), judged.clean.tolist())
         both = [[run.mark() for run in each] for each in (runs, self.against)]
         kind = (runs is self.against, _seeds(runs) == _seeds(self.against))
-        return fingerprint(rows, both, kind, self.permutations)
+        return fingerprint(VERSION, rows, both, kind, self.permutations, LEVEL)
 
 
 def plain_row(row: Row, runs: Sequence[Scored], judged: Judged) -> Row:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from endtask.compare.baselines import baseline_cells, untrained_baselines
-from endtask.compare.cell import CELLS, Cell, seeds_that_matter
+from endtask.compare.cell import CELLS, Cell, refuse_keys, seeds_that_matter
 from endtask.compare.comparison import Comparison
 from endtask.errors import InputError, did_you_mean
 from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
@@ -23,12 +23,6 @@ ONLY_CELL = "base"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*")
 _LONGEST_NAME = 200
-_REFUSED = {
-    "output_dir": "every run has a folder of its own",
-    "evaluate.metric": "cells are compared by one metric",
-    "train.seed": "seeds are the same for all cells: give them as `seeds`",
-    "finetune.seeds": "seeds are the same for all cells: give them as `finetune_seeds`",
-}
 
 
 @dataclass(frozen=True)
@@ -106,14 +100,6 @@ def listed_cells(settings: Settings, comparison: Comparison, where: str) -> list
         found = with_values(settings, changed, place)
         cells.append(Cell(name, found, seeds_that_matter(found, seeds)))
     return cells
-
-
-def refuse_keys(values: Mapping[str, Any], where: str) -> None:
-    """Refuse settings in which cells may not differ."""
-    for key in values:
-        for refused, reason in _REFUSED.items():
-            if key == refused or refused.startswith(f"{key}."):
-                raise InputError(f"cells cannot differ in this: {reason}", path=where, key=key)
 
 
 def _grid(settings: Settings, comparison: Comparison, where: str) -> dict[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from endtask.compare.cell import CELLS
 from endtask.compare.plan import Plan
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
+from endtask.files.stage_folder import MANIFEST
 from endtask.files.trees import changes_in_words
 
 COMPARE_FILE = "compare.json"
@@ -38,11 +39,11 @@ class Record:
 
     def with_failure(self, key: str, reason: str) -> Record:
         """The record with one more run that failed; saved."""
-        return replace(self, failures={**self.failures, key: reason})._saved()
+        return replace(self, failures={**self.failures, key: reason}).save()
 
     def with_outcome(self, outcome: Mapping[str, Any]) -> Record:
         """The record with the figures of the table; saved."""
-        return replace(self, outcome=dict(outcome))._saved()
+        return replace(self, outcome=dict(outcome)).save()
 
     def figures(self) -> Tree:
         """Plain values for JSON."""
@@ -54,7 +55,8 @@ class Record:
             "outcome": self.outcome,
         }
 
-    def _saved(self) -> Record:
+    def save(self) -> Record:
+        """Write the record to its folder; returns it."""
         write_json(self.folder / COMPARE_FILE, self.figures())
         return self
 
@@ -62,26 +64,34 @@ class Record:
 def open_record(folder: Path, plan: Plan) -> Record:
     """The record in the folder with what is asked now; other settings than its runs were made with are refused.
 
-    Cells and pre-training seeds may be added and left out; a cell that was there once must stay what it was.
+    Cells and pre-training seeds may be added and left out; a cell that something was done for must stay what it was.
+    Nothing is written yet.
     """
     settings = plan.settings.model_dump(mode="json", exclude=set(_MAY_CHANGE))
     cells = {cell.name: cell.differs(plan.settings) for cell in plan.cells}
     comparison = plan.asked.model_dump(mode="json")
     asked: Tree = json.loads(json.dumps({"settings": settings, "comparison": comparison, "cells": cells}))
     if not _is_begun(folder):
-        return Record(folder, **asked)._saved()
+        return Record(folder, **asked)
     found = read_record(folder)
     _refuse_other(folder, "", found.settings, asked["settings"])
-    for name, values in asked["cells"].items():
-        if name in found.cells:
-            _refuse_other(folder, f"the cell {name!r} in ", found.cells[name], values)
+    changed = {name for name, values in asked["cells"].items() if found.cells.get(name, values) != values}
+    for name in sorted(changed):
+        if _has_stages(folder, name):
+            _refuse_other(folder, f"the cell {name!r} in ", found.cells[name], asked["cells"][name])
     asked["cells"] = {**found.cells, **asked["cells"]}
-    return Record(folder, **asked, failures=found.failures, outcome=found.outcome)._saved()
+    failures = {key: reason for key, reason in found.failures.items() if key.partition("/")[0] not in changed}
+    return Record(folder, **asked, failures=failures, outcome=found.outcome)
 
 
 def _is_begun(folder: Path) -> bool:
     """Whether there is work in the folder that what is asked has to agree with."""
     return (folder / COMPARE_FILE).exists() and (folder / CELLS).exists()
+
+
+def _has_stages(folder: Path, cell: str) -> bool:
+    """Whether some stage of the cell was begun."""
+    return any((folder / CELLS / cell).glob(f"seed-*/*/{MANIFEST}"))
 
 
 def read_record(folder: Path) -> Record:

@@ -87,11 +87,10 @@ def read_run(run: CellRun, judged: Judged, by: Literal["test", "dev"]) -> Scored
     return Scored(run.seed, seeds, tuple(row.dev for row in rows), predicted, _cost(folder))
 
 
-def scored_baseline(baseline: Baseline, by: Literal["test", "dev"]) -> Scored:
+def scored_baseline(baseline: Baseline) -> Scored:
     """An untrained baseline as a single run; it reads no corpus."""
-    predicted = baseline.dev_predicted if by == "dev" else baseline.predicted
     cost = Cost(0.0, 0.0, baseline.seconds, baseline.seconds, 0, None)
-    return Scored(None, (0,), (baseline.dev_score,), np.asarray(predicted, dtype=np.int64)[None, :], cost)
+    return Scored(None, (0,), (baseline.dev_score,), baseline.predicted[None, :], cost)
 
 
 def _predictions(run: CellRun, judged: Judged) -> NDArray[np.int64]:

@@ -34,19 +34,39 @@ def verdict(outcome: Outcome) -> str:
 
 def notes(outcome: Outcome) -> list[str]:
     """What a reader of the table has to know to judge it."""
-    judged, seeds = outcome.judged, len(outcome.runs[outcome.against])
-    found = []
+    judged, found = outcome.judged, []
     if judged.split == "test":
         found.append("Choices belong on dev: whoever picks the best test score of many reads chance into it.")
     else:
         found.append("Scores are those of dev, which also chose the epoch, so they are somewhat too high.")
-    trained = "pre-trained once, so the luck of that is not in it" if seeds == 1 else f"pre-trained {seeds} times"
-    found.append(f"± is the spread over all models of a cell; each cell was {trained}.")
-    if judged.has_leaks:
-        leaked = len(judged.ids) - int(judged.clean.sum())
-        rows = f"{leaked:,} of the {len(judged.ids):,} rows of {judged.split}"
-        found.append(f"{rows} also stand in train; the leak-free score is that of the others.")
-    return found
+    found.append(f"± is the spread over all models of a cell{_seeds_in_words(outcome)}.")
+    return found + leak_notes(outcome)
+
+
+def leak_notes(outcome: Outcome) -> list[str]:
+    """How many of the rows that decide also stand in train, where some do."""
+    judged = outcome.judged
+    rows, clean = len(judged.ids), int(judged.clean.sum())
+    if not clean:
+        return [f"All {rows:,} rows of {judged.split} also stand in train: the scores say nothing about new texts."]
+    if clean == rows:
+        return []
+    leaked = f"{rows - clean:,} of the {rows:,} rows of {judged.split}"
+    return [f"{leaked} also stand in train; the leak-free score is that of the others."]
+
+
+def _seeds_in_words(outcome: Outcome) -> str:
+    """How often the cells that were trained were pre-trained."""
+    counts = {sum(run.seed is not None for run in runs) for runs in outcome.runs.values()} - {0}
+    if not counts:
+        return ""
+    fewest, most = min(counts), max(counts)
+    if most == 1:
+        return "; each cell was pre-trained once, so the luck of that is not in it"
+    if fewest == most:
+        return f"; each cell was pre-trained {most} times"
+    luck = ", and where it was once, the luck of that is not in it" if fewest == 1 else ""
+    return f"; cells were pre-trained {fewest} to {most} times{luck}"
 
 
 def score_in_words(row: Row, figures: Figures | None) -> str:
@@ -97,6 +117,8 @@ def print_table(outcome: Outcome) -> None:
     for row in outcome.rows:
         if row.note:
             console.print(f"{row.name}: {row.note}", markup=False, soft_wrap=True)
+    if not outcome.judged.clean.any():
+        console.print(*leak_notes(outcome), soft_wrap=True)
 
 
 def score_columns(outcome: Outcome) -> list[str]:

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal, Protocol
 
 import numpy as np
 
-from endtask.evaluate.baselines import Baseline, majority_baseline, tfidf_baseline
+from endtask.evaluate.baselines import VERSION, Baseline, majority_baseline, tfidf_baseline
 from endtask.files.atomic import write_text
 from endtask.files.stage_folder import fingerprint
 from endtask.progress import say
 from endtask.task import Task
 
 FOLDER = "baselines"
-_MAKERS: dict[str, Callable[[Task, str], Baseline]] = {"majority": majority_baseline, "tfidf": tfidf_baseline}
 
 
-def untrained_baseline(name: str, task: Task, metric: str, folder: Path) -> Baseline:
+class _Maker(Protocol):
+    def __call__(self, task: Task, metric: str, *, by: Split) -> Baseline: ...
+
+
+_MAKERS: dict[str, _Maker] = {"majority": majority_baseline, "tfidf": tfidf_baseline}
+
+
+def untrained_baseline(name: str, task: Task, metric: str, folder: Path, by: Literal["test", "dev"]) -> Baseline:
     """The baseline from its file in `folder/baselines`, or worked out and written there."""
-    path, mark = folder / FOLDER / f"{name}.json", fingerprint(task.fingerprint, metric)
+    path, mark = folder / FOLDER / f"{name}-{by}.json", fingerprint(VERSION, task.fingerprint, metric, by)
     known = _read(path, mark)
     if known is not None:
         return known
     say(f"baseline {name}")
-    found = _MAKERS[name](task, metric)
+    found = _MAKERS[name](task, metric, by=by)
     lists = {"predicted": found.predicted.tolist(), "dev_predicted": found.dev_predicted.tolist()}
     path.parent.mkdir(exist_ok=True)
     write_text(path, json.dumps({"mark": mark, **asdict(found), **lists}, ensure_ascii=False))

@@ -57,6 +57,7 @@ def compare(
     with run_lock(folder):
         record = open_record(folder, plan)
         work.refuse_changed()
+        record.save()
         work.prepare(last)
         if STAGES.index(last) > STAGES.index(LAST_PREPARED):
             record = _Training(work, record, comparison, last).go(devices, start)

@@ -25,8 +25,9 @@ ReadProgress = Callable[[int], None]
 
 _CHUNK = 1 << 20
 _PIECES_AHEAD = 4
-_ZSTD_INPUT = 1 << 17  # small, so that text which compresses very well is not held in memory at once
-_ZSTD_LARGEST_WINDOW = 1 << 31  # what `zstd --long=31` writes; the library alone stops at 2**27
+# Four bytes may stand for a block of 128 kB, so a file made to do harm takes 32 MB of memory a time, and no more.
+_ZSTD_INPUT = 1 << 10
+_LARGEST_WINDOW = 1 << 31  # what `zstd --long=31` writes; the library alone stops at 2**27
 
 
 class _CountedFile(io.FileIO):
@@ -65,9 +66,10 @@ class _ShortReads(io.RawIOBase):
 class _ZstdStream(io.RawIOBase):
     """A zstd reader that, unlike the library's own stream, notices when the last frame is cut off."""
 
-    def __init__(self, raw: IO[bytes]) -> None:
+    def __init__(self, raw: IO[bytes], largest_window: int) -> None:
         self._raw = raw
-        self._frame = _new_frame()
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=largest_window)
+        self._frame: Any = self._decompressor.decompressobj()
         self._inside_frame = False
         self._ready = memoryview(b"")
 
@@ -83,7 +85,7 @@ class _ZstdStream(io.RawIOBase):
                     raise EOFError("the zstd frame is cut off")
                 return 0
             if self._frame.eof:
-                self._frame = _new_frame()
+                self._frame = self._decompressor.decompressobj()
             self._ready = memoryview(self._frame.decompress(compressed))
             self._inside_frame = not self._frame.eof
         count = min(len(buffer), len(self._ready))
@@ -165,10 +167,6 @@ class _OuterReader(io.BufferedReader):
         self._file.close()
 
 
-def _new_frame() -> Any:
-    return zstandard.ZstdDecompressor(max_window_size=_ZSTD_LARGEST_WINDOW).decompressobj()
-
-
 def without_compression(name: str) -> str:
     """A file name less its compression's suffix.
 
@@ -188,8 +186,10 @@ def bare_suffix(path: Path) -> str:
     return Path(without_compression(path.name)).suffix.lower()
 
 
-def open_bytes(path: Path, progress: ReadProgress | None = None) -> IO[bytes]:
-    """Open a file for reading, decompressing by its suffix."""
+def open_bytes(
+    path: Path, progress: ReadProgress | None = None, *, largest_window: int = _LARGEST_WINDOW
+) -> IO[bytes]:
+    """Open a file for reading, decompressing by its suffix; zstd may take memory for `largest_window` bytes."""
     suffix = path.suffix.lower()
     try:
         # gzip and zstd readers take a file cut off at byte 0 for a whole one.
@@ -209,13 +209,13 @@ def open_bytes(path: Path, progress: ReadProgress | None = None) -> IO[bytes]:
     file = io.BufferedReader(raw, _CHUNK)
     if suffix not in COMPRESSIONS:
         return file
-    return _OuterReader(_ReadAhead(_decompressor(suffix, file), fetched, progress), file)
+    return _OuterReader(_ReadAhead(_decompressor(suffix, file, largest_window), fetched, progress), file)
 
 
-def _decompressor(suffix: str, file: IO[bytes]) -> io.RawIOBase:
+def _decompressor(suffix: str, file: IO[bytes], largest_window: int) -> io.RawIOBase:
     if suffix == ".gz":
         return _ShortReads(gzip.GzipFile(fileobj=file))
-    return _ShortReads(lzma.LZMAFile(file)) if suffix == ".xz" else _ZstdStream(file)
+    return _ShortReads(lzma.LZMAFile(file)) if suffix == ".xz" else _ZstdStream(file, largest_window)
 
 
 def read_failure(error: Exception, path: Path, row: int | None = None) -> InputError:

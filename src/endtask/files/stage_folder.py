@@ -53,7 +53,9 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        if not isinstance(manifest, dict) or not {"fingerprint", "status"} <= manifest.keys():
+            raise ValueError
+    except (ValueError, RecursionError):
         raise InputError("not a manifest", path=path, hint="was the file changed by hand?") from None
     return manifest
 

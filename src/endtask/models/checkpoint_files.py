@@ -79,8 +79,12 @@ def hub_folder(path: str, *patterns: str, key: str, revision: str | None = None)
 def _listed(index: Path) -> list[Path]:
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError):
+        # A bundle or a download may come from anyone: nothing outside of its folder is read, nor anything pickled.
+        wrong = [name for name in names if Path(name).name != name or Path(name).suffix != Path(WEIGHTS).suffix]
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise InputError("damaged: no list of weight files", path=index) from None
+    if wrong:
+        raise InputError(f"lists {wrong[0]!r}, which is not the name of a safetensors file beside it", path=index)
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
         raise InputError(f"{missing[0]} is listed here and missing", path=index)

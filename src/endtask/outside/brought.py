@@ -9,7 +9,7 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.files.trees import flatten
-from endtask.outside.data import asked_of, data_path
+from endtask.outside.data import DATA, asked_of, data_path
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.task.stored import read_task
@@ -18,9 +18,10 @@ OUTSIDE = "outside.json"
 COPIES = "outside"
 """Beside `outside.json`: the folder of the copies."""
 
+LEVELS_ABOVE = 3
+"""How far above a run its record may stand: a bundle has one for all of its runs, a comparison's in cells/NAME/seed-N."""
+
 _FORMAT = 1
-# A bundle of several runs has one record for all of them: `endtask compare` puts its runs into cells/NAME/seed-N.
-_LEVELS_ABOVE = 3
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Brought:
 
 def find_brought(folder: Path) -> Brought:
     """The record for a run's folder, which stands there or in the folder of the several runs it came with."""
-    for place in (folder, *folder.absolute().parents[:_LEVELS_ABOVE]):
+    for place in (folder, *folder.absolute().parents[:LEVELS_ABOVE]):
         if (place / OUTSIDE).is_file():
             return _read(place)
     return Brought(folder)
@@ -103,16 +104,25 @@ def _read(root: Path) -> Brought:
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
         made_as = tree["format"]
-        pieces = tuple(Piece(**each) for each in tree["pieces"]) if made_as == _FORMAT else ()
-    except (ValueError, KeyError, TypeError):
+        pieces = tuple(_piece(each) for each in tree["pieces"]) if made_as == _FORMAT else ()
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError("not the record of a bundle", path=path, hint="was the file changed by hand?") from None
     if made_as != _FORMAT:
-        raise InputError(f"written by a newer endtask (format {made_as})", path=path, hint="upgrade endtask")
+        raise InputError(f"written by a newer endtask (format {made_as!r:.20})", path=path, hint="upgrade endtask")
     if any(piece.copy is not None and not _is_below(piece.copy) for piece in pieces):
         raise InputError("a copy is said to lie outside the bundle", path=path, hint="was the file changed by hand?")
     return Brought(root, pieces)
 
 
+def _piece(tree: Any) -> Piece:
+    piece = Piece(**tree)
+    if not isinstance(piece.asked, dict) or not isinstance(piece.copy, str | None):
+        raise TypeError
+    if piece.name not in DATA or not isinstance(piece.fingerprint, str):
+        raise ValueError
+    return piece
+
+
 def _is_below(copy: str) -> bool:
     path = PurePosixPath(copy)
-    return not path.is_absolute() and ".." not in path.parts
+    return copy.isprintable() and not path.is_absolute() and ".." not in path.parts

@@ -18,7 +18,7 @@ def quality_sentence(counts: dict[str, Any]) -> str:
         return ""
     parts = [f"KL divergence from the task's n-grams {quality['kl']:.3f}"]
     if "kl_reduction" in quality:
-        parts[0] += f", {_less(quality['kl_reduction'])} than of all that was retrieved"
+        parts[0] += f", {_less(quality['kl_reduction'])} than of a random draw of that size from what was retrieved"
     if "label_words" in quality:
         parts.append(_label_words(quality["label_words"]))
     for name, overlap in quality.get("overlap", {}).items():

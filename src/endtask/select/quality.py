@@ -15,6 +15,7 @@ from endtask.progress import bar
 from endtask.retrieve.scan import string_keys
 from endtask.retrieve.words import word_hash
 from endtask.select.best_rank import best_rank
+from endtask.select.draws import table_draws
 from endtask.select.fill import fill
 from endtask.select.inputs import Inputs
 from endtask.select.label_words import label_words
@@ -25,26 +26,31 @@ _DIGITS = 6
 
 
 def quality(inputs: Inputs, selection: Path) -> dict[str, Any]:
-    """Figures of a selection beside those of all that was retrieved, which is what a random draw from it would have.
+    """Figures of a selection beside those of what was retrieved.
 
-    `kl_reduction` is how much closer to the task's words and word pairs the selection is, in nats (as in the DSIR
-    paper); `label_words` tells how much of it are words that tell a class; `overlap` compares it with `best_rank`.
+    `kl_reduction` is how much closer to the task's words and word pairs the selection is than a random draw of as many
+    bytes from what was retrieved, in nats; `label_words` tells how much of it are words that tell a class, beside the
+    whole retrieved set; `overlap` compares it with `best_rank`.
     """
     words = sorted({word for found in label_words(inputs.examples).values() for word in found})
     keys = np.sort(np.asarray([word_hash(word) for word in words], dtype=np.uint64))
     task = bucket_counts(example_keys(inputs.examples))
     kept = survey(selection, keys, "what was kept")
-    found: dict[str, Any] = {"kl": _rounded(divergence(task, kept.buckets))}
+    candidates = inputs.retrieved / RETRIEVED
+    has_candidates = candidates.exists() and table_rows(candidates) > 0
+    retrieved = survey(candidates, keys, "what was retrieved") if has_candidates else None
+    background = np.zeros_like(task) if retrieved is None else retrieved.buckets
+    found: dict[str, Any] = {"kl": _rounded(divergence(task, kept.buckets, background))}
     label_figures: dict[str, Any] = {
         "words": len(keys),
         "found": int(np.count_nonzero(kept.hits)),
         "share": _rounded(kept.share),
     }
-    candidates = inputs.retrieved / RETRIEVED
-    if candidates.exists() and table_rows(candidates):
-        retrieved = survey(candidates, keys, "what was retrieved")
-        found["kl_retrieved"] = _rounded(divergence(task, retrieved.buckets))
-        found["kl_reduction"] = _rounded(found["kl_retrieved"] - found["kl"])
+    if retrieved is not None:
+        drawn = random_draw(candidates, int(read_figures(selection).bytes.sum()), inputs.seed)
+        other = survey(candidates, keys, "a random draw", drawn)
+        found["kl_random"] = _rounded(divergence(task, other.buckets, background))
+        found["kl_reduction"] = _rounded(found["kl_random"] - found["kl"])
         label_figures["share_retrieved"] = _rounded(retrieved.share)
         if inputs.settings.selector != "best_rank" or inputs.settings.per_class:
             found["overlap"] = {"best_rank": overlap(table_ids(selection), _best_ranked(inputs))}
@@ -65,13 +71,13 @@ class Survey:
         return float(self.hits.sum()) / max(self.words, 1)
 
 
-def survey(table: Path, label_keys: NDArray[np.uint64], what: str) -> Survey:
-    """Read a selection table's texts once; `label_keys` are sorted."""
+def survey(table: Path, label_keys: NDArray[np.uint64], what: str, kept: NDArray[np.bool_] | None = None) -> Survey:
+    """Read a selection table's texts once, or those of the rows marked; `label_keys` are sorted."""
     buckets = np.zeros(BUCKETS, dtype=np.int64)
     hits = np.zeros(len(label_keys), dtype=np.int64)
     words = 0
-    with bar(f"count words of {what}", table_rows(table)) as advance:
-        for batch in read_batches(table, columns=["text"]):
+    with bar(f"count words of {what}", table_rows(table) if kept is None else int(kept.sum())) as advance:
+        for batch in read_batches(table, kept, ["text"]):
             found = column_keys(batch.column(0))
             buckets += bucket_counts(found)
             hits += _hits(found.keys, label_keys)
@@ -80,14 +86,26 @@ def survey(table: Path, label_keys: NDArray[np.uint64], what: str) -> Survey:
     return Survey(buckets, words, hits)
 
 
-def divergence(task: Counts, other: Counts) -> float:
-    """KL(task || other) in nats over the buckets, each counted once more than it was hit.
+def random_draw(table: Path, size: int, seed: int) -> NDArray[np.bool_]:
+    """Mark random rows of a table whose texts come closest to `size` bytes, one at least."""
+    order = np.argsort(table_draws(table, seed, "quality"), kind="stable")
+    sizes = np.cumsum(read_figures(table).bytes[order])
+    marked = np.zeros(len(order), dtype=bool)
+    marked[order[: int(np.argmin(np.abs(sizes - size))) + 1]] = True
+    return marked
 
-    >>> round(divergence(np.array([7, 1]), np.array([1, 7])), 3)
+
+def divergence(task: Counts, other: Counts, background: Counts) -> float:
+    """KL(task || other) in nats over the buckets.
+
+    As many imagined n-grams as there are buckets, spread as in `background` (which counts each bucket once more than
+    it was hit), are added to both: of few words little is known, so these are taken to be like all others.
+
+    >>> round(divergence(np.array([7, 1]), np.array([1, 7]), np.array([0, 0])), 3)
     0.832
     """
-    p = (task + 1.0) / (task.sum() + len(task))
-    q = (other + 1.0) / (other.sum() + len(other))
+    imagined = len(task) * (background + 1.0) / (background.sum() + len(task))
+    p, q = ((counts + imagined) / (counts.sum() + len(task)) for counts in (task, other))
     return float(np.sum(p * np.log(p / q)))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.records import Example
+from endtask.task.sources import SPLITS
 from endtask.task.task import Task
 
 _FACTS = "task.json"
@@ -40,12 +41,14 @@ def read_task(folder: Path) -> Task:
     """The task in a folder of such files: the same examples in the same order and splits, and the same fingerprint."""
     try:
         facts = json.loads((folder / _FACTS).read_bytes())
+        if not set(facts["splits"]) <= set(SPLITS):  # before they become names of files
+            raise ValueError("names other splits")
         splits = {split: list(_examples(folder / f"{split}.jsonl")) for split in facts["splits"]}
         found = Task.from_examples(facts["name"], splits, kind=facts["kind"], dev_fraction=0, test_fraction=0)
         if found.fingerprint != facts["fingerprint"]:
             raise ValueError("other rows than were written")
         return replace(found, notes=tuple(facts["notes"]), dropped=facts["dropped"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
         reason = str(error) or type(error).__name__
         raise InputError(f"the copy of the task is damaged: {reason}", path=folder) from None
 

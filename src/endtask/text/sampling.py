@@ -108,8 +108,11 @@ class BatchPlan:
         if not self._group_by_length:
             return self._cut(np.concatenate(blocks))
         batches = self._cut(np.concatenate([self._sort_windows(block) for block in blocks]))
-        numbers = np.array_split(np.arange(len(batches)), len(blocks))
-        return [batches[index] for part in numbers for index in random.permutation(part)]
+        # A batch belongs to the block in which it starts; blocks are equal numbers of texts, not of tokens.
+        starts = np.cumsum([0, *map(len, batches[:-1])])
+        firsts = np.searchsorted(starts, np.cumsum([0, *map(len, blocks[:-1])]))
+        parts = np.split(np.arange(len(batches)), firsts[1:])
+        return [batches[index] for part in parts for index in random.permutation(part)]
 
     def _shuffled_blocks(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
         return [random.permutation(block) for block in self._blocks]

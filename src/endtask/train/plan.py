@@ -61,15 +61,8 @@ def measure_cost(phase: Phase, budget: Budget) -> StepCost:
     trial = replace(phase, steps=_SAMPLED_STEPS)  # a ramp over them costs what it costs over all steps
     batches = [one for step in range(_SAMPLED_STEPS) for one in batches_of(trial, step)]
     tokens = sum(one.tokens for one in batches) / _SAMPLED_STEPS
-    seconds = _time_steps(phase, budget.amount) if budget.unit == "seconds" else None
-    if seconds is not None:
-        seconds *= len(batches) / _SAMPLED_STEPS / _batches_per_full_step(phase)
+    seconds = tokens * _seconds_per_token(phase, budget.amount) if budget.unit == "seconds" else None
     return StepCost(tokens, training_flops(parameters_of(phase), tokens), seconds)
-
-
-def _batches_per_full_step(phase: Phase) -> float:
-    turns = sum(len(phase.weighting.turns(step)) for step in range(_SAMPLED_STEPS)) / _SAMPLED_STEPS
-    return turns * phase.accumulation
 
 
 def with_scoring(cost: StepCost, dev: Path, *, every: int) -> StepCost:
@@ -93,12 +86,13 @@ def steps_for(budget: Budget, cost: StepCost) -> int:
     return max(1, int(budget.amount / per_step))
 
 
-def _time_steps(phase: Phase, budget_seconds: float) -> float:
-    """Seconds of a usual step with all its batches; network and weighting are left as they were.
+def _seconds_per_token(phase: Phase, budget_seconds: float) -> float:
+    """What a token usually takes; network and weighting are left as they were.
 
     What is compiled on the way is not counted, and stays compiled; nor are the steps in which memory is laid out and
     a GPU's clock still rises. The rest is timed in groups of 8 steps, of which the median counts: 64 steps of a small
-    network take a GPU about a second, and in their mean one stall of the machine would pass for slow training.
+    network take a GPU about a second, and in their mean one stall of the machine would pass for slow training. By
+    the token, because few groups may hold one of the task's batches, which can be larger or smaller than the others.
     """
     trial = replace(phase, steps=_MOST_WARMUP_STEPS + _MOST_GROUPS * _STEPS_PER_GROUP, ramp_fraction=0.0)
     with explained_memory_trouble(), _put_back(phase):
@@ -108,12 +102,12 @@ def _time_steps(phase: Phase, budget_seconds: float) -> float:
         steps = train(trial, optimizer)
         _warm_up(steps, _WARMUP_SHARE_OF_BUDGET * budget_seconds)
         phase.place.synchronize()
-        times = [time.perf_counter()]
+        times, tokens = [time.perf_counter()], []
         while len(times) <= _MOST_GROUPS and times[-1] - times[0] <= _SHARE_OF_BUDGET * budget_seconds:
-            _take(steps, _STEPS_PER_GROUP)
+            tokens.append(_take(steps, _STEPS_PER_GROUP))
             phase.place.synchronize()
             times.append(time.perf_counter())
-    return median(later - earlier for earlier, later in pairwise(times)) / _STEPS_PER_GROUP
+    return median((end - start) / count for (start, end), count in zip(pairwise(times), tokens, strict=True))
 
 
 def _warm_up(steps: Iterator[StepRecord], seconds: float) -> None:
@@ -126,9 +120,9 @@ def _warm_up(steps: Iterator[StepRecord], seconds: float) -> None:
         _take(steps, 1)
 
 
-def _take(steps: Iterator[StepRecord], count: int) -> None:
-    for _ in range(count):
-        next(steps)
+def _take(steps: Iterator[StepRecord], count: int) -> int:
+    """Do some steps; returns their tokens."""
+    return sum(next(steps).tokens for _ in range(count))
 
 
 def _first_turns(phase: Phase) -> list[int]:

@@ -26,7 +26,7 @@ from endtask.train.phase_run import Pause, nothing_yet, run_phase
 from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.train.start import network_for
 from endtask.train.trackers import open_trackers
-from endtask.weighting.annealed_interleave import AnnealedInterleave, mean_rho1
+from endtask.weighting.annealed_interleave import AnnealedInterleave, MeanInterleave
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
 from endtask.weighting.interleave import Interleave
@@ -124,7 +124,9 @@ def _mean_mix(objectives: Mapping[str, Objective], task: Task, settings: Setting
     if len(objectives) == 1:
         return Equal(*objectives)
     rho1, rho1_end = rho1_of(len(task.train), settings, steps), settings.train.rho1_end
-    return Interleave(EXTERNAL, INTERNAL, rho1 if rho1_end is None else mean_rho1(rho1, rho1_end))
+    return (
+        Interleave(EXTERNAL, INTERNAL, rho1) if rho1_end is None else MeanInterleave(EXTERNAL, INTERNAL, rho1, rho1_end)
+    )
 
 
 def phase_of(

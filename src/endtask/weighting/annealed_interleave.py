@@ -28,11 +28,18 @@ class AnnealedInterleave(Interleave):
         return (2 * steps * last * changing + (first - last) * changing**2 + after) // (2 * steps * first * last)
 
 
-def mean_rho1(rho1: int, rho1_end: int) -> int:
-    """The constant rho1 with about as many internal batches in all.
+class MeanInterleave(Interleave):
+    """A constant mix with as many internal batches in all as an annealed one, whatever the number of steps.
 
-    >>> mean_rho1(3, 0), mean_rho1(19, 19)
-    (1, 19)
+    >>> rule = MeanInterleave("external", "internal", rho1=1, rho1_end=0)
+    >>> "".join(rule.turns(step)[0].objective[0] for step in range(8))
+    'eiiieiii'
     """
-    first, last = rho1 + 1, rho1_end + 1
-    return round(2 * first * last / (first + last)) - 1
+
+    def __init__(self, external: str, internal: str, rho1: int, rho1_end: int) -> None:
+        super().__init__(external, internal, rho1)
+        self._last_period = rho1_end + 1
+
+    def internal_before(self, step: int) -> int:
+        """The whole part of step times the mean share, (1 / p + 1 / q) / 2."""
+        return step * (self._period + self._last_period) // (2 * self._period * self._last_period)
