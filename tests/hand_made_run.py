@@ -47,7 +47,8 @@ def write_run(
     }
     for stage in ("read", "retrieve", "select"):
         (folder / stage).mkdir(parents=True)
-        (folder / stage / MANIFEST).write_text(json.dumps({"counts": counts if stage == "retrieve" else {}}))
+        manifest = {"fingerprint": stage, "status": "finished", "counts": counts if stage == "retrieve" else {}}
+        (folder / stage / MANIFEST).write_text(json.dumps(manifest))
     (folder / SETTINGS_FILE).write_text("")
     rows = [{"id": one.id, "text": one.text, "label": one.label} for one in examples]
     (folder / "read" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

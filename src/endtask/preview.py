@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from typing import Any
 
 from endtask.errors import InputError
+from endtask.files.disk import disk_trouble
 from endtask.files.lock import run_lock
-from endtask.files.stage_folder import StageFolder
+from endtask.files.stage_folder import StageFolder, read_manifest
+from endtask.outside.data import needs_corpus
+from endtask.outside.missing import first_missing
 from endtask.run import Run
 from endtask.settings import Settings
 from endtask.stages import WORK
@@ -20,15 +24,43 @@ def preview_selection(settings: Settings) -> dict[str, Any]:
     run = Run(settings)
     run.check()
     stages = run.stage_folders()
-    if not stages["retrieve"].is_finished():
+    _refuse_impossible(run, stages)
+    try:
+        with run_lock(run.folder):
+            return _select_aside(run, stages)
+    except Exception as error:
+        trouble = disk_trouble(error)
+        if trouble is None:
+            raise
+        raise InputError(trouble, path=run.folder, hint="the run is as it was") from None
+
+
+def _refuse_impossible(run: Run, stages: Mapping[str, StageFolder]) -> None:
+    """Refuse a preview without a retrieve stage to go by, or whose files stayed on another machine.
+
+    Selectors that read nothing retrieved may go by a stage that was made for another selector.
+    """
+    finished, selector = stages["retrieve"].is_finished(), run.settings.select.selector
+    if not finished and needs_corpus(run.settings.select):
         hint = f"retrieve first: endtask retrieve {run.folder}, with --from retrieve where other settings changed too"
         raise InputError("nothing was retrieved with these settings", path=run.folder, hint=hint)
+    if read_manifest(stages["retrieve"].final) is None:
+        message = f"{selector} reads nothing retrieved, and nothing was retrieved that it could be compared with"
+        hint = f"leave out --dry-run: endtask select {run.folder}"
+        raise InputError(message, path=run.folder, key="select.selector", hint=hint)
+    to_do = ["select"] if finished else ["retrieve", "select"]
+    missing = first_missing(to_do, stages, run.brought, run.settings)
+    if missing is not None:
+        hint = "do it there; nothing was touched"
+        raise InputError(f"the stage {missing[0]} {missing[1]}", path=run.folder, hint=hint)
+
+
+def _select_aside(run: Run, stages: Mapping[str, StageFolder]) -> dict[str, Any]:
     # Beside the other stages, since a selection may be too large for the system's folder of temporary files.
     folder = run.folder / _ASIDE
-    with run_lock(run.folder):
-        shutil.rmtree(folder, ignore_errors=True)  # a killed preview's
-        try:
-            aside = StageFolder(folder, "select", stages["select"].fingerprint, {}, {})
-            return WORK["select"](run.data, aside, {name: stage.final for name, stage in stages.items()})
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)  # a killed preview's
+    try:
+        aside = StageFolder(folder, "select", stages["select"].fingerprint, {}, {})
+        return WORK["select"](run.data, aside, {name: stage.final for name, stage in stages.items()})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

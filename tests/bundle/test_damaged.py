@@ -44,6 +44,19 @@ print(calls)
 """
 
 
+MEMORY = """
+import resource, sys
+from pathlib import Path
+from endtask.bundle.unpack import bundle_header
+from endtask.errors import InputError
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+try:
+    bundle_header(Path(sys.argv[1]))
+except InputError:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
 def member(name: str, content: bytes = CONTENT, kind: bytes = tarfile.REGTYPE, link: str = "") -> tuple[Any, bytes]:
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.size = kind, link, len(content) if kind == tarfile.REGTYPE else 0
@@ -106,6 +119,12 @@ def test_a_bundle_of_one_file(tmp_path: Path) -> None:
         "a\\..\\x",
         "a\0x",
         "bundle.json",
+        "bundle.json/x",
+        "a\nx",
+        "a\x1b[2Jx",
+        "a\udcffx",
+        "x" * 256,
+        "x/" * 600 + "x",
     ],
 )
 def test_paths_that_lead_out(tmp_path: Path, empty: Path, path: str) -> None:
@@ -113,7 +132,7 @@ def test_paths_that_lead_out(tmp_path: Path, empty: Path, path: str) -> None:
     assert "names a file outside of its folder" in refused(file, empty)
 
 
-@pytest.mark.parametrize("run", ["../../elsewhere", "/runs/mine"])
+@pytest.mark.parametrize("run", ["../../elsewhere", "/runs/mine", "a\x1b[2J", "bundle.json"])
 def test_runs_that_lead_out(tmp_path: Path, empty: Path, run: str) -> None:
     file = write_archive(tmp_path / "x.tar.zst", header("a", runs=[run]), member("a"))
     assert "names a file outside of its folder" in refused(file, empty)
@@ -160,6 +179,12 @@ def test_links_devices_and_the_like(tmp_path: Path, empty: Path, kind: bytes) ->
         ([member("bundle.json", b'{"format": 1}')], "its list of files cannot be read"),
         ([header(files={"a": [-1, "00"]})], "its list of files cannot be read"),
         ([header(files={"a": ["1", "0" * 64]})], "its list of files cannot be read"),
+        ([header(files={"a": [2**63, "0" * 64]})], "its list of files cannot be read"),
+        ([header("a", runs=[])], "its list of files cannot be read"),
+        ([header("a", runs="a")], "its list of files cannot be read"),
+        ([header("a", runs=[["a"]])], "its list of files cannot be read"),
+        ([header(*map(str, range(100_001)))], "names 100,001 files, more than the 100,000 of a bundle"),
+        ([header("a", format=2, endtask="\x1b[2J" + "9" * 99)], "made by endtask '\\x1b[2J99"),
         (
             [header("a", format=2, endtask="9.0"), member("a")],
             "made by endtask 9.0 in format 2, of which this one knows 1",
@@ -177,6 +202,44 @@ def test_lists_that_are_wrong(tmp_path: Path, empty: Path, members: list[Any], s
 def test_more_than_the_disk_holds(tmp_path: Path, empty: Path) -> None:
     file = write_archive(tmp_path / "x.tar.zst", header(files={"a": [10**18, "0" * 64]}))
     assert "unpacked it takes 1,000,000,000,000 MB" in refused(file, empty)
+
+
+def test_small_files_that_repeat_are_counted_each(tmp_path: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are copied; large ones become links."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**5}))
+    names = [str(number) for number in range(1000)]
+    small = write_archive(tmp_path / "small.tar.zst", header(*names), member("0"))
+    assert "unpacked it takes 4 MB" in refused(small, empty)
+    content = bytes(1 << 14)
+    large = write_archive(tmp_path / "large.tar.zst", header(*names, content=content), member("0", content))
+    assert len(list(unbundle(large, tmp_path / "there").iterdir())) == 1001
+
+
+def test_a_file_made_to_take_memory(tmp_path: Path) -> None:
+    """16 kB that become 512 MB are refused while little of them is unpacked."""
+    compressor = zstandard.ZstdCompressor(level=19).compressobj()
+    start = member("bundle.json", b"")[0]
+    start.size = 1 << 29
+    pieces = [compressor.compress(start.tobuf())]
+    pieces += [compressor.compress(bytes(1 << 24)) for _ in range(32)]
+    file = tmp_path / "x.tar.zst"
+    file.write_bytes(b"".join([*pieces, compressor.flush()]))
+    assert file.stat().st_size < 1 << 16
+    words = [sys.executable, "-c", MEMORY, str(file)]
+    before, after = map(int, subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
+    assert after - before < 150_000, "in kB"
+
+
+def test_windows_larger_than_any_bundle_has(tmp_path: Path, empty: Path) -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=False, compression_level=1)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        for info, content in (header("a"), member("a")):
+            archive.addfile(info, io.BytesIO(content))
+    file = tmp_path / "x.tar.zst"
+    file.write_bytes(compressor.compress(plain.getvalue()) + compressor.flush())
+    assert "not a bundle, or a damaged one" in refused(file, empty)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -243,6 +306,41 @@ def test_folders_that_hold_something_else(bundled: Bundled, tmp_path: Path) -> N
     there = unbundle(bundled.tokens, tmp_path / "there")
     with pytest.raises(InputError, match=r"another bundle was unpacked here .*nothing was touched"):
         unbundle(bundled.text, there)
+
+
+def test_links_to_folders(bundled: Bundled, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    for name in ("empty", "absent"):
+        if name == "empty":
+            (tmp_path / "disk" / name).mkdir()
+        link = tmp_path / name
+        link.symlink_to(tmp_path / "disk" / name)
+        assert unbundle(bundled.tokens, link) == link
+        assert link.is_symlink()
+        assert (tmp_path / "disk" / name / "bundle.json").is_file()
+        assert unbundle(bundled.tokens, link) == link, "it is there"
+
+
+def test_places_where_nothing_can_be_unpacked(
+    bundled: Bundled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    monkeypatch.chdir(tmp_path / "here")
+    said = {
+        ".": "the folder you are in",
+        "../here": "the folder you are in",
+        "../file/below/it": "is a file",
+        "../loop": "cannot be unpacked here",
+        "../" + "x" * 256: "cannot be unpacked here: File name too long",
+    }
+    for place, line in said.items():
+        with pytest.raises(InputError, match=line) as caught:
+            unbundle(bundled.tokens, place)
+        assert "\n" not in str(caught.value)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "here", "loop"]
+    assert list((tmp_path / "here").iterdir()) == []
 
 
 def test_two_processes_at_once(bundled: Bundled, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from endtask.bundle import unbundle, write_bundle
-from endtask.bundle.unpack import header_in
+from endtask.bundle.unpack import bundle_header, header_in
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.run import Run
@@ -105,6 +105,34 @@ def test_records_beside_the_runs_travel_and_pages_do_not(comparison: Path, tmp_p
     assert (folder / "compare.json").read_bytes() == (comparison / "compare.json").read_bytes()
     beside = sorted(entry.name for entry in folder.iterdir())
     assert beside == ["bundle.json", "cells", "compare.json", "outside", "outside.json"]
+
+
+def test_nothing_else_beside_the_runs_travels(comparison: Path, tmp_path: Path) -> None:
+    for place in (comparison, comparison / "cells", comparison / "corpus" / "deep"):
+        place.mkdir(parents=True, exist_ok=True)
+        for name in ("credentials.json", "corpus.jsonl", "notes.yaml", "search.json"):
+            (place / name).write_text("{}")
+    (tmp_path / "secret.json").write_text("{}")
+    (comparison / "cells" / "a" / "compare.json").symlink_to(tmp_path / "secret.json")
+    header = bundle_header(write_bundle(comparison).file)
+    beside = [path for path in header.files if "/seed-" not in path and not path.startswith("outside")]
+    assert beside == ["cells/search.json", "compare.json", "search.json"]
+
+
+def test_a_run_too_deep_to_find_its_data_again(comparison: Path, data: Path) -> None:
+    deep = make_run(data, comparison / "cells" / "a" / "deeper" / "seed-0")
+    deep.go(until="select")
+    with pytest.raises(InputError, match=r"cells/a/deeper/seed-0: the run lies over 3 folders below"):
+        write_bundle(comparison)
+    assert not comparison.with_name("compared.tar.zst").exists()
+
+
+@pytest.mark.parametrize("name", ["a\\b", "a\nb", "a\udcffb", "bundle.json"])
+def test_names_that_whoever_unpacks_would_refuse(comparison: Path, name: str) -> None:
+    (comparison / "cells" / "a").rename(comparison / name)
+    with pytest.raises(InputError, match="cannot be named in a bundle") as caught:
+        write_bundle(comparison)
+    assert str(caught.value).isprintable()
 
 
 def test_without_hard_links_there_are_copies(comparison: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,12 +93,16 @@ def test_several_runs_are_for_compare(finished_run: Path, tmp_path: Path, comman
         shutil.copytree(finished_run, tmp_path / "runs" / name)
     made = command("bundle", tmp_path / "runs")
     assert made.out.splitlines()[-1] == "go on there: endtask bundle runs.tar.zst --unpack"
+    for words in (("run", "--output", tmp_path / "there"), ("compare", "--output", tmp_path / "there")):
+        answer = command(*words, "--bundle", tmp_path / "runs.tar.zst")
+        assert answer.code == 2
+        assert f"(endtask bundle {tmp_path / 'runs.tar.zst'} --unpack" in answer.err
     (tmp_path / "runs" / "compare.json").write_text("{}")
     made = command("bundle", tmp_path / "runs")
     assert made.out.splitlines()[-1] == "go on there: endtask compare --bundle runs.tar.zst"
     answer = command("run", "--bundle", tmp_path / "runs.tar.zst", "--output", tmp_path / "there")
     assert answer.code == 2
-    assert "holds 2 runs (a, b)" in answer.err
+    assert f"holds 2 runs (a, b) (endtask compare --bundle {tmp_path / 'runs.tar.zst'})" in answer.err
     assert not (tmp_path / "there").exists()
 
 

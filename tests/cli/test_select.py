@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from endtask.files.run_layout import SELECTION
+from endtask.files.run_layout import RETRIEVED, SELECTION
 from endtask.files.selection_table import read_selection
+from endtask.stages import WORK
 from tests.conftest import Answer
 from tests.toy_run import hashes, write_settings
 
@@ -64,3 +67,50 @@ def test_the_reason_stands_where_why_shows_it(finished_run: Path, tmp_path: Path
     shown = command("why", run, one.document.id).out
     assert one.reason in shown
     assert f"best rank {one.reason.rpartition('BM25 rank ')[2].split()[0]}, score " in shown
+
+
+def test_a_dry_run_where_the_retrieved_texts_stayed_elsewhere(own_run: Path, command: Command) -> None:
+    manifest = json.loads((own_run / "retrieve" / "manifest.json").read_text())
+    (own_run / "retrieve" / "manifest.json").write_text(json.dumps({**manifest, "left_out": [RETRIEVED]}))
+    (own_run / "retrieve" / RETRIEVED).unlink()
+    before = hashes(own_run)
+    answer = command("select", own_run, "--dry-run", "--quiet")
+    assert (answer.code, answer.err.count("\n")) == (2, 1), answer
+    assert "the stage select cannot be done here: the files of the stage retrieve stayed on the machine" in answer.err
+    assert hashes(own_run) == before
+
+
+def test_a_full_disk_is_one_line(own_run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> dict[str, Any]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setitem(WORK, "select", full)
+    answer = command("select", own_run, "--dry-run", "--quiet")
+    assert (answer.code, answer.err) == (2, f"endtask: {own_run}: No space left on device (the run is as it was)\n")
+    assert not (own_run / ".preview").exists()
+
+
+@pytest.mark.parametrize("selector", ["imported", "none"])
+def test_a_dry_run_of_what_reads_nothing_retrieved(
+    finished_run: Path, toy: Path, tmp_path: Path, command: Command, selector: str
+) -> None:
+    (tmp_path / "mine.csv").write_text("text\nsoup of the day\nthe moon\n")
+    before = hashes(finished_run)
+    words = ["--set", f"select.selector={selector}", "--set", "select.budget=null", "--dry-run", "--quiet", "--json"]
+    words += ["--set", f"select.path={tmp_path / 'mine.csv'}"] if selector == "imported" else []
+    answer = command("select", finished_run, *words)
+    assert answer.code == 0, answer
+    counts = json.loads(answer.out)["select"]
+    assert counts["passages"] == (2 if selector == "imported" else 0)
+    assert ("kl_reduction" in counts.get("quality", {})) == (selector == "imported")
+    assert hashes(finished_run) == before
+    refused = command("select", write_settings(tmp_path / "s.json", toy, tmp_path / "run"), *words)
+    assert refused.code == 2
+    assert f"{selector} reads nothing retrieved, and nothing was retrieved that it could be" in refused.err
+    assert "--from" not in refused.err
+
+
+def test_a_dry_run_redoes_nothing(finished_run: Path, command: Command) -> None:
+    answer = command("select", finished_run, "--dry-run", "--from", "select")
+    assert answer.code == 2
+    assert answer.err.startswith("endtask: --from and --dry-run do not go together")

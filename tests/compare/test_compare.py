@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from endtask.compare.outcome import Outcome
 from endtask.compare.record import COMPARE_FILE, read_record
 from endtask.errors import InputError, TrainingError
 from endtask.files.stage_folder import read_manifest
+from endtask.run import run
 from endtask.share import SHARED_FROM
 from tests.compare.stubs import Stubs, toy
 
@@ -131,6 +133,17 @@ def test_a_comparison_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path
     assert (tmp_path / "out" / COMPARE_FILE).read_bytes() == before
 
 
+def test_a_cell_that_nothing_was_done_for_may_change(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+    settings = toy(toy_files, tmp_path / "out")
+    stubs.trouble["two/seed-0 pretrain"] = TrainingError("too hot")
+    compare(settings, {**TWO, "seeds": [0], "baselines": []})
+    shutil.rmtree(tmp_path / "out" / "cells" / "two")
+    cells = {"one": {}, "two": {"train.learning_rate": 5e-3}}
+    outcome = compare(settings, {"cells": cells, "seeds": [0], "baselines": []})
+    assert (outcome.row("two").runs, outcome.has_failures) == (2, False)  # what failed was another cell
+    assert read_record(tmp_path / "out").cells["two"] == {"train.learning_rate": 0.005}
+
+
 def test_before_the_first_stage_anything_may_change(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / COMPARE_FILE).write_text("half a rec")
@@ -143,10 +156,12 @@ def test_changed_data_is_refused(toy_files: Path, tmp_path: Path, stubs: Stubs) 
     settings = toy(toy_files, tmp_path / "out", corpus={"sources": [{"path": str(corpus)}]})
     compare(settings, {"baselines": []})
     stubs.calls.clear()
+    before = (tmp_path / "out" / COMPARE_FILE).read_bytes()
     corpus.write_text(corpus.read_text() + '{"text": "one more star in the sky"}\n')
     with pytest.raises(InputError, match="what the stage retrieve reads changed since this run was made"):
         compare(settings, {"cells": {"base": {}, "new": {"train.rho1": 3}}, "baselines": []})
     assert stubs.calls == []
+    assert (tmp_path / "out" / COMPARE_FILE).read_bytes() == before
 
 
 def test_broken_training_ends_a_run_and_not_the_comparison(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
@@ -160,6 +175,19 @@ def test_broken_training_ends_a_run_and_not_the_comparison(toy_files: Path, tmp_
     stubs.calls.clear()
     assert figures(compare(toy(toy_files, tmp_path / "out"), TWO)) == figures(outcome)
     assert stubs.calls == []  # a failure is an answer; it is not tried again
+
+
+def test_a_failed_run_that_was_finished_by_hand_counts(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+    unbroken = compare(toy(toy_files, tmp_path / "unbroken"), TWO)
+    stubs.trouble["two/seed-0 pretrain"] = TrainingError("out of memory")
+    assert compare(toy(toy_files, tmp_path / "out"), TWO).has_failures
+    run(tmp_path / "out" / "cells" / "two" / "seed-0")
+    stubs.calls.clear()
+    outcome = compare(toy(toy_files, tmp_path / "out"), TWO)
+    assert not outcome.has_failures
+    assert figures(outcome) == figures(unbroken)
+    assert stubs.calls == []
+    assert "failed" not in (tmp_path / "out" / "compare.html").read_text()
 
 
 def test_every_run_broken_is_said(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
@@ -204,6 +232,8 @@ def test_by_dev_no_run_looks_at_test(toy_files: Path, tmp_path: Path, stubs: Stu
     outcome = compare(settings, {**TWO, "by": "dev"})
     assert stubs.of("evaluate") == []
     assert outcome.judged.split == "dev"
+    kept = json.loads((tmp_path / "out" / "baselines" / "tfidf-dev.json").read_text())
+    assert len(kept["predicted"]) == len(outcome.judged.ids)  # there are no answers for test
     for row in outcome.rows:
         assert row.score is not None
         assert row.dev is not None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from endtask.compare.comparison import Comparison, check_comparison, read_comparison
+from endtask.compare.flags import with_flags
 from endtask.errors import InputError
 
 WHOLE = """
@@ -83,3 +84,33 @@ def test_no_such_file(tmp_path: Path) -> None:
     (tmp_path / "cells.yaml").write_text("cells: {a: 1")
     with pytest.raises(InputError, match="not valid YAML"):
         read_comparison(tmp_path / "cells.yaml")
+
+
+@pytest.mark.parametrize(
+    ("stored", "flags", "wanted"),
+    [
+        ({"baselines": []}, {}, ["checkpoint"]),
+        ({"baselines": {"random": {"train.rho1": 3}}}, {}, ["random", "checkpoint"]),
+        ({"baselines": ["checkpoint", "tfidf"]}, {}, ["checkpoint", "tfidf"]),
+        ({}, {"baselines": ["tfidf"]}, ["tfidf", "checkpoint"]),
+    ],
+)
+def test_a_checkpoint_is_one_more_baseline(stored: dict[str, Any], flags: dict[str, Any], wanted: list[str]) -> None:
+    found = with_flags(check_comparison(stored), {**flags, "checkpoint": "models/mine"})
+    assert list(found.baselines or ()) == wanted
+    assert found.checkpoint == "models/mine"
+    for name, values in (check_comparison(stored).baselines or {}).items():
+        assert (found.baselines or {})[name] == values
+
+
+def test_a_checkpoint_and_no_baselines() -> None:
+    with pytest.raises(InputError, match="--checkpoint names a baseline, and --no-baselines wants none"):
+        with_flags(Comparison(), {"baselines": [], "checkpoint": "models/mine"})
+    assert with_flags(Comparison(), {"checkpoint": "models/mine"}).baselines is None  # all that apply, this one too
+
+
+def test_a_nested_cell_is_the_same_as_a_dotted_one() -> None:
+    stored = check_comparison({"cells": {"a": {"train.rho1": 7}}, "grid": {"train.rho2": [20, 30]}})
+    assert with_flags(stored, {"cells": {"a": {"train": {"rho1": 7}}}, "grid": {"train.rho2": [20, 30]}}) == stored
+    with pytest.raises(InputError, match="--cell: 'a' is there already, and another one"):
+        with_flags(stored, {"cells": {"a": {"train": {"rho1": 8}}}})

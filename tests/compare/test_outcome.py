@@ -154,6 +154,10 @@ def test_known_rows_are_taken_over_and_others_are_not(monkeypatch: pytest.Monkey
     )
     assert Statistics(rows, one, known, permutations=99).row(plain_row(row("b"), other, rows), other).mark != first.mark
     assert len(calls) == 3
+    for name, value in (("VERSION", 0), ("LEVEL", 0.9)):  # another way to count, another level
+        with monkeypatch.context() as changed_constant:
+            changed_constant.setattr(f"endtask.compare.outcome.{name}", value)
+            assert again.row(plain_row(row("b"), other, rows), other).mark != first.mark
 
 
 def test_holm_over_all_rows() -> None:

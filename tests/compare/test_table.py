@@ -64,7 +64,21 @@ def test_what_a_reader_has_to_know(tmp_path: Path) -> None:
     assert "each cell was pre-trained 2 times." in on_dev
     found = outcome(tmp_path)
     once = replace(found, runs={**found.runs, "ours": found.runs["ours"][:1]})
-    assert any("pre-trained once, so the luck of that is not in it" in note for note in notes(once))
+    assert any("cells were pre-trained 1 to 2 times, and where it was once, the luck" in note for note in notes(once))
+    alone = replace(found, runs={name: runs[:1] for name, runs in found.runs.items()})
+    assert any("each cell was pre-trained once, so the luck of that is not in it" in note for note in notes(alone))
+    several = replace(found, runs={**found.runs, "ours": found.runs["ours"] * 2})
+    assert any(note.endswith("cells were pre-trained 2 to 4 times.") for note in notes(several))
+    assert any(note == "± is the spread over all models of a cell." for note in notes(replace(found, runs={})))
+
+
+def test_a_split_that_is_all_in_train_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = outcome(tmp_path)
+    leaked = replace(found, judged=replace(found.judged, clean=np.zeros(139, dtype=bool)))
+    said = "All 139 rows of test also stand in train: the scores say nothing about new texts."
+    assert said in notes(leaked)
+    print_table(leaked)
+    assert capsys.readouterr().out.splitlines()[-1] == said
 
 
 def words(lines: list[str]) -> dict[str, str]:

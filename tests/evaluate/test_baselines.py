@@ -97,6 +97,16 @@ def test_without_a_test_split_dev_is_predicted(baseline: Callable[[Task, str], B
     assert len(found.predicted) == len(task.dev)
 
 
+@pytest.mark.parametrize("baseline", [majority_baseline, tfidf_baseline])
+def test_by_dev_no_test_row_is_read(baseline: Callable[..., Baseline]) -> None:
+    task = easy_task()
+    task = replace(task, splits={**task.splits, "test": (None,) * 7})  # type: ignore[dict-item]
+    found = baseline(task, "accuracy", by="dev")
+    assert found.predicted.tolist() == found.dev_predicted.tolist()
+    with pytest.raises(AttributeError):
+        tfidf_baseline(task, "accuracy")
+
+
 def test_the_majority_is_that_of_train() -> None:
     names = {"train": "bbbac", "dev": "aaaab", "test": "cccba"}
     splits = {

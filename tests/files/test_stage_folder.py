@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from endtask.errors import InputError
 from endtask.files import stage_folder
-from endtask.files.stage_folder import StageFolder, fingerprint, read_manifest
+from endtask.files.stage_folder import MANIFEST, StageFolder, fingerprint, read_manifest
 
 
 def stage(run: Path, mark: str = "f1") -> StageFolder:
@@ -128,3 +129,23 @@ def test_fingerprints_follow_values_not_their_order() -> None:
 
 def test_a_folder_without_a_manifest(tmp_path: Path) -> None:
     assert read_manifest(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "3",
+        '"finished"',
+        "{}",
+        '{"status": "finished"}',
+        '{"fingerprint": "1"}',
+        '{"fingerprint": "1", "status": "finished", "left_out": 3}',
+        "[" * 100_000,
+        "\udcff",
+    ],
+)
+def test_what_is_no_manifest_is_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / MANIFEST).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(InputError, match=r"manifest.json: not a manifest"):
+        read_manifest(tmp_path)

@@ -9,6 +9,7 @@ from endtask.gradients import arithmetic, kept
 from endtask.gradients.arithmetic import matrices, squared_norms, sums_by_owner
 from endtask.gradients.capture import Capture
 from endtask.gradients.options import EXACT, Options
+from endtask.gradients.rows import Block, LookupRows
 from endtask.gradients.targets import products
 from tests.gradients.random_rows import LINEAR, WORDS, as_flat, random_gradients
 
@@ -44,3 +45,25 @@ def test_a_weight_used_otherwise_is_refused() -> None:
     layer = torch.nn.Linear(4, 4)
     with Capture({"layer": layer.weight}), pytest.raises(ValueError, match="layer is used in a way"):
         torch.nn.functional.linear(torch.ones(1, 4), layer.weight.T)
+
+
+def test_looked_up_rows_are_added_in_a_fixed_order() -> None:
+    random = torch.Generator().manual_seed(0)
+    count, block = 100_000, Block("words", 3, 4)
+    rows = LookupRows(
+        tokens=torch.randint(0, 3, (count,), generator=random),
+        right=torch.randn((count, 4), generator=random),
+        owners=torch.zeros(count, dtype=torch.int64),
+    )
+    by_token = [
+        sums_by_owner(rows.right[rows.tokens == token], torch.zeros(count)[rows.tokens == token].long(), 1)
+        for token in range(3)
+    ]
+    threads = torch.get_num_threads()
+    try:
+        for number in (1, 2, 4):
+            torch.set_num_threads(number)
+            for _ in range(3):
+                assert torch.equal(matrices((rows,), 1, block)[0], torch.cat(by_token))
+    finally:
+        torch.set_num_threads(threads)

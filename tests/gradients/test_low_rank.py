@@ -82,3 +82,37 @@ def test_an_owner_without_rows_stays_without() -> None:
     kept, share = truncate(rows, 3, 2)
     assert len(kept.owners) == 0
     assert share.tolist() == [1, 1, 1]
+
+
+def test_the_share_is_that_of_the_whole_unit_before_any_score() -> None:
+    random = torch.Generator().manual_seed(3)
+    targets = random_gradients(8, random, most_rows=1)  # each text alone is held whole
+    units = Units.alike(np.zeros(8, dtype=np.int64))
+    kept = Targets(make_plan(targets, targets, Work(10, 8, 1), Options(way="low_rank", rank=1)), units)
+    for part, texts in one_by_one(targets):
+        kept.add(part, texts)
+    merged, _ = units.merge(targets)
+    linear = [rows for uses in merged.blocks.values() for rows in uses if isinstance(rows, LinearRows)]
+    expected = min(float(truncate(rows, 1, 1)[1].min()) for rows in linear)
+    assert expected < 0.9
+    assert kept.lowest_share == pytest.approx(expected)
+    kept.scores(targets)
+    assert kept.lowest_share == pytest.approx(expected)
+
+
+def test_shares_lost_before_and_after_are_multiplied() -> None:
+    targets = Gradients(4, {LINEAR: (linear_rows(4, 5),)})
+    units = Units.alike(np.zeros(4, dtype=np.int64))
+    kept = Targets(make_plan(targets, targets, Work(10, 4, 1), Options(way="low_rank", rank=1)), units)
+    firsts = []
+    for part, texts in one_by_one(targets):
+        kept.add(part, texts)
+        (rows,) = part.merged(torch.zeros(1, dtype=torch.int64), torch.full((1,), 0.25), 1).blocks[LINEAR]
+        assert isinstance(rows, LinearRows)
+        firsts.append(truncate(rows, 1, 1))
+    shares = [share.item() for _, share in firsts]
+    owners = torch.zeros(sum(len(rows.owners) for rows, _ in firsts), dtype=torch.int64)
+    left, right = (torch.cat([getattr(rows, side) for rows, _ in firsts]) for side in ("left", "right"))
+    _, last = truncate(LinearRows(left=left, right=right, owners=owners), 1, 1)
+    assert kept.lowest_share == pytest.approx(min(shares) * last.item())
+    assert min(shares) < 0.99 > last.item()

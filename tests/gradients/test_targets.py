@@ -16,7 +16,7 @@ from endtask.gradients.losses import masked_lm_losses, task_losses
 from endtask.gradients.options import EXACT, Options, Way
 from endtask.gradients.plan import make_plan
 from endtask.gradients.rows import Gradients, average
-from endtask.gradients.targets import Targets, products
+from endtask.gradients.targets import Measure, Targets, products
 from endtask.gradients.units import Units
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients, relative_error
@@ -91,7 +91,6 @@ def test_targets_may_come_in_any_order_and_grouping(way: Way) -> None:
         here = torch.zeros(6, dtype=torch.int64)
         share = (torch.arange(6) == text).double()
         apart.add(targets.merged(here, share, 1), np.array([text]))
-        apart.scores(candidates, "cosine")  # reading between does not disturb
     for measure in ("dot", "cosine"):
         assert torch.allclose(together.scores(candidates, measure), apart.scores(candidates, measure))
 
@@ -161,8 +160,36 @@ def test_scores_need_targets_and_a_known_measure() -> None:
     random = torch.Generator().manual_seed(0)
     candidates, targets = random_gradients(2, random), random_gradients(2, random)
     kept = kept_targets(targets, candidates, Units.single(2))
-    with pytest.raises(ValueError, match="no target was added"):
+    with pytest.raises(ValueError, match="2 of 2 targets were not added, such as 0"):
         kept.scores(candidates)
     kept.add(targets)
     with pytest.raises(InputError, match="there is no measure 'angle'"):
         kept.scores(candidates, "angle")  # type: ignore[arg-type]
+
+
+def test_every_target_is_added_once() -> None:
+    random = torch.Generator().manual_seed(0)
+    candidates, batch = random_gradients(2, random), random_gradients(2, random)
+    kept = kept_targets(batch, candidates, Units.single(4))
+    kept.add(batch)
+    with pytest.raises(ValueError, match="target 0 was added before; of every further batch, name the places"):
+        kept.add(batch)
+    with pytest.raises(ValueError, match="2 of 4 targets were not added, such as 2"):
+        kept.scores(candidates)
+    with pytest.raises(ValueError, match="named twice"):
+        kept.add(batch, np.array([3, 3]))
+    for places in ([2, 4], [-1, 2]):
+        with pytest.raises(ValueError, match="but there are 4 targets"):
+            kept.add(batch, np.array(places))
+    kept.add(batch, np.array([2, 3]))
+    scores = kept.scores(candidates)
+    assert torch.equal(scores[:, :2], scores[:, 2:])
+
+
+@pytest.mark.parametrize("measure", ["dot", "cosine"])
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (0, 0)])
+def test_without_texts_the_table_is_empty(sizes: tuple[int, int], measure: Measure) -> None:
+    random = torch.Generator().manual_seed(0)
+    candidates, targets = (random_gradients(count, random) for count in sizes)
+    for way in EXACT:
+        assert products(candidates, targets, measure, Options(way=way)).shape == sizes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -157,3 +158,14 @@ def test_a_folder_is_never_looked_for_on_the_hub(tmp_path: Path, monkeypatch: py
         load(tmp_path / "absent")
     with pytest.raises(InputError, match=r"key 'tokenizer.path': not an address"):
         hub_folder("hf:", "config.json", key="tokenizer.path")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x.safetensors", "/x.safetensors", "below/x.safetensors", "..", "x.bin", "", "\0/x.safetensors"]
+)
+def test_an_index_that_leads_elsewhere(tmp_path: Path, name: str) -> None:
+    save_stock(tmp_path / "model", "bert")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(InputError, match=r"index.json: lists '.*', which is not the name of a safetensors file"):
+        weight_files(str(tmp_path / "model"))

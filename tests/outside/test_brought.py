@@ -24,6 +24,17 @@ SETTINGS = resolve(
 )
 
 
+PIECE = {"name": "task", "asked": {}, "fingerprint": "1", "copy": "outside/task-1"}
+WRONG: tuple[dict[str, Any], ...] = (
+    {"name": 1},
+    {"name": "../x"},
+    {"name": []},
+    {"asked": []},
+    {"fingerprint": 1},
+    {"copy": 1},
+)
+
+
 def pieces(settings: Settings = SETTINGS, **copies: str) -> tuple[Piece, ...]:
     asked = asked_of(settings)
     return tuple(Piece(name, asked[name], f"mark of {name}", copies.get(name)) for name in DATA if asked[name])
@@ -88,6 +99,8 @@ def test_a_model_with_its_own_tokenizer(tmp_path: Path) -> None:
         ("[]", "not the record of a bundle"),
         (json.dumps({"format": 1}), "not the record of a bundle"),
         (json.dumps({"format": 1, "pieces": [{"name": "task"}]}), "not the record of a bundle"),
+        ("[" * 100_000, "not the record of a bundle"),
+        *((json.dumps({"format": 1, "pieces": [{**PIECE, **wrong}]}), "not the record of a bundle") for wrong in WRONG),
         (json.dumps({"format": 2, "pieces": {}}), r"written by a newer endtask \(format 2\)"),
     ],
 )
@@ -97,7 +110,7 @@ def test_a_record_that_is_broken_or_newer(tmp_path: Path, content: str, said: st
         find_brought(tmp_path)
 
 
-@pytest.mark.parametrize("copy", ["../task", "/etc", "outside/../../task"])
+@pytest.mark.parametrize("copy", ["../task", "/etc", "outside/../../task", "outside/\0"])
 def test_copies_that_lie_outside(tmp_path: Path, copy: str) -> None:
     write(tmp_path, *pieces(task=copy))
     with pytest.raises(InputError, match="a copy is said to lie outside the bundle"):

@@ -222,7 +222,9 @@ def test_a_run_that_retrieved_nothing(run: Path, tmp_path: Path) -> None:
         write_selection(table, [])
     for name in (QUERIES, QUERY_WORDS):
         (own / "retrieve" / name).unlink()
-    (own / "retrieve" / MANIFEST).write_text(json.dumps({"counts": {"passages": 0}}))
+    (own / "retrieve" / MANIFEST).write_text(
+        json.dumps({"fingerprint": "", "status": "finished", "counts": {"passages": 0}})
+    )
     with pytest.raises(InputError, match=r"'pile/a' was not retrieved \(this run retrieved nothing\)"):
         why_passage(own, "pile/a")
     with pytest.raises(InputError, match="this run retrieved nothing"):
@@ -251,7 +253,9 @@ def test_a_folder_without_a_run(tmp_path: Path) -> None:
 
 def test_a_run_of_an_older_version(run: Path, tmp_path: Path) -> None:
     own = copied(run, tmp_path)
-    (own / "retrieve" / MANIFEST).write_text(json.dumps({"counts": {"passages": 4}}))
+    (own / "retrieve" / MANIFEST).write_text(
+        json.dumps({"fingerprint": "", "status": "finished", "counts": {"passages": 4}})
+    )
     with pytest.raises(InputError, match=r"did not record 'passages_scored' .*--from retrieve"):
         why_passage(own, "pile/a")
 

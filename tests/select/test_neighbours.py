@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,9 +13,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoModel, AutoTokenizer
 
+from endtask.errors import InputError
 from endtask.models.huggingface import save_classifier
 from endtask.records import Example, Selected
+from endtask.select.choose import refuse_impossible
+from endtask.select.embedding import embedding_fingerprint
 from endtask.select.model_vectors import ModelVectors
 from endtask.select.neighbours import find_nearest
 from endtask.settings import SelectSettings
@@ -122,8 +129,6 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_models_vectors_are_means_over_tokens(encoder: Path) -> None:
-    from transformers import AutoModel, AutoTokenizer
-
     texts = make_texts(7, longest=5)
     found = ModelVectors(str(encoder)).of([(text, None) for text in texts])
     model, tokenizer = AutoModel.from_pretrained(encoder).eval(), AutoTokenizer.from_pretrained(encoder)
@@ -141,6 +146,41 @@ def test_selecting_with_a_model_equals_selecting_with_its_vectors(encoder: Path,
     vectors = model.of([(text, None) for text in [*texts, *(row.text for row in EXAMPLES)]])
     ids = [*(f"d{place}" for place in range(20)), *(row.id for row in EXAMPLES)]
     assert neighbours(folder, write_vectors(tmp_path / "v.npy", ids, vectors), "8passages", count=5) == by_model
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there can room be asked for")
+def test_a_full_disk_is_met_before_encoding(encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int, start: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, f"no room for {length} bytes")
+
+    monkeypatch.setattr("endtask.select.neighbours.os.posix_fallocate", full)
+    folder = retrieve_texts(tmp_path / "retrieve", make_texts(20))
+    size = 20 * ModelVectors(str(encoder)).dimensions * 4
+    with pytest.raises(OSError, match=f"no room for {size} bytes"):
+        neighbours(folder, encoder, "8passages")
+
+
+def test_a_missing_or_unfit_tokenizer_is_met_ahead(encoder: Path, tmp_path: Path) -> None:
+    settings = SelectSettings(selector="neighbours", embedding=str(tmp_path / "encoder"))
+    folder = shutil.copytree(encoder, tmp_path / "encoder")
+    refuse_impossible(settings, has_corpus=True, labels=())
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens([f"more{number}" for number in range(500)])
+    save_tokenizer(tokenizer, folder)
+    with pytest.raises(InputError, match=r"key 'select\.embedding': the tokenizer has \d+ tokens, the checkpoint"):
+        refuse_impossible(settings, has_corpus=True, labels=())
+    for file in folder.glob("*token*"):
+        file.unlink()
+    with pytest.raises(InputError, match=r"key 'select\.embedding': holds no tokenizer"):
+        refuse_impossible(settings, has_corpus=True, labels=())
+
+
+def test_the_fingerprint_is_that_of_weights_and_tokenizer(encoder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(encoder, tmp_path / "encoder")
+    before = embedding_fingerprint(str(folder))
+    assert before == embedding_fingerprint(str(encoder))
+    (folder / "tokenizer.json").write_text((folder / "tokenizer.json").read_text() + "\n")
+    assert embedding_fingerprint(str(folder)) != before
 
 
 def test_fusion_takes_neighbours_too(tmp_path: Path) -> None:

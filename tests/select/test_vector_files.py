@@ -71,6 +71,16 @@ def bad_file(folder: Path, case: str) -> Path:
         parquet.write_table(arrow.table({"id": ["d0", "d1"], "vector": [[1.0], [1.0, 2.0]]}), folder / "v.parquet")
     elif case == "no list":
         parquet.write_table(arrow.table({"id": IDS, "vector": IDS}), folder / "v.parquet")
+    elif case == "lists of words":
+        parquet.write_table(arrow.table({"id": IDS, "vector": [["a"]] * 9}), folder / "v.parquet")
+    elif case == "damaged pages":
+        table = arrow.table({"id": IDS, "vector": [list(row) for row in VECTORS]})
+        parquet.write_table(table, folder / "v.parquet", compression="zstd", use_dictionary=False)
+        whole = (folder / "v.parquet").read_bytes()
+        (folder / "v.parquet").write_bytes(whole[:4] + b"\xff" * 150 + whole[154:])
+    elif case == "ids that are no text":
+        table = arrow.table({"id": [b"\xff"] * 9, "vector": [list(row) for row in VECTORS]})
+        parquet.write_table(table, folder / "v.parquet")
     elif case == "other columns":
         parquet.write_table(arrow.table({"id": IDS, "vectors": [[1.0]] * 9}), folder / "v.parquet")
     elif case == "no parquet":
@@ -94,6 +104,9 @@ REFUSED = {
     "not a number": "the vector of 'd2' holds a number that is not finite",
     "rows of other lengths": "the column vector holds other things (a list of numbers",
     "no list": "the column vector holds other things",
+    "lists of words": "the column vector holds other things (a list of numbers",
+    "damaged pages": "cannot be read: ",
+    "ids that are no text": "cannot be read: 'utf-8' codec can't decode",
     "other columns": "holds no 'vector' (did you mean 'vectors'?)",
     "no parquet": "cannot be read: ",
     "other names": "holds no 'ids' (did you mean 'id'?)",
@@ -108,6 +121,27 @@ def test_faults_are_one_line(tmp_path: Path, case: str) -> None:
         vectors_for(path, IDS, "texts")
     assert str(caught.value).startswith(f"{path}, key 'select.embedding': {REFUSED[case]}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [arrow.list_(arrow.float64(), 3), arrow.large_list(arrow.float32())])
+@pytest.mark.parametrize("names", [arrow.string(), arrow.large_string(), arrow.binary()])
+def test_every_kind_of_column(tmp_path: Path, kind: Any, names: Any) -> None:
+    columns = [arrow.array(VECTORS.tolist(), kind), arrow.array(IDS, names)]
+    parquet.write_table(arrow.table(columns, ["vector", "id"]), tmp_path / "v.parquet")
+    assert vectors_for(tmp_path / "v.parquet", IDS, "texts").tolist() == VECTORS.tolist()
+
+
+def test_ids_as_bytes_are_text(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", ids=np.asarray([name.encode() for name in IDS]), vectors=VECTORS)
+    assert vectors_for(tmp_path / "v.npz", IDS, "texts").tolist() == VECTORS.tolist()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_only_a_line_feed_ends_an_id(tmp_path: Path, end: str) -> None:
+    ids = ["a\x0bb", "c\u2028d", "e\x85f"]
+    path = write_vectors(tmp_path / "v.npy", ids, VECTORS[:3])
+    (tmp_path / "v.ids.txt").write_bytes(end.join(ids).encode())
+    assert vectors_for(path, ids, "texts").tolist() == VECTORS[:3].tolist()
 
 
 def test_blocks_of_other_dimensions_are_refused(tmp_path: Path) -> None:

@@ -78,9 +78,23 @@ def test_a_copy_that_was_changed(tmp_path: Path) -> None:
         (folder / "dev.jsonl").write_text(damaged)
         with pytest.raises(InputError, match="the copy of the task is damaged"):
             read_task(folder)
+    (folder / "dev.jsonl").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="the copy of the task is damaged"):
+        read_task(folder)
     (folder / "dev.jsonl").unlink()
     with pytest.raises(InputError, match="the copy of the task is damaged"):
         read_task(folder)
     (folder / "task.json").write_text(json.dumps({"name": "a task"}))
     with pytest.raises(InputError, match="the copy of the task is damaged"):
         read_task(folder)
+
+
+def test_splits_are_no_paths(tmp_path: Path) -> None:
+    """A copy may come from anyone; rows of files elsewhere must not be read into it."""
+    task = Task.from_examples("a task", {"train": examples([f"text {number}" for number in range(40)])})
+    folder = write(task, tmp_path / "copy")
+    facts = json.loads((folder / "task.json").read_text())
+    for splits in (["train", "../elsewhere"], ["train", str(tmp_path / "elsewhere")], "train", [["train"]], 3):
+        (folder / "task.json").write_text(json.dumps({**facts, "splits": splits}))
+        with pytest.raises(InputError, match=r"damaged: (names other splits|.*(unhashable|iterable))"):
+            read_task(folder)

@@ -49,7 +49,7 @@ def find_runs(folder: Path) -> list[Path]:
         raise InputError("no run stands here", path=folder, hint="give the folder that `endtask run --output` made")
     for run in found:
         if len(run.relative_to(folder).parts) > LEVELS_ABOVE:
-            what = f"the run lies more than {LEVELS_ABOVE} folders below {folder}, where it would not find its data again"
+            what = f"the run lies over {LEVELS_ABOVE} folders below {folder}, too deep to find the bundle's data again"
             raise InputError(what, path=run, hint="bundle a folder nearer to it")
     return found
 

@@ -33,7 +33,7 @@ def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
     folder = Path(folder) if folder is not None else default_folder(file)
     content, header = _read_header(file)
     with _failures_told(folder):
-        place = folder.resolve()  # what a link leads to, and a name for `.`
+        place = Path(os.path.realpath(folder))  # what a link leads to, and a name for `.`
         if not _is_there(place, content, file):
             _unpack(file, place, header, content)
     made = metadata.version("endtask")
@@ -92,9 +92,10 @@ def _is_there(folder: Path, content: bytes, file: Path) -> bool:
 def _failures_told(folder: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(f"cannot be unpacked here: {reason}", path=folder, hint="choose another --output") from None
+    except OSError as error:
+        raise InputError(
+            f"cannot be unpacked here: {error.strerror or error}", path=folder, hint="choose another --output"
+        ) from None
 
 
 def _refuse_place(folder: Path, above: Path) -> None:

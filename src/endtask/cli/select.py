@@ -20,6 +20,7 @@ from endtask.cli.options import (
     settings_from,
 )
 from endtask.cli.retrieve import kept_lines
+from endtask.errors import InputError
 from endtask.progress import set_quiet
 
 NAME = "select"
@@ -54,6 +55,9 @@ def command(
     from endtask.run import run
 
     set_quiet(quiet)
+    if dry_run and start is not None:
+        hint = "leave out one of them: a dry run redoes nothing"
+        raise InputError("--from and --dry-run do not go together", hint=hint)
     resolved = settings_from(settings, task=task, corpus=corpus, output=output, overrides=overrides)
     if dry_run:
         counts, table = preview_selection(resolved), None

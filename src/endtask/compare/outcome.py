@@ -17,7 +17,7 @@ from endtask.evaluate.significance import bootstrap_interval, holm, metric_permu
 from endtask.files.stage_folder import fingerprint
 
 VERSION = 1
-"""Raised with every change of what intervals and tests come to, so that those of an earlier table are not taken over."""
+"""Raised with every change of what intervals and tests come to, so that earlier tables lend none of theirs."""
 PERMUTATIONS = 10_000
 LEVEL = 0.95
 CLEAR = 0.05

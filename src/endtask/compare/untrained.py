@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from endtask.evaluate.baselines import VERSION, Baseline, majority_baseline, tfidf_baseline
+from endtask.evaluate.baselines import VERSION, Baseline, Split, majority_baseline, tfidf_baseline
 from endtask.files.atomic import write_text
 from endtask.files.stage_folder import fingerprint
 from endtask.progress import say
@@ -25,7 +25,7 @@ class _Maker(Protocol):
 _MAKERS: dict[str, _Maker] = {"majority": majority_baseline, "tfidf": tfidf_baseline}
 
 
-def untrained_baseline(name: str, task: Task, metric: str, folder: Path, by: Literal["test", "dev"]) -> Baseline:
+def untrained_baseline(name: str, task: Task, metric: str, folder: Path, by: Split) -> Baseline:
     """The baseline from its file in `folder/baselines`, or worked out and written there."""
     path, mark = folder / FOLDER / f"{name}-{by}.json", fingerprint(VERSION, task.fingerprint, metric, by)
     known = _read(path, mark)

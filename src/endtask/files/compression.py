@@ -186,9 +186,7 @@ def bare_suffix(path: Path) -> str:
     return Path(without_compression(path.name)).suffix.lower()
 
 
-def open_bytes(
-    path: Path, progress: ReadProgress | None = None, *, largest_window: int = _LARGEST_WINDOW
-) -> IO[bytes]:
+def open_bytes(path: Path, progress: ReadProgress | None = None, *, largest_window: int = _LARGEST_WINDOW) -> IO[bytes]:
     """Open a file for reading, decompressing by its suffix; zstd may take memory for `largest_window` bytes."""
     suffix = path.suffix.lower()
     try:

@@ -55,6 +55,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(manifest, dict) or not {"fingerprint", "status"} <= manifest.keys():
             raise ValueError
+        if not isinstance(manifest.get(LEFT_OUT, []), list):
+            raise ValueError
     except (ValueError, RecursionError):
         raise InputError("not a manifest", path=path, hint="was the file changed by hand?") from None
     return manifest

@@ -65,8 +65,15 @@ def matrices(uses: Uses, count: int, block: Block) -> Tensor:
             padded = tables(rows, count)
             total += padded.left.mT @ padded.right
         else:
-            total.index_put_((rows.owners, tokens_of(rows)), rows.right, accumulate=True)
+            _add_lookups(total, rows)
     return total
+
+
+def _add_lookups(total: Tensor, rows: Rows) -> None:
+    """Add looked-up rows to matrices in place: (count, height, width), in a fixed order, which index_put_ has not."""
+    places, of_each = torch.unique(rows.owners * total.shape[1] + tokens_of(rows), return_inverse=True)
+    order = torch.argsort(of_each, stable=True)
+    total.view(-1, total.shape[2])[places] += sums_by_owner(rows.right[order], of_each[order], len(places))
 
 
 def squared_norms(uses: Uses, count: int, block: Block) -> Tensor:

@@ -108,24 +108,43 @@ class KeptFewRows(KeptRows):
     def __init__(self, block: Block, units: int, rank: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(block, units, dtype)
         self._rank = rank
-        self.shares: list[Tensor] = []
-        """What share of each squared norm was held, at every truncation."""
+        self._shares: Tensor | None = None  # (units,)
 
     def add(self, uses: Uses, units: Tensor) -> None:
-        super().add(self._truncated(uses, len(units)), units)
+        few, shares = self._truncated(uses, len(units))
+        if self._shares is None:
+            self._shares = shares.new_ones(self._units)
+        self._shares[units] = torch.minimum(self._shares[units], shares)
+        super().add(few, units)
+
+    @property
+    def shares(self) -> Tensor:
+        """What share of every unit's squared norm is held: the lowest of what was added, times the whole's: (units,)"""
+        if self._shares is None:
+            return torch.ones(self._units)
+        self._whole()
+        return self._shares
 
     def _whole(self) -> Uses:
         """All rows; a unit that was added to several times is truncated again."""
         whole = super()._whole()
         if any(most_rows((rows,)) > self._rank for rows in whole if isinstance(rows, LinearRows)):
-            few = self._truncated(_wide(whole), self._units)
+            few, shares = self._truncated(_wide(whole), self._units)
+            assert self._shares is not None
+            self._shares = self._shares * shares
             self._parts = [tuple(rows.to(whole[0].right.dtype) for rows in few)]
         return self._parts[0]
 
-    def _truncated(self, uses: Uses, count: int) -> Uses:
-        few = [truncate(rows, count, self._rank) if isinstance(rows, LinearRows) else (rows, None) for rows in uses]
-        self.shares += [share for _, share in few if share is not None]
-        return tuple(rows for rows, _ in few)
+    def _truncated(self, uses: Uses, count: int) -> tuple[Uses, Tensor]:
+        """At most so many rows for each of `count` owners, and the lowest share of a squared norm held: (count,)."""
+        few: list[Rows] = []
+        lowest = torch.ones(count, dtype=torch.float64, device=uses[0].owners.device)
+        for rows in uses:
+            if isinstance(rows, LinearRows):
+                rows, shares = truncate(rows, count, self._rank)
+                lowest = torch.minimum(lowest, shares.to(lowest.dtype))
+            few.append(rows)
+        return tuple(few), lowest
 
 
 class KeptMatrices:

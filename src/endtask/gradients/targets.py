@@ -26,16 +26,19 @@ class Targets:
     def __init__(self, plan: Plan, units: Units) -> None:
         self.plan, self.units = plan, units
         self._kept = {block: _empty(one, units.count, plan.options) for block, one in plan.blocks.items()}
-        self._added = False
+        self._added = np.zeros(len(units.numbers), dtype=bool)
         self._inverse: Tensor | None = None  # 1 / length of every unit's gradient
 
     def add(self, gradients: Gradients, texts: NDArray[np.int64] | None = None) -> None:
-        """Add the gradients of some targets; `texts` are their places among all, by default the first ones."""
+        """Add the gradients of some targets, each once; `texts` are their places among all, by default the first."""
+        texts = np.arange(gradients.count) if texts is None else texts
+        self._refuse_wrong_places(texts)
         merged, numbers = self.units.merge(gradients, texts)
         for block, kept in self._kept.items():
             uses = merged.blocks[block]
             kept.add(uses, torch.from_numpy(numbers).to(uses[0].owners.device))
-        self._added, self._inverse = True, None
+        self._added[texts] = True
+        self._inverse = None
 
     def scores(self, candidates: Gradients, measure: Measure = "dot") -> Tensor:
         """Every candidate against every unit, over all chosen layers: (candidates, units).
@@ -45,8 +48,11 @@ class Targets:
         """
         if measure not in ("dot", "cosine"):
             raise InputError(f"there is no measure {measure!r}", key="measure", hint="dot or cosine")
-        if not self._added:
-            raise ValueError("no target was added")
+        missing = np.flatnonzero(~self._added)
+        if len(missing):
+            raise ValueError(f"{len(missing)} of {len(self._added)} targets were not added, such as {missing[0]}")
+        if not candidates.count:
+            return _empty_table(candidates, 0, self.units.count)
         products = [kept.products(candidates.blocks[block], candidates.count) for block, kept in self._kept.items()]
         total = torch.stack(products).sum(0)
         return total if measure == "dot" else total * self._inverse_lengths(candidates)
@@ -58,9 +64,22 @@ class Targets:
 
     @property
     def lowest_share(self) -> float:
-        """The least share of a squared norm that was held where gradients were truncated; 1 where none was."""
+        """The least share of a unit's squared norm, for one weight, that truncation left; 1 where none was truncated.
+
+        A unit that comes in several batches is truncated batch by batch and then as a whole: its share is the lowest of
+        its batches' times that of the whole.
+        """
         few = [kept for kept in self._kept.values() if isinstance(kept, KeptFewRows)]
-        return min((float(share.min()) for kept in few for share in kept.shares), default=1.0)
+        return min((float(kept.shares.min()) for kept in few), default=1.0)
+
+    def _refuse_wrong_places(self, texts: NDArray[np.int64]) -> None:
+        if len(texts) and not 0 <= texts.min() <= texts.max() < len(self._added):
+            raise ValueError(f"places {texts.min()} to {texts.max()}, but there are {len(self._added)} targets")
+        again = texts[self._added[texts]]
+        if len(again):
+            raise ValueError(f"target {again[0]} was added before; of every further batch, name the places in `texts`")
+        if len(np.unique(texts)) < len(texts):
+            raise ValueError("a target is named twice in `texts`")
 
     def _inverse_lengths(self, candidates: Gradients) -> Tensor:
         """1 / (length of the candidate x length of the unit): (candidates, units)."""
@@ -83,10 +102,16 @@ def products(
     >>> products(gradients, gradients, "cosine").round(decimals=4).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    work = Work(max(1, candidates.count), max(1, targets.count), max(1, targets.count))
+    if not targets.count:
+        return _empty_table(candidates, candidates.count, 0)
+    work = Work(max(1, candidates.count), targets.count, targets.count)
     kept = Targets(make_plan(candidates, targets, work, options), Units.single(targets.count))
     kept.add(targets)
     return kept.scores(candidates, measure)
+
+
+def _empty_table(like: Gradients, height: int, width: int) -> Tensor:
+    return next(iter(like.blocks.values()))[0].right.new_zeros((height, width))
 
 
 def _empty(plan: BlockPlan, units: int, options: Options) -> Kept:

@@ -19,7 +19,7 @@ COPIES = "outside"
 """Beside `outside.json`: the folder of the copies."""
 
 LEVELS_ABOVE = 3
-"""How far above a run its record may stand: a bundle has one for all of its runs, a comparison's in cells/NAME/seed-N."""
+"""How far above a run its record may stand; one serves all runs of a bundle, and those of a comparison lie so deep."""
 
 _FORMAT = 1
 

@@ -34,4 +34,5 @@ def table_draws(table: Path, seed: int, purpose: str) -> NDArray[np.uint64]:
 
 def uniform(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
     """The same numbers between 0 and 1, both excluded."""
-    return ((numbers >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    found = ((numbers >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return np.minimum(found, np.nextafter(1.0, 0.0))  # the highest would be rounded up to 1

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from endtask.corpus.contents import file_digest
+from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
 from endtask.files.stage_folder import fingerprint
 from endtask.select.vector_files import KEY, files_of, is_vector_file, refuse_missing_files
 
+_TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
+
 
 def refuse_missing_embedding(embedding: str | None) -> None:
-    """Refuse an embedding that is not named or not there; of a model, the configuration is read."""
+    """Refuse an embedding that is not named or not there; of a model, configuration and tokenizer are read."""
     if embedding is None:
         hint = "a model's folder, package:NAME, hf:NAME, or a file of vectors"
         raise InputError("neighbours needs an embedding", key=KEY, hint=hint)
@@ -24,9 +27,13 @@ def refuse_missing_embedding(embedding: str | None) -> None:
 
 
 def embedding_fingerprint(embedding: str) -> str:
-    """A hash of the files of vectors, or what identifies the model."""
+    """A hash of the files of vectors, or what identifies the model and its tokenizer."""
     if is_vector_file(embedding):
         return fingerprint([file_digest(file) for file in files_of(Path(embedding))])
-    from endtask.models.checkpoint_files import checkpoint_fingerprint
+    from endtask.models.checkpoint_files import checkpoint_fingerprint, config_file
 
-    return checkpoint_fingerprint(embedding)
+    model = checkpoint_fingerprint(embedding)
+    if embedding.startswith(HUB_PREFIX):
+        return model  # the revision, which the tokenizer shares
+    files = sorted(file for file in config_file(embedding).parent.iterdir() if file.suffix in _TOKENIZER_SUFFIXES)
+    return fingerprint(model, [(file.name, file_digest(file)) for file in files])

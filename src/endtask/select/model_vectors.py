@@ -14,6 +14,8 @@ from endtask.errors import InputError
 from endtask.select.vector_files import KEY, Vectors
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
     from endtask.models.pretrained import Checkpoint
 
 _TOKENS = 256
@@ -29,16 +31,13 @@ class ModelVectors:
     def __init__(self, path: str, device: str = "auto") -> None:
         import torch
 
-        from endtask.models.pretrained import check_tokenizer, load_network
+        from endtask.models.pretrained import load_network
         from endtask.settings import ModelSettings
-        from endtask.text.tokenizer import load_tokenizer
 
         best = "cuda" if torch.cuda.is_available() else "cpu"
         self._device = torch.device(best if device == "auto" else device)
         with _about_the_embedding():
-            checkpoint = open_encoder(path)
-            self._tokenizer = load_tokenizer(path, key=KEY)
-            check_tokenizer(checkpoint, self._tokenizer, key=KEY)
+            checkpoint, self._tokenizer = open_encoder(path)
             settings = ModelSettings(dropout=0.0)
             # No head is used; their random weights have no part in the vectors.
             network = load_network(
@@ -70,12 +69,16 @@ class ModelVectors:
         return vectors
 
 
-def open_encoder(path: str) -> Checkpoint:
-    """Read the encoder's configuration, or say what is wrong with it."""
-    from endtask.models.pretrained import open_checkpoint
+def open_encoder(path: str) -> tuple[Checkpoint, PreTrainedTokenizerFast]:
+    """Read the encoder's configuration and its tokenizer, or say what is wrong with them."""
+    from endtask.models.pretrained import check_tokenizer, open_checkpoint
+    from endtask.text.tokenizer import load_tokenizer
 
     with _about_the_embedding():
-        return open_checkpoint(path)
+        checkpoint = open_checkpoint(path)
+        tokenizer = load_tokenizer(path, key=KEY)
+        check_tokenizer(checkpoint, tokenizer, key=KEY)
+    return checkpoint, tokenizer
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -118,6 +120,8 @@ def _encoded(inputs: Inputs, table: Path, count: int) -> tuple[Vectors, Vectors]
     assert inputs.settings.embedding is not None
     model = ModelVectors(inputs.settings.embedding, inputs.device)
     with tempfile.TemporaryFile(dir=inputs.folder) as file:  # the map keeps the file open
+        if sys.platform == "linux":  # a full disk is an error here, while writing to the map it would end the process
+            os.posix_fallocate(file.fileno(), 0, count * model.dimensions * np.dtype(np.float32).itemsize)
         passages = np.memmap(file, dtype=np.float32, mode="w+", shape=(count, model.dimensions))
     start = 0
     with bar("encoding what was retrieved", count) as advance:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,18 +98,35 @@ def _blocks(path: Path) -> Iterator[Block]:
 
 def _arrays(path: Path) -> tuple[list[str], NDArray[Any]]:
     """All ids, and their vectors, which stay on disk where the format allows."""
-    try:
+    with _readable(path):
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as arrays:
                 _require(_NAMES[".npz"], arrays.files, path)
-                return [str(name) for name in arrays["ids"]], arrays["vectors"]
+                return [_as_text(name) for name in arrays["ids"]], arrays["vectors"]
         vectors = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _tensor(path)
-        return files_of(path)[1].read_text(encoding="utf-8").splitlines(), vectors
+        return _lines(files_of(path)[1]), vectors
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say what is wrong with the file."""
+    try:
+        yield
     except InputError:
         raise
     except Exception as error:  # the libraries raise whatever they trip over in a damaged file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"cannot be read: {reason}", path=path, key=KEY) from None
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a text file; other characters that may count as line ends can be part of an id."""
+    lines = path.read_bytes().decode("utf-8").split("\n")
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def _as_text(name: Any) -> str:
+    return name.decode("utf-8") if isinstance(name, bytes) else str(name)
 
 
 def _tensor(path: Path) -> NDArray[Any]:
@@ -121,26 +139,29 @@ def _tensor(path: Path) -> NDArray[Any]:
 
 
 def _parquet_blocks(path: Path) -> Iterator[Block]:
-    import pyarrow as arrow
     import pyarrow.compute as compute
     import pyarrow.parquet as parquet
 
-    try:
-        file = parquet.ParquetFile(path)
-    except (arrow.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"cannot be read: {reason}", path=path, key=KEY) from None
-    with file:
+    with _readable(path), parquet.ParquetFile(path) as file:
         _require(_NAMES[".parquet"], file.schema_arrow.names, path)
+        are_vectors = _holds_lists_of_numbers(file.schema_arrow.field("vector").type)
         for batch in file.iter_batches(_ROWS, columns=["id", "vector"]):
-            lists = batch.column(1)
-            is_list = arrow.types.is_list(lists.type) or arrow.types.is_fixed_size_list(lists.type)
-            lengths = set(compute.list_value_length(lists).to_pylist()) if is_list else {None}
+            names, lists = batch.column("id"), batch.column("vector")
+            lengths = set(compute.list_value_length(lists).to_pylist()) if are_vectors else {None}
             if len(lengths) != 1 or None in lengths:
                 hint = "a list of numbers in every row, all of one length"
                 raise InputError("the column vector holds other things", path=path, key=KEY, hint=hint)
             values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-            yield [str(name) for name in batch.column(0).to_pylist()], values.reshape(len(batch), -1)
+            yield [_as_text(name) for name in names.to_pylist()], values.reshape(len(batch), -1)
+
+
+def _holds_lists_of_numbers(kind: Any) -> bool:
+    """Whether a column of this Arrow type does."""
+    from pyarrow import types
+
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return False
+    return bool(types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
 
 
 def _require(names: Sequence[str], present: Sequence[str], path: Path) -> None:
