@@ -10,7 +10,8 @@ def test_all_figures_in_one_sentence() -> None:
     overlap = {"best_rank": {"share": 0.4, "jaccard": 0.25}}
     quality = {"kl": 1.5, "kl_random": 2.0, "kl_reduction": 0.5, "label_words": words, "overlap": overlap}
     assert quality_sentence({"quality": quality}) == (
-        "KL divergence from the task's n-grams 1.500, 0.500 less than of a random draw of that size from what was retrieved; "
+        "KL divergence from the task's n-grams 1.500, 0.500 less than of a random draw of that size from "
+        "what was retrieved; "
         "3.12% of its words tell a class (2.00% of what was retrieved), 38 of 40 such words are in it; "
         "40% also kept by best_rank (Jaccard 0.25)."
     )
