@@ -59,11 +59,5 @@ def test_looked_up_rows_are_added_in_a_fixed_order() -> None:
         sums_by_owner(rows.right[rows.tokens == token], torch.zeros(count)[rows.tokens == token].long(), 1)
         for token in range(3)
     ]
-    threads = torch.get_num_threads()
-    try:
-        for number in (1, 2, 4):
-            torch.set_num_threads(number)
-            for _ in range(3):
-                assert torch.equal(matrices((rows,), 1, block)[0], torch.cat(by_token))
-    finally:
-        torch.set_num_threads(threads)
+    for _ in range(5):
+        assert torch.equal(matrices((rows,), 1, block)[0], torch.cat(by_token))
