@@ -20,6 +20,7 @@ from endtask.task import Task
 from endtask.text.pack import pack
 from endtask.text.packed import PackedTexts
 from endtask.train import pretrain as pretrain_module
+from endtask.train.joint import masking_of
 from endtask.train.metrics_file import read_metrics
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS, pretrain, pretrain_phase
 from endtask.weighting.annealed_interleave import AnnealedInterleave
@@ -181,3 +182,14 @@ def test_stage_1_leaves_the_average(task: Task, packed: Path, run_settings: Sett
     ]
     assert losses[0] == losses[1], "training itself goes as without"
     assert not same(found[None][0], found[0.9][0])
+
+
+def test_whole_words_are_hidden_if_asked(task: Task, packed: Path, run_settings: Settings) -> None:
+    def hidden(words: bool) -> list[int]:
+        settings = changed(run_settings, train={"mask_words": words})
+        batch = pretrain_phase(task, packed, settings).objectives["external"].batch(0)
+        return [int(position) for position in batch.masked_positions]  # type: ignore[attr-defined]
+
+    assert masking_of(packed, run_settings).word_starts is None
+    assert len(hidden(True)) == len(hidden(False))
+    assert hidden(True) != hidden(False)

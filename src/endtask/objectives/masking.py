@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from endtask.models.batch import IGNORED, Room, TextBatch
+from endtask.text.word_starts import WordStarts
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,9 @@ class Masking:
     Of a batch's open tokens exactly the share `probability` is drawn, without replacement, in proportion to
     `weights` (one per token of the vocabulary) where given. BERT decides for each token by itself, so its number
     varies; ours is the same in every batch, which fixed shapes want.
+
+    With `word_starts` whole words are drawn instead, each by the weight of its first token; of the last one drawn only
+    as many tokens are hidden as the share still allows.
     """
 
     probability: float
@@ -27,6 +31,7 @@ class Masking:
     token_share: float = 0.8
     random_share: float = 0.1
     weights: NDArray[np.float64] | None = None
+    word_starts: WordStarts | None = None
 
     def apply(self, batch: TextBatch, random: np.random.Generator, room: Room | None = None) -> TextBatch:
         """Hide tokens of a batch; at least one, so that the loss is always defined."""
@@ -48,15 +53,43 @@ class Masking:
 
     def _choose(self, ids: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
         open_positions = np.flatnonzero(~np.isin(ids, self.special_ids))
-        # The smallest of exponential times over weights are a draw without replacement (Efraimidis and Spirakis, 2006).
-        times = random.standard_exponential(len(open_positions))
-        if self.weights is not None:
-            weights = self.weights[ids[open_positions]]
-            open_positions, times = open_positions[weights > 0], times[weights > 0] / weights[weights > 0]
-        wanted = min(len(open_positions), max(1, round(self.probability * len(open_positions))))
+        if self.word_starts is not None:
+            return self._choose_words(ids, open_positions, random)
+        open_positions, times = self._times(ids, open_positions, random)
+        wanted = self._wanted(len(open_positions))
         if wanted == len(open_positions):
             return open_positions
         return np.sort(open_positions[np.argpartition(times, wanted)[:wanted]])
+
+    def _choose_words(
+        self, ids: NDArray[np.int64], open_positions: NDArray[np.int64], random: np.random.Generator
+    ) -> NDArray[np.int64]:
+        assert self.word_starts is not None
+        # Behind a token that is never hidden, such as [CLS], a word starts in any case.
+        after_a_gap = np.diff(open_positions, prepend=-2) > 1
+        starts = np.flatnonzero(after_a_gap | self.word_starts.among(ids)[open_positions])
+        sizes = np.diff(starts, append=len(open_positions))
+        drawn, times = self._times(ids[open_positions], starts, random)
+        in_turn = drawn[np.argsort(times, kind="stable")]
+        sizes_in_turn = sizes[np.searchsorted(starts, in_turn)]
+        # Position by position through the words in the order drawn.
+        firsts = np.cumsum(sizes_in_turn) - sizes_in_turn
+        places = np.arange(sizes_in_turn.sum()) + np.repeat(in_turn - firsts, sizes_in_turn)
+        return np.sort(open_positions[places[: self._wanted(len(places))]])
+
+    def _wanted(self, count: int) -> int:
+        return min(count, max(1, round(self.probability * count)))
+
+    def _times(
+        self, ids: NDArray[np.int64], positions: NDArray[np.int64], random: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The positions that may be drawn, and when each is: (C,) and (C,)."""
+        # The smallest of exponential times over weights are a draw without replacement (Efraimidis and Spirakis, 2006).
+        times = random.standard_exponential(len(positions))
+        if self.weights is None:
+            return positions, times
+        weights = self.weights[ids[positions]]
+        return positions[weights > 0], times[weights > 0] / weights[weights > 0]
 
 
 def rare_token_weights(counts: NDArray[np.int64], exponent: float) -> NDArray[np.float64]:

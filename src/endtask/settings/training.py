@@ -139,6 +139,7 @@ class TrainSettings(PhaseSettings):
     mask_rare_exponent: float = Field(
         0.0, ge=0, description="alpha: tokens are masked in proportion to count^-alpha; 0: all alike"
     )
+    mask_words: bool = Field(False, description="hide whole words instead of single tokens; the share stays the same")
     mask_task: bool = Field(
         True, description="the task head reads the masked text too, as in the authors' code; false needs rho2 = 0"
     )

@@ -19,6 +19,7 @@ from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import load_tokenizer
+from endtask.text.word_starts import WordStarts
 from endtask.train.tlm_rules import automatic_rho1, scale_of
 
 EXTERNAL, INTERNAL = "external", "internal"
@@ -111,4 +112,5 @@ def masking_of(packed: Path, settings: Settings) -> Masking:
         token_share=train.mask_token_share,
         random_share=train.mask_random_share,
         weights=weights,
+        word_starts=WordStarts.of(tokenizer) if train.mask_words else None,
     )
