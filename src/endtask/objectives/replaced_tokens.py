@@ -1,0 +1,68 @@
+"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the body spots what is wrong.
+
+Every token teaches the body something, not the masked ones alone, which pays for small models and short training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.generator import Generator, ReplacedHead
+from endtask.models.network import Network
+from endtask.objectives.base import Loss
+from endtask.objectives.stream import TextStream
+
+GENERATOR, REPLACED = "generator", "replaced"
+
+
+class ReplacedTokens:
+    """L_mlm of the generator + `weight` x the detection loss of the body (ELECTRA, section 2)."""
+
+    heads: tuple[str, ...] = (GENERATOR, REPLACED)
+    passes = 1
+
+    def __init__(self, name: str, stream: TextStream, *, weight: float = 50.0) -> None:
+        self.name, self.stream, self._weight = name, stream, weight
+
+    def batch(self, step: int) -> TextBatch:
+        """The masked texts of a step."""
+        return self.stream.batch(step)
+
+    def loss(self, network: Network, batch: TextBatch) -> Loss:
+        """Both losses; none of the body's reaches the generator, for a drawn token has no gradient."""
+        generator, head = network.heads[GENERATOR], network.heads[REPLACED]
+        assert isinstance(generator, Generator)
+        mlm, guesses = generator(network, batch)
+        filled, replaced = fill_gaps(batch, guesses)
+        present = (batch.text_ids < batch.texts).float()  # (N,)
+        detection = head(network(replace(batch, input_ids=filled)), replaced, present)
+        return Loss(mlm + self._weight * detection, {"mlm": mlm, "replaced": detection})
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """The body and its head at every token, the generator and its head at the masked ones."""
+        generator, head = network.heads[GENERATOR], network.heads[REPLACED]
+        assert isinstance(generator, Generator)
+        assert isinstance(head, ReplacedHead)
+        tokens = batch.real_tokens
+        guessing = generator.cost.step_flops(tokens=tokens, squared_lengths=batch.squared_lengths, masked=batch.masked)
+        hidden = head.out.in_features
+        return network.training_flops(batch) + guessing + 6.0 * hidden * (hidden + 1) * tokens
+
+
+def fill_gaps(batch: TextBatch, guesses: Tensor) -> tuple[Tensor, Tensor]:
+    """The tokens with every gap filled, and 1 where that is not what stood there: (M,) -> (N,), (N,)
+
+    Gaps of padding all point to the first token, which is special and never masked; it stays.
+    """
+    positions, targets = batch.masked_positions, batch.masked_targets
+    assert positions is not None
+    assert targets is not None
+    real = targets != IGNORED
+    tokens = torch.where(real, guesses, batch.input_ids[positions])
+    filled = batch.input_ids.scatter(0, positions, tokens)
+    wrong = (real & (guesses != targets)).float()
+    return filled, torch.zeros_like(filled, dtype=torch.float32).scatter(0, positions, wrong)
