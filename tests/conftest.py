@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,16 @@ def loud() -> None:
     from endtask.progress import set_quiet
 
     set_quiet(False)
+
+
+@pytest.fixture(autouse=True)
+def same_kernels() -> Iterator[None]:
+    """On a CPU without bfloat16, torch's first product in it turns oneDNN off for all that follows in the process."""
+    yield
+    if "torch" in sys.modules:
+        import torch
+
+        torch._C._set_mkldnn_enabled(True)
 
 
 @pytest.fixture(scope="session")
