@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.results_file import RESULTS, write_results
+from endtask.evaluate.measures import measure_of
 from endtask.evaluate.metrics import score_all
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.models.batch import lay_out
@@ -129,7 +130,7 @@ class Ablation:
             self.network, PackedTexts(self.packed / "dev"), batch_size=256, place=self.place
         )
         scores = score_all(self.task.label_numbers("dev"), probabilities.argmax(-1))
-        return {"dev_score": round(scores[self.settings.evaluate.metric], 4)}
+        return {"dev_score": round(scores[measure_of(self.task, self.settings.evaluate).name], 4)}
 
 
 @torch.inference_mode()

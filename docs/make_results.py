@@ -15,11 +15,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.results_file import Results, read_results  # noqa: E402
+from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
 from benchmarks.retrieval.picture import COLOURS, COLUMNS, retrieval_picture  # noqa: E402
+from benchmarks.selection.page import selection_table  # noqa: E402
 from benchmarks.training.page import training_picture, training_table  # noqa: E402
+from benchmarks.weighting.page import weighting_table  # noqa: E402
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "retrieval.md", ROOT / "docs" / "training.md")
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("retrieval", "training", "gradients", "weighting")),
+)
 _PLACE = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -101,6 +106,8 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "demo": demo_table,
     "retrieval": retrieval_table,
     "training": training_table,
+    "selection": selection_table,
+    "weighting": weighting_table,
 }
 PICTURES: dict[str, Callable[[Results], str]] = {
     "demo": demo_picture,
@@ -110,9 +117,11 @@ PICTURES: dict[str, Callable[[Results], str]] = {
 
 
 def filled(text: str) -> str:
-    """A page with every marked place written anew."""
+    """A page with every marked place written anew; where nothing was measured yet, it stays as it is."""
 
     def fill(match: re.Match[str]) -> str:
+        if not (RESULTS / f"{match[2]}.json").exists():
+            return match[0]
         return match[1] + SECTIONS[match[2]](read_results(match[2])) + match[3]
 
     return _PLACE.sub(fill, text)

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from endtask.settings import BatchSize, Budget, Settings, SizeBudget
-from endtask.settings.explain import section_of
+from endtask.settings import BatchSize, Budget, Settings, SizeBudget, TextAmount
+from endtask.settings.explain import holds_named_sections, section_of
 
 PAGE = Path(__file__).resolve().parent / "settings.md"
 
@@ -49,6 +49,7 @@ _NAMES: dict[Any, str] = {
     str: "text",
     Budget: "budget",
     SizeBudget: "amount of text",
+    TextAmount: "amount of text, or a multiple",
     BatchSize: "batch size",
     type(None): "null",
 }
@@ -67,7 +68,8 @@ def _section(title: str, model: type[BaseModel], prefix: str, meaning: str | Non
     for name in model.model_fields:
         below = section_of(model, name)
         if below is not None:
-            path = f"{prefix}{name}[]." if _is_list(model.model_fields[name]) else f"{prefix}{name}."
+            named = ".NAME" if holds_named_sections(model, name) else ""
+            path = f"{prefix}{name}[]." if _is_list(model.model_fields[name]) else f"{prefix}{name}{named}."
             yield from _section(f"`{path.removesuffix('.')}`", below, path, below.__doc__)
 
 
@@ -94,7 +96,7 @@ def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "(required)"
     value = field.default
-    plain = isinstance(value, str | Budget | SizeBudget | BatchSize) and value
+    plain = isinstance(value, str | Budget | SizeBudget | TextAmount | BatchSize) and value
     return f"`{value}`" if plain else f"`{json.dumps(value)}`"
 
 

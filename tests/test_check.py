@@ -141,14 +141,14 @@ def test_what_the_run_would_refuse(toy: Path, tmp_path: Path, command: Command, 
 
 
 @pytest.mark.parametrize("kind", ["score", "tags"])
-def test_kinds_without_training_are_audited(tmp_path: Path, command: Command, kind: str) -> None:
+def test_other_kinds_are_audited_and_estimated(tmp_path: Path, command: Command, kind: str) -> None:
     rows: list[dict[str, object]] = [{"text": f"word {n}", "label": n / 7} for n in range(60)]
     if kind == "tags":
         rows = [{"tokens": ["soup", str(n)], "tags": ["B-food", "O"]} for n in range(60)]
     write_rows(tmp_path / "train.jsonl", rows)
     answer = command("check", "--task", tmp_path, "--json")
     assert answer.code in (0, 1)
-    assert json.loads(answer.out)["estimate"] is None
+    assert json.loads(answer.out)["estimate"]["parameters"] > 0
     assert json.loads(answer.out)["audit"]["kind"] == kind
 
 
@@ -156,7 +156,7 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
     answer = command("check", settings, "--json")
     figures = json.loads(answer.out)
-    assert figures.keys() == {"audit", "examples", "estimate"}
+    assert figures.keys() == {"audit", "examples", "uses", "estimate"}
     assert figures["estimate"]["total_seconds"] > 0
     assert answer.err == ""
     assert answer.code == 0

@@ -15,7 +15,9 @@ LEVELS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli"}),
     frozenset({"demo", "__init__"}),
-    frozenset({"bundle", "compare", "search", "share", "run", "ahead", "stages", "predict", "check", "preview"}),
+    frozenset(
+        {"bundle", "compare", "search", "share", "run", "ahead", "stages", "predict", "check", "preview", "align"}
+    ),
     frozenset({"report", "export", "evaluate", "train", "select", "retrieve", "outside"}),
     frozenset({"models", "objectives", "weighting", "text", "gradients"}),
     frozenset({"task", "corpus"}),
@@ -30,6 +32,7 @@ NEIGHBOURS = frozenset(
         ("bundle", "run"),
         ("compare", "run"),
         ("compare", "share"),
+        ("export", "evaluate"),
         ("gradients", "models"),
         ("models", "text"),
         ("objectives", "models"),
@@ -44,6 +47,8 @@ NEIGHBOURS = frozenset(
         ("search", "share"),
         ("search", "stages"),
         ("select", "retrieve"),
+        ("select.influence.fit", "train"),
+        ("select.influence.limits", "train"),
         ("share", "run"),
         ("task.demo", "corpus"),
         ("train", "evaluate"),

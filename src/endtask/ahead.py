@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from endtask.errors import InputError
 from endtask.select.choose import refuse_impossible
+from endtask.select.domain import refuse_missing_texts
 from endtask.settings import Settings
 from endtask.task import Task
 
@@ -16,6 +17,7 @@ def check_ahead(task: Task, settings: Settings, *, has_selection: bool = False) 
     if not has_selection:
         refuse_impossible(settings.select, has_corpus=bool(settings.corpus.sources), labels=task.labels)
     _check_text(task, settings)
+    _check_kind(task, settings)
     _check_model(task, settings)
     _check_training(settings)
 
@@ -26,6 +28,27 @@ def _check_text(task: Task, settings: Settings) -> None:
 
     refuse_windows_of_pairs(task, settings)
     check_marks(settings.tokenizer.marks, settings.tokenizer.kind)
+
+
+def _check_kind(task: Task, settings: Settings) -> None:
+    """Refuse what has no meaning for the kind of the task: metrics, and ways to weigh answers."""
+    from endtask.evaluate.measures import measure_of
+
+    measure_of(task, settings.evaluate)
+    if settings.select.uses_influence and task.kind not in ("text", "pair"):
+        raise InputError(
+            f"influence needs a class for each text; the task is of kind {task.kind!r}", key="select.selector"
+        )
+    finetune = settings.finetune
+    asked = {
+        "class_weights": (finetune.class_weights != "none", ("text", "pair")),
+        "label_smoothing": (finetune.label_smoothing > 0, ("text", "pair", "tags")),
+        "rdrop": (finetune.rdrop > 0, ("text", "pair")),
+    }
+    for key, (is_set, kinds) in asked.items():
+        if is_set and task.kind not in kinds:
+            known = f"it is for tasks of kind {' or '.join(kinds)}"
+            raise InputError(f"has no meaning for a task of kind {task.kind!r}", key=f"finetune.{key}", hint=known)
 
 
 def _check_model(task: Task, settings: Settings) -> None:
@@ -42,7 +65,8 @@ def _check_model(task: Task, settings: Settings) -> None:
 def _check_training(settings: Settings) -> None:
     selector = settings.select.selector
     no_text = selector == "none" or (not settings.corpus.sources and selector != "imported")
-    if settings.stage1 == "joint" and settings.train.rho1 == "inf" and no_text:
+    refuse_missing_texts(settings)
+    if settings.stage1 == "joint" and settings.train.rho1 == "inf" and not settings.train.objectives and no_text:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     if settings.device != "auto" or settings.model.attention != "auto":
         from endtask.train.device import check_place

@@ -17,13 +17,18 @@ from endtask.corpus.sources import Source
 from endtask.corpus.statistics import CorpusStatistics
 from endtask.files.machine import usable_cores
 from endtask.files.selection_table import write_selection
+from endtask.records import Example
 from endtask.report.format import duration
 from endtask.retrieve.queries import papers_top_k, task_queries
 from endtask.select.choose import refuse_impossible
-from endtask.settings import Settings, SizeBudget
+from endtask.select.domain import refuse_missing_texts
+from endtask.settings import BatchSize, ObjectiveSettings, Settings, SizeBudget
+from endtask.settings.objectives import KINDS
+from endtask.settings.uses import Use, use_lines, uses_of
 from endtask.task import Audit, Task, audit
 
 if TYPE_CHECKING:
+    from endtask.objectives.stream import TextStream
     from endtask.train.loop import Phase
 
 _SAMPLED_PASSAGES = 5000
@@ -67,6 +72,8 @@ class Estimate:
     disk_bytes: float
     corpus_bytes: float
     parameters: int
+    retrieved_passages: float = 0.0
+    retrieved_bytes: float = 0.0
 
     @property
     def total_seconds(self) -> float:
@@ -81,11 +88,17 @@ class CheckResult:
     audit: Audit
     examples: tuple[dict[str, str], ...]
     estimate: Estimate | None
+    uses: tuple[Use, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         estimate = {**asdict(self.estimate), "total_seconds": self.estimate.total_seconds} if self.estimate else None
-        return {"audit": self.audit.to_dict(), "examples": list(self.examples), "estimate": estimate}
+        return {
+            "audit": self.audit.to_dict(),
+            "examples": list(self.examples),
+            "uses": [asdict(use) for use in self.uses],
+            "estimate": estimate,
+        }
 
     def lines(self) -> Iterator[str]:
         """The findings for people."""
@@ -93,6 +106,9 @@ class CheckResult:
         for example in self.examples:
             yield ""
             yield from (f"{name:9} {value}" for name, value in example.items())
+        if self.uses:
+            yield ""
+            yield from use_lines(self.uses)
         if self.estimate:
             yield ""
             yield from estimate_lines(self.estimate)
@@ -104,17 +120,20 @@ def check(settings: Settings) -> CheckResult:
 
     task = Task.read(settings.task, seed=settings.seed)
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
-    if task.kind not in ("text", "pair"):
-        return CheckResult(audit(task), (), None)
+    refuse_missing_texts(settings)
     refuse_impossible(settings.select, has_corpus=corpus is not None, labels=task.labels)
     queries = _count_queries(task, settings)
     with tempfile.TemporaryDirectory() as name:
         few = _sampled(task)
         packed = _pack_task(few, settings, Path(name))
-        phase = pretrain_phase(few, packed, _on_task_text(settings))
+        standing_in = _on_task_text(settings)
+        phase = pretrain_phase(few, packed, standing_in)
         training = _training_seconds(task, few, packed, phase, settings)
         estimate = _estimate(task, queries, corpus, phase, training, settings)
-        return CheckResult(audit(task), _examples(few, packed, phase), estimate)
+        if settings.select.uses_influence:
+            estimate = _with_influence(estimate, task, few, settings, Path(name))
+        examples = _examples(few, packed, _shown_stream(phase, standing_in))
+        return CheckResult(audit(task), examples, estimate, uses_of(settings))
 
 
 def estimate_lines(estimate: Estimate) -> Iterator[str]:
@@ -135,8 +154,28 @@ def _sampled(task: Task) -> Task:
 
 
 def _on_task_text(settings: Settings) -> Settings:
-    """The settings for a stage 1 without a selection, which is not made yet."""
-    return settings.model_copy(update={"train": settings.train.model_copy(update={"rho1": 0})})
+    """The settings for a stage 1 that has nothing but the task's train texts: other text is not drawn yet."""
+    train = settings.train
+    objectives = {name: _standing_in(one, train.batch_size) for name, one in train.objectives.items() if one.weight}
+    meta = train.meta.model_copy(update={"split": "folds"})
+    changes = {"rho1": 0, "order": "shuffled", "objectives": objectives, "meta": meta}
+    return settings.model_copy(update={"train": train.model_copy(update=changes)})
+
+
+def _standing_in(asked: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSettings:
+    """An objective of about the same cost on the task's texts."""
+    if asked.reads == "task":
+        return asked
+    changes = {"kind": "mlm", "texts": "task", "batch_size": asked.batch_size or batch_size}
+    return asked.model_copy(update=changes)
+
+
+def _shown_stream(phase: Phase, settings: Settings) -> TextStream:
+    """The batches of the first objective that hides tokens, or of the first of all."""
+    used = settings.train.used_objectives
+    names = [name for name in phase.objectives if KINDS[used[name].kind].masks] or list(phase.objectives)
+    stream: TextStream = phase.objectives[names[0]].stream  # type: ignore[attr-defined]
+    return stream
 
 
 def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
@@ -147,12 +186,20 @@ def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
     return folder / "pack"
 
 
-def _examples(task: Task, packed: Path, phase: Phase) -> tuple[dict[str, str], ...]:
+def _answer(example: Example) -> str:
+    """What a model is to say about an example."""
+    if example.tokens is not None and isinstance(example.label, tuple):
+        return "tags " + " ".join(f"{word}/{tag}" for word, tag in zip(example.tokens, example.label, strict=True))
+    if isinstance(example.label, tuple):
+        return f"labels {', '.join(example.label) or 'none'}"
+    return f"label {example.label}"
+
+
+def _examples(task: Task, packed: Path, stream: TextStream) -> tuple[dict[str, str], ...]:
     """Two train texts as tokens and as stage 1 will see them, masked."""
     from endtask.text.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(packed / "tokenizer")
-    stream = next(iter(phase.objectives.values())).stream  # type: ignore[attr-defined]
     batch, positions = stream.batch(0), stream.positions(0)
     shown = []
     for row in range(min(2, len(positions))):
@@ -163,7 +210,7 @@ def _examples(task: Task, packed: Path, phase: Phase) -> tuple[dict[str, str], .
         ids = tokenizer(example.text, example.text_pair, add_special_tokens=False, verbose=False)["input_ids"]
         shown.append(
             {
-                "example": f"{example.id}, label {example.label}",
+                "example": f"{example.id}, {_short(_answer(example))}",
                 "text": _short(example.text + pair),
                 "tokens": _short(" ".join(tokenizer.convert_ids_to_tokens(ids))),
                 "masked": _short(" ".join(masked)),
@@ -210,6 +257,25 @@ def _estimate(
         disk_bytes=retrieval.disk_bytes + weights * (_finetunings(settings) + 5),
         corpus_bytes=retrieval.corpus_bytes,
         parameters=parameters,
+        retrieved_passages=retrieval.retrieved_passages,
+        retrieved_bytes=retrieval.retrieved_bytes,
+    )
+
+
+def _with_influence(estimate: Estimate, task: Task, few: Task, settings: Settings, folder: Path) -> Estimate:
+    """The same with a scoring model fitted and the retrieved passages scored, within their share of the budget."""
+    from endtask.select.influence.estimate import influence_cost
+
+    passages = max(estimate.retrieved_passages, 1.0)
+    bytes_each = estimate.retrieved_bytes / passages
+    cost = influence_cost(task, few, settings, folder, candidates=passages, bytes_each=bytes_each)
+    share, before = settings.select.influence.share_of_budget, estimate.seconds
+    seconds = cost.seconds if share is None else min(cost.seconds, share * before["train"])
+    return replace(
+        estimate,
+        seconds={"retrieve": before["retrieve"], "select": seconds, "pack": before["pack"], "train": before["train"]},
+        memory_bytes=max(estimate.memory_bytes, _MEMORY_AT_REST + cost.memory_bytes),
+        disk_bytes=estimate.disk_bytes + cost.disk_bytes,
     )
 
 
@@ -232,21 +298,23 @@ def _retrieval(task: Task, queries: int, corpus: Corpus | None, settings: Settin
     reading = 2 * size.seconds + size.bytes * _SCAN_SECONDS_PER_BYTE  # and once more for the texts that were asked for
     scoring = queries * size.passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE
     retrieved = size.bytes * min(1.0, ranked / size.passages)
-    kept = min(retrieved, _budget_bytes(settings.select.budget, size))
+    kept = min(retrieved, _budget_bytes(settings.select.budget, size, retrieved))
     return Estimate(
         seconds={"retrieve": (reading + scoring) / workers, "pack": kept / size.bytes * size.seconds},
         memory_bytes=workers * (_READER_BYTES + min(_MOST_RANKED_BYTES, ranked * _RANKED_BYTES / workers)),
         disk_bytes=_SCRATCH_SHARE * size.bytes + ranked * _RANKING_BYTES + 0.5 * retrieved + kept,
         corpus_bytes=size.bytes,
         parameters=0,
+        retrieved_passages=min(size.passages, ranked),
+        retrieved_bytes=retrieved,
     )
 
 
-def _budget_bytes(budget: SizeBudget | None, size: CorpusSize) -> float:
+def _budget_bytes(budget: SizeBudget | None, size: CorpusSize, retrieved: float) -> float:
     """About how much text a budget lets through."""
     if budget is None:
         return size.bytes
-    per_unit = {"bytes": 1.0, "share": size.bytes, "passages": size.bytes / size.passages}
+    per_unit = {"bytes": 1.0, "share": size.bytes, "passages": size.bytes / size.passages, "retrieved": retrieved}
     return budget.amount * per_unit[budget.unit]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from endtask.evaluate.baselines import tfidf_baseline
+from endtask.evaluate.measures import measure_of
 from endtask.evaluate.predictions import read_predictions
 from endtask.evaluate.significance import metric_permutation
 from endtask.files.atomic import write_json
@@ -108,7 +109,7 @@ def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
 
 def _compare(work: Run, first: RunResult, second: RunResult) -> Outcome:
     task = work.task
-    baseline = tfidf_baseline(task, work.settings.evaluate.metric)
+    baseline = tfidf_baseline(task, measure_of(task, work.settings.evaluate))
     right = baseline.predicted == np.asarray(task.label_numbers("test"))
     rows = (
         Row(baseline.description, float(right.mean()), 0.0, 1, baseline.seconds, 0.0),

@@ -11,8 +11,9 @@ Label = str | float | tuple[str, ...]
 class Example:
     """One labelled row of a task.
 
-    `label` is a class name (kinds `text` and `pair`), a number (kind `score`) or one tag per token
-    (kind `tags`; `tokens` then holds the tokens and `text` is their join by blanks).
+    `label` is a class name (kinds `text` and `pair`), a number (kind `score`), the sorted names of all labels that
+    hold (kind `labels`) or one tag per token (kind `tags`; `tokens` then holds the tokens and `text` is their join by
+    blanks). `part` names the test set of a row where there are several.
     `row` is the row's 1-based number in `path`, for messages; `id` is stable across runs.
     """
 
@@ -24,17 +25,22 @@ class Example:
     group: str | None = None
     path: str = ""
     row: int = 0
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One passage of a corpus. `id` is unique inside the corpus and stable across runs."""
+    """One passage of a corpus. `id` is unique inside the corpus and stable across runs.
+
+    `links` are the places of hyperlinks in the text, in characters; only where a corpus is read for them.
+    """
 
     id: str
     text: str
     source: str
     title: str | None = None
     licence: str | None = None
+    links: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,21 @@ from endtask.files.run_layout import SETTINGS_FILE, STAGES
 from endtask.files.stage_folder import StageFolder, fingerprint, read_manifest
 from endtask.models.checkpoint_files import checkpoint_fingerprint
 from endtask.outside.brought import find_brought
-from endtask.outside.data import DATA, data_path, needs_corpus, tokenizer_fingerprint, unlabelled_fingerprint
+from endtask.outside.data import (
+    DATA,
+    aligned_fingerprint,
+    data_path,
+    reads_corpus,
+    tokenizer_fingerprint,
+    unlabelled_fingerprint,
+)
 from endtask.outside.missing import first_missing
 from endtask.progress import say
 from endtask.report.costs import what_was_done
 from endtask.report.format import duration
 from endtask.select.imported import imported_fingerprint
 from endtask.settings import Settings, dump_yaml, load_settings, resolve
-from endtask.stages import READ_BY, READ_FROM_OUTSIDE, WORK, Counts, RunData
+from endtask.stages import WORK, Counts, RunData, read_from_outside, settings_read
 from endtask.task import Task
 
 PREVIOUS = "previous"
@@ -97,18 +104,12 @@ class Run:
     @cached_property
     def task(self) -> Task:
         """The labelled data, read once: from its files, or the copy that a bundle brought."""
-        task = self.brought.task(self.settings) or self._read_task()
-        if task.kind not in ("text", "pair"):
-            raise InputError(
-                f"the task is of kind {task.kind!r}; training covers one text or a text pair with a class label",
-                path=self.settings.task.path,
-            )
-        return task
+        return self.brought.task(self.settings) or self._read_task()
 
     @cached_property
     def corpus(self) -> Corpus | None:
         """The unlabelled text, if any is to be used; None too where it stayed on another machine."""
-        if not self.settings.corpus.sources or not needs_corpus(self.settings.select):
+        if not self.settings.corpus.sources or not reads_corpus(self.settings):
             return None
         if self.brought.why_missing("corpus", self.settings):
             return None
@@ -172,13 +173,12 @@ class Run:
 
     def stage_folders(self) -> dict[str, StageFolder]:
         """Every stage with its fingerprint: its own settings and all that its inputs depend on."""
-        everything = self.settings.model_dump(mode="json")
         outside = {name: self.fingerprint_from_outside(name) for name in DATA}
         folders: dict[str, StageFolder] = {}
         before: dict[str, str] = {}
         for name in STAGES:
-            asked = _pick(everything, READ_BY[name])
-            inputs = {**{key: outside[key] for key in READ_FROM_OUTSIDE.get(name, ())}, **before}
+            asked = settings_read(name, self.settings)
+            inputs = {**{key: outside[key] for key in read_from_outside(name, self.settings)}, **before}
             mark = fingerprint(name, asked, inputs)
             folders[name] = StageFolder(self.folder, name, mark, asked, inputs)
             before = {name: mark}
@@ -193,6 +193,7 @@ class Run:
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
             "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
             "selection": lambda: imported_fingerprint(settings.select),
+            "aligned": lambda: aligned_fingerprint(settings),
             "tokenizer": lambda: tokenizer_fingerprint(settings),
             "checkpoint": lambda: checkpoint_fingerprint(settings.model.path),
         }
@@ -285,14 +286,3 @@ def _to_do(names: Sequence[str], stages: Mapping[str, StageFolder], start: str |
     """The stages that do not stand finished or are redone."""
     redone = () if start is None else STAGES[STAGES.index(start) :]
     return [name for name in names if name in redone or not stages[name].is_finished()]
-
-
-def _pick(tree: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    """The values at dotted keys."""
-    picked = {}
-    for key in keys:
-        value: Any = tree
-        for part in key.split("."):
-            value = value[part]
-        picked[key] = value
-    return picked

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from endtask.corpus import Corpus
+from endtask.corpus.drawn import DrawnDocuments
 from endtask.files.atomic import write_json, write_text
 from endtask.files.machine import usable_cores
-from endtask.files.run_layout import BEST_WEIGHTS, SCRATCH, SELECTION
+from endtask.files.run_layout import BEST_WEIGHTS, DOMAIN, SCRATCH, SELECTION
 from endtask.files.stage_folder import StageFolder, read_manifest
+from endtask.outside.data import needs_corpus
 from endtask.progress import say
 from endtask.records import Example
-from endtask.settings import Settings
+from endtask.settings import EvaluateSettings, Settings
 from endtask.task import Task, audit
 
 Counts = dict[str, Any]
@@ -52,6 +54,23 @@ READ_BY: dict[str, tuple[str, ...]] = {
 }
 """The settings each stage reads; those of the stages before it count through their fingerprints."""
 
+READ_BY_INFLUENCE = (
+    "tokenizer",
+    "model",
+    "budget",
+    "train.batch_size",
+    "train.gradient_accumulation_steps",
+    "train.max_length",
+    "device",
+    "threads",
+    "precision",
+    "max_skipped_steps",
+)
+"""What the stage `select` reads beside its own section where it trains a scoring model; the budget limits its cost."""
+
+READ_BY_DOMAIN = ("domain", "retrieve.guard")
+"""What the stage `select` reads beside its own section where stage 1 reads the domain's text."""
+
 READ_FROM_OUTSIDE: dict[str, tuple[str, ...]] = {
     "read": ("task",),
     "retrieve": ("corpus", "unlabelled"),
@@ -60,6 +79,99 @@ READ_FROM_OUTSIDE: dict[str, tuple[str, ...]] = {
     "pretrain": ("checkpoint",),
 }
 """Data from outside the run that a stage reads."""
+
+
+READ_BY_ALIGNED: dict[str, tuple[str, ...]] = {
+    "pack": (
+        "aligned.sources",
+        "aligned.passages",
+        "aligned.subword_sampling",
+        "aligned.spans_from",
+        "corpus.passage_characters",
+        "retrieve.guard",
+    ),
+    "pretrain": (
+        "aligned.recipe",
+        "aligned.span_labels",
+        "aligned.labelled_tokens",
+        "aligned.pairs_from",
+        "aligned.marks",
+    ),
+    "finetune": ("aligned.keep_head",),
+}
+"""What stages read beside their own sections where stage 1 has aligned objectives."""
+
+
+_LATER_OF_PHASES = {"head_weight_decay": None, "heads_apart": "all", "clip_heads_apart": False}
+LATER_KEYS: dict[str, dict[str, Any]] = {
+    "task": {"label_delimiter": None},
+    "train": {
+        "objectives": {},
+        "weighting": "interleave",
+        "mask_words": False,
+        "generator_share": 0.34,
+        "replaced_weight": 50.0,
+        **_LATER_OF_PHASES,
+    },
+    "finetune": {"keep_better": False, **_LATER_OF_PHASES},
+}
+"""Keys that older runs do not know, and the values by which everything is as it was: such runs still count as done."""
+
+
+def settings_read(name: str, settings: Settings) -> dict[str, Any]:
+    """The values of the settings that a stage reads, by dotted key.
+
+    >>> "influence" in settings_read("select", Settings())["select"]
+    False
+    """
+    everything = settings.model_dump(mode="json")
+    if not settings.select.uses_influence:
+        # Selections by others are not made anew for a setting that plays no part in them.
+        del everything["select"]["influence"]
+    if settings.train.weighting != "meta":
+        del everything["train"]["meta"]
+    for section, keys in LATER_KEYS.items():
+        for key in [key for key, usual in keys.items() if everything[section][key] == usual]:
+            del everything[section][key]
+    return _pick(everything, keys_read(name, settings))
+
+
+def keys_read(name: str, settings: Settings) -> tuple[str, ...]:
+    """The dotted keys of the settings that a stage reads."""
+    further = (
+        *(READ_BY_INFLUENCE if name == "select" and settings.select.uses_influence else ()),
+        *(READ_BY_DOMAIN if name == "select" and settings.reads_domain else ()),
+        *(("evaluate.metric",) if name == "pretrain" and settings.train.eval_steps is not None else ()),
+        *(READ_BY_ALIGNED.get(name, ()) if settings.reads_aligned else ()),
+        *(_of_some_kinds(settings) if name in ("finetune", "evaluate") else ()),
+    )
+    return tuple(dict.fromkeys((*READ_BY[name], *further)))
+
+
+def _of_some_kinds(settings: Settings) -> tuple[str, ...]:
+    """Settings of the scores that matter for some kinds of tasks, where they are not as always."""
+    evaluate, usual = settings.evaluate, EvaluateSettings()
+    keys = ("positive_label", "threshold")
+    return tuple(f"evaluate.{key}" for key in keys if getattr(evaluate, key) != getattr(usual, key))
+
+
+def read_from_outside(name: str, settings: Settings) -> tuple[str, ...]:
+    """The kinds of data from outside the run that a stage reads."""
+    read = READ_FROM_OUTSIDE.get(name, ())
+    if name == "pack" and settings.reads_aligned:
+        return (*read, "aligned")
+    return (*read, "tokenizer", "checkpoint") if name == "select" and settings.select.uses_influence else read
+
+
+def _pick(tree: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """The values at dotted keys."""
+    picked = {}
+    for key in keys:
+        value: Any = tree
+        for part in key.split("."):
+            value = value[part]
+        picked[key] = value
+    return picked
 
 
 class RunData(Protocol):
@@ -96,7 +208,9 @@ def _retrieve(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
     settings = data.settings
     workers = settings.threads or usable_cores()
     place = Place(stage.start(), stage.final.parent / SCRATCH, workers, settings.keep_scratch)
-    return retrieve(data.task, data.corpus, settings.retrieve, place, settings.task.columns)
+    # The corpus may be there for the domain's text alone.
+    corpus = data.corpus if needs_corpus(settings.select) else None
+    return retrieve(data.task, corpus, settings.retrieve, place, settings.task.columns)
 
 
 def _select(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
@@ -104,10 +218,11 @@ def _select(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
 
     manifest = read_manifest(made["retrieve"])
     assert manifest is not None
-    return select(
+    folder = stage.start()
+    kept = select(
         made["retrieve"],
         data.settings.select,
-        stage.start(),
+        folder,
         corpus=data.corpus,
         corpus_bytes=manifest["counts"]["corpus"]["bytes"],
         labels=data.task.labels,
@@ -115,12 +230,40 @@ def _select(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
         guarded=_guard(data),
         examples=data.task.train,
         device=data.settings.device,
+        task=data.task,
+        run=data.settings,
+        stage=stage,
     )
+    return {**kept, **_domain(data, folder)}
 
 
 def _guard(data: RunData) -> Callable[[str], bool] | None:
     """Tells which texts of an imported selection hold a dev or test text; what was retrieved has passed the guard."""
-    if data.settings.select.selector != "imported" or not data.settings.retrieve.guard:
+    return _confirm(data) if data.settings.select.selector == "imported" else None
+
+
+def _domain(data: RunData, folder: Path) -> Counts:
+    """The domain's text, where stage 1 reads it."""
+    if not data.settings.reads_domain:
+        return {}
+    from endtask.select.domain import select_domain
+
+    assert data.corpus is not None
+    settings = data.settings
+    drawn = select_domain(
+        settings.domain,
+        folder,
+        corpus=data.corpus,
+        train_rows=len(data.task.train),
+        seed=settings.seed,
+        guarded=_confirm(data),
+    )
+    return {"domain": drawn}
+
+
+def _confirm(data: RunData) -> Callable[[str], bool] | None:
+    """Tells which texts hold a dev or test text; None where the guard is off."""
+    if not data.settings.retrieve.guard:
         return None
     from endtask.retrieve.guard import Guard
     from endtask.retrieve.retrieve import guarded_texts
@@ -131,7 +274,19 @@ def _guard(data: RunData) -> Callable[[str], bool] | None:
 def _pack(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.text.pack import pack
 
-    return pack(data.task, made["select"] / SELECTION, data.settings, stage.start())
+    domain = made["select"] / DOMAIN if data.settings.reads_domain else None
+    return pack(
+        data.task, made["select"] / SELECTION, data.settings, stage.start(), domain=domain, aligned=_aligned(data)
+    )
+
+
+def _aligned(data: RunData) -> DrawnDocuments | None:
+    """The passages of aligned objectives, where stage 1 has some."""
+    settings = data.settings
+    if not settings.reads_aligned:
+        return None
+    corpus = Corpus.aligned(settings.aligned, settings.corpus)
+    return DrawnDocuments(corpus, limit=settings.aligned.passages, seed=settings.seed, guarded=_confirm(data))
 
 
 def _pretrain(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
@@ -168,7 +323,7 @@ def _model(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.train.start import network_for
 
     network = network_for(data.task, made["pack"], data.settings)
-    return save_model(network, made["pack"], made["finetune"], made["evaluate"], data.asked, stage.start())
+    return save_model(network, data.task, made["pack"], made["finetune"], made["evaluate"], data.asked, stage.start())
 
 
 WORK: dict[str, Callable[[RunData, StageFolder, dict[str, Path]], Counts]] = {
@@ -184,5 +339,6 @@ WORK: dict[str, Callable[[RunData, StageFolder, dict[str, Path]], Counts]] = {
 
 
 def _as_json(example: Example) -> str:
-    row = {"id": example.id, "text": example.text, "text_pair": example.text_pair, "label": example.label}
-    return json.dumps({key: value for key, value in row.items() if value is not None}, ensure_ascii=False)
+    names = ("id", "text", "text_pair", "label", "tokens", "part")
+    row = {name: value for name in names if (value := getattr(example, name)) is not None}
+    return json.dumps(row, ensure_ascii=False)

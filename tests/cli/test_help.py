@@ -16,7 +16,7 @@ from tests.conftest import Answer
 SETTINGS_FLAGS = ["SETTINGS", "--task", "--corpus", "--budget", "--preset", "--set", "--json", "--quiet"]
 # Frozen, so that flags cannot creep: a setting belongs into the settings file, where --set reaches it.
 FLAGS = {
-    "init": ["FILE", "--task", "--corpus", "--output"],
+    "init": ["FILE", "--task", "--corpus", "--output", "--align"],
     "check": SETTINGS_FLAGS,
     "run": [*SETTINGS_FLAGS, "--output", "--until", "--from", "--dry-run", "--bundle", "--results"],
     "search": [*SETTINGS_FLAGS, "--output", "--grid", "--values", "--trials", "--space"],
@@ -42,7 +42,7 @@ FLAGS = {
     "retrieve": ["SETTINGS", "--task", "--corpus", "--output", "--set", "--from", "--json", "--quiet"],
     "select": ["SETTINGS", "--task", "--corpus", "--output", "--set", "--from", "--dry-run", "--json", "--quiet"],
     "selection": ["RUN", "--to", "--json"],
-    "why": ["RUN", "DOC_ID", "--example", "--top", "--json"],
+    "why": ["RUN", "DOC_ID", "--example", "--class", "--top", "--json"],
     "predict": ["RUN", "TEXT", "--file", "--column", "--pair-column", "--json", "--batch-size"],
     "report": ["RUN", "--json"],
     "demo": ["--output", "--json", "--quiet"],

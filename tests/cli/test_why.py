@@ -158,8 +158,8 @@ def test_json(run: Path, command: Command) -> None:
         (["pi\x1ble/a"], r"'pi\x1ble/a' was not retrieved (nearest: 'pile/a')"),
         (["--example", "tarin-1"], "no train example 'tarin-1' (nearest: 'train-1')"),
         (["--example", "dev-0"], "'dev-0' is a dev example (only train texts ask)"),
-        ([], "give the id of a passage or --example ID, one of them"),
-        (["pile/a", "--example", "train-0"], "give the id of a passage or --example ID, one of them"),
+        ([], "give the id of a passage, --example ID or --class NAME, one of them"),
+        (["pile/a", "--example", "train-0"], "give the id of a passage, --example ID or --class NAME, one of them"),
     ],
 )
 def test_a_mistake_is_one_line(run: Path, command: Command, words: list[str], said: str) -> None:

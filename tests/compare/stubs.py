@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from endtask.evaluate.measures import measure_of
 from endtask.files.atomic import write_json, write_text
 from endtask.files.run_layout import DEV_PREDICTIONS, PREDICTIONS, RESULTS, STAGES
 from endtask.files.stage_folder import StageFolder
@@ -80,7 +81,7 @@ class Stubs:
             (folder / f"seed-{seed}").mkdir()
             write_text(folder / f"seed-{seed}" / DEV_PREDICTIONS, json.dumps(predicted))
             right = np.mean([a == b for a, b in zip(predicted, data.task.label_numbers("dev"), strict=True)])
-            seeds.append({"seed": seed, "dev": {data.settings.evaluate.metric: float(right)}, "best_step": 1})
+            seeds.append({"seed": seed, "dev": {_metric(data): float(right)}, "best_step": 1})
         return {"steps_per_seed": 2, **_cost(50), "seeds": seeds}
 
     def _evaluate(self, data: RunData, folder: Path) -> dict[str, Any]:
@@ -95,7 +96,7 @@ class Stubs:
             for place, example in enumerate(task.splits["test"])
         ]
         write_text(folder / PREDICTIONS, "".join(f"{json.dumps(line)}\n" for line in lines))
-        summary = {"metric": data.settings.evaluate.metric, "mean": 0.5, "std": 0.0}
+        summary = {"metric": _metric(data), "mean": 0.5, "std": 0.0}
         counts = {"split": "test", "rows": len(lines), "leak_free_rows": len(lines)}
         write_json(folder / RESULTS, {**counts, "summary": summary, "seeds": [{"seed": seed} for seed in seeds]})
         return {**counts, **summary}
@@ -110,6 +111,10 @@ class Stubs:
         right = random.random(len(truth)) < share_right(data.settings)
         answers: list[int] = np.where(right, truth, (truth + 1) % len(data.task.labels)).tolist()
         return answers
+
+
+def _metric(data: RunData) -> str:
+    return measure_of(data.task, data.settings.evaluate).name
 
 
 def _cost(tokens: int) -> dict[str, float]:

@@ -13,6 +13,7 @@ from sklearn.metrics import f1_score
 from endtask.compare.outcome import Lead, Outcome, Row, Statistics, plain_row, with_holm
 from endtask.compare.results import results_of_comparison
 from endtask.compare.scored import Cost, Judged, Scored
+from endtask.evaluate.measures import Measure
 from endtask.evaluate.significance import bootstrap_interval, metric_permutation
 
 ROWS, CLASSES = 120, 3
@@ -22,7 +23,7 @@ COST = Cost(flops=60.0, matmul_flops=50.0, train_seconds=2.0, seconds=3.0, text_
 def judged(leaks: int = 0) -> Judged:
     truth = np.random.default_rng(0).integers(0, CLASSES, ROWS)
     ids = tuple(f"test-{row}" for row in range(ROWS))
-    return Judged("test", "macro_f1", ("a", "b", "c"), ids, truth, np.arange(ROWS) >= leaks)
+    return Judged("test", Measure("macro_f1"), ("a", "b", "c"), ids, truth, np.arange(ROWS) >= leaks)
 
 
 def runs(right: float, seeds: int = 2, finetune_seeds: int = 3) -> tuple[Scored, ...]:

@@ -38,7 +38,8 @@ def test_every_setting_it_names_exists(page: str) -> None:
     in_tables = {key for line in rows for key in re.findall(r"`([a-z0-9_]+\.[a-z0-9_.]+)`", line)}
     in_text = set(re.findall(r"`(?:--set )?([a-z0-9_]+\.[a-z0-9_.]+)(?:: [^`]*|=[^`]*)?`", page))
     assert len(in_tables) > 20
-    assert sorted((in_tables | in_text) - keys) == []
+    named = {re.sub(r"^train\.objectives\.\w+\.", "train.objectives.", key) for key in in_tables | in_text}
+    assert sorted(named - keys) == []
 
 
 def test_the_rule_for_rho1_is_the_codes(page: str) -> None:

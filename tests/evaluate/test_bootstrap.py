@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, norm
 
-from endtask.evaluate.counting import Labels, score_runs
+from endtask.evaluate.counting import Labels
+from endtask.evaluate.measures import score_runs
 from endtask.evaluate.significance import bootstrap_interval
 
 Interval = tuple[float, float]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from endtask.errors import InputError
-from endtask.evaluate.counting import COUNT_METRICS, ClassCounts, Labels, score_runs
+from endtask.evaluate.counting import COUNT_METRICS, ClassCounts, Labels
+from endtask.evaluate.measures import score_runs
 from endtask.evaluate.metrics import METRICS
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
-from endtask.evaluate.evaluate import evaluate, mean_and_spread, score_seeds
+from endtask.evaluate.evaluate import Answered, evaluate, mean_and_spread, score_seeds
+from endtask.evaluate.measures import Measure
 from endtask.models.place import Place
 from endtask.models.weights import save_weights
 from endtask.records import Example
@@ -33,14 +33,15 @@ def task_with_leaks() -> Task:
     return Task.from_examples("leaky", splits)
 
 
-def certain(classes: list[int]) -> NDArray[np.float32]:
+def certain(classes: list[int]) -> Answered:
     """Probabilities that leave no doubt."""
-    return np.eye(len(LABELS), dtype=np.float32)[classes]
+    return Answered(np.asarray(classes), np.eye(len(LABELS), dtype=np.float32)[classes])
 
 
 def test_whole_and_leak_free_scores_of_every_seed() -> None:
     truth = [0, 1, 2, 0, 1, 2]
-    results = score_seeds(task_with_leaks(), "test", {7: certain(truth), 3: certain([0, 0, 0, 0, 1, 0])}, "accuracy")
+    found = {7: certain(truth), 3: certain([0, 0, 0, 0, 1, 0])}
+    results = score_seeds(task_with_leaks(), "test", found, Measure("accuracy"))
     assert (results["split"], results["rows"], results["leak_free_rows"]) == ("test", 6, 4)
     perfect, poor = results["seeds"]
     assert (perfect["seed"], poor["seed"]) == (7, 3)
@@ -57,7 +58,7 @@ def test_whole_and_leak_free_scores_of_every_seed() -> None:
 def test_a_split_that_stands_in_train_altogether_has_no_leak_free_score() -> None:
     texts = make_texts(6)
     splits = {"train": rows("train", texts), "dev": rows("dev", make_texts(6, seed=1)), "test": rows("test", texts)}
-    results = score_seeds(Task.from_examples("copy", splits), "test", {0: certain([0] * 6)}, "macro_f1")
+    results = score_seeds(Task.from_examples("copy", splits), "test", {0: certain([0] * 6)}, Measure("macro_f1"))
     assert results["leak_free_rows"] == 0
     assert "leak_free_mean" not in results["summary"]
     assert "leak_free_scores" not in results["seeds"][0]

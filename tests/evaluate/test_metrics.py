@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
+from endtask.evaluate.measures import METRICS_OF
 from endtask.evaluate.metrics import METRICS, score_all
 from endtask.settings import EvaluateSettings
 
@@ -49,11 +50,12 @@ def test_against_counting_and_scikit_learn(rows: list[tuple[int, int]]) -> None:
     assert scores["macro_f1"] == pytest.approx(sum(by_class) / len(classes))
     assert scores["accuracy"] == pytest.approx(accuracy_score(truth, predicted))
     assert scores["micro_f1"] == pytest.approx(f1_score(truth, predicted, average="micro"))
-    assert all(type(score) is float and 0 <= score <= 1 for score in scores.values())
+    assert all(type(score) is float and -1 <= score <= 1 for score in scores.values())
 
 
-def test_the_settings_offer_exactly_these_metrics() -> None:
-    for name in METRICS:
+def test_the_settings_offer_exactly_the_metrics_of_all_kinds() -> None:
+    for name in {"auto", *METRICS, *(name for names in METRICS_OF.values() for name in names)}:
         assert EvaluateSettings.model_validate({"metric": name}).metric == name
-    with pytest.raises(ValueError, match="metric"):
-        EvaluateSettings.model_validate({"metric": "f1"})
+    for name in ("f2", "rmse", "perplexity"):
+        with pytest.raises(ValueError, match="metric"):
+            EvaluateSettings.model_validate({"metric": name})

@@ -14,7 +14,7 @@ from torch._dynamo.testing import CompileCounter
 
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.models.batch import lay_out
-from endtask.models.huggingface import to_sequence_classification
+from endtask.models.huggingface import to_classifier
 from endtask.models.network import TLM_TASK, Network
 from endtask.models.place import Place
 from endtask.text.packed import PackedTexts, pack_examples, pack_windows
@@ -79,7 +79,7 @@ def test_windows_are_averaged(
     trained: Network, tmp_path_factory: pytest.TempPathFactory, texts: list[str], stride: int, batch_size: int
 ) -> None:
     """Against the stock classifier, text by text and window by window."""
-    tokenizer, model = make_tokenizer(), to_sequence_classification(trained)
+    tokenizer, model = make_tokenizer(), to_classifier(trained)
     packed = pack_windows(texts, tokenizer, MAX_LENGTH, stride, tmp_path_factory.mktemp("windows"))
     expected = []
     for text in texts:

@@ -15,7 +15,6 @@ from scipy.stats import false_discovery_control, permutation_test
 
 from endtask.errors import InputError
 from endtask.evaluate.counting import Labels
-from endtask.evaluate.metrics import METRICS
 from endtask.evaluate.significance import holm, metric_permutation
 
 Case = tuple[Labels, Labels, Labels]
@@ -84,7 +83,7 @@ def test_few_rows_are_exact(metric: str, case: Case) -> None:
     assert metric_permutation(*case, metric) == plain_p(case, metric)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", ["accuracy", "micro_f1", "macro_f1"])
 def test_few_rows_against_scipy(metric: str) -> None:
     first, second, truth = random_systems(7, shift=0.3)
     both = np.concatenate([first, second], axis=1)
@@ -184,8 +183,8 @@ def test_a_difference_is_found() -> None:
 def test_other_rows_and_unknown_metrics_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit 3 rows"):
         metric_permutation([0, 1, 1], [0, 1], [0, 1, 1], "accuracy")
-    with pytest.raises(InputError, match="unknown metric 'f1'"):
-        metric_permutation([0, 1], [0, 1], [0, 1], "f1")
+    with pytest.raises(InputError, match="unknown metric 'f2'"):
+        metric_permutation([0, 1], [0, 1], [0, 1], "f2")
 
 
 @given(P_VALUES)

@@ -15,7 +15,9 @@ from endtask.export.model_folder import best_seed, model_card, save_model
 from endtask.files.atomic import write_json
 from endtask.models.network import Network
 from endtask.models.weights import save_weights
+from endtask.records import Example
 from endtask.settings import Settings
+from endtask.task import Task
 from endtask.text.tokenizer import save_tokenizer
 from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_tokenizer
 
@@ -51,14 +53,13 @@ def write_results(folder: Path, dev: dict[int, float], metric: str = "macro_f1")
 )
 def test_the_best_seed_on_dev_and_the_earlier_of_equals(tmp_path: Path, dev: dict[int, float], chosen: int) -> None:
     write_results(tmp_path, dev)
-    assert best_seed(tmp_path, settings_for(finetune={"seeds": list(dev)}))["seed"] == chosen
+    assert best_seed(tmp_path, settings_for(finetune={"seeds": list(dev)}), "macro_f1")["seed"] == chosen
 
 
 def test_the_metric_of_the_settings_decides(tmp_path: Path) -> None:
     write_results(tmp_path, {0: 0.9, 1: 0.1}, metric="accuracy")
     for metric, chosen in (("accuracy", 0), ("macro_f1", 1)):
-        settings = settings_for(finetune={"seeds": [0, 1]}, evaluate={"metric": metric})
-        assert best_seed(tmp_path, settings)["seed"] == chosen
+        assert best_seed(tmp_path, settings_for(finetune={"seeds": [0, 1]}), metric)["seed"] == chosen
 
 
 def test_the_card_says_what_was_measured_and_where() -> None:
@@ -144,10 +145,15 @@ def test_the_task_path_adds_no_markup(path: str) -> None:
 
 def logits(network: Network, text: str) -> torch.Tensor:
     """Class logits of one text by the stock classifier made from the network's weights."""
-    from endtask.models.huggingface import to_sequence_classification
+    from endtask.models.huggingface import to_classifier
 
     with torch.inference_mode():
-        return to_sequence_classification(network)(**make_tokenizer()(text, return_tensors="pt")).logits
+        return to_classifier(network)(**make_tokenizer()(text, return_tensors="pt")).logits
+
+
+def make_task() -> Task:
+    rows = [Example(str(row), f"text {row}", LABELS[row % len(LABELS)]) for row in range(60)]
+    return Task.from_examples("any", {"train": rows})
 
 
 def save(architecture: str, folder: Path, **settings: Any) -> tuple[Path, Network, dict[str, Any]]:
@@ -162,7 +168,7 @@ def save(architecture: str, folder: Path, **settings: Any) -> tuple[Path, Networ
     finetune = {"seeds": [0, 1], "max_length": 12, **settings.pop("finetune", {})}
     stages = (folder / "pack", folder / "finetune", folder / "evaluate")
     network = make_network(architecture, seed=5, dropout=0.25)
-    counts = save_model(network, *stages, settings_for(finetune=finetune, **settings), folder / "model")
+    counts = save_model(network, make_task(), *stages, settings_for(finetune=finetune, **settings), folder / "model")
     return folder / "model", networks[int(counts["seed"])], counts
 
 

@@ -206,8 +206,14 @@ def test_the_network_is_left_as_it_was() -> None:
     assert torch.equal(products(first, first), products(second, second))  # dropout was off
 
 
-@pytest.mark.parametrize(("layers", "lowest"), [(("last",), 2), (("half", "last"), 1), (("embedding",), -1)])
-@pytest.mark.parametrize("architecture", ["lean", "bert"])
+@pytest.mark.parametrize(
+    ("architecture", "layers", "lowest"),
+    [
+        ("bert", ("last",), 2),
+        *((architecture, ("half", "last"), 1) for architecture in ("lean", "bert")),
+        *((architecture, ("embedding",), -1) for architecture in ("lean", "bert")),
+    ],
+)
 def test_nothing_below_the_lowest_chosen_layer_is_differentiated(
     architecture: str, layers: tuple[str, ...], lowest: int
 ) -> None:
@@ -227,6 +233,20 @@ def test_nothing_below_the_lowest_chosen_layer_is_differentiated(
     assert [before for before, _ in graphs] == [number > lowest for number in range(3)]
 
 
+def test_the_lower_half_of_a_cut_encoder_is_not_differentiated() -> None:
+    network = make_network("lean", layers=3)
+    stack = network.body.layers
+    graphs: list[bool] = []
+    hooks = [
+        module.register_forward_hook(lambda module, inputs, output: graphs.append(output.requires_grad))
+        for module in stack
+    ]
+    GradientEngine(network, ("half",)).gradients(masked_batch(network, [6, 9]), masked_lm_losses)
+    for hook in hooks:
+        hook.remove()
+    assert graphs == [False, True]  # below and above; the layer in between runs in two parts
+
+
 def _first(output: Tensor | tuple[Tensor, ...]) -> Tensor:
     return output if isinstance(output, Tensor) else output[0]
 
@@ -242,7 +262,7 @@ def test_a_network_that_trains_compiled_is_read_as_written() -> None:
 
 def test_a_weight_that_is_not_used_is_named() -> None:
     network = make_network()
-    engine = GradientEngine(network)
+    engine = GradientEngine(network, ("*",))
     engine.weights["spare"] = torch.nn.Parameter(torch.zeros(2, 2))
     with pytest.raises(ValueError, match="no use of spare was seen"):
         engine.gradients(labelled_batch(network, [4]), task_losses)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, ModernBertConfig, pipeline
 
-from endtask.models.huggingface import save_classifier, save_masked_lm, to_masked_lm, to_sequence_classification
+from endtask.models.huggingface import save_classifier, save_masked_lm, to_masked_lm, to_classifier
 from endtask.models.network import ARCHITECTURES as BY_NAME
 from endtask.models.network import TLM_TASK, Network, TlmTaskHead, name_labels
 from endtask.text.packed import PackedTexts, pack_examples
@@ -70,7 +70,7 @@ def word_logits(network: Network, texts: PackedTexts) -> torch.Tensor:
 @torch.inference_mode()
 def test_the_stock_classifier_gives_our_logits(architecture: str, pairs: bool, tmp_path: Path) -> None:
     network, texts = trained(architecture), make_packed(tmp_path, pairs=pairs)
-    stock = to_sequence_classification(network)
+    stock = to_classifier(network)
     assert not stock.training
     ours = class_logits(network, texts)
     assert ours.allclose(stock(**stock_inputs(network, texts)).logits, atol=1e-5)
@@ -83,7 +83,7 @@ def test_the_stock_classifier_gives_our_logits(architecture: str, pairs: bool, t
 def test_both_poolings_are_the_stock_heads(architecture: str, pooling: str, tmp_path: Path) -> None:
     network, texts = trained(architecture), make_packed(tmp_path)
     network.config.classifier_pooling = pooling
-    stock = to_sequence_classification(network)
+    stock = to_classifier(network)
     assert class_logits(network, texts).allclose(stock(**stock_inputs(network, texts)).logits, atol=1e-5)
 
 
@@ -102,19 +102,19 @@ def test_a_copy_shares_nothing_with_the_network(architecture: str) -> None:
     network = trained(architecture)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     with torch.no_grad():
-        for model in (to_sequence_classification(network), to_masked_lm(network)):
+        for model in (to_classifier(network), to_masked_lm(network)):
             for parameter in model.parameters():
                 parameter.zero_()
     assert all(value.equal(before[name]) for name, value in network.state_dict().items())
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("convert", [to_sequence_classification, to_masked_lm])
+@pytest.mark.parametrize("convert", [to_classifier, to_masked_lm])
 def test_a_weight_without_a_place_is_an_error(
     architecture: str, convert: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = trained(architecture)
-    names = "to_classifier" if convert is to_sequence_classification else "to_masked_lm"
+    names = "to_classifier" if convert is to_classifier else "to_masked_lm"
     prefixes = getattr(network.architecture, names)
     for lost in prefixes:
         monkeypatch.setattr(network.architecture, names, {k: v for k, v in prefixes.items() if k != lost})

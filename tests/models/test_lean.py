@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from endtask.models.batch import IGNORED, Room, TextBatch
-from endtask.models.huggingface import to_masked_lm, to_sequence_classification
+from endtask.models.huggingface import to_masked_lm, to_classifier
 from endtask.models.lean import rotary_base, rotary_table, rotate
 from endtask.models.network import Network
 from endtask.models.place import Place
@@ -110,7 +110,7 @@ def test_losses_and_gradients_are_those_of_the_stock_models(architecture: str, t
     ours = both_losses(network, batch)
     assert ours[0].item() == pytest.approx(loss.item(), rel=1e-5)
     _assert_same_embeddings(network, ours[0], masked_lm, loss)
-    classifier = to_sequence_classification(network).train()
+    classifier = to_classifier(network).train()
     classifier.config.problem_type = None
     loss = classifier(**masked, labels=torch.from_numpy(make_labels(len(texts)))).loss
     ours = both_losses(network, batch)

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from endtask.models.architecture import as_table
 from endtask.models.batch import IGNORED, TextBatch, lay_out
-from endtask.models.huggingface import to_masked_lm, to_sequence_classification
+from endtask.models.huggingface import to_masked_lm, to_classifier
 from endtask.models.network import TLM_TASK, Network
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
@@ -64,7 +64,7 @@ def stock_mlm_loss(network: Network, batch: TextBatch) -> torch.Tensor:
 
 
 def stock_task_loss(network: Network, batch: TextBatch) -> torch.Tensor:
-    loss: torch.Tensor = to_sequence_classification(network)(**stock_inputs(network, batch), labels=batch.labels).loss
+    loss: torch.Tensor = to_classifier(network)(**stock_inputs(network, batch), labels=batch.labels).loss
     return loss
 
 

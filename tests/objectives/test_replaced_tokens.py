@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from endtask.models.batch import IGNORED, Room, TextBatch, lay_out
-from endtask.models.generator import Generator, ReplacedHead
-from endtask.models.network import Network, initialize
-from endtask.objectives.replaced_tokens import GENERATOR, REPLACED, ReplacedTokens, fill_gaps
+from endtask.models.generator import add_generator
+from endtask.models.network import GENERATOR, REPLACED, Network
+from endtask.objectives.replaced_tokens import ReplacedTokens, fill_gaps
 from endtask.objectives.stream import TextStream
 from endtask.settings import BatchSize
 from tests.tiny import make_masking, make_network, make_packed, make_tokenizer, shake
@@ -23,12 +23,7 @@ from tests.tiny import make_masking, make_network, make_packed, make_tokenizer, 
 
 def network_with_generator(architecture: str = "lean") -> Network:
     network = make_network(architecture)
-    for name, head in (
-        (GENERATOR, Generator(network.architecture, network.config, share=0.5)),
-        (REPLACED, ReplacedHead(network.architecture, network.config)),
-    ):
-        initialize(head, 1, network.config)
-        network.heads[name] = head
+    add_generator(network, 0.5, seed=1)
     return network
 
 

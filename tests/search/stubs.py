@@ -77,19 +77,24 @@ class Stubs:
     def _finetune(self, settings: Settings, folder: Path) -> dict[str, Any]:
         score = self.score(settings)
         seeds = [
-            {"seed": seed, "dev": {settings.evaluate.metric: score + gap}, "best_step": 1}
+            {"seed": seed, "dev": {_metric(settings): score + gap}, "best_step": 1}
             for seed, gap in ((0, -0.01), (1, 0.01))
         ]
         return {"steps_per_seed": 2, **_cost(50, 3000.0), "seeds": seeds}
 
     def _evaluate(self, settings: Settings, folder: Path) -> dict[str, Any]:
-        summary = {"metric": settings.evaluate.metric, "mean": 0.25, "std": 0.01}
+        summary = {"metric": _metric(settings), "mean": 0.25, "std": 0.01}
         counts = {"split": "test", "rows": 18, "leak_free_rows": 18}
         write_json(folder / RESULTS, {**counts, "summary": summary, "seeds": [{"seed": 0}, {"seed": 1}]})
         return {**counts, **summary}
 
     def _model(self, settings: Settings, folder: Path) -> dict[str, Any]:
         return {"seed": 0}
+
+
+def _metric(settings: Settings) -> str:
+    """That of tasks with classes, as the toy task is."""
+    return "macro_f1" if settings.evaluate.metric == "auto" else settings.evaluate.metric
 
 
 def _cost(tokens: int, flops: float) -> dict[str, float]:

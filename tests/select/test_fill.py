@@ -66,7 +66,7 @@ def test_a_share_that_floats_cannot_hold_still_fits_exactly() -> None:
 @pytest.mark.parametrize(
     ("budget", "said"),
     [
-        ("-5MB", "'-5MB' is not an amount with a unit; write it like 300MB, 50000passages or 5%"),
+        ("-5MB", "'-5MB' is not an amount with a unit; write it like 300MB, 50000passages, 5% or 20%retrieved"),
         ("-5%", "'-5%' is not an amount with a unit"),
         ("0passages", "'0passages' must be more than zero"),
         ("0%", "'0%' must be more than zero"),

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from endtask.errors import InputError, nearest
 from endtask.settings import Settings, resolve
-from endtask.settings.explain import section_of
+from endtask.settings.explain import holds_named_sections, section_of
 
 
 def complaint(tree: dict[Any, Any]) -> str:
@@ -27,7 +27,8 @@ def sections(model: type[BaseModel], place: tuple[str, ...] = ()) -> Iterator[tu
     for name in model.model_fields:
         below = section_of(model, name)
         if below is not None:
-            yield from sections(below, (*place, name))
+            own = ("own",) if holds_named_sections(model, name) else ()
+            yield from sections(below, (*place, name, *own))
 
 
 def tree_with(place: tuple[str, ...], value: dict[str, Any]) -> dict[str, Any]:

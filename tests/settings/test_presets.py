@@ -15,8 +15,10 @@ from endtask.settings.presets import preset_layers
 
 TASKS = ["agnews", "hyperpartisan", "helpfulness", "imdb", "acl-arc", "scierc", "chemprot", "rct-20k"]
 SCALES = ["small", "medium", "large"]
+DAPT_TASKS = ["acl-arc", "scierc", "chemprot", "rct-20k"]
 FILES = [name for name in preset_names() if ":" not in name]
-FROM_CHECKPOINT = ["finetune-tlm", "finetune-dsp", "checkpoint-mlm"]
+TARTAN = ["tapt", "dapt", "dapt-tapt", "mt-tartan", "meta-tartan"]
+FROM_CHECKPOINT = ["finetune-tlm", "finetune-dsp", "checkpoint-mlm", "iss-dapt", *TARTAN]
 
 
 class Row(NamedTuple):
@@ -91,6 +93,59 @@ def test_table_b1(scale: str, task: str) -> None:
     }
 
 
+ISS_BATCHES = {"candidates": [4, 1, 4, 4, 4, 4, 4, 4], "targets": [16, 1, 16, 16, 2, 4, 8, 16]}
+ISS_STEPS = row("50 20 100 100 100 100 100 50 | 150 50 150 150 150 150 150 150 | 300 100 300 300 300 300 300 300", 1000)
+ISS_RHO1 = row("1 99 1 19 999 999 999 3 | 1 99 1 19 999 999 999 3 | 3 99 1 99 999 999 999 3")
+ISS_RHO2 = row("100 20 100 100 100 20 20 20 | 100 20 100 100 100 20 20 20 | 100 100 1000 100 20 20 100 100")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("task", TASKS)
+def test_table_a1_of_iss(scale: str, task: str) -> None:
+    settings, place = load_settings(preset=f"iss-{scale}:{task}"), TASKS.index(task)
+    own, train = settings.select.influence, settings.train
+    assert {
+        "steps": (settings.budget.amount, settings.budget.unit),
+        "rho": (train.rho1, train.rho2),
+        "batches": (own.candidate_batch, own.target_batch),
+        "batch": (train.batch_size.amount, train.batch_size.unit),
+        "length": train.max_length,
+        "model": (settings.model.architecture, settings.model.size),
+        "kept": (settings.select.selector, str(settings.select.budget)),
+    } == {
+        "steps": (getattr(ISS_STEPS, scale)[place], "steps"),
+        "rho": (getattr(ISS_RHO1, scale)[place], getattr(ISS_RHO2, scale)[place]),
+        "batches": (ISS_BATCHES["candidates"][place], ISS_BATCHES["targets"][place]),
+        "batch": (256, "texts"),
+        "length": 512 if task == "imdb" else 128,
+        "model": ("bert", "base"),
+        "kept": ("influence", "20%retrieved"),
+    }
+    assert settings.retrieve.top_k == getattr(TOP_K, scale)[place]
+
+
+def test_the_scoring_model_of_isss_authors() -> None:
+    own = load_settings(preset="iss-small").select.influence
+    assert (own.architecture, own.size, own.pooling, own.layers) == ("bert", "base", "cls", ("last",))
+    assert (own.learning_rate, own.epochs, own.batch_size.amount, own.mlm_weight) == (5e-5, 15, 16, 3)
+    assert (own.mask_probability, own.mask_targets, own.masks, own.dropout) == (0.1, True, 1, 0.1)
+    assert (own.targets, own.measure, own.choice, own.top_k) == ("dev", "dot", "top_k", None)
+    assert (own.most_targets, own.share_of_budget, own.checkpoints) == (None, None, 1)
+
+
+@pytest.mark.parametrize(("task", "batch"), [("rct-20k", 16), ("chemprot", 8), ("acl-arc", 2), ("scierc", 4)])
+def test_table_a2_of_iss(task: str, batch: int) -> None:
+    settings = load_settings(preset=f"iss-dapt:{task}", given={"model": {"path": "hf:some/model"}})
+    assert (settings.budget.amount, settings.budget.unit) == (50_000, "steps")
+    assert (settings.select.influence.candidate_batch, settings.select.influence.target_batch) == (batch, 4)
+    assert (settings.train.batch_size.amount, settings.train.max_length, settings.train.rho1) == (256, 128, "inf")
+
+
+def test_a_task_that_a_paper_has_not_is_refused() -> None:
+    line = "the preset 'iss-dapt' has no values for the task 'imdb' (known: acl-arc, scierc, chemprot, rct-20k)"
+    assert complaint("iss-dapt:imdb") == line
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_an_own_task_gets_what_is_usual_in_the_table(scale: str) -> None:
     settings = load_settings(preset=f"tlm-{scale}")
@@ -100,7 +155,7 @@ def test_an_own_task_gets_what_is_usual_in_the_table(scale: str) -> None:
     assert settings.train.max_length == median(getattr(EXTERNAL_LENGTH, scale))
     assert (settings.train.rho1, settings.retrieve.top_k) == ("auto", "auto")
     assert settings.retrieve.large_scale == (scale == "large")
-    assert settings.evaluate.metric == "macro_f1"
+    assert settings.evaluate.metric == "auto", "macro_f1 for classes"
 
 
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("tlm-")])
@@ -177,6 +232,73 @@ def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
     assert settings.finetune == load("finetune-tlm").finetune
 
 
+@pytest.mark.parametrize("name", ["mt-tartan", "meta-tartan"])
+def test_what_tartans_authors_code_says(name: str) -> None:
+    settings = load(name)
+    train, finetune = settings.train, settings.finetune
+    used = {objective: (one.kind, one.reads) for objective, one in train.used_objectives.items()}
+    assert used == {"task": ("task", "task"), "tapt": ("mlm", "task")}, "Table 1"
+    assert (train.learning_rate, train.weight_decay, train.warmup_fraction) == (1e-4, 0.01, 0.06)
+    assert (train.head_learning_rate, train.head_weight_decay, train.heads_apart) == (1e-3, 0.1, "task")
+    assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.98, 1e-6)
+    assert (train.clip_heads_apart, train.max_grad_norm, train.lr_scheduler_type) == (True, 1.0, "linear")
+    assert (train.batch_size.amount, train.gradient_accumulation_steps, train.max_length) == (64, 2, 512)
+    assert (train.eval_steps, train.early_stopping_patience, train.mask_probability) == (30, 20, 0.15)
+    assert (finetune.learning_rate, finetune.epochs, finetune.early_stopping_patience) == (5e-6, 10, 3)
+    assert (finetune.start_from, finetune.reset_head, finetune.keep_better) == ("best", False, True)
+    assert str(settings.domain.amount) == "10x"
+
+
+def test_how_tartans_paper_learns_weights() -> None:
+    train = load("meta-tartan").train
+    meta = train.meta
+    assert (train.weighting, load("mt-tartan").train.weighting) == ("meta", "equal")
+    assert (meta.learning_rate, meta.every, meta.floor, meta.average) == (1e-2, 1, 0, 0)
+    assert (meta.similarity, meta.parameters, meta.split) == ("cosine", "body", "dev")
+    assert (meta.head, meta.head_steps, meta.head_learning_rate, meta.head_weight_decay) == ("adamw", 10, 1e-3, 0.1)
+    assert (meta.fit_batch, meta.gradient_batch) == (32, 64)
+
+
+def test_the_other_tables_of_tartan_are_a_weight_away() -> None:
+    table_4 = ["model.path=a", "train.objectives.dapt.weight=1", "train.objectives.tapt.weight=0"]
+    used = load_settings(preset="mt-tartan", overrides=table_4).train.used_objectives
+    assert {name: one.reads for name, one in used.items()} == {"task": "task", "dapt": "domain"}
+    table_2 = load_settings(preset="meta-tartan", overrides=table_4[:2]).train.used_objectives
+    assert list(table_2) == ["task", "tapt", "dapt"]
+
+
+def test_further_pre_training_as_in_dont_stop_pretraining() -> None:
+    tapt, dapt, both = load("tapt"), load("dapt"), load("dapt-tapt")
+    found: dict[str, set[tuple[str, int, float]]] = {}
+    for settings in (tapt, dapt, both):
+        train = settings.train
+        assert settings.finetune == load("finetune-dsp").finetune
+        for name, one in train.used_objectives.items():
+            batch = (one.batch_size or train.batch_size).amount * train.gradient_accumulation_steps
+            found.setdefault(name, set()).add((one.reads, batch, one.learning_rate or train.learning_rate))
+    assert found == {"tapt": {("task", 256, 1e-4)}, "dapt": {("domain", 2048, 5e-4)}}
+    assert (dapt.budget.amount, str(dapt.domain.amount)) == (12_500, "all")
+    assert [one.weight for one in both.train.used_objectives.values()] == [12_500, tapt.budget.amount]
+    assert both.budget.amount == dapt.budget.amount + tapt.budget.amount
+
+
+@pytest.mark.parametrize("name", TARTAN)
+def test_from_random_weights_the_same_is_learned(name: str) -> None:
+    settings, scratch = load(name), load(f"{name}-scratch")
+    assert scratch.model.path is None
+    assert scratch.train.weighting == settings.train.weighting
+    assert {one: (found.kind, found.reads, found.weight) for one, found in scratch.train.objectives.items()} == {
+        one: (found.kind, found.reads, found.weight) for one, found in settings.train.objectives.items()
+    }
+
+
+def test_tlm_with_learned_weights_leaves_dev_alone() -> None:
+    settings = load("meta-tlm")
+    used = {name: (one.kind, one.reads) for name, one in settings.train.used_objectives.items()}
+    assert used == {"task": ("task", "task"), "task_mlm": ("mlm", "task"), "external": ("mlm", "selection")}
+    assert (settings.train.weighting, settings.train.meta.split, settings.model.path) == ("meta", "folds", None)
+
+
 @pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp", "finetune-small-pretrained"])
 def test_fine_tuning_alone_is_not_cut_short_by_a_budget(name: str) -> None:
     assert load(name).budget.unit == "steps"
@@ -244,11 +366,15 @@ def test_a_name_like_no_other_is_met_with_the_files() -> None:
 def test_the_names_are_those_of_the_files_and_of_the_tasks(repository: Path) -> None:
     files = {path.stem for path in (repository / "src" / "endtask" / "presets").glob("*.yaml")}
     assert files == {
+        *("iss-small", "iss-medium", "iss-large"),
         *("laptop", "gpu", "demo", "tlm-small", "tlm-medium", "tlm-large"),
         *FROM_CHECKPOINT,
+        *(f"{name}-scratch" for name in TARTAN),
+        "meta-tlm",
         "finetune-small-pretrained",
     }
-    with_task = {f"tlm-{scale}:{task}" for scale in SCALES for task in TASKS}
+    with_task = {f"{method}-{scale}:{task}" for method in ("tlm", "iss") for scale in SCALES for task in TASKS}
+    with_task |= {f"iss-dapt:{task}" for task in DAPT_TASKS}
     assert preset_names() == sorted(files | with_task)
 
 

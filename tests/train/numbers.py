@@ -89,7 +89,7 @@ class Learned(Weighting):
         return step % 2 == 0
 
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        self.seen.append(dict(gradients))
+        self.seen.append({name: gradient.clone() for name, gradient in gradients.items()})
         lengths = {name: gradient.norm() for name, gradient in gradients.items()}
         longest = max(lengths, key=lambda name: float(lengths[name]))
         self.weights = {name: 0.9 * weight if name == longest else weight for name, weight in self.weights.items()}

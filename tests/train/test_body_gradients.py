@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from endtask.train.body_gradients import collect, spread
+from endtask.train.body_gradients import BodyGradients, FlatGradient
 
 
 def make_body() -> nn.Module:
@@ -15,36 +15,89 @@ def make_body() -> nn.Module:
     return body
 
 
+def gradients_in(body: nn.Module) -> dict[str, Tensor]:
+    return {name: weight.grad.clone() for name, weight in body.named_parameters() if weight.grad is not None}
+
+
 def test_what_is_collected_can_be_spread_again() -> None:
     body = make_body()
-    body(torch.ones(5, 3)).square().sum().backward()
-    before = {name: weight.grad.clone() for name, weight in body.named_parameters() if weight.grad is not None}
-    flat = collect(body)
-    assert flat.shape == (sum(gradient.numel() for gradient in before.values()),)
-    assert all(weight.grad is None for weight in body.parameters())
-    spread(body, {"a": flat, "b": flat}, {"a": torch.tensor(0.5), "b": torch.tensor(0.25)})
-    after = {name: weight.grad for name, weight in body.named_parameters() if weight.grad is not None}
-    assert after.keys() == before.keys()
-    assert all(gradient.allclose(0.75 * before[name]) for name, gradient in after.items())
+    gradients = BodyGradients(body)
+    gradients.start()
+    expected: dict[str, Tensor] = {}
+    for name, scale in (("a", 1.0), ("b", 3.0)):
+        (scale * body(torch.ones(5, 3)).square().sum()).backward()
+        expected = gradients_in(body) if name == "a" else expected
+        gradients.collect(name)
+        assert all(weight.grad is None for weight in body.parameters())
+    flat = torch.cat([gradient.flatten() for gradient in expected.values()])
+    assert gradients.by_objective["a"].allclose(flat)
+    assert gradients.by_objective["b"].allclose(3 * flat)
+    gradients.spread({"a": torch.tensor(0.5), "b": torch.tensor(0.25)})
+    after = gradients_in(body)
+    assert after.keys() == expected.keys()
+    assert all(gradient.allclose(1.25 * expected[name]) for name, gradient in after.items())
 
 
-def test_a_weight_without_a_gradient_counts_zeros() -> None:
+def test_a_second_batch_of_an_objective_is_added() -> None:
     body = make_body()
+    gradients = BodyGradients(body)
+    for _ in range(2):
+        body(torch.ones(5, 3)).sum().backward()
+        gradients.collect("a")
+    body(torch.ones(10, 3)).sum().backward()
+    together = torch.cat([gradient.flatten() for gradient in gradients_in(body).values()])
+    assert gradients.by_objective["a"].allclose(together)
+
+
+def test_a_weight_without_a_gradient_counts_zeros_also_where_one_stood_before() -> None:
+    body = make_body()
+    gradients = BodyGradients(body)
+    body(torch.ones(5, 3)).sum().backward()
+    gradients.collect("a")
+    gradients.start()
     body[1](torch.ones(5, 4)).sum().backward()  # the first layer has no part in it
-    flat = collect(body)
+    gradients.collect("b")
+    assert gradients.by_objective.keys() == {"b"}
+    flat = gradients.by_objective["b"]
     assert flat[:16].eq(0).all()
     assert flat[16:24].eq(5).all()
-    spread(body, {"a": flat}, {"a": torch.tensor(1.0)})
+    gradients.spread({"b": torch.tensor(1.0)})
     assert body[0].weight.grad is not None
     assert body[0].weight.grad.eq(0).all()
     assert body[2].weight.grad is None
 
 
+def test_memory_is_used_again_at_the_next_step() -> None:
+    body = make_body()
+    gradients = BodyGradients(body)
+    places = []
+    for name in ("a", "b"):
+        gradients.start()
+        body(torch.ones(5, 3)).sum().backward()
+        gradients.collect(name)
+        gradients.spread({name: torch.tensor(1.0)})
+        assert body[0].weight.grad is not None
+        places.append((gradients.by_objective[name].data_ptr(), body[0].weight.grad.data_ptr()))
+        for weight in body.parameters():
+            weight.grad = None
+    assert places[0] == places[1]
+
+
 def test_gradients_that_were_put_back_are_apart() -> None:
     body = make_body()
-    flat = torch.zeros(sum(weight.numel() for weight in body.parameters() if weight.requires_grad))
-    spread(body, {"a": flat}, {"a": torch.tensor(1.0)})
+    gradients = BodyGradients(body)
+    body(torch.ones(5, 3)).sum().backward()
+    gradients.collect("a")
+    gradients.spread({"a": torch.tensor(0.0)})
     assert body[0].weight.grad is not None
     assert body[0].bias.grad is not None
     body[0].weight.grad.add_(1)
     assert body[0].bias.grad.eq(0).all()
+
+
+def test_room_has_the_shape_of_each_weight() -> None:
+    weights = [torch.zeros(2, 3), torch.zeros(4)]
+    room = FlatGradient(weights)
+    room.take([torch.ones(2, 3), None])
+    assert room.flat.tolist() == [1] * 6 + [0] * 4
+    assert [view.shape for view in room.views] == [(2, 3), (4,)]

@@ -16,17 +16,18 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 
+from endtask.evaluate.measures import Measure
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.files.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.files.stage_folder import MANIFEST, StageFolder
 from endtask.models.weights import load_tensors, load_weights, save_weights
+from endtask.objectives.task import balanced_weights
 from endtask.records import Example
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
-from endtask.train import dev_scores
 from endtask.train import finetune as finetune_module
-from endtask.train.finetune import balanced_weights, finetune, finetune_phase
+from endtask.train.finetune import finetune, finetune_phase
 from endtask.train.metrics_file import read_metrics
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
@@ -62,7 +63,7 @@ def files_of(stage: StageFolder) -> dict[str, str]:
 def give_scores(monkeypatch: pytest.MonkeyPatch, scores: list[float]) -> Iterator[float]:
     """Let dev scores be these, one after the other."""
     stream = iter(scores)
-    monkeypatch.setattr(dev_scores, "score_all", lambda truth, predicted: {"macro_f1": next(stream)})
+    monkeypatch.setattr(Measure, "all_scores", lambda *_: {"macro_f1": next(stream)})
     return stream
 
 

@@ -384,7 +384,7 @@ def test_a_rule_hears_of_skipped_steps_and_its_values_reach_the_curves() -> None
             heard.append(bool(skipped))
 
         def values(self) -> dict[str, torch.Tensor]:
-            return self.weights
+            return {f"weight/{name}": weight for name, weight in self.weights.items()}
 
     phase = number_phase(weighting=Listening(), steps=4)
     original = phase.objectives["sum"].loss

@@ -217,7 +217,11 @@ def test_the_memory_counts_what_was_done(make_phase: MakePhase, tmp_path: Path) 
         "tokens": sum(record.tokens for record in records),
         "padded_tokens": sum(record.padded_tokens for record in records),
         "matmul_flops": sum(record.flops for record in records),
+        "objectives": memory["objectives"],
     }
+    assert {name: counts["steps"] for name, counts in memory["objectives"].items()} == {"external": 3, "internal": 3}
+    for name in ("tokens", "matmul_flops"):
+        assert sum(counts[name] for counts in memory["objectives"].values()) == pytest.approx(memory[name])
     assert memory["padded_tokens"] > memory["tokens"] > 0
 
 
@@ -373,6 +377,7 @@ def test_after_too_many_in_a_row_training_goes_back_with_half_the_rate(
     assert trouble.calls == 10 + 6  # back to step 6
     assert "test: the loss is no longer finite; back to step 6 with half the learning rate" in capsys.readouterr().err
     assert rates(tmp_path) == pytest.approx([0.01] * 6 + [0.005] * 6)
+    assert memory.pop("objectives")["sum"] == {"steps": 12, "tokens": 48, "matmul_flops": 4800.0}
     assert memory == {"steps": 12, "tokens": 96, "padded_tokens": 96, "matmul_flops": 9600.0, "rate_halvings": 1}
     assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == list(range(1, 13))
     by_hand = number_phase(**CONSTANT)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from endtask.errors import InputError
-from endtask.files.run_layout import SELECTION, SETTINGS_FILE, STAGES
+from endtask.files.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
 from endtask.files.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
 from endtask.outside.brought import LEVELS_ABOVE
 from endtask.run import Run
@@ -100,11 +100,10 @@ def _whole_stage(stage: StageFolder, prefix: str) -> Iterator[Item]:
 def _part(stage: str, inside: Path) -> str:
     """What people call it in a line about sizes."""
     if stage == "select":
-        return "selected text" if inside.name == SELECTION else "settings"
+        return "selected text" if inside.name in (SELECTION, DOMAIN) else "settings"
     if stage == "pack" and len(inside.parts) > 1:
-        return {"external": "tokens of the selection", "tokenizer": "tokenizer"}.get(
-            inside.parts[0], "tokens of the task"
-        )
+        names = {"external": "tokens of the selection", "domain": "tokens of the domain", "tokenizer": "tokenizer"}
+        return names.get(inside.parts[0], "tokens of the task")
     return "task" if stage == "read" else "settings"
 
 

@@ -19,7 +19,7 @@ from endtask.task import Task
 from endtask.task.stored import task_files
 
 # What identifies this stays in the manifest of the stage that read it, so that the data itself need not be there.
-_RECORDED_BY = {"corpus": "retrieve", "unlabelled": "retrieve", "selection": "select"}
+_RECORDED_BY = {"corpus": "retrieve", "unlabelled": "retrieve", "selection": "select", "aligned": "pack"}
 _SHORT = 12
 
 

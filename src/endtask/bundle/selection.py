@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from endtask.bundle.contents import Item
-from endtask.files.run_layout import SELECTION
+from endtask.files.run_layout import DOMAIN, SELECTION
 
 
 def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:
@@ -15,7 +15,7 @@ def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:
     copies: dict[tuple[int, int], Path] = {}
     found = []
     for item in items:
-        if isinstance(item.source, Path) and item.source.name == SELECTION:
+        if isinstance(item.source, Path) and item.source.name in (SELECTION, DOMAIN):
             status = item.source.stat()
             place = copies.setdefault((status.st_dev, status.st_ino), scratch / f"{len(copies)}.parquet")
             if not place.exists():

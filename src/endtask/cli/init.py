@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ NAME = "init"
 EXAMPLES = examples(
     "endtask init my-task.yaml",
     "endtask init my-task.yaml --task labels.csv --corpus 'notes/*.txt'",
+    "endtask init my-task.yaml --task labels.csv --corpus wiki.jsonl --align",
 )
 
 
@@ -24,6 +25,9 @@ def command(
     task: TaskOption = None,
     corpus: CorpusOption = None,
     output: OutputOption = None,
+    align: Annotated[
+        bool, typer.Option("--align", help="Read the task, and propose an objective shaped like it for stage 1.")
+    ] = False,
 ) -> None:
     """Write a commented settings file to start from; a file that is there is left alone."""
     if path.exists() or path.is_symlink():
@@ -32,11 +36,26 @@ def command(
         raise InputError("the settings are written as YAML", path=path, hint="choose a name that ends in .yaml")
     if not path.parent.is_dir():
         raise InputError("no such folder", path=path.parent)
+    sources = [source_settings(entry) for entry in corpus or ["path/to/corpus/*.jsonl.zst"]]
+    more = _aligned(task, corpus, sources) if align else {}
     text = starter_yaml(
         str(path),
         task=task or "path/to/task",
-        corpus=[source_settings(entry) for entry in corpus or ["path/to/corpus/*.jsonl.zst"]],
+        corpus=sources,
         output_dir=str(output or f"runs/{path.stem}"),
+        more=more,
     )
     write_text(path, text)
     print(f"wrote {path}; next: endtask check {path}")
+
+
+def _aligned(task: str | None, corpus: list[str] | None, sources: list[dict[str, str]]) -> dict[str, Any]:
+    """The settings of an aligned objective for this task and corpus."""
+    if task is None or not corpus:
+        raise InputError("an objective is proposed for a task and a corpus", hint="--task ... --corpus ... --align")
+    from endtask.align import propose
+    from endtask.task import Task
+
+    proposal = propose(Task.read(task), sources)
+    print(f"aligned objective: {proposal.reason}")
+    return proposal.settings

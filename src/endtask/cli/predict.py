@@ -15,7 +15,7 @@ from endtask.errors import InputError
 from endtask.progress import say
 
 if TYPE_CHECKING:
-    from endtask.predict import Prediction, Text
+    from endtask.predict import Answer, Text
 
 NAME = "predict"
 EXAMPLES = examples(
@@ -52,7 +52,7 @@ def command(
     if texts and file:
         raise InputError("give texts or --file, not both")
     predictor = load(run)
-    single = predictor.kind == "text"  # a TAB or a second column means nothing to a model of single texts
+    single = predictor.takes_pairs is False  # a TAB or a second column means nothing to a model of single texts
     read = str if single else _split
     if texts:
         batches = in_batches(map(read, texts), batch_size)
@@ -63,15 +63,12 @@ def command(
         batches = (batch for lines in arrived for batch in in_batches(map(read, lines), batch_size))
         if sys.stdin.isatty():
             say("a text per line; Ctrl-D ends")
-    for prediction in predictor.stream_batches(batches):
-        _show(prediction, as_json)
+    for answer in predictor.stream_batches(batches):
+        _show(answer, as_json)
 
 
-def _show(prediction: Prediction, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(vars(prediction), ensure_ascii=False), flush=True)
-    else:
-        print(f"{prediction.label}\t{prediction.probability:.4f}", flush=True)
+def _show(answer: Answer, as_json: bool) -> None:
+    print(json.dumps(vars(answer), ensure_ascii=False) if as_json else answer, flush=True)
 
 
 def arrived_lines(stream: BinaryIO) -> Iterator[list[str]]:

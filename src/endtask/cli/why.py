@@ -6,8 +6,9 @@ import json
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,12 +17,14 @@ from endtask.errors import InputError
 
 if TYPE_CHECKING:
     from endtask.retrieve.explain import AskedPassage, Asker, AskingExample, QueryWord, WhyExample, WhyPassage, WordPart
+    from endtask.select.influence.lookup import HelpfulPassage, WhyHelpful
 
 NAME = "why"
 EXAMPLES = examples(
     "endtask why runs/chemprot abstracts/10072510",
     "endtask why runs/chemprot abstracts/10072510 --top 1 --json",
     "endtask why runs/chemprot --example train-17",
+    "endtask why runs/chemprot --class INHIBITOR      # where select.selector was influence",
 )
 _TEXT_CHARACTERS, _ASKER_CHARACTERS = 600, 240
 _WORDS_SHOWN, _WORDS_IN_LINE = 15, 8
@@ -31,7 +34,11 @@ def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
     passage: Annotated[str | None, typer.Argument(metavar="DOC_ID", help="A passage's id, as in the tables.")] = None,
     example: Annotated[
-        str | None, typer.Option("--example", metavar="ID", help="Explain what this train example asked for.")
+        str | None,
+        typer.Option("--example", metavar="ID", help="Explain what this example asked for, and what helps it."),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option("--class", metavar="NAME", help="Show the texts that help this class most and least.")
     ] = None,
     top: Annotated[
         int | None,
@@ -41,21 +48,67 @@ def command(
 ) -> None:
     """Say why a passage was found: who asked for it, with which words, and what each word weighs.
 
-    With --example, the other way round: the words of an example and the kept passages that it asked for.
+    With --example, the other way round: the words of an example and the kept passages that it asked for. Where
+    gradients chose (select.selector: influence), also the texts that help it most and least; --class shows a class's.
     """
-    from endtask.retrieve.explain import why_example, why_passage
-
-    found: WhyPassage | WhyExample
-    if passage is not None and example is None:
-        found = why_passage(run, passage, top=top or 3)
-        lines = _passage_lines(found)
-    elif example is not None and passage is None:
-        found = why_example(run, example, top=top or 10)
-        lines = _example_lines(found)
+    if [passage, example, label].count(None) != 2:
+        raise InputError("give the id of a passage, --example ID or --class NAME, one of them")
+    if passage is not None:
+        found, lines = _why_passage(run, passage, top)
+    elif example is not None:
+        found, lines = _why_example(run, example, top)
     else:
-        raise InputError("give the id of a passage or --example ID, one of them")
+        found, lines = _why_class(run, str(label), top)
     # Escaped beyond ASCII, as texts may hold characters that command the terminal.
-    print(json.dumps(asdict(found)) if as_json else "\n".join(lines))
+    print(json.dumps(found) if as_json else "\n".join(lines))
+
+
+def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
+    from endtask.retrieve.explain import why_passage
+
+    found = why_passage(run, passage, top=top or 3)
+    return asdict(found), _passage_lines(found)
+
+
+def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
+    """What it asked for, and what helps it; dev rows ask for nothing, but may be helped."""
+    from endtask.retrieve.explain import why_example
+    from endtask.select.influence.lookup import why_example_is_helped
+
+    helped = why_example_is_helped(run, example, top=top or 5)
+    if helped is None:
+        found = why_example(run, example, top=top or 10)
+        return asdict(found), _example_lines(found)
+    if helped.split == "dev":
+        return {"helped": asdict(helped)}, _helped_lines(helped)
+    found = why_example(run, example, top=top or 10)
+    return {**asdict(found), "helped": asdict(helped)}, chain(_example_lines(found), [""], _helped_lines(helped))
+
+
+def _why_class(run: Path, label: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
+    from endtask.select.influence.lookup import why_class_is_helped
+
+    found = why_class_is_helped(run, label, top=top or 5)
+    return {"helped": asdict(found)}, _helped_lines(found)
+
+
+def _helped_lines(found: WhyHelpful) -> Iterator[str]:
+    whom = f"{found.kind} {_plain(found.name)}"
+    if found.split == "dev":
+        yield f"{_plain(found.name)} [{_plain(str(found.label))}]"
+        yield f"text: {_short(str(found.text), _ASKER_CHARACTERS)}"
+    if len(found.targets) > 1:
+        yield f"one of {len(found.targets)} rows that were judged together: {', '.join(map(_plain, found.targets))}"
+    for side, passages in (("most", found.most), ("least", found.least)):
+        yield f"{side} helpful for {whom}, in deviations from the usual candidate:"
+        for number, passage in enumerate(passages, start=1):
+            yield from _helpful_lines(number, passage)
+
+
+def _helpful_lines(number: int, passage: HelpfulPassage) -> Iterator[str]:
+    yield f"{number}. {_plain(passage.id)}: {passage.score:+.2f}, {'kept' if passage.kept else 'not kept'}"
+    yield f"   {_origin(passage)}"
+    yield f"   {_short(passage.text, _ASKER_CHARACTERS)}"
 
 
 def _passage_lines(found: WhyPassage) -> Iterator[str]:
@@ -122,7 +175,7 @@ def _word_line(words: tuple[WordPart, ...]) -> str:
     return f"words: {', '.join([*shown, *more])}"
 
 
-def _origin(passage: WhyPassage | AskedPassage) -> str:
+def _origin(passage: WhyPassage | AskedPassage | HelpfulPassage) -> str:
     known = [("source", passage.source), ("title", passage.title), ("licence", passage.licence or "unknown")]
     return "; ".join(f"{name}: {_short(value, _ASKER_CHARACTERS)}" for name, value in known if value)
 

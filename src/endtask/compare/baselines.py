@@ -93,7 +93,15 @@ def _no_text(settings: Settings) -> str | None:
         return "without a stage 1 no corpus is read"
     if settings.select.selector == "none" or not (settings.corpus.sources or settings.select.path):
         return "the settings have no corpus"
+    if not settings.train.reads("selection"):
+        return "no objective reads the selection"
     return None
+
+
+def _nothing_else(settings: Settings) -> str | None:
+    """Of TLM's two objectives the task is always left."""
+    others = [one for one in settings.train.objectives.values() if one.weight and one.reads == "task"]
+    return "the objectives read nothing but corpus text" if settings.train.objectives and not others else None
 
 
 def _no_draw(settings: Settings) -> str | None:
@@ -116,6 +124,9 @@ def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
     values: dict[str, Any] = {"select.selector": "none", "train.order": "shuffled"}
     if settings.train.rho1 == "inf":
         values["train.rho1"] = 0  # nothing but task batches is left
+    for name, one in settings.train.objectives.items():
+        if one.reads in ("selection", "domain"):
+            values[f"train.objectives.{name}.weight"] = 0
     return with_values(settings, values, "no_corpus")
 
 
@@ -141,7 +152,7 @@ def _checkpoint(settings: Settings, comparison: Comparison) -> Settings:
 _Reason = Callable[[Settings, Comparison], str | None]
 _Maker = Callable[[Settings, Comparison], Settings]
 _MAKERS: dict[str, tuple[_Reason, _Maker]] = {
-    "no_corpus": (lambda settings, comparison: _no_text(settings), _without_corpus),
+    "no_corpus": (lambda settings, comparison: _no_text(settings) or _nothing_else(settings), _without_corpus),
     "random": (lambda settings, comparison: _no_draw(settings), _at_random),
     "checkpoint": (_no_checkpoint, _checkpoint),
 }

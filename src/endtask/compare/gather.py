@@ -9,6 +9,7 @@ from endtask.compare.record import Record
 from endtask.compare.scored import Judged, Scored, read_run, scored_baseline
 from endtask.compare.untrained import untrained_baseline
 from endtask.compare.work import Work
+from endtask.evaluate.measures import measure_of
 
 Runs = dict[str, tuple[Scored, ...]]
 
@@ -19,7 +20,7 @@ def gather(work: Work, record: Record, comparison: Comparison, *, tested: bool, 
     Baselines that need no run are scored unless `untrained` is false.
     """
     plan = work.plan
-    judged = Judged.of(work.task, plan.settings.evaluate.metric, comparison.by)
+    judged = Judged.of(work.task, measure_of(work.task, plan.settings.evaluate), comparison.by)
     rows: dict[str, Row] = {}
     runs: Runs = {}
     for cell in plan.cells:
@@ -27,7 +28,7 @@ def gather(work: Work, record: Record, comparison: Comparison, *, tested: bool, 
         failures = _failures_of(cell, work, record, runs[cell.name])
         rows[cell.name] = Row(cell.name, cell.is_baseline, cell.differs(plan.settings), cell.note, failures=failures)
     for name in plan.untrained if untrained else ():
-        baseline = untrained_baseline(name, work.task, judged.metric, work.folder, comparison.by)
+        baseline = untrained_baseline(name, work.task, judged.measure, work.folder, comparison.by)
         runs[name] = (scored_baseline(baseline),)
         rows[name] = Row(name, True, {}, baseline.description)
     table = tuple(plain_row(rows[name], runs[name], judged) for name in plan.names if name in rows)

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.compare.scored import Cost, Judged, Scored
-from endtask.evaluate.counting import score_runs
+from endtask.evaluate.measures import score_runs
 from endtask.evaluate.significance import bootstrap_interval, holm, metric_permutation
 from endtask.files.stage_folder import fingerprint
+from endtask.task.targets import Answers
 
 VERSION = 1
 """Raised with every change of what intervals and tests come to, so that earlier tables lend none of theirs."""
@@ -131,7 +132,7 @@ class Statistics:
         return found
 
     def _figures(self, figures: Figures, runs: Sequence[Scored], rows: NDArray[np.bool_]) -> Figures:
-        truth, metric = self.judged.truth[rows], self.judged.metric
+        truth, metric = self.judged.truth[rows], self.judged.measure
         one = _together(runs)[:, :, rows]
         low, high = bootstrap_interval(one, None, truth, metric, level=LEVEL, samples=self.permutations)
         figures = replace(figures, low=low, high=high)
@@ -165,8 +166,8 @@ def plain_row(row: Row, runs: Sequence[Scored], judged: Judged) -> Row:
     return replace(
         row,
         runs=len(predicted),
-        score=_mean_and_spread(score_runs(predicted, judged.truth, judged.metric)),
-        leak_free=_mean_and_spread(score_runs(predicted[:, clean], judged.truth[clean], judged.metric))
+        score=_mean_and_spread(score_runs(predicted, judged.truth, judged.measure)),
+        leak_free=_mean_and_spread(score_runs(predicted[:, clean], judged.truth[clean], judged.measure))
         if judged.has_leaks
         else None,
         dev=_mean_and_spread([score for run in runs for score in run.dev]),
@@ -195,13 +196,13 @@ def _seeds(runs: Sequence[Scored]) -> list[tuple[int | None, tuple[int, ...]]]:
     return [(run.seed, run.finetune_seeds) for run in runs]
 
 
-def _together(runs: Sequence[Scored]) -> NDArray[np.int64]:
-    """Predictions by pre-training seed, fine-tuning seed and row."""
+def _together(runs: Sequence[Scored]) -> Answers:
+    """Answers by pre-training seed, fine-tuning seed and row."""
     return np.stack([run.predicted for run in runs])
 
 
-def _flat(predicted: NDArray[np.int64]) -> NDArray[np.int64]:
-    return predicted.reshape(-1, predicted.shape[-1])
+def _flat(predicted: Answers) -> Answers:
+    return predicted.reshape(-1, *predicted.shape[2:])
 
 
 def _mean_and_spread(values: Sequence[float] | NDArray[np.float64]) -> Figures:

@@ -9,10 +9,11 @@ from typing import Any
 
 from endtask.compare.outcome import Outcome
 from endtask.compare.scored import Scored
-from endtask.evaluate.counting import score_runs
+from endtask.evaluate.measures import score_runs
 from endtask.files.atomic import write_text
 from endtask.files.machine import describe_machine
 from endtask.files.stage_folder import versions
+from endtask.task.targets import as_lists
 
 FORMAT = 1
 
@@ -28,7 +29,8 @@ def results_of_comparison(outcome: Outcome) -> Tree:
         "versions": versions(),
         "machine": describe_machine(),
         "labels": list(judged.labels),
-        "truth": judged.truth.tolist(),
+        "kind": judged.measure.kind,
+        "truth": as_lists(judged.truth, judged.measure.kind),
         "leak_free": judged.clean.astype(int).tolist(),
         "runs": [_run(name, run, outcome) for name, runs in outcome.runs.items() for run in runs],
     }
@@ -41,7 +43,7 @@ def write_results(outcome: Outcome, path: Path) -> None:
 
 def _run(name: str, run: Scored, outcome: Outcome) -> Tree:
     judged = outcome.judged
-    clean, metric = judged.clean, judged.metric
+    clean, metric = judged.clean, judged.measure
     return {
         "cell": name,
         "seed": run.seed,
@@ -50,5 +52,5 @@ def _run(name: str, run: Scored, outcome: Outcome) -> Tree:
         judged.split: score_runs(run.predicted, judged.truth, metric).tolist(),
         "leak_free": score_runs(run.predicted[:, clean], judged.truth[clean], metric).tolist() if clean.any() else [],
         "cost": asdict(run.cost),
-        "predicted": run.predicted.tolist(),
+        "predicted": [as_lists(answers, metric.kind) for answers in run.predicted],
     }

@@ -13,35 +13,43 @@ from numpy.typing import NDArray
 from endtask.compare.cell import CellRun
 from endtask.errors import InputError
 from endtask.evaluate.baselines import Baseline
+from endtask.evaluate.measures import Measure
 from endtask.evaluate.predictions import Predictions, read_predictions
 from endtask.files.run_layout import DEV_PREDICTIONS
 from endtask.files.stage_folder import fingerprint
 from endtask.report.costs import stage_costs, total_cost
 from endtask.report.run_folder import RunFolder
 from endtask.report.scores import seed_rows
+from endtask.settings import TaskKind
 from endtask.task import Task, leaked_ids
+from endtask.task.targets import Answers, from_lists, targets
 
 TRAINING = ("pretrain", "finetune")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The rows that decide: a split, its true classes, and which rows do not also stand in train."""
+    """The rows that decide: a split, its right answers, and which rows do not also stand in train."""
 
     split: str
-    metric: str
+    measure: Measure
     labels: tuple[str, ...]
     ids: tuple[str, ...]
-    truth: NDArray[np.int64]
+    truth: Answers
     clean: NDArray[np.bool_]
 
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.measure.name
+
     @classmethod
-    def of(cls, task: Task, metric: str, by: Literal["test", "dev"]) -> Judged:
+    def of(cls, task: Task, measure: Measure, by: Literal["test", "dev"]) -> Judged:
         """The rows of test, or of dev if asked for or where there is no test split."""
         split = "test" if by == "test" and "test" in task.splits else "dev"
         ids, leaked = tuple(example.id for example in task.splits[split]), leaked_ids(task, split)
-        truth = np.asarray(task.label_numbers(split), dtype=np.int64)
-        return cls(split, metric, tuple(task.labels), ids, truth, np.asarray([each not in leaked for each in ids]))
+        clean = np.asarray([each not in leaked for each in ids])
+        return cls(split, measure, task.all_labels, ids, targets(task, split), clean)
 
     @property
     def has_leaks(self) -> bool:
@@ -63,12 +71,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Scored:
-    """One run of one cell: for each fine-tuning seed the dev score and the predicted classes (seeds, rows)."""
+    """One run of one cell: for each fine-tuning seed the dev score and the answers (seeds, rows, ...)."""
 
     seed: int | None
     finetune_seeds: tuple[int, ...]
     dev: tuple[float, ...]
-    predicted: NDArray[np.int64]
+    predicted: Answers
     cost: Cost
 
     def mark(self) -> str:
@@ -83,18 +91,18 @@ def read_run(run: CellRun, judged: Judged, by: Literal["test", "dev"]) -> Scored
         return None
     rows = seed_rows(folder)
     seeds = tuple(row.seed for row in rows)
-    predicted = _dev_predictions(run.folder, seeds) if by == "dev" else _predictions(run, judged)
+    predicted = _dev_predictions(run.folder, seeds, judged.measure.kind) if by == "dev" else _predictions(run, judged)
     return Scored(run.seed, seeds, tuple(row.dev for row in rows), predicted, _cost(folder))
 
 
 def scored_baseline(baseline: Baseline) -> Scored:
     """An untrained baseline as a single run; it reads no corpus."""
     cost = Cost(0.0, 0.0, baseline.seconds, baseline.seconds, 0, None)
-    return Scored(None, (0,), (baseline.dev_score,), baseline.predicted[None, :], cost)
+    return Scored(None, (0,), (baseline.dev_score,), baseline.predicted[None], cost)
 
 
-def _predictions(run: CellRun, judged: Judged) -> NDArray[np.int64]:
-    found = read_predictions(run.folder / "evaluate", judged.labels)
+def _predictions(run: CellRun, judged: Judged) -> Answers:
+    found = read_predictions(run.folder / "evaluate", judged.labels, judged.measure.kind)
     refuse_other_rows(found, judged, run.folder)
     return found.predicted
 
@@ -105,13 +113,13 @@ def refuse_other_rows(found: Predictions, judged: Judged, folder: Path) -> None:
         raise InputError(f"these are not the {judged.split} rows of the other cells", path=folder)
 
 
-def _dev_predictions(folder: Path, seeds: tuple[int, ...]) -> NDArray[np.int64]:
+def _dev_predictions(folder: Path, seeds: tuple[int, ...], kind: TaskKind) -> Answers:
     files = [folder / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds]
     absent = next((file for file in files if not file.exists()), None)
     if absent is not None:
         hint = "runs of older releases did not keep them; choose another --output"
         raise InputError("no dev predictions", path=absent, hint=hint)
-    return np.asarray([json.loads(file.read_text(encoding="utf-8")) for file in files], dtype=np.int64)
+    return np.stack([from_lists(json.loads(file.read_text(encoding="utf-8")), kind) for file in files])
 
 
 def _cost(run: RunFolder) -> Cost:

@@ -7,42 +7,45 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from endtask.evaluate.baselines import VERSION, Baseline, Split, majority_baseline, tfidf_baseline
+from endtask.evaluate.measures import Measure
 from endtask.files.atomic import write_text
 from endtask.files.stage_folder import fingerprint
 from endtask.progress import say
+from endtask.settings import TaskKind
 from endtask.task import Task
+from endtask.task.targets import as_lists, from_lists
 
 FOLDER = "baselines"
+_ANSWERS = ("predicted", "dev_predicted")
 
 
 class _Maker(Protocol):
-    def __call__(self, task: Task, metric: str, *, by: Split) -> Baseline: ...
+    def __call__(self, task: Task, metric: str | Measure, *, by: Split) -> Baseline: ...
 
 
 _MAKERS: dict[str, _Maker] = {"majority": majority_baseline, "tfidf": tfidf_baseline}
 
 
-def untrained_baseline(name: str, task: Task, metric: str, folder: Path, by: Split) -> Baseline:
+def untrained_baseline(name: str, task: Task, metric: str | Measure, folder: Path, by: Split) -> Baseline:
     """The baseline from its file in `folder/baselines`, or worked out and written there."""
-    path, mark = folder / FOLDER / f"{name}-{by}.json", fingerprint(VERSION, task.fingerprint, metric, by)
-    known = _read(path, mark)
+    judge = metric if isinstance(metric, str) else (metric.name, metric.positive)
+    path, mark = folder / FOLDER / f"{name}-{by}.json", fingerprint(VERSION, task.fingerprint, judge, by)
+    known = _read(path, mark, task.kind)
     if known is not None:
         return known
     say(f"baseline {name}")
     found = _MAKERS[name](task, metric, by=by)
-    lists = {"predicted": found.predicted.tolist(), "dev_predicted": found.dev_predicted.tolist()}
+    lists = {key: as_lists(getattr(found, key), task.kind) for key in _ANSWERS}
     path.parent.mkdir(exist_ok=True)
     write_text(path, json.dumps({"mark": mark, **asdict(found), **lists}, ensure_ascii=False))
     return found
 
 
-def _read(path: Path, mark: str) -> Baseline | None:
+def _read(path: Path, mark: str, kind: TaskKind) -> Baseline | None:
     """What the file holds; None where it is not there or is about other data, and has to be made again."""
     tree = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if tree.pop("mark", None) != mark:
         return None
-    arrays = {key: np.asarray(tree[key], dtype=np.int64) for key in ("predicted", "dev_predicted")}
+    arrays = {key: from_lists(tree[key], kind) for key in _ANSWERS}
     return Baseline(**{**tree, **arrays})

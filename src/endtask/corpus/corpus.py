@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from endtask.corpus.contents import file_size, source_contents
-from endtask.corpus.passages import cut, number_passages
+from endtask.corpus.links import Links, links_inside
+from endtask.corpus.passages import cut_places, number_passages
 from endtask.corpus.reading import Reading, read_source
 from endtask.corpus.seen import Seen, key_of, key_of_words
 from endtask.corpus.sources import Source, find_sources, parse_source
@@ -15,7 +16,7 @@ from endtask.corpus.statistics import CorpusStatistics, SourceStatistics
 from endtask.files.compression import ReadProgress
 from endtask.files.stage_folder import fingerprint
 from endtask.records import Document
-from endtask.settings import CorpusSettings
+from endtask.settings import AlignedSettings, CorpusSettings
 
 FORMAT = 1
 """Raised whenever the same files give other passages or ids."""
@@ -38,11 +39,13 @@ class Corpus:
         passage_characters: int = 2000,
         deduplicate: bool = True,
         exclude: Iterable[str] = (),
+        with_links: bool = False,
     ) -> None:
         self.sources = tuple(sources)
         self.passage_characters = passage_characters
         self.deduplicate = deduplicate
         self.exclude = frozenset(exclude)
+        self.with_links = with_links
         self.statistics = self._no_statistics()
 
     @classmethod
@@ -57,6 +60,15 @@ class Corpus:
             passage_characters=given.passage_characters,
             deduplicate=given.deduplicate,
             exclude=given.exclude,
+        )
+
+    @classmethod
+    def aligned(cls, aligned: AlignedSettings, corpus: CorpusSettings) -> Corpus:
+        """The text of aligned objectives with its links, cut like the corpus."""
+        return cls(
+            find_sources(aligned.sources, key="aligned.sources"),
+            passage_characters=corpus.passage_characters,
+            with_links=True,
         )
 
     def documents(self, progress: ReadProgress | None = None) -> Iterator[Document]:
@@ -89,9 +101,9 @@ class Corpus:
         texts, ids = Seen(), Seen()
         for source in self.sources:
             counts = statistics.sources[source.name]
-            for reading in read_source(source, progress):
+            for reading in read_source(source, progress, with_links=self.with_links):
                 passages = 0
-                for passage_id, text in passages_of(reading, self.passage_characters):
+                for passage_id, (text, links) in linked_passages_of(reading, self.passage_characters):
                     passages += 1
                     unique_id = _unique(passage_id, reading.place, ids)
                     if reading.id in self.exclude or unique_id in self.exclude:
@@ -102,7 +114,7 @@ class Corpus:
                         continue
                     counts.passages += 1
                     counts.bytes += len(text) if text.isascii() else len(text.encode())
-                    yield Document(unique_id, text, source.name, reading.title, reading.licence)
+                    yield Document(unique_id, text, source.name, reading.title, reading.licence, links)
                 counts.documents += passages > 0
                 counts.empty += passages == 0
         statistics.refuse_empty(self.sources)
@@ -110,7 +122,16 @@ class Corpus:
 
 def passages_of(reading: Reading, passage_characters: int) -> Iterator[tuple[str, str]]:
     """(id, text) of each passage of a document."""
-    pieces = (piece for part in reading.parts for piece in cut(part, passage_characters))
+    return ((passage_id, text) for passage_id, (text, _) in linked_passages_of(reading, passage_characters))
+
+
+def linked_passages_of(reading: Reading, passage_characters: int) -> Iterator[tuple[str, tuple[str, Links]]]:
+    """(id, (text, links)) of each passage of a document; only documents of one part have links."""
+    pieces = (
+        (part[start:end], links_inside(reading.links, start, end) if reading.links else ())
+        for part in reading.parts
+        for start, end in cut_places(part, passage_characters)
+    )
     return number_passages(reading.id, pieces)
 
 

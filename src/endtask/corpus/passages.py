@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TypeVar
+
+Passage = TypeVar("Passage")
 
 # In each pattern the last group that takes part starts where the passage may end.
 _PARAGRAPH_END = re.compile(r"""(\n[^\S\n]*\n)|[.!?…]["”’»')\]]*[^\S\n]*(\n)""")
@@ -28,13 +31,36 @@ def cut(text: str, limit: int) -> list[str]:
     >>> cut("One two. Three four. Five six.", 21)
     ['One two. Three four.', 'Five six.']
     """
-    text = text.strip()
-    if len(text) <= limit:
-        return [text] if text else []
-    return list(_pieces(text, limit))
+    return [text[start:end] for start, end in cut_places(text, limit)]
 
 
-def number_passages(document_id: str, passages: Iterator[str]) -> Iterator[tuple[str, str]]:
+def cut_places(text: str, limit: int) -> list[tuple[int, int]]:
+    """Where the passages of `cut` stand in the text, in characters.
+
+    >>> cut_places(" One two. Three four. ", 12)
+    [(1, 9), (10, 21)]
+    """
+    stripped = text.strip()
+    if not stripped:
+        return []
+    before = len(text) - len(text.lstrip())
+    if len(stripped) <= limit:
+        return [(before, before + len(stripped))]
+    return [(before + start, before + end) for start, end in _pieces(stripped, limit)]
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Where sentences start, in characters; the first starts at 0. Abbreviations end none.
+
+    >>> sentence_starts("Dr. Who came. He left.")
+    [0, 14]
+    """
+    places = _places(_SENTENCE_END, text, 2, len(text))
+    starts = (len(text) - len(text[place:].lstrip()) for place in places)
+    return [0, *dict.fromkeys(start for start in starts if 0 < start < len(text))]
+
+
+def number_passages(document_id: str, passages: Iterator[Passage]) -> Iterator[tuple[str, Passage]]:
     """Give each passage its id: the document's own where there is only one, else `<id>#p<N>` from 1."""
     first = next(passages, None)
     if first is None:
@@ -49,15 +75,15 @@ def number_passages(document_id: str, passages: Iterator[str]) -> Iterator[tuple
         yield f"{document_id}#p{number}", passage
 
 
-def _pieces(text: str, limit: int) -> Iterator[str]:
+def _pieces(text: str, limit: int) -> Iterator[tuple[int, int]]:
     start = 0
     while len(text) - start > limit:
         place = _next_cut(text, start, limit)
-        yield text[start:place].rstrip()
+        yield start, start + len(text[start:place].rstrip())
         start = place
         while text[start].isspace():
             start += 1
-    yield text[start:]
+    yield start, len(text)
 
 
 def _next_cut(text: str, start: int, limit: int) -> int:

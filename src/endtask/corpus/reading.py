@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from endtask.corpus.discover import is_text_file
+from endtask.corpus.links import COLUMN, Links, read_links
 from endtask.corpus.sources import DOCSTRINGS, Source, SourceFile
 from endtask.errors import InputError, did_you_mean
 from endtask.files.compression import ReadProgress
@@ -24,36 +25,42 @@ class Reading(NamedTuple):
     parts: Iterable[str]
     title: str | None = None
     licence: str | None = None
+    links: Links = ()
 
 
-def read_source(source: Source, progress: ReadProgress | None = None) -> Iterator[Reading]:
-    """Stream the documents of a source; `progress` is told how many more bytes of its files were read."""
+def read_source(source: Source, progress: ReadProgress | None = None, *, with_links: bool = False) -> Iterator[Reading]:
+    """Stream the documents of a source; `progress` is told how many more bytes of its files were read.
+
+    Only with `with_links` is the column of that name looked at: elsewhere it may hold anything.
+    """
     if source.path == DOCSTRINGS:
         yield from _docstrings(source)
     elif not source.files:
-        yield from _hub(source)
+        yield from _hub(source, with_links)
     for file in source.files:
         if is_text_file(file.path):
             blocks = _blocks(file.path, progress)
             yield Reading(f"{source.name}/{file.label}", file.label, blocks, licence=source.licence)
         else:
-            yield from _table(source, file, progress)
+            yield from _table(source, file, progress, with_links)
 
 
-def _table(source: Source, file: SourceFile, progress: ReadProgress | None) -> Iterator[Reading]:
+def _table(source: Source, file: SourceFile, progress: ReadProgress | None, with_links: bool) -> Iterator[Reading]:
     column: str | None = None
     for number, row in read_rows(file.path, progress):
         column = column or _text_column(source, row, file.path)
-        yield _from_row(source, row, column, file.path, number, f"{file.label}#{number}")
+        reading = _from_row(source, row, column, file.path, number, f"{file.label}#{number}")
+        yield _linked(reading, row, column, file.path, number) if with_links else reading
 
 
-def _hub(source: Source) -> Iterator[Reading]:
+def _hub(source: Source, with_links: bool) -> Iterator[Reading]:
     from endtask.corpus.hub import hub_rows
 
     column: str | None = None
     for number, row in hub_rows(source.path):
         column = column or _text_column(source, row, source.path)
-        yield _from_row(source, row, column, source.path, number, str(number))
+        reading = _from_row(source, row, column, source.path, number, str(number))
+        yield _linked(reading, row, column, source.path, number) if with_links else reading
 
 
 def _docstrings(source: Source) -> Iterator[Reading]:
@@ -72,6 +79,10 @@ def _from_row(source: Source, row: Row, column: str, path: Path | str, number: i
     name = _in_source(source, place if given_id is None or given_id == "" else str(given_id))
     licence = _optional(row.get("licence")) or _optional(row.get("license")) or source.licence
     return Reading(name, place, (text,), _optional(row.get("title")), licence)
+
+
+def _linked(reading: Reading, row: Row, column: str, path: Path | str, number: int) -> Reading:
+    return reading._replace(links=read_links(row.get(COLUMN), row[column], path=path, row=number))
 
 
 def _in_source(source: Source, given_id: str) -> str:

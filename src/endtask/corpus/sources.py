@@ -53,17 +53,17 @@ def parse_source(text: str) -> SourceSettings:
     return SourceSettings(name=named[1], path=named[2])
 
 
-def find_sources(entries: Sequence[SourceSettings]) -> tuple[Source, ...]:
+def find_sources(entries: Sequence[SourceSettings], *, key: str = "corpus.sources") -> tuple[Source, ...]:
     """Find the files of every entry, which must exist; nothing is read yet.
 
     Files of one derived name are one source, wherever they are listed. A file stands under its first mention.
     """
     if not entries:
-        raise InputError("no corpus given", key="corpus.sources", hint="name a file, folder or glob")
+        raise InputError("no corpus given", key=key, hint="name a file, folder or glob")
     given = [entry.name for entry in entries if entry.name]
     twice = next((name for name in given if given.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"two sources are named {twice!r}", key="corpus.sources")
+        raise InputError(f"two sources are named {twice!r}", key=key)
     found: dict[tuple[object, ...], Source] = {}
     claimed: set[Path] = set()
     for entry in entries:

@@ -1,107 +1,106 @@
-"""What a user would try first: the commonest class, and a bag of words with a linear classifier."""
+"""What a user would try first: always the commonest answer, and a bag of words with a linear model."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from endtask.evaluate.metrics import METRICS
+from endtask.evaluate.answers import usual_tag
+from endtask.evaluate.linear import Linear, Predict, linear_models
+from endtask.evaluate.measures import Measure
 from endtask.records import Example
 from endtask.task import Task
+from endtask.task.targets import Answers, numbered, padded, targets
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of what a baseline answers, so that answers kept in files are worked out again."""
 
-_STRENGTHS = (1.0, 10.0, 100.0)
-
 Split = Literal["test", "dev"]
-
-# Signs are words too: what stands beside the mark of an entity, as in `]] inhibits`, says the most in relation tasks.
-_WORD = r"(?u)\w+|[^\w\s]+"
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Predicted classes of the rows asked for and of dev, the dev score, and the time taken."""
+    """Answers for the rows asked for and for dev, the dev score, and the time taken."""
 
-    predicted: NDArray[np.int64]
-    dev_predicted: NDArray[np.int64]
+    predicted: Answers
+    dev_predicted: Answers
     dev_score: float
     description: str
     seconds: float
 
 
-def majority_baseline(task: Task, metric: str, *, by: Split = "test") -> Baseline:
-    """The commonest class of train for every row; the first in the order of labels where several are.
+def majority_baseline(task: Task, metric: str | Measure, *, by: Split = "test") -> Baseline:
+    """The commonest answer of train for every row; the first in the order of labels where several are.
 
-    Rows are those of test, or of dev if asked for or where there is no test split.
+    Of scores that is their mean, of labels the commonest set, and of tags each word's commonest tag. Rows are those of
+    test, or of dev if asked for or where there is no test split.
 
     >>> rows = [Example(str(n), f"text {n}", "rare" if n % 4 == 0 else "usual") for n in range(40)]
     >>> majority_baseline(Task.from_examples("uneven", {"train": rows}), "accuracy").description
     "majority class ('usual')"
     """
     began = time.monotonic()
-    counts = Counter(task.label_numbers("train"))
-    commonest = min(counts, key=lambda number: (-counts[number], number))
-    return _baseline(
-        task,
-        metric,
-        lambda examples: np.full(len(examples), commonest, dtype=np.int64),
-        f"majority class ({task.labels[commonest]!r})",
-        began,
-        by,
-    )
+    return _baseline(task, _measure(task, metric), _commonest(task), began, by)
 
 
-def tfidf_baseline(task: Task, metric: str, *, by: Split = "test") -> Baseline:
-    """TF-IDF of one and two words or signs with logistic regression; its strength is chosen on dev.
+def tfidf_baseline(task: Task, metric: str | Measure, *, by: Split = "test") -> Baseline:
+    """TF-IDF of one and two words or signs with a linear model; its strength is chosen on dev.
 
-    Rows are those of test, or of dev if asked for or where there is no test split.
+    Of tags, a linear classifier of each word in its context. Rows are those of test, or of dev if asked for or where
+    there is no test split.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-
-    began = time.monotonic()
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=_WORD)
-    train, labels = words.fit_transform(_texts(task.train)), task.label_numbers("train")
-    dev, truth = words.transform(_texts(task.dev)), task.label_numbers("dev")
-    best: tuple[float, float, Any] | None = None
-    for strength in _STRENGTHS:
-        model = LogisticRegression(C=strength, max_iter=2000).fit(train, labels)
-        score = METRICS[metric](truth, model.predict(dev))
-        if best is None or score > best[0]:
-            best = (score, strength, model)
-    assert best is not None
-    _, strength, model = best
-    return _baseline(
-        task,
-        metric,
-        lambda examples: np.asarray(model.predict(words.transform(_texts(examples))), dtype=np.int64),
-        f"TF-IDF + logistic regression (C={strength:g})",
-        began,
-        by,
-    )
+    began, measure = time.monotonic(), _measure(task, metric)
+    truth = targets(task, "dev")
+    best = max(linear_models(task), key=lambda model: measure.score(truth, model.predict(task.dev)))
+    return _baseline(task, measure, best, began, by)
 
 
-def _baseline(
-    task: Task,
-    metric: str,
-    predict: Callable[[tuple[Example, ...]], NDArray[np.int64]],
-    description: str,
-    began: float,
-    by: Split,
-) -> Baseline:
-    dev = predict(task.dev)
-    predicted = predict(task.test) if by == "test" and task.test else dev
-    score = METRICS[metric](task.label_numbers("dev"), dev)
-    return Baseline(predicted, dev, score, description, time.monotonic() - began)
+def _measure(task: Task, metric: str | Measure) -> Measure:
+    return Measure(metric, task.kind, task.all_labels) if isinstance(metric, str) else metric
 
 
-def _texts(examples: tuple[Example, ...]) -> list[str]:
-    return [" ".join(part for part in (example.text, example.text_pair) if part) for example in examples]
+def _commonest(task: Task) -> Linear:
+    labels = [example.label for example in task.train]
+    if task.kind == "score":
+        mean = float(np.mean(targets(task, "train")))
+        return Linear(lambda examples: np.full(len(examples), mean), f"the mean of train ({mean:.3g})")
+    if task.kind == "tags":
+        return Linear(_commonest_tags(task), "each word's commonest tag in train")
+    counts = Counter(labels)
+    commonest = min(counts, key=lambda label: (-counts[label], label))
+    answer = numbered([commonest], task.kind, task.all_labels)
+    name = f"majority class ({commonest!r})" if task.kind != "labels" else f"commonest labels ({_listed(commonest)})"
+    return Linear(lambda examples: np.repeat(answer, len(examples), axis=0), name)
+
+
+def _listed(labels: object) -> str:
+    return ", ".join(labels) if isinstance(labels, tuple) and labels else "none"
+
+
+def _commonest_tags(task: Task) -> Predict:
+    """A word that train does not have gets the tag of words outside spans."""
+    number = {tag: place for place, tag in enumerate(task.labels)}
+    counts: dict[str, Counter[int]] = {}
+    for example in task.train:
+        assert isinstance(example.label, tuple)
+        for word, tag in zip(example.tokens or (), example.label, strict=True):
+            counts.setdefault(word.lower(), Counter())[number[tag]] += 1
+    best = {word: min(found, key=lambda tag: (-found[tag], tag)) for word, found in counts.items()}
+    usual = number[usual_tag(task)]
+
+    def predict(examples: Sequence[Example]) -> Answers:
+        return padded([[best.get(word.lower(), usual) for word in example.tokens or ()] for example in examples])
+
+    return predict
+
+
+def _baseline(task: Task, measure: Measure, model: Linear, began: float, by: Split) -> Baseline:
+    dev = model.predict(task.dev)
+    predicted = model.predict(task.test) if by == "test" and task.test else dev
+    score = measure.score(targets(task, "dev"), dev)
+    return Baseline(predicted, dev, score, model.description, time.monotonic() - began)

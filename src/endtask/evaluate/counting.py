@@ -1,4 +1,4 @@
-"""Scores of many runs under many weightings of the rows: counts per class by one product, no call per score."""
+"""Scores of classes for many runs and weightings of the rows: counts per class by one product, no call per score."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from endtask.errors import InputError, did_you_mean
 
@@ -14,34 +14,6 @@ Labels = NDArray[np.int64]
 Values = NDArray[np.float64]
 
 _LARGEST_CHUNK = 2**21  # numbers held at a time: the weights of the rows and the counts that they give
-
-
-def checked_truth(truth: ArrayLike) -> Labels:
-    """The right class numbers as an array of one axis with at least one row."""
-    numbers = np.asarray(truth, dtype=np.int64)
-    if numbers.ndim != 1 or not len(numbers):
-        raise ValueError(f"truth of shape {numbers.shape} is not a list of class numbers")
-    return numbers
-
-
-def runs_by_rows(predicted: ArrayLike, truth: Labels) -> Labels:
-    """Predicted class numbers as runs x rows; a single run may be given flat, groups of runs with three axes."""
-    table = np.asarray(predicted)
-    if table.ndim not in (1, 2, 3) or table.shape[-1] != len(truth) or not table.size:
-        raise ValueError(f"predictions of shape {table.shape} do not fit {len(truth)} rows of truth")
-    return table.reshape(-1, len(truth)).astype(np.int64, copy=False)
-
-
-def score_runs(predicted: ArrayLike, truth: ArrayLike, metric: str) -> Values:
-    """The score of each run.
-
-    >>> score_runs([[0, 1, 1], [0, 0, 0]], [0, 1, 0], "accuracy")
-    array([0.66666667, 0.66666667])
-    """
-    right = checked_truth(truth)
-    counts = ClassCounts(runs_by_rows(predicted, right), right)
-    scores: Values = counts.scores(counts.weighted(np.ones((len(right), 1), dtype=np.float32)), metric)[:, 0]
-    return scores
 
 
 class ClassCounts:
@@ -54,9 +26,9 @@ class ClassCounts:
 
     def __init__(self, predicted: Labels, truth: Labels) -> None:
         everything = np.concatenate([truth[None], predicted])  # truth counts as run 0, which is always right
-        names, numbers = np.unique(everything, return_inverse=True)
+        self.names, numbers = np.unique(everything, return_inverse=True)
         numbers = numbers.reshape(everything.shape)
-        self.shape = (len(numbers), 2, len(names))  # runs + 1, (right, named), classes that occur
+        self.shape = (len(numbers), 2, len(self.names))  # runs + 1, (right, named), classes that occur
         self._numbers_held = int(np.prod(self.shape)) + len(truth)  # for each weighting of the rows
         self._matrix = _one_hot(numbers, self.shape)
 
@@ -69,6 +41,15 @@ class ClassCounts:
     def scores(self, counts: NDArray[np.float32], metric: str) -> Values:
         """Scores (runs, draws) of counts (runs + 1, 2, classes, draws)."""
         return count_metric(metric)(counts[1:, 0], counts[1:, 1], counts[0, 0])
+
+    def f1(self, counts: NDArray[np.float32], name: int) -> Values:
+        """The F1 (runs, draws) of a single class; 0 where it occurs nowhere."""
+        right, named, true = counts[1:, 0], counts[1:, 1], counts[0, 0]
+        (places,) = np.nonzero(self.names == name)
+        both = (named[:, places] + true[places]).sum(axis=1, dtype=np.float64)
+        twice = 2 * right[:, places].sum(axis=1, dtype=np.float64)
+        scores: Values = np.divide(twice, both, out=np.zeros_like(both), where=both > 0)
+        return scores
 
     @property
     def draws_at_once(self) -> int:
@@ -112,8 +93,19 @@ def _macro_f1(right: NDArray[Any], named: NDArray[Any], true: NDArray[Any]) -> V
     return means
 
 
+def _matthews(right: NDArray[Any], named: NDArray[Any], true: NDArray[Any]) -> Values:
+    """Matthews' correlation for any number of classes (Gorodkin, 2004); 0 where all of one side is one class."""
+    right, named, true = (counts.astype(np.float64) for counts in (right, named, true))
+    rows = true.sum(axis=0)
+    above = right.sum(axis=1) * rows - (named * true).sum(axis=1)
+    spread = (rows**2 - (named**2).sum(axis=1)) * (rows**2 - (true**2).sum(axis=0))
+    scores: Values = np.divide(above, np.sqrt(spread), out=np.zeros_like(above), where=spread > 0)
+    return scores
+
+
 COUNT_METRICS: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Values]] = {
     "accuracy": _accuracy,
     "micro_f1": _accuracy,
     "macro_f1": _macro_f1,
+    "matthews": _matthews,
 }

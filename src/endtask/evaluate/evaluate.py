@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluate.metrics import score_all
+from endtask.evaluate.answers import Outputs, answers_of, perplexity
+from endtask.evaluate.measures import Measure, measure_of
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.files.atomic import write_json, write_text
-from endtask.files.run_layout import PREDICTIONS, RESULTS
+from endtask.files.run_layout import PREDICTIONS, RESULTS, SEED_RESULT
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.weights import load_weights
-from endtask.settings import Settings
+from endtask.settings import EvaluateSettings, Settings
 from endtask.task import Task, leaked_ids
+from endtask.task.targets import Answers, named, targets
 from endtask.text.packed import PackedTexts
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a seed's weights said about a split: their outputs, and the answers that follow."""
+
+    answers: Answers
+    outputs: Outputs
 
 
 def evaluate(
@@ -33,18 +45,20 @@ def evaluate(
 ) -> dict[str, Any]:
     """Score each seed's weights on test (dev where there is no test split); writes results and predictions."""
     split = "test" if "test" in task.splits else "dev"
-    probabilities = {}
+    found: dict[int, Answered] = {}
     for seed, path in weights.items():
         load_weights(path, network)
-        probabilities[seed] = class_probabilities(
+        outputs = class_probabilities(
             network,
             PackedTexts(packed / split),
             batch_size=settings.evaluate.batch_size,
             place=place,
         )
-    results = score_seeds(task, split, probabilities, settings.evaluate.metric)
+        threshold = threshold_of(path.with_name(SEED_RESULT), settings.evaluate)
+        found[seed] = Answered(answers_of(task, split, outputs, threshold=threshold), outputs)
+    results = score_seeds(task, split, found, measure_of(task, settings.evaluate))
     write_json(folder / RESULTS, results)
-    write_text(folder / PREDICTIONS, _prediction_lines(task, split, probabilities))
+    write_text(folder / PREDICTIONS, _prediction_lines(task, split, found))
     return {
         "split": split,
         "rows": results["rows"],
@@ -53,29 +67,60 @@ def evaluate(
     }
 
 
-def score_seeds(task: Task, split: str, probabilities: dict[int, NDArray[np.float32]], metric: str) -> dict[str, Any]:
-    """Scores per seed on the whole split and on the rows that do not also stand in train, with mean and spread."""
-    examples = task.splits[split]
-    truth = np.asarray(task.label_numbers(split))
+def threshold_of(result: Path, settings: EvaluateSettings) -> float:
+    """The least probability of a label that is given: as set, or as it was tuned on dev with these weights."""
+    if settings.threshold != "tuned":
+        return settings.threshold
+    return float(json.loads(result.read_text(encoding="utf-8")).get("threshold", 0.5))
+
+
+def score_seeds(task: Task, split: str, found: Mapping[int, Answered], measure: Measure) -> dict[str, Any]:
+    """Scores per seed on the whole split and on the rows that do not also stand in train, with mean and spread.
+
+    Where there are several test sets, each has scores of its own, and the mean of these stands beside them.
+    """
+    examples, metric = task.splits[split], measure.name
     leaked = leaked_ids(task, split)
     clean = np.asarray([example.id not in leaked for example in examples], dtype=bool)
-    seeds = []
-    for seed, table in probabilities.items():
-        predicted = table.argmax(-1)
-        row: dict[str, Any] = {"seed": seed, "scores": score_all(truth, predicted)}
-        if clean.any():
-            row["leak_free_scores"] = score_all(truth[clean], predicted[clean])
-        seeds.append(row)
+    seeds = [_score_seed(task, split, seed, one, measure, clean) for seed, one in found.items()]
     summary = {"metric": metric, **mean_and_spread("", [row["scores"][metric] for row in seeds])}
     if clean.any():
         summary |= mean_and_spread("leak_free_", [row["leak_free_scores"][metric] for row in seeds])
-    return {
+    results = {
         "split": split,
         "rows": len(examples),
         "leak_free_rows": int(clean.sum()),
         "summary": summary,
         "seeds": seeds,
     }
+    return {**results, **_test_sets(task, split, found, measure)}
+
+
+def _score_seed(
+    task: Task, split: str, seed: int, found: Answered, measure: Measure, clean: NDArray[np.bool_]
+) -> dict[str, Any]:
+    truth = targets(task, split)
+    row: dict[str, Any] = {"seed": seed, "scores": measure.all_scores(truth, found.answers)}
+    surprise = perplexity(task, split, found.outputs)
+    if surprise is not None:
+        row["scores"]["perplexity"] = surprise
+    if clean.any():
+        row["leak_free_scores"] = measure.all_scores(truth[clean], found.answers[clean])
+    return row
+
+
+def _test_sets(task: Task, split: str, found: Mapping[int, Answered], measure: Measure) -> dict[str, Any]:
+    """Scores of each test set, mean and spread over the seeds, and their mean; nothing where there is one set."""
+    parts = np.asarray([example.part or "" for example in task.splits[split]])
+    names = sorted(set(parts) - {""})
+    if not names:
+        return {}
+    truth, sets = targets(task, split), {}
+    for name in names:
+        rows = parts == name
+        scores = [measure.score(truth[rows], one.answers[rows]) for one in found.values()]
+        sets[name] = {"rows": int(rows.sum()), **mean_and_spread("", scores)}
+    return {"test_sets": sets, "mean_of_test_sets": statistics.fmean(one["mean"] for one in sets.values())}
 
 
 def mean_and_spread(prefix: str, values: list[float]) -> dict[str, float]:
@@ -84,9 +129,10 @@ def mean_and_spread(prefix: str, values: list[float]) -> dict[str, float]:
     return {f"{prefix}mean": statistics.fmean(values), f"{prefix}std": spread}
 
 
-def _prediction_lines(task: Task, split: str, probabilities: dict[int, NDArray[np.float32]]) -> str:
+def _prediction_lines(task: Task, split: str, found: Mapping[int, Answered]) -> str:
+    by_seed = {seed: named(one.answers, task.kind, task.all_labels) for seed, one in found.items()}
     lines = []
     for index, example in enumerate(task.splits[split]):
-        by_seed = {seed: task.labels[int(table[index].argmax())] for seed, table in probabilities.items()}
-        lines.append(json.dumps({"id": example.id, "label": example.label, "predicted": by_seed}, ensure_ascii=False))
+        predicted = {seed: answers[index] for seed, answers in by_seed.items()}
+        lines.append(json.dumps({"id": example.id, "label": example.label, "predicted": predicted}, ensure_ascii=False))
     return "\n".join(lines) + "\n"

@@ -39,8 +39,17 @@ def _macro_f1(truth: Classes, predicted: Classes) -> float:
     return float(f1_score(truth, predicted, average="macro", zero_division=0))
 
 
+def _matthews(truth: Classes, predicted: Classes) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    if len({*truth, *predicted}) == 1:  # it would warn
+        return 0.0
+    return float(matthews_corrcoef(truth, predicted))
+
+
 METRICS: dict[str, Callable[[Classes, Classes], float]] = {
     "accuracy": _accuracy,
     "micro_f1": _micro_f1,
     "macro_f1": _macro_f1,
+    "matthews": _matthews,
 }

@@ -1,15 +1,19 @@
-"""Class probabilities of packed texts."""
+"""What a network puts out for packed texts."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from endtask.models.batch import lay_out
 from endtask.models.network import TASK, Network
 from endtask.models.place import Place
 from endtask.text.packed import PackedTexts
+from endtask.text.tagged import WordPlaces
 
 
 @torch.inference_mode()
@@ -18,20 +22,41 @@ def class_probabilities(
 ) -> NDArray[np.float32]:
     """Probabilities (examples, classes) in order; those of an example's windows are averaged.
 
+    Of kind `labels` each label has a probability of its own; of kind `score` the only column is the standardised score;
+    of kind `tags` there is a row for each word, all 0 for a word without a token.
+
     Batches hold texts of like length to spare padding. Never compiled: shapes differ from batch to batch, and one pass
     over a split is over before a compiler is.
     """
     network.eval()
     order = np.argsort(texts.lengths, kind="stable")
-    probabilities = np.zeros((len(texts), network.config.num_labels), dtype=np.float32)
+    words = WordPlaces(texts) if network.kind == "tags" else None
+    rows = len(texts) if words is None else int(words.words.sum())
+    outputs = np.zeros((rows, network.config.num_labels), dtype=np.float32)
     with place.autocast(), network.uncompiled():
         layout = network.layout(int(texts.lengths.max()))
         for start in range(0, len(order), batch_size):
             positions = order[start : start + batch_size]
-            batch = lay_out(texts, positions, layout).to(place.device)
-            logits = network.task_logits(network(batch), batch, head)  # (texts, classes)
-            probabilities[positions] = logits.float().softmax(-1).cpu().numpy()
+            batch = lay_out(texts, positions, layout)
+            where = positions
+            hidden = network(on_device := batch.to(place.device))
+            logits = network.task_logits(hidden, on_device, head).float()  # (texts or tokens, classes)
+            if words is not None:
+                where, tokens = words.gather(positions, batch.offsets[:-1].numpy().astype(np.int64))
+                logits = logits[torch.from_numpy(tokens).to(logits.device)]
+            outputs[where] = _ACTIVATIONS.get(network.kind, _softmax)(logits).cpu().numpy()
+    return outputs if words is not None else _mean_over_windows(outputs, texts)
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    return logits.softmax(-1)
+
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"labels": torch.sigmoid, "score": lambda logits: logits}
+
+
+def _mean_over_windows(outputs: NDArray[np.float32], texts: PackedTexts) -> NDArray[np.float32]:
     windows = texts.windows
-    sums = np.add.reduceat(probabilities, np.cumsum(windows) - windows, axis=0)  # (examples, classes)
+    sums = np.add.reduceat(outputs, np.cumsum(windows) - windows, axis=0)  # (examples, classes)
     means: NDArray[np.float32] = (sums / windows[:, None]).astype(np.float32)
     return means

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from endtask.evaluate.counting import ClassCounts, Labels, Values, checked_truth, runs_by_rows
+from endtask.evaluate.counting import Values
+from endtask.evaluate.measures import Measure, as_measure, checked_truth, runs_by_rows
 from endtask.seeds import generator
+from endtask.task.targets import Answers
 
 # Scores are at most 1 and equal ones may differ in their last bits; ties with the observed one must count as ties.
 _ROUNDING = 1e-12
@@ -19,25 +21,27 @@ def metric_permutation(
     first: ArrayLike,
     second: ArrayLike,
     truth: ArrayLike,
-    metric: str,
+    metric: str | Measure,
     *,
     permutations: int = 10_000,
     seed: int = 0,
 ) -> float:
     """Two-sided p-value of the difference of two systems' mean scores when they may be swapped in each row.
 
-    `first` and `second` are class numbers, runs x rows (a single run may be flat; groups x runs x rows count as so
-    many runs). A permutation swaps, in each row or not, the predictions of all runs of the two systems together; the
-    statistic is the mean over runs of the first's score less that of the second's. Where the numbers of runs differ,
-    both are repeated to their least common multiple, which leaves the means as they are. The observed labelling
-    counts as one permutation, so p is never 0. Where the rows in which the systems differ are so few that all their
-    swaps are no more than `permutations`, each is counted once and p is exact.
+    `first` and `second` are answers, runs x rows (a single run may be flat; groups x runs x rows count as so many
+    runs): class numbers, or for a `Measure` what its kind has; labels and tags have one axis more. A permutation swaps,
+    in each row or not, the predictions of all runs of the two systems together; the statistic is the mean over runs of
+    the first's score less that of the second's. Where the numbers of runs differ, both are repeated to their least
+    common multiple, which leaves the means as they are. The observed labelling counts as one permutation, so p is never
+    0. Where the rows in which the systems differ are so few that all their swaps are no more than `permutations`, each
+    is counted once and p is exact.
 
     >>> metric_permutation([0, 1, 1, 1], [1, 0, 0, 0], [0, 1, 1, 1], "accuracy")
     0.125
     """
-    right = checked_truth(truth)
-    swaps = _Swaps(*_as_many_runs(runs_by_rows(first, right), runs_by_rows(second, right)), right, metric)
+    measure = as_measure(metric)
+    right = checked_truth(truth, measure)
+    swaps = _Swaps(*_as_many_runs(runs_by_rows(first, right), runs_by_rows(second, right)), right, measure)
     observed = abs(swaps.differences(np.zeros((swaps.rows, 1), dtype=np.bool_))[0]) - _ROUNDING
     exact = 2**swaps.rows <= permutations
     drawn = _all_choices(swaps.rows) if exact else _random_choices(swaps.rows, permutations, swaps.at_once, seed)
@@ -49,7 +53,7 @@ def bootstrap_interval(
     first: ArrayLike,
     second: ArrayLike | None,
     truth: ArrayLike,
-    metric: str,
+    metric: str | Measure,
     *,
     level: float = 0.95,
     samples: int = 10_000,
@@ -59,7 +63,7 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Percentile interval of the first system's mean score over its runs, or of its lead over the second's.
 
-    Systems are class numbers, runs x rows (a single run may be flat). Runs that share something, such as fine-tuning
+    Systems are answers, runs x rows (a single run may be flat). Runs that share something, such as fine-tuning
     runs of one pre-training, go in groups: groups x runs x rows. Each sample draws rows with replacement, the same
     for both systems; then groups, then runs within each drawn group. Runs of the two systems are drawn independently,
     or together where `paired_runs` says that run i of both has the same seeds, so that luck they share cancels.
@@ -71,16 +75,17 @@ def bootstrap_interval(
     """
     if not 0 < level < 1:
         raise ValueError(f"level {level} does not lie between 0 and 1")
-    right = checked_truth(truth)
+    measure = as_measure(metric)
+    right = checked_truth(truth, measure)
     systems = [first] if second is None else [first, second]
-    designs = [_design(system) for system in systems]
+    designs = [_design(system, right) for system in systems]
     if paired_runs and len(set(designs)) > 1:
         raise ValueError(f"runs cannot be paired: {designs[0]} and {designs[1]} groups and runs in each")
-    counts = ClassCounts(np.concatenate([runs_by_rows(system, right) for system in systems]), right)
+    counts = measure.counted(np.concatenate([runs_by_rows(system, right) for system in systems]), right)
     rows, runs = generator(seed, "bootstrap", "rows"), generator(seed, "bootstrap", "runs")
     values = []
     for draws in _chunks(samples, counts.draws_at_once):
-        scores = counts.scores(counts.weighted(_drawn_rows(rows, len(right), draws)), metric)
+        scores = counts.scores(counts.weighted(_drawn_rows(rows, len(right), draws)))
         shares = _drawn_shares(runs, designs, draws, paired=paired_runs) if resample_runs else _equal_shares(designs)
         values.append(_lead(scores, shares))
     low, high = np.quantile(np.concatenate(values), [(1 - level) / 2, (1 + level) / 2])
@@ -106,13 +111,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 class _Swaps:
     """The difference of two systems' mean scores when some of the rows in which they differ are swapped."""
 
-    def __init__(self, one: Labels, other: Labels, truth: Labels, metric: str) -> None:
-        self._metric = metric
-        self._differ = (one != other).any(axis=0)
+    def __init__(self, one: Answers, other: Answers, truth: Answers, measure: Measure) -> None:
+        self._differ = (one != other).any(axis=tuple(axis for axis in range(one.ndim) if axis != 1))
         # What `other` says about the rows that may be swapped stands behind what `one` says about all of them, so
         # that a swap moves weight from one place to the other.
         said = np.concatenate([one, other[:, self._differ]], axis=1)
-        self._counts = ClassCounts(said, np.concatenate([truth, truth[self._differ]]))
+        self._counts = measure.counted(said, np.concatenate([truth, truth[self._differ]]))
         weights = np.concatenate([np.where(self._differ, 1, 2), np.ones(self.rows)])
         self._both_systems = self._counts.weighted(weights[:, None])
 
@@ -132,15 +136,15 @@ class _Swaps:
         kept[self._differ] = ~swapped
         first = self._counts.weighted(np.concatenate([kept, swapped]))
         second = self._both_systems - first
-        leads = self._counts.scores(first, self._metric) - self._counts.scores(second, self._metric)
+        leads = self._counts.scores(first) - self._counts.scores(second)
         means: Values = leads.mean(axis=0)
         return means
 
 
-def _as_many_runs(one: Labels, other: Labels) -> tuple[Labels, Labels]:
+def _as_many_runs(one: Answers, other: Answers) -> tuple[Answers, Answers]:
     """Both repeated to the least common multiple of their numbers of runs."""
     runs = math.lcm(len(one), len(other))
-    return np.tile(one, (runs // len(one), 1)), np.tile(other, (runs // len(other), 1))
+    return np.concatenate([one] * (runs // len(one))), np.concatenate([other] * (runs // len(other)))
 
 
 def _chunks(total: int, at_once: int) -> Iterator[int]:
@@ -160,9 +164,9 @@ def _random_choices(rows: int, total: int, at_once: int, seed: int) -> Iterator[
         yield random.integers(0, 2, size=(rows, choices), dtype=np.bool_)
 
 
-def _design(system: ArrayLike) -> tuple[int, int]:
+def _design(system: ArrayLike, truth: Answers) -> tuple[int, int]:
     """Groups and runs in each; runs that are not grouped share nothing."""
-    shape = np.asarray(system).shape
+    shape = np.asarray(system).shape[: np.ndim(system) - truth.ndim + 1]
     if len(shape) == 3:
         return shape[0], shape[1]
     return (shape[0], 1) if len(shape) == 2 else (1, 1)

@@ -4,50 +4,123 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
+from endtask.evaluate.evaluate import threshold_of
 from endtask.files.atomic import write_json, write_text
 from endtask.files.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT
 from endtask.models.huggingface import save_classifier
-from endtask.models.network import Network
+from endtask.models.network import TASK, Network
 from endtask.models.weights import load_weights
-from endtask.settings import Settings
+from endtask.settings import Settings, TaskKind
+from endtask.task import Task
+from endtask.task.targets import score_scale
 from endtask.text.tokenizer import load_tokenizer, save_tokenizer
 
 
+@dataclass(frozen=True)
+class _About:
+    """What a card says of a kind of model."""
+
+    what: str
+    pipeline: str
+    use: str
+
+
+_CLASSIFY = 'classify = pipeline("text-classification", "path/to/this/folder", truncation=True)'
+_ABOUT: dict[TaskKind, _About] = {
+    "text": _About("A text classifier", "text-classification", _CLASSIFY),
+    "pair": _About("A classifier of text pairs", "text-classification", _CLASSIFY),
+    "score": _About(
+        "A model that gives texts a score",
+        "text-classification",
+        'score = pipeline("text-classification", "path/to/this/folder", truncation=True, function_to_apply="none")',
+    ),
+    "labels": _About(
+        "A classifier that gives texts any number of labels",
+        "text-classification",
+        'label = pipeline("text-classification", "path/to/this/folder", truncation=True, top_k=None)',
+    ),
+    "tags": _About(
+        "A tagger of words",
+        "token-classification",
+        'tag = pipeline("token-classification", "path/to/this/folder", aggregation_strategy="first")',
+    ),
+}
+
+
 def save_model(
-    network: Network, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
+    network: Network, task: Task, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
 ) -> dict[str, Any]:
     """Write config, weights, tokenizer and card of the best seed; returns counts for the manifest."""
-    best = best_seed(finetuned, settings)
-    load_weights(finetuned / f"seed-{best['seed']}" / BEST_WEIGHTS, network)
+    results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))
+    best = best_seed(finetuned, settings, results["summary"]["metric"])
+    weights = finetuned / f"seed-{best['seed']}" / BEST_WEIGHTS
+    load_weights(weights, network)
+    if task.kind == "score":
+        fold_scale(network.heads[TASK], *score_scale(task))
     save_classifier(network, folder)
     tokenizer = load_tokenizer(packed / "tokenizer")
     tokenizer.model_max_length = settings.finetune.max_length
     tokenizer.model_input_names = list(network.architecture.input_names)
     save_tokenizer(tokenizer, folder)
-    if settings.finetune.window_stride is not None:
-        write_json(folder / MODEL_FACTS, {"window_stride": settings.finetune.window_stride})
-    results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))
-    write_text(
-        folder / "README.md",
-        model_card(settings, results, best["seed"], tuple(network.config.id2label.values())),
-    )
+    facts = _facts(task, settings, threshold_of(weights.with_name(SEED_RESULT), settings.evaluate))
+    if facts:
+        write_json(folder / MODEL_FACTS, facts)
+    labels = tuple(network.config.id2label.values())
+    write_text(folder / "README.md", model_card(settings, results, best["seed"], labels, kind=task.kind, facts=facts))
     return {"seed": best["seed"], "dev": best["dev"]}
 
 
-def best_seed(finetuned: Path, settings: Settings) -> dict[str, Any]:
+def fold_scale(head: nn.Module, mean: float, deviation: float) -> None:
+    """Let a head that learned standardised scores give them on the task's own scale: its last layer is changed.
+
+    >>> layer = nn.Linear(1, 1)
+    >>> before = layer(torch.ones(1))
+    >>> fold_scale(layer, 3.0, 2.0)
+    >>> bool(torch.isclose(layer(torch.ones(1)), 3.0 + 2.0 * before))
+    True
+    """
+    *_, last = (part for part in head.modules() if isinstance(part, nn.Linear))
+    with torch.no_grad():
+        last.weight.mul_(deviation)
+        last.bias.mul_(deviation).add_(mean)
+
+
+def _facts(task: Task, settings: Settings, threshold: float) -> dict[str, Any]:
+    """What prediction must know and no file of Hugging Face's says."""
+    stride = settings.finetune.window_stride
+    return {
+        **({} if stride is None else {"window_stride": stride}),
+        **({} if task.kind != "labels" else {"threshold": threshold}),
+    }
+
+
+def best_seed(finetuned: Path, settings: Settings, metric: str) -> dict[str, Any]:
     """The result of the seed with the highest dev score; the earlier seed wins a tie."""
     results = [
         json.loads((finetuned / f"seed-{seed}" / SEED_RESULT).read_text(encoding="utf-8"))
         for seed in settings.model_seeds
     ]
-    return max(results, key=lambda result: float(result["dev"][settings.evaluate.metric]))
+    return max(results, key=lambda result: float(result["dev"][metric]))
 
 
-def model_card(settings: Settings, results: dict[str, Any], seed: int, labels: tuple[str, ...]) -> str:
+def model_card(
+    settings: Settings,
+    results: dict[str, Any],
+    seed: int,
+    labels: tuple[str, ...],
+    *,
+    kind: TaskKind = "text",
+    facts: dict[str, Any] | None = None,
+) -> str:
     """A short card: what it predicts, how it scored, how to load it."""
+    about = _ABOUT[kind]
     summary = results["summary"]
     sources = ", ".join(_code(source.name or source.path) for source in settings.corpus.sources) or "no corpus"
     start = "random weights" if settings.model.path is None else _code(settings.model.path)
@@ -62,25 +135,41 @@ def model_card(settings: Settings, results: dict[str, Any], seed: int, labels: t
         weights = "These weights are those of the joint training; there was no fine-tuning after it."
     return f"""---
 library_name: transformers
-pipeline_tag: text-classification
+pipeline_tag: {about.pipeline}
 ---
 # {_plain(Path(settings.task.path).name or settings.task.path)}
 
-A text classifier trained from {start} with endtask on the task {_code(settings.task.path)} and text retrieved
+{about.what} trained from {start} with endtask on the task {_code(settings.task.path)} and text retrieved
 from: {sources}.
 
-- Labels: {", ".join(map(_code, labels))}
+{_about_labels(kind, labels, facts or {})}
 - {summary["metric"]} on {results["split"]} ({results["rows"]} rows), mean and spread over
   {len(results["seeds"])} fine-tuning {"seed" if len(results["seeds"]) == 1 else "seeds"}: {scores}
 - the same on the {results["leak_free_rows"]} rows whose text does not stand in train: {leak_free}
-- {weights}
+{_about_test_sets(results)}- {weights}
 - {_about_length(settings)}
 
 ```python
 from transformers import pipeline
-classify = pipeline("text-classification", "path/to/this/folder", truncation=True)
+{about.use}
 ```
 """
+
+
+def _about_labels(kind: TaskKind, labels: tuple[str, ...], facts: dict[str, Any]) -> str:
+    if kind == "score":
+        return "- It gives a number on the scale of the training data."
+    named = f"- {'Tags' if kind == 'tags' else 'Labels'}: {', '.join(map(_code, labels))}"
+    return f"{named}; one is given from a probability of {facts['threshold']:g} on" if "threshold" in facts else named
+
+
+def _about_test_sets(results: dict[str, Any]) -> str:
+    """A line for each of several test sets, and their mean."""
+    sets = results.get("test_sets", {})
+    lines = [f"- {_code(name)} ({one['rows']} rows): {100 * one['mean']:.1f}" for name, one in sets.items()]
+    return "".join(f"{line}\n" for line in lines) + (
+        f"- mean of the test sets: {100 * results['mean_of_test_sets']:.1f}\n" if sets else ""
+    )
 
 
 def _about_length(settings: Settings) -> str:

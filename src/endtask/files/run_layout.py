@@ -17,6 +17,11 @@ PASSAGE_SIZES = "sizes.npy"
 
 # In `select`: the passages that are trained on.
 SELECTION = "selection.parquet"
+# Beside it, where an objective of stage 1 reads it: the domain's passages.
+DOMAIN = "domain.parquet"
+# There too, where gradients chose: the texts that help each target and class most and least; while it runs, its work.
+HELPFUL = "helpful.parquet"
+INFLUENCE_WORK = "influence"
 
 # Of each seed in `finetune/seed-N`: the weights of its best step, and what it scored and cost. Of several learning
 # rates these are the best one's; the others stand in `finetune/rate-R/seed-N`, without weights.

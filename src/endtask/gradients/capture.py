@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from endtask.gradients.rows import Block
+from endtask.gradients.rows import Block, LinearRows, LookupRows, Rows
+from endtask.models.architecture import from_table
+from endtask.models.batch import TextBatch
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,11 @@ class Capture(TorchFunctionMode):
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
     """No weight wants a gradient and no dropout is active inside; afterwards all is as before."""
-    modes = [(module, module.training) for module in network.modules()]
+    active = [module for module in network.modules() if module.training]
     wanted = [weight for weight in network.parameters() if weight.requires_grad]
-    network.eval()
     try:
+        for module in active:
+            module.training = False
         for weight in wanted:
             weight.requires_grad_(False)
         with torch.enable_grad():
@@ -94,5 +97,36 @@ def frozen(network: nn.Module) -> Iterator[None]:
     finally:
         for weight in wanted:
             weight.requires_grad_(True)
-        for module, training in modes:
-            module.training = training
+        for module in active:
+            module.training = True
+
+
+def rows_of(use: Use, slope: Tensor, batch: TextBatch) -> Rows:
+    """The rows of one use, from the gradient at its output; rows that are zero are left out."""
+    owners = _owners(use, batch)
+    inputs = use.inputs
+    if use.output.dim() == 3:  # a padded table (S, T, ...)
+        inputs, slope = from_table(inputs, batch), from_table(slope, batch)
+    wanted = slope.any(dim=1)
+    if use.is_lookup and use.padding is not None:
+        wanted &= inputs != use.padding
+    where = wanted.nonzero().squeeze(1)
+    kept = wide(slope[where])
+    if use.is_lookup:
+        return LookupRows(tokens=inputs[where], right=kept, owners=owners[where])
+    return LinearRows(left=kept, right=wide(inputs[where]), owners=owners[where])
+
+
+def _owners(use: Use, batch: TextBatch) -> Tensor:
+    """The text of each row: of every token in the body, of every masked position in a head."""
+    if not use.in_head:
+        return batch.text_ids
+    assert batch.masked_positions is not None
+    if len(use.inputs) != len(batch.masked_positions):
+        raise ValueError(f"{use.block} is used in a head at {len(use.inputs)} places that are not the masked ones")
+    return batch.text_ids[batch.masked_positions]
+
+
+def wide(values: Tensor) -> Tensor:
+    """Numbers in float32, or float64 where they are."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -6,7 +6,9 @@ Attention stays inside a text, so one backward pass over their sum gives every t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -31,6 +33,41 @@ def task_losses(network: Network, hidden: Tensor, batch: TextBatch, head: str = 
     assert batch.labels is not None
     logits = network.task_logits(hidden, batch, head)
     return functional.cross_entropy(logits, batch.labels, ignore_index=IGNORED, reduction="none")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The positions whose vectors a loss reads, and the batch as if it had no other tokens.
+
+    The first `real` positions are those of real texts and tokens; the rest fills a room.
+    """
+
+    positions: Tensor  # (M,) int64, indices into the N tokens
+    real: int
+    batch: TextBatch
+
+
+def reading_of(losses: TextLosses, network: Network, batch: TextBatch) -> Reading | None:
+    """What a loss reads, where that is known to be less than all tokens."""
+    if losses is masked_lm_losses:
+        return _masked_positions(batch)
+    if losses is task_losses and network.kind != "tags" and network.architecture.pooling(network.config) == "cls":
+        return _first_tokens(batch)
+    return None
+
+
+def _masked_positions(batch: TextBatch) -> Reading:
+    assert batch.masked_positions is not None
+    where = batch.masked_positions
+    each = torch.arange(len(where), device=where.device)
+    return Reading(where, batch.masked, replace(batch, masked_positions=each, text_ids=batch.text_ids[where]))
+
+
+def _first_tokens(batch: TextBatch) -> Reading:
+    # An empty text of a room starts behind the last token.
+    where = batch.offsets[:-1].long().clamp(max=len(batch.input_ids) - 1)
+    places = torch.arange(len(where) + 1, device=where.device)
+    return Reading(where, batch.texts, replace(batch, offsets=places.int(), text_ids=places[:-1]))
 
 
 def mean_by_text(values: Tensor, text_ids: Tensor, counted: Tensor, texts: int) -> Tensor:

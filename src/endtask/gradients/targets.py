@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.errors import InputError
+from endtask.gradients.arithmetic import tensor_float
 from endtask.gradients.costs import Work
 from endtask.gradients.kept import Kept, KeptFewRows, KeptMatrices, KeptRows, KeptSketches
 from endtask.gradients.options import Options
@@ -53,7 +54,8 @@ class Targets:
             raise ValueError(f"{len(missing)} of {len(self._added)} targets were not added, such as {missing[0]}")
         if not candidates.count:
             return _empty_table(candidates, 0, self.units.count)
-        products = [kept.products(candidates.blocks[block], candidates.count) for block, kept in self._kept.items()]
+        with tensor_float(self.plan.options.tensor_float):
+            products = [kept.products(candidates.blocks[block], candidates.count) for block, kept in self._kept.items()]
         total = torch.stack(products).sum(0)
         return total if measure == "dot" else total * self._inverse_lengths(candidates)
 

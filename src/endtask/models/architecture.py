@@ -28,6 +28,8 @@ class Architecture(Protocol):
     """What the stock classification head can read, its usual one first."""
     to_classifier: dict[str, str]
     """Prefixes of our weights' names -> prefixes in the stock sequence classifier."""
+    to_tagger: dict[str, str]
+    """The same for the stock token classifier."""
     to_masked_lm: dict[str, str]
     """The same for the stock masked language model."""
 
@@ -74,6 +76,14 @@ class Architecture(Protocol):
 
     def task_head(self, config: Any) -> nn.Module:
         """The head of the stock sequence classifier: pooled vectors (S, hidden) -> logits (S, classes)."""
+        ...
+
+    def token_head(self, config: Any) -> nn.Module:
+        """The head of the stock token classifier: one vector per token (N, hidden) -> logits (N, tags)."""
+        ...
+
+    def tagger(self, config: Any) -> Any:
+        """An empty stock token classifier."""
         ...
 
     def classifier(self, config: Any) -> Any:

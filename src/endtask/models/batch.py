@@ -65,8 +65,8 @@ class TextBatch:
     masked: int = 0
     masked_positions: Tensor | None = None  # (M,) int64, indices into the N tokens
     masked_targets: Tensor | None = None  # (M,) int64, the tokens that stood there
-    labels: Tensor | None = None  # (S,) int64
-    weights: Tensor | None = None  # (S,) float32, the share of each text in the loss
+    labels: Tensor | None = None  # (S,) int64; scores (S,) float32; labels (S, classes) float32; tags (N,) int64
+    weights: Tensor | None = None  # (S,) float32, the share of each text in the loss; of tags (N,), of each token
 
     def to(self, device: torch.device) -> TextBatch:
         """The same batch on another device."""
@@ -85,8 +85,15 @@ class TextBatch:
 def lay_out(texts: PackedTexts, positions: NDArray[np.int64], layout: Layout) -> TextBatch:
     """Put the texts at `positions` end to end."""
     tokens, lengths = texts.gather(positions)
+    return lay_out_tokens(tokens, lengths, texts.second[positions].astype(np.int64), layout)
+
+
+def lay_out_tokens(
+    tokens: NDArray[np.int64], lengths: NDArray[np.int64], second: NDArray[np.int64], layout: Layout
+) -> TextBatch:
+    """Put texts made on the way into a batch: their tokens end to end, and where each second text starts."""
     real, count = len(tokens), len(lengths)
-    seconds = np.repeat(texts.second[positions], lengths)
+    seconds = np.repeat(second, lengths)
     sizes = lengths if layout.room is None else _with_padding(lengths, layout)
     offsets = np.concatenate([[0], np.cumsum(sizes)])  # (S + 1,)
     total = int(offsets[-1])

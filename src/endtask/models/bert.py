@@ -6,7 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
+)
 from transformers.models.bert.modeling_bert import BertPooler, BertPredictionHeadTransform
 
 from endtask.models.architecture import Pooling, through_table
@@ -30,6 +36,20 @@ class PoolerHead(nn.Module):
         return logits
 
 
+class TokenHead(nn.Module):
+    """The head of `BertForTokenClassification` and RoBERTa's: dropout, linear."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(N, hidden) -> (N, tags)"""
+        logits: Tensor = self.classifier(self.dropout(hidden))
+        return logits
+
+
 class Bert:
     """The architecture of the TLM and ISS papers."""
 
@@ -43,6 +63,7 @@ class Bert:
         "heads.task.pooler.": "bert.pooler.",
         "heads.task.classifier.": "classifier.",
     }
+    to_tagger = {"body.": "bert.", "heads.task.classifier.": "classifier."}  # noqa: RUF012
     to_masked_lm = {  # noqa: RUF012
         "body.": "bert.",
         "heads.masked_lm.transform.": "cls.predictions.transform.",
@@ -97,8 +118,14 @@ class Bert:
     def task_head(self, config: Any) -> nn.Module:
         return PoolerHead(config)
 
+    def token_head(self, config: Any) -> nn.Module:
+        return TokenHead(config)
+
     def classifier(self, config: Any) -> Any:
         return BertForSequenceClassification(config)
+
+    def tagger(self, config: Any) -> Any:
+        return BertForTokenClassification(config)
 
     def masked_lm(self, config: Any) -> Any:
         return BertForMaskedLM(config)

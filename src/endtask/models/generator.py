@@ -12,7 +12,7 @@ from torch.nn import functional
 from endtask.models.architecture import Architecture
 from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.flops import ModelCost
-from endtask.models.network import MaskedLMHead, Network
+from endtask.models.network import GENERATOR, REPLACED, MaskedLMHead, Network
 
 _HEAD_SIZE = 64  # width of an attention head, of the generator too
 
@@ -49,6 +49,11 @@ class Generator(nn.Module):
             classes=0,
         )
 
+    def compile(self, *args: Any, **options: Any) -> None:
+        """Compile its parts, as the body and the masked-LM head of a network are."""
+        for part in (self.body, self.head):
+            part.compile(*args, **options)
+
     def forward(self, network: Network, batch: TextBatch) -> tuple[Tensor, Tensor]:
         """Mean cross-entropy at the gaps, and a drawn token for each: (), (M,)"""
         hidden = network.architecture.hidden_states(self.body, batch, network.backend, network.dtype)
@@ -70,6 +75,12 @@ class ReplacedHead(nn.Module):
         logits = self.out(self.transform(hidden)).squeeze(-1).float()  # (N,)
         each = functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none")
         return (each * present).sum() / present.sum().clamp(min=1)
+
+
+def add_generator(network: Network, share: float, seed: int) -> None:
+    """Give the network what replaced-token detection needs; neither is exported."""
+    network.add_head(GENERATOR, Generator(network.architecture, network.config, share), seed)
+    network.add_head(REPLACED, ReplacedHead(network.architecture, network.config), seed + 1)
 
 
 def narrow(config: Any, share: float) -> Any:

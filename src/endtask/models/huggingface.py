@@ -14,10 +14,12 @@ from endtask.models.network import Network
 from endtask.models.without_bars import without_bars
 
 
-def to_sequence_classification(network: Network) -> Any:
-    """The stock classifier with the network's weights: plain `from_pretrained` loads what it saves."""
-    model = network.architecture.classifier(network.config)
-    model.load_state_dict(_renamed(network, network.architecture.to_classifier), strict=True)
+def to_classifier(network: Network) -> Any:
+    """The stock classifier, of texts or tokens, with the network's weights: `from_pretrained` loads what it saves."""
+    architecture, is_tagger = network.architecture, network.kind == "tags"
+    model = (architecture.tagger if is_tagger else architecture.classifier)(network.config)
+    names = architecture.to_tagger if is_tagger else architecture.to_classifier
+    model.load_state_dict(_renamed(network, names), strict=True)
     model.eval()
     return model
 
@@ -37,7 +39,7 @@ def to_masked_lm(network: Network) -> Any:
 
 def save_classifier(network: Network, folder: Path) -> None:
     """Write configuration and weights of the stock classifier, as Hugging Face does."""
-    _save(to_sequence_classification(network), folder)
+    _save(to_classifier(network), folder)
 
 
 def save_masked_lm(network: Network, folder: Path) -> None:

@@ -41,6 +41,11 @@ class Attention(nn.Module):
 
     def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
         """(N, hidden) -> (N, hidden)"""
+        out: Tensor = self.Wo(self.mix(hidden, cosine, sine, guide))
+        return out
+
+    def mix(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
+        """All but the output projection: (N, hidden) -> (N, hidden)"""
         # Three products instead of one: the backward pass then need not put three gradients side by side, which
         # takes longer than what is gained in the product (as in the feed-forward block).
         query, key, value = (
@@ -48,8 +53,7 @@ class Attention(nn.Module):
             for weight in self.Wqkv.weight.chunk(3)
         )
         mixed = attend(rotate(query, cosine, sine), rotate(key, cosine, sine), value, guide)
-        out: Tensor = self.Wo(mixed.flatten(1))  # (N, heads, size) -> (N, hidden)
-        return out
+        return mixed.flatten(1)  # (N, heads, size) -> (N, hidden)
 
 
 class FeedForward(nn.Module):
@@ -80,7 +84,10 @@ class Layer(nn.Module):
 
     def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
         """(N, hidden) -> (N, hidden)"""
-        hidden = hidden + self.attn(self.attn_norm(hidden), cosine, sine, guide)
+        return self.after_attention(hidden + self.attn(self.attn_norm(hidden), cosine, sine, guide))
+
+    def after_attention(self, hidden: Tensor) -> Tensor:
+        """The rest, which works on each position alone: (..., hidden) -> (..., hidden)"""
         out: Tensor = hidden + self.mlp(self.mlp_norm(hidden))
         return out
 
@@ -102,12 +109,16 @@ class LeanEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, guide: Guide, dtype: torch.dtype) -> Tensor:
         """(N,) -> (N, hidden), in `dtype`: under autocast the stream between layers would else stay in float32."""
-        cosine, sine = self.cosine[position_ids, None], self.sine[position_ids, None]  # (N, 1, size)
+        cosine, sine = self.angles(position_ids)
         hidden = self.embeddings(input_ids, dtype)
         for layer in self.layers:
             hidden = layer(hidden, cosine, sine, guide)
         out: Tensor = self.final_norm(hidden)
         return out
+
+    def angles(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of positions: (N,) -> (N, 1, size) each."""
+        return self.cosine[position_ids, None], self.sine[position_ids, None]
 
 
 class PredictionHead(nn.Module):

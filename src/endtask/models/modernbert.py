@@ -14,6 +14,7 @@ from transformers import (
     ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertForSequenceClassification,
+    ModernBertForTokenClassification,
     ModernBertModel,
 )
 from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
@@ -26,7 +27,7 @@ from endtask.models.sizes import Shape
 
 
 class ModernTaskHead(nn.Module):
-    """The head of `ModernBertForSequenceClassification`: dense-GELU-norm, dropout, linear."""
+    """The head of ModernBERT's stock classifiers, of texts and of tokens: dense-GELU-norm, dropout, linear."""
 
     def __init__(self, config: Any, head: nn.Module) -> None:
         super().__init__()
@@ -49,6 +50,7 @@ class ModernBert:
     input_names: tuple[str, ...] = ("input_ids", "attention_mask")
     poolings: tuple[Pooling, ...] = ("mean", "cls")
     to_classifier = {"body.": "model.", "heads.task.head.": "head.", "heads.task.classifier.": "classifier."}  # noqa: RUF012
+    to_tagger = to_classifier
     to_masked_lm = {  # noqa: RUF012
         "body.": "model.",
         "heads.masked_lm.transform.": "head.",
@@ -113,8 +115,14 @@ class ModernBert:
     def task_head(self, config: Any) -> nn.Module:
         return ModernTaskHead(config, self.masked_lm_transform(config))
 
+    def token_head(self, config: Any) -> nn.Module:
+        return self.task_head(config)  # the stock classifier of tokens has the same
+
     def classifier(self, config: Any) -> Any:
         return ModernBertForSequenceClassification(config)
+
+    def tagger(self, config: Any) -> Any:
+        return ModernBertForTokenClassification(config)
 
     def masked_lm(self, config: Any) -> Any:
         return ModernBertForMaskedLM(config)

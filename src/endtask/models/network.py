@@ -20,10 +20,16 @@ from endtask.models.flops import ModelCost
 from endtask.models.modernbert import Lean, ModernBert
 from endtask.models.roberta import Roberta
 from endtask.models.sizes import shape_of
-from endtask.settings import ModelSettings
+from endtask.settings import ModelSettings, TaskKind
 
 ARCHITECTURES: dict[str, Architecture] = {one.name: one for one in (Lean(), ModernBert(), Bert(), Roberta())}
 MASKED_LM, TASK, TLM_TASK = "masked_lm", "task", "tlm_task"
+GENERATOR, REPLACED = "generator", "replaced"
+"""The heads of replaced-token detection, in models/generator.py."""
+SCORE = "score"
+"""The name of the only output of a model of kind `score`."""
+PROBLEM_TYPES = {"score": "regression", "labels": "multi_label_classification"}
+"""What Hugging Face's sequence classifiers call these kinds; without, they answer with one class."""
 _VOCABULARY_ROUND = 64  # matrix kernels want it; the rows beyond the tokenizer's stay unused
 
 
@@ -66,12 +72,16 @@ class TlmTaskHead(nn.Module):
 class Network(nn.Module):
     """Body and heads with explicit random weights.
 
-    `backend`, `dtype` say how the body computes; `move` in train/device.py sets them for a device.
+    `backend`, `dtype` say how the body computes; `move` in train/device.py sets them for a device. `kind` is that of
+    the task, which decides what its heads read: texts, or for `tags` every token.
     """
 
-    def __init__(self, architecture: Architecture, config: Any, seed: int, *, tlm_head: bool = False) -> None:
+    def __init__(
+        self, architecture: Architecture, config: Any, seed: int, *, tlm_head: bool = False, kind: TaskKind = "text"
+    ) -> None:
         super().__init__()
         self.architecture = architecture
+        self.kind = kind
         self.config = config
         self.backend: Backend = "padded"
         self.dtype = torch.float32
@@ -80,7 +90,7 @@ class Network(nn.Module):
         self.heads = nn.ModuleDict(
             {
                 MASKED_LM: MaskedLMHead(architecture.masked_lm_transform(config), config.vocab_size),
-                TASK: architecture.task_head(config),
+                TASK: architecture.token_head(config) if kind == "tags" else architecture.task_head(config),
             }
         )
         if tlm_head:
@@ -116,7 +126,10 @@ class Network(nn.Module):
         return head.logits(hidden[positions], self.embeddings)
 
     def task_logits(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
-        """Class logits of every text: (N, hidden) -> (S, classes)."""
+        """Class logits of every text, of kind `tags` of every token: (N, hidden) -> (S or N, classes)."""
+        if self.kind == "tags":
+            of_tokens: Tensor = self.heads[head](hidden)
+            return of_tokens
         pooling = "cls" if head == TLM_TASK else self.architecture.pooling(self.config)
         logits: Tensor = self.heads[head](pool(hidden, batch, pooling))
         return logits
@@ -131,6 +144,11 @@ class Network(nn.Module):
         return self._cost.step_flops(
             tokens=batch.real_tokens, squared_lengths=batch.squared_lengths, masked=masked, texts=texts
         )
+
+    def add_head(self, name: str, head: nn.Module, seed: int) -> None:
+        """Give the network one more head, with random weights; it is saved with the others, and never exported."""
+        initialize(head, seed, self.config)
+        self.heads[name] = head
 
     def reset_task_head(self, seed: int) -> None:
         """Give the task head new random weights, as TLM does between its two stages."""
@@ -154,9 +172,10 @@ class Network(nn.Module):
             self.backend = backend
 
     def compile_parts(self) -> None:
-        """Compile the body and the masked-LM loss where they are called; weights keep their names."""
+        """Compile the body and the losses at tokens where they are called; weights keep their names."""
         self.fixed_shapes = True
-        for part in (self.body, self.heads[MASKED_LM]):
+        heads = (self.heads[name] for name in (MASKED_LM, GENERATOR, REPLACED) if name in self.heads)
+        for part in (self.body, *heads):
             part.compile(dynamic=False)
 
 
@@ -179,6 +198,7 @@ def build_network(
     labels: tuple[str, ...],
     seed: int,
     tlm_head: bool = False,
+    kind: TaskKind = "text",
 ) -> Network:
     """The network that the settings describe, with random weights; its configuration names the task's labels."""
     architecture = ARCHITECTURES[settings.architecture]
@@ -190,8 +210,8 @@ def build_network(
         dropout=settings.dropout,
         pooling=pooling_of(settings, architecture),
     )
-    name_labels(config, labels)
-    return Network(architecture, config, seed, tlm_head=tlm_head)
+    name_labels(config, labels, kind)
+    return Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
 
 
 def pooling_of(settings: ModelSettings, architecture: Architecture) -> Pooling:
@@ -202,8 +222,10 @@ def pooling_of(settings: ModelSettings, architecture: Architecture) -> Pooling:
     return pooling
 
 
-def name_labels(config: Any, labels: tuple[str, ...]) -> None:
-    """Write the task's labels into a configuration."""
+def name_labels(config: Any, labels: tuple[str, ...], kind: TaskKind = "text") -> None:
+    """Write the task's labels into a configuration, and what they mean where that is not one class for each text."""
+    config.problem_type = PROBLEM_TYPES.get(kind)
+    labels = (SCORE,) if kind == "score" else labels
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: number for number, label in enumerate(labels)}
 

@@ -17,7 +17,7 @@ from endtask.models.checkpoint_files import config_file, weight_files
 from endtask.models.checkpoint_weights import fill_network, read_tensors
 from endtask.models.modernbert import rotary_of_each_kind
 from endtask.models.network import ARCHITECTURES, Network, name_labels, pooling_of
-from endtask.settings import ModelSettings
+from endtask.settings import ModelSettings, TaskKind
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -92,6 +92,7 @@ def load_network(
     labels: tuple[str, ...],
     seed: int,
     tlm_head: bool = False,
+    kind: TaskKind = "text",
 ) -> Network:
     """The checkpoint's encoder, and its masked-LM head if it has one; other heads have random weights by `seed`.
 
@@ -105,10 +106,9 @@ def load_network(
     architecture.adopt(config, dropout=settings.dropout, pooling=pooling_of(settings, architecture))
     config.pad_token_id = pad_id
     config.tie_word_embeddings = True
-    config.problem_type = None  # that of the task it was trained on before
     config.dtype = torch.float32
-    name_labels(config, labels)
-    network = Network(architecture, config, seed, tlm_head=tlm_head)
+    name_labels(config, labels, kind)  # over those of the task it was trained on before
+    network = Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
     fill_network(network, tensors, checkpoint.path)
     return network
 

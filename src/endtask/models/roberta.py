@@ -6,7 +6,13 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification, RobertaModel
+from transformers import (
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaForSequenceClassification,
+    RobertaForTokenClassification,
+    RobertaModel,
+)
 from transformers.models.roberta.modeling_roberta import RobertaClassificationHead
 
 from endtask.models.architecture import Pooling
@@ -47,6 +53,7 @@ class Roberta(Bert):
     name = "roberta"
     input_names: tuple[str, ...] = ("input_ids", "attention_mask")
     to_classifier = {"body.": "roberta.", "heads.task.stock.": "classifier."}  # noqa: RUF012
+    to_tagger = {"body.": "roberta.", "heads.task.classifier.": "classifier."}  # noqa: RUF012
     to_masked_lm = {  # noqa: RUF012
         "body.": "roberta.",
         "heads.masked_lm.transform.": "lm_head.",
@@ -92,6 +99,9 @@ class Roberta(Bert):
 
     def classifier(self, config: Any) -> Any:
         return RobertaForSequenceClassification(config)
+
+    def tagger(self, config: Any) -> Any:
+        return RobertaForTokenClassification(config)
 
     def masked_lm(self, config: Any) -> Any:
         return RobertaForMaskedLM(config)

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.generator import Generator, ReplacedHead
-from endtask.models.network import Network
+from endtask.models.network import GENERATOR, REPLACED, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
-
-GENERATOR, REPLACED = "generator", "replaced"
 
 
 class ReplacedTokens:

@@ -1,4 +1,4 @@
-"""The end task itself, alone (stage 2) or together with masked LM on the same masked input (stage 1 of TLM)."""
+"""A class for each text (kinds `text` and `pair`): cross-entropy, with what fine-tuning may add to it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.network import MASKED_LM, TASK, Network
+from endtask.models.network import TASK, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import JointTask, TaskObjective, weighted_sum
 
 
-class Classification:
+class Classification(TaskObjective):
     """Predict the label of a task text.
 
     `class_weights` let classes count differently, and a batch's loss is divided by their sum, as torch does.
@@ -40,19 +41,16 @@ class Classification:
         label_smoothing: float = 0.0,
         rdrop: float = 0.0,
     ) -> None:
-        self.name, self.stream = name, stream
-        self.heads: tuple[str, ...] = (head,)
+        super().__init__(name, stream, head=head)
         self.passes = 2 if rdrop else 1
         self._label_smoothing, self._rdrop = label_smoothing, rdrop
-        self._labels, self._head = labels, head
+        self._labels = labels
         self._class_weights = np.ones(len(labels)) if class_weights is None else class_weights[labels].astype(float)
         relative = np.ones(len(labels)) if text_weights is None else text_weights / text_weights.mean()
         self._weights = self._class_weights * relative
 
-    def batch(self, step: int) -> TextBatch:
-        """The labelled texts of a step."""
-        positions = self.stream.positions(step)
-        batch = self.stream.batch(step)
+    def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
+        """The classes of the texts; those of padding are `IGNORED`."""
         size = len(batch.offsets) - 1
         labels = np.full(size, IGNORED, dtype=np.int64)
         weights = np.zeros(size, dtype=np.float32)
@@ -62,9 +60,9 @@ class Classification:
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Mean cross-entropy of the class logits."""
-        value, logits = self._read(network, batch)
         if not self._rdrop:
-            return Loss(value, {"task": value})
+            return super().loss(network, batch)
+        value, logits = self._read(network, batch)
         second_value, second_logits = self._read(network, batch)
         task = 0.5 * (value + second_value)
         divergence = 0.5 * symmetric_divergence(logits, second_logits, batch)
@@ -72,20 +70,16 @@ class Classification:
 
     def _read(self, network: Network, batch: TextBatch) -> tuple[Tensor, Tensor]:
         """The cross-entropy and the logits of one reading."""
-        logits = network.task_logits(network(batch), batch, self._head)
-        return cross_entropy(logits, batch, self._label_smoothing), logits
+        logits = network.task_logits(network(batch), batch, self.head)
+        return self.answer_loss(logits, batch), logits
 
-    def flops(self, network: Network, batch: TextBatch) -> float:
-        """Body, and the head once per text, at each reading."""
-        return self.passes * network.training_flops(batch, texts=batch.texts)
+    def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
+        """Cross-entropy of the class logits (S, classes)."""
+        return cross_entropy(logits, batch, self._label_smoothing)
 
 
-class JointClassification(Classification):
-    """TLM's internal batch: rho2 * L_mlm + L_task, the same masked input feeding both heads (TLM, Eq. 2).
-
-    With `normalize` the sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the
-    external batches' loss. With rho2 = 0 the masked-LM head is not computed.
-    """
+class JointClassification(JointTask):
+    """TLM's internal batch for one class per text."""
 
     def __init__(
         self,
@@ -97,22 +91,19 @@ class JointClassification(Classification):
         normalize: bool,
         head: str = TASK,
     ) -> None:
-        super().__init__(name, stream, labels, head=head)
-        self.heads = (head, MASKED_LM) if rho2 else (head,)
-        self._rho2, self._scale = rho2, 1.0 / (rho2 + 1.0) if normalize else 1.0
+        super().__init__(Classification(name, stream, labels, head=head), rho2=rho2, normalize=normalize)
 
-    def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Both losses from one pass through the body."""
-        hidden = network(batch)
-        task = task_loss(network, hidden, batch, self._head)
-        if self._rho2 == 0:
-            return Loss(self._scale * task, {"task": task})
-        mlm = network.masked_lm_loss(hidden, batch)
-        return Loss(self._scale * (self._rho2 * mlm + task), {"mlm": mlm, "task": task})
 
-    def flops(self, network: Network, batch: TextBatch) -> float:
-        """Body, and both heads."""
-        return network.training_flops(batch, texts=batch.texts, masked=batch.masked if self._rho2 else 0)
+def balanced_weights(labels: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
+    """Examples / (classes that occur x examples of the class), as scikit-learn weighs them; 0 where there are none.
+
+    >>> balanced_weights(np.array([0, 0, 0, 0, 1, 1]), 2).tolist()
+    [0.75, 1.5]
+    """
+    counts = np.bincount(labels, minlength=classes)
+    weights = np.zeros(classes, dtype=np.float32)
+    weights[counts > 0] = len(labels) / ((counts > 0).sum() * counts[counts > 0])
+    return weights
 
 
 def task_loss(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
@@ -123,11 +114,10 @@ def task_loss(network: Network, hidden: Tensor, batch: TextBatch, head: str = TA
 def cross_entropy(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:
     """Cross-entropy of class logits (S, classes), times the texts' weights, which hold the division by a sum."""
     assert batch.labels is not None
-    assert batch.weights is not None
     each = functional.cross_entropy(
         logits, batch.labels, ignore_index=IGNORED, reduction="none", label_smoothing=label_smoothing
     )
-    return (each * batch.weights).sum()
+    return weighted_sum(each, batch)
 
 
 def symmetric_divergence(logits: Tensor, other: Tensor, batch: TextBatch) -> Tensor:
@@ -138,8 +128,7 @@ def symmetric_divergence(logits: Tensor, other: Tensor, batch: TextBatch) -> Ten
     >>> round(symmetric_divergence(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]), batch).item(), 4)
     0.2311
     """
-    assert batch.weights is not None
     log_p, log_q = logits.log_softmax(-1, torch.float32), other.log_softmax(-1, torch.float32)
     # The sum of p (log p - log q) and q (log q - log p) in one product.
     each = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)  # (S,)
-    return (each * batch.weights).sum()
+    return weighted_sum(each, batch)

@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from endtask.corpus import Corpus
 from endtask.corpus.contents import file_digest
 from endtask.corpus.discover import find_files
 from endtask.corpus.sources import HUB_PREFIX
@@ -15,7 +16,7 @@ from endtask.files.stage_folder import fingerprint
 from endtask.models.checkpoint_files import hub_folder
 from endtask.settings import SelectSettings, Settings
 
-DATA = ("task", "corpus", "unlabelled", "selection", "tokenizer", "checkpoint")
+DATA = ("task", "corpus", "unlabelled", "selection", "aligned", "tokenizer", "checkpoint")
 TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 
 
@@ -25,12 +26,13 @@ def asked_of(settings: Settings) -> dict[str, Any]:
     >>> asked_of(Settings())["checkpoint"] is None
     True
     """
-    has_corpus = bool(settings.corpus.sources) and needs_corpus(settings.select)
+    has_corpus = bool(settings.corpus.sources) and reads_corpus(settings)
     return {
         "task": {"task": settings.task.model_dump(mode="json"), "seed": settings.seed},
         "corpus": {"corpus": settings.corpus.model_dump(mode="json")} if has_corpus else None,
         "unlabelled": _path(settings.retrieve.unlabelled),
         "selection": _path(settings.select.outside_path),
+        "aligned": _asked_of_aligned(settings),
         "tokenizer": _path(settings.tokenizer.path or settings.model.path),
         "checkpoint": _path(settings.model.path),
     }
@@ -38,6 +40,8 @@ def asked_of(settings: Settings) -> dict[str, Any]:
 
 def data_path(settings: Settings, name: str) -> str:
     """Where data of a kind lies, as the user wrote it."""
+    if name == "aligned":
+        return ", ".join(source.path for source in settings.aligned.sources)
     if name == "corpus":
         return ", ".join(source.path for source in settings.corpus.sources)
     paths = {
@@ -55,6 +59,21 @@ def needs_corpus(select: SelectSettings) -> bool:
     if select.selector == "imported":
         return select.budget is not None and select.budget.unit == "share"
     return select.selector != "none"
+
+
+def reads_corpus(settings: Settings) -> bool:
+    """Whether the corpus is read at all: for the selection, or for the domain's text."""
+    return needs_corpus(settings.select) or settings.reads_domain
+
+
+def aligned_fingerprint(settings: Settings) -> str:
+    """A hash of the files that aligned objectives read, their list of words included."""
+    if not settings.reads_aligned:
+        return "none"
+    words = settings.aligned.word_list
+    return fingerprint(
+        Corpus.aligned(settings.aligned, settings.corpus).fingerprint(), None if words is None else _digest_of(words)
+    )
 
 
 def unlabelled_fingerprint(path: str | None) -> str:
@@ -84,6 +103,19 @@ def tokenizer_files(path: str, *, key: str = "tokenizer.path") -> list[Path]:
     if not folder.is_dir():
         raise InputError("no such tokenizer folder", path=path, key=key)
     return sorted(file for file in folder.iterdir() if file.suffix in TOKENIZER_SUFFIXES)
+
+
+def _asked_of_aligned(settings: Settings) -> dict[str, Any] | None:
+    if not settings.reads_aligned:
+        return None
+    sources = [source.model_dump(mode="json") for source in settings.aligned.sources]
+    return {"sources": sources, "word_list": settings.aligned.word_list}
+
+
+def _digest_of(path: str) -> str:
+    if not Path(path).is_file():
+        raise InputError("no such file", path=path, key="aligned.word_list")
+    return file_digest(Path(path))
 
 
 def _path(path: str | None) -> dict[str, str] | None:

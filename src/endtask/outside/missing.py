@@ -18,6 +18,10 @@ def first_missing(
     """The first of the stages to do that cannot be done here, and why; None where all can."""
     for name in to_do:
         opened = opened_from_outside(name, settings.select)
+        if name == "select" and settings.reads_domain:
+            opened = ("corpus", *opened)
+        if name == "pack" and settings.reads_aligned:
+            opened = ("aligned", *opened)
         reasons = [brought.why_missing(kind, settings) for kind in opened]
         before = _READS_FILES_OF.get(name)
         if before is not None and before not in to_do and left_out(stages[before].final):

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from endtask.evaluate.metrics import score_all
+from endtask.evaluate.measures import Measure, positive_class
+from endtask.evaluate.spans import scheme_of, spans_of
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,58 @@ class Confusion:
         )
 
 
-def constant_answer_score(truth: Sequence[str], answer: str, metric: str) -> float:
+def label_scores(predictions: Iterable[Mapping[str, Any]]) -> list[ClassScores]:
+    """The figures of each label where a row may have several, in alphabetical order.
+
+    >>> [row.f1 for row in label_scores([{"label": ["a", "b"], "predicted": {"0": ["a"], "1": ["a", "b"]}}])]
+    [1.0, 0.6666666666666666]
+    """
+    return _pooled((set(row["label"]), set(answer)) for row in predictions for answer in row["predicted"].values())
+
+
+def span_scores(predictions: Iterable[Mapping[str, Any]], tags: Sequence[str]) -> list[ClassScores]:
+    """The figures of each type of span, or of each tag where tags make no spans."""
+    scheme = scheme_of(tags)
+
+    def things(answer: Sequence[str]) -> set[tuple[str, int, int]]:
+        if scheme != "none":
+            return set(spans_of(answer, scheme))
+        return {(tag, place, place + 1) for place, tag in enumerate(answer)}
+
+    return _pooled(
+        (things(row["label"]), things(answer)) for row in predictions for answer in row["predicted"].values()
+    )
+
+
+def _pooled(pairs: Iterable[tuple[set[Any], set[Any]]]) -> list[ClassScores]:
+    """The figures of each name from what is true and what was given; of spans the type is the name."""
+    true: Counter[str] = Counter()
+    given: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for wanted, found in pairs:
+        for counts, things in ((true, wanted), (given, found), (right, wanted & found)):
+            counts.update(thing if isinstance(thing, str) else thing[0] or "span" for thing in things)
+    return [
+        ClassScores(
+            name,
+            true[name],
+            precision=right[name] / given[name] if given[name] else 0.0,
+            recall=right[name] / true[name] if true[name] else 0.0,
+            f1=2 * right[name] / (true[name] + given[name]),
+        )
+        for name in sorted({*true, *given})
+    ]
+
+
+def constant_answer_score(
+    truth: Sequence[str], answer: str, metric: str, *, labels: Sequence[str] = (), positive_label: str | None = None
+) -> float:
     """What always giving one answer scores: the least that a model has to beat.
 
     >>> constant_answer_score(["a", "a", "b", "c"], "a", "accuracy")
     0.5
     """
-    number = {label: place for place, label in enumerate(sorted({*truth, answer}))}
-    return score_all([number[label] for label in truth], [number[answer]] * len(truth))[metric]
+    names = tuple(sorted({*labels, *truth, answer}))
+    number = {label: place for place, label in enumerate(names)}
+    measure = Measure(metric, "text", names, positive_class(names, positive_label))
+    return measure.score([number[label] for label in truth], [number[answer]] * len(truth))

@@ -63,11 +63,17 @@ def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
         float(manifest["seconds"]),
         tokens=int(counts["tokens"]) if trained else None,
         padded_tokens=counts.get("padded_tokens"),
-        flops=float(counts["flops"]) if trained else None,
+        flops=float(counts["flops"]) if trained else _selection_flops(counts),
         matmul_flops=counts.get("matmul_flops"),
         joules=sum(manifest["joules"].values()) if manifest.get("joules") else None,
         bytes=int(text()) if text else None,
     )
+
+
+def _selection_flops(counts: Counts) -> float | None:
+    """Of a scoring model, where a selection was made by one."""
+    own = counts.get("influence")
+    return None if own is None else float(own["fitting_flops"] + own["scoring_flops"])
 
 
 def _retrieved(counts: Counts) -> str:
@@ -79,11 +85,13 @@ def _retrieved(counts: Counts) -> str:
 
 
 def _selected(counts: Counts) -> str:
+    domain = f"{shown.plural(counts['domain']['passages'], 'passage')} of the domain" if "domain" in counts else ""
     if not counts["passages"]:
-        return "no text kept"
+        return domain or "no text kept"
     kept = f"{shown.plural(counts['passages'], 'passage')} kept"
     # Of an imported selection there may be no corpus to be a share of.
-    return f"{kept}, {shown.share(counts['share_of_corpus'])} of the bytes" if counts["share_of_corpus"] else kept
+    share = f"{shown.share(counts['share_of_corpus'])} of the bytes" if counts["share_of_corpus"] else ""
+    return ", ".join(part for part in (kept, share, domain) if part)
 
 
 def _packed(counts: Counts) -> str:

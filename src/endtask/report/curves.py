@@ -1,4 +1,4 @@
-"""The training curves as charts: losses of the joint stage, then loss and dev score of every fine-tuning seed."""
+"""The training curves as charts: losses and weights of the joint stage, then those of every fine-tuning seed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,55 @@ from endtask.report.scores import metric_of
 
 _PARTS = {"mlm": "masked-LM loss", "task": "task loss"}
 _OBJECTIVES = {"external": "kept passages (external)", "internal": "task texts (internal)"}
+_DEV = "dev"
+_OF_WEIGHTING = {
+    "weight": ("Joint training: weights of the objectives", "weight"),
+    "cosine": ("Joint training: agreement with held-out task data", "cosine"),
+    "dot": ("Joint training: agreement with held-out task data", "product"),
+}
+"""Curves of the weighting, by what stands before the objective's name."""
 
 
 def pretrain_charts(run: RunFolder) -> list[Markup]:
-    """One chart per kind of loss, since their scales differ; a line per objective that has it."""
-    rows = run.curves("pretrain")
+    """One chart per kind of loss, since their scales differ, with a line per objective; then weights and dev scores."""
+    rows = pretrain_rows(run)
     names = sorted({name for row in rows for name in row if "/" in name})
-    kinds = sorted({name.split("/", 1)[1] for name in names})
-    return [
-        line_chart(
-            [Series(_objective(name), _points(rows, name)) for name in names if name.split("/", 1)[1] == kind],
-            title=_pretrain_title(kind, [name for name in names if name.split("/", 1)[1] == kind]),
-            x_label="step",
-            y_label="loss",
-        )
-        for kind in kinds
-    ]
+    losses = [name for name in names if _family(name) not in (*_OF_WEIGHTING, _DEV)]
+    kinds = sorted({name.split("/", 1)[1] for name in losses})
+    charts = [_loss_chart(rows, [name for name in losses if name.split("/", 1)[1] == kind], kind) for kind in kinds]
+    for family, (title, label) in _OF_WEIGHTING.items():
+        lines = [Series(_own_name(name), _points(rows, name)) for name in names if _family(name) == family]
+        if lines:
+            charts.append(line_chart(lines, title=title, x_label="step", y_label=label))
+    return [*charts, *_dev_chart(run, rows)]
+
+
+def pretrain_rows(run: RunFolder) -> list[Row]:
+    """The curves of stage 1; those of a sequence one after the other, their steps counted through."""
+    parts = run.counts("pretrain").get("objectives", {})
+    sequence = [found for name in parts if (found := run.curves("pretrain", name))]
+    if not sequence:
+        return run.curves("pretrain")
+    rows: list[Row] = []
+    for part in sequence:
+        before = rows[-1]["step"] if rows else 0
+        rows += [{**row, "step": before + row["step"]} for row in part]
+    return rows
+
+
+def _loss_chart(rows: list[Row], names: list[str], kind: str) -> Markup:
+    lines = [Series(_objective(name), _points(rows, name)) for name in names]
+    return line_chart(lines, title=_pretrain_title(kind, names), x_label="step", y_label="loss")
+
+
+def _dev_chart(run: RunFolder, rows: list[Row]) -> list[Markup]:
+    """The score on dev by stage 1's own head, if it was asked for."""
+    points = _points(rows, f"{_DEV}/{metric_of(run)}")
+    if not points:
+        return []
+    name = shown.metric_name(metric_of(run))
+    title = f"Joint training: {name} on dev"
+    return [line_chart([Series(name, points)], title=title, x_label="step", y_label=name, y_format=shown.score)]
 
 
 def finetune_charts(run: RunFolder) -> list[Markup]:
@@ -48,6 +81,15 @@ def finetune_charts(run: RunFolder) -> list[Markup]:
 
 def _points(rows: list[Row], name: str, unit: float = 1) -> tuple[tuple[float, float], ...]:
     return tuple((row["step"] / unit, row[name]) for row in rows if name in row)
+
+
+def _family(name: str) -> str:
+    return name.split("/", 1)[0]
+
+
+def _own_name(name: str) -> str:
+    own = name.split("/", 1)[1]
+    return _OBJECTIVES.get(own, own)
 
 
 def _objective(name: str) -> str:

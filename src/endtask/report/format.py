@@ -6,7 +6,24 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-_METRIC_NAMES = {"accuracy": "accuracy", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
+_METRIC_NAMES = {
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "f1": "F1",
+    "accuracy_f1": "mean of accuracy and F1",
+    "matthews": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "pearson_spearman": "mean of Pearson and Spearman",
+    "r2": "explained variance (R2)",
+    "rmse": "root mean squared error",
+    "span_f1": "span F1",
+    "strict_span_f1": "strict span F1",
+    "span_precision": "span precision",
+    "span_recall": "span recall",
+    "exact_match": "exact match of whole texts",
+}
+_NOT_IN_POINTS = ("rmse", "perplexity")
 _SIZES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _PERCENT_WITHOUT_DECIMALS = 10
 _LONGEST_WHOLE = 1e6
@@ -101,6 +118,17 @@ def metric_name(metric: str) -> str:
     'macro-F1'
     """
     return _METRIC_NAMES.get(metric, metric)
+
+
+def metric_with_spread(metric: str, mean: float, spread: float, seeds: int) -> str:
+    """A score in points of a hundred, unless its metric has another scale.
+
+    >>> metric_with_spread("accuracy", 0.5, 0.01, 3), metric_with_spread("rmse", 1.5, 0.25, 3)
+    ('50.0 ± 1.0', '1.5 ± 0.25')
+    """
+    if metric not in _NOT_IN_POINTS:
+        return score_with_spread(mean, spread, seeds)
+    return f"{mean:.3g} ± {spread:.2g}" if seeds > 1 else f"{mean:.3g}"
 
 
 def plural(number: int, noun: str) -> str:

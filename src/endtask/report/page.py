@@ -12,12 +12,21 @@ import jinja2
 
 from endtask.files.atomic import write_text
 from endtask.report import format as shown
-from endtask.report.classes import Confusion
+from endtask.report.classes import ClassScores, Confusion, label_scores, span_scores
 from endtask.report.corpus_share import source_chart, source_shares
 from endtask.report.costs import stage_costs, total_cost
 from endtask.report.curves import finetune_charts, pretrain_charts
+from endtask.report.objectives import objective_rows
 from endtask.report.run_folder import RunFolder
-from endtask.report.scores import constant_answer, metric_of, notes_of, seed_rows, verdict_of
+from endtask.report.scores import (
+    all_scores,
+    constant_answer,
+    metric_of,
+    notes_of,
+    scores_of_test_sets,
+    seed_rows,
+    verdict_of,
+)
 from endtask.report.selection_quality import quality_sentence
 from endtask.report.why import count_kept, explain
 
@@ -36,7 +45,14 @@ _FILTERS = (
     shown.moment,
     shown.plural,
     shown.score_with_spread,
+    shown.metric_with_spread,
 )
+
+_PIPELINES = {
+    "score": ("text-classification", ', function_to_apply="none"'),
+    "labels": ("text-classification", ", top_k=None"),
+    "tags": ("token-classification", ', aggregation_strategy="first"'),
+}
 
 Context = dict[str, Any]
 
@@ -69,7 +85,8 @@ def summary(folder: Path) -> dict[str, Any]:
         "results": run.results,
         "seeds": [asdict(row) for row in seed_rows(run)],
         "constant_answer": asdict(baseline) if baseline else None,
-        "classes": [asdict(scores) for scores in Confusion.count(run.predictions()).scores()],
+        "classes": [asdict(scores) for scores in _class_scores(run)],
+        "objectives": [asdict(row) for row in objective_rows(run)],
         "cost": {"total": total_cost(costs), "stages": [asdict(cost) for cost in costs]},
         "selection": run.counts("select") or None,
         "corpus": run.counts("retrieve").get("corpus"),
@@ -99,6 +116,7 @@ def _context(run: RunFolder) -> Context:
         "total": total_cost(costs),
         **_corpus(run),
         **_results(run),
+        "objectives": objective_rows(run),
         "pretrain_charts": pretrain_charts(run),
         "finetune_charts": finetune_charts(run),
         "versions": _versions(run),
@@ -117,9 +135,29 @@ def _corpus(run: RunFolder) -> Context:
     }
 
 
+def _kind(run: RunFolder) -> str:
+    return str(run.audit["kind"]) if run.audit is not None else "text"
+
+
+def _confusion(run: RunFolder) -> Confusion:
+    """Which class is taken for which, where each row has one."""
+    return Confusion.count(run.predictions() if _kind(run) in ("text", "pair") else ())
+
+
+def _class_scores(run: RunFolder) -> list[ClassScores]:
+    """How each class, label or type of span fares."""
+    if _kind(run) == "tags":
+        return span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
+    return label_scores(run.predictions()) if _kind(run) == "labels" else _confusion(run).scores()
+
+
 def _results(run: RunFolder) -> Context:
-    confusion = Confusion.count(run.predictions())
+    confusion = _confusion(run)
     return {
+        "all_scores": all_scores(run),
+        "test_sets": scores_of_test_sets(run),
+        "class_scores": _class_scores(run),
+        "classes_are": {"tags": "span", "labels": "label"}.get(_kind(run), "class"),
         "metric": metric_of(run),
         "seeds": seed_rows(run),
         "constant": constant_answer(run),
@@ -146,9 +184,12 @@ def _versions(run: RunFolder) -> dict[str, str]:
 def _use(run: RunFolder) -> Context:
     """Commands to paste, with the folder's name quoted as shell and Python want it."""
     pair = run.audit is not None and run.audit["kind"] == "pair"
+    pipeline, options = _PIPELINES.get(_kind(run), ("text-classification", ""))
     argument = '{"text": "first text", "text_pair": "second text"}' if pair else '"a text to classify"'
     return {
         "is_pair": pair,
+        "pipeline": pipeline,
+        "pipeline_options": options,
         "shell_folder": shlex.quote(str(run.path)),
         "python_folder": json.dumps(str(run.path / "model"), ensure_ascii=False),
         "python_argument": argument,

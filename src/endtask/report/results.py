@@ -17,6 +17,7 @@ from endtask.report.costs import stage_costs, total_cost
 from endtask.report.run_folder import RunFolder
 from endtask.report.scores import metric_of
 from endtask.task import Task, leaked_ids
+from endtask.task.targets import as_lists, targets
 
 FORMAT = 1
 # Of the run's place, not of what it came to.
@@ -29,9 +30,9 @@ Tree = dict[str, Any]
 def results_of(folder: str | Path) -> Tree:
     """Plain values of what stands in a run's folder; parts that are not there yet are null.
 
-    `predictions` holds, for dev and test, the class numbers (places in `labels`) of the truth and of each seed's
-    answers, whether each row is leak-free, and a hash of the rows' ids, by which two runs are told to be about the
-    same rows.
+    `predictions` holds, for dev and test, the truth and each seed's answers: class numbers (places in `labels`),
+    scores, 0 or 1 for each label, or the numbers of a row's tags; whether each row is leak-free, and a hash of the
+    rows' ids, by which two runs are told to be about the same rows.
     """
     run = RunFolder(Path(folder))
     task = _task(run)
@@ -39,7 +40,8 @@ def results_of(folder: str | Path) -> Tree:
         "format": FORMAT,
         "endtask": metadata.version("endtask"),
         "task": run.task_name,
-        "labels": list(task.labels) if task else None,
+        "kind": task.kind if task else None,
+        "labels": list(task.all_labels) if task else None,
         "metric": metric_of(run),
         "settings": {key: value for key, value in run.settings.items() if key not in _LEFT_OUT},
         "stages": {
@@ -77,7 +79,15 @@ def _task(run: RunFolder) -> Task | None:
 
 
 def _example(row: Tree) -> Example:
-    return Example(row["id"], row["text"], row["label"], text_pair=row.get("text_pair"))
+    tokens = row.get("tokens")
+    return Example(
+        row["id"],
+        row["text"],
+        row["label"],
+        text_pair=row.get("text_pair"),
+        tokens=None if tokens is None else tuple(tokens),
+        part=row.get("part"),
+    )
 
 
 def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
@@ -87,21 +97,21 @@ def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
     leaked = leaked_ids(task, split)
     return {
         "rows": fingerprint([example.id for example in task.splits[split]]),
-        "truth": task.label_numbers(split),
+        "truth": as_lists(targets(task, split), task.kind),
         "leak_free": [int(example.id not in leaked) for example in task.splits[split]],
         "predicted": by_seed,
     }
 
 
-def _of_dev(run: RunFolder) -> dict[str, list[int]]:
+def _of_dev(run: RunFolder) -> dict[str, list[Any]]:
     """By seed; runs of older releases did not keep them."""
     seeds = [row["seed"] for row in run.counts("finetune").get("seeds", [])]
     files = {str(seed): run.path / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds}
     return {seed: json.loads(file.read_text(encoding="utf-8")) for seed, file in files.items() if file.exists()}
 
 
-def _of_test(run: RunFolder, task: Task) -> dict[str, list[int]]:
+def _of_test(run: RunFolder, task: Task) -> dict[str, list[Any]]:
     if run.results is None or run.results["split"] != "test":
         return {}
-    found = read_predictions(run.path / "evaluate", task.labels)
-    return {str(seed): row.tolist() for seed, row in zip(found.seeds, found.predicted, strict=True)}
+    found = read_predictions(run.path / "evaluate", task.all_labels, task.kind)
+    return {str(seed): as_lists(row, task.kind) for seed, row in zip(found.seeds, found.predicted, strict=True)}

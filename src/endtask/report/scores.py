@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import Any
 
+from endtask.evaluate.measures import deciding_metrics
 from endtask.report import format as shown
 from endtask.report.classes import constant_answer_score
 from endtask.report.run_folder import RunFolder
@@ -21,6 +23,15 @@ class SeedRow:
     best_step: int
     score: float | None
     leak_free: float | None
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """A metric with its mean over the seeds."""
+
+    metric: str
+    mean: float
+    std: float
 
 
 @dataclass(frozen=True)
@@ -60,19 +71,47 @@ def notes_of(run: RunFolder) -> list[str]:
 
 def constant_answer(run: RunFolder) -> ConstantAnswer | None:
     """The score of always answering train's most frequent label, once evaluated and if the audit is there."""
-    if run.results is None or run.audit is None or not run.audit["splits"]["train"]["labels"]:
+    if run.results is None or run.audit is None or run.audit["kind"] not in ("text", "pair"):
         return None
     counts = run.audit["splits"]["train"]["labels"]
     label = max(counts, key=lambda name: counts[name])
     truth = [row["label"] for row in run.predictions()]
-    return ConstantAnswer(label, constant_answer_score(truth, label, metric_of(run))) if truth else None
+    if not truth:
+        return None
+    labels, positive = run.audit["labels"], run.settings.get("evaluate", {}).get("positive_label")
+    score = constant_answer_score(truth, label, metric_of(run), labels=labels, positive_label=positive)
+    return ConstantAnswer(label, score)
 
 
 def metric_of(run: RunFolder) -> str:
     """The metric that chose the epoch and stands in the verdict."""
     if run.results is not None:
         return str(run.results["summary"]["metric"])
-    return str(run.settings.get("evaluate", {}).get("metric", "accuracy"))
+    asked = str(run.settings.get("evaluate", {}).get("metric", "accuracy"))
+    if asked != "auto":
+        return asked
+    return deciding_metrics(run.audit["kind"], run.audit["labels"])[0] if run.audit is not None else "macro_f1"
+
+
+def all_scores(run: RunFolder) -> list[ScoreRow]:
+    """Every score of the evaluated split, mean and spread over the seeds; the deciding one first."""
+    if run.results is None:
+        return []
+    seeds, metric = run.results["seeds"], metric_of(run)
+    names = sorted(seeds[0]["scores"], key=lambda name: name != metric)
+    return [ScoreRow(name, *_mean_and_spread([seed["scores"][name] for seed in seeds])) for name in names]
+
+
+def scores_of_test_sets(run: RunFolder) -> dict[str, Tree]:
+    """Rows, mean and spread of each test set where there are several, and their mean under the name `mean`."""
+    sets: dict[str, Tree] = dict((run.results or {}).get("test_sets", {}))
+    if sets and run.results is not None:
+        sets["mean of the sets"] = {"rows": run.results["rows"], "mean": run.results["mean_of_test_sets"], "std": None}
+    return sets
+
+
+def _mean_and_spread(values: list[float]) -> tuple[float, float]:
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def seed_rows(run: RunFolder) -> list[SeedRow]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
+from endtask.evaluate.measures import measure_of
 from endtask.files.lock import run_lock
 from endtask.files.own_folder import make_own_folder
 from endtask.progress import say
@@ -34,20 +35,20 @@ def search(settings: Settings, plan: Plan) -> Record:
     base.stage_folders()  # data that is missing or unreadable is met before anything is written
     make_own_folder(folder, SEARCH_FILE)
     with run_lock(folder):
-        record = open_record(folder, _asked(settings, plan, str(share)))
+        record = open_record(folder, _asked(settings, plan, str(share), measure_of(base.task, settings.evaluate).name))
         prepare_base(base, plan.keys, may_redo=not record.trials)
         for number in range(len(record.finished), plan.trials):
             record = _do_trial(record, plan, number, each, base)
         return _end(record, each)
 
 
-def _asked(settings: Settings, plan: Plan, share: str) -> dict[str, Any]:
+def _asked(settings: Settings, plan: Plan, share: str, metric: str) -> dict[str, Any]:
     return {
         **plan.describe(),
         "trials_asked": plan.trials,
         "budget": str(settings.budget),
         "budget_per_trial": share,
-        "metric": settings.evaluate.metric,
+        "metric": metric,
         "settings": settings.model_dump(mode="json", exclude={"output_dir", "budget"}),
     }
 

@@ -16,7 +16,7 @@ from endtask.run import Run
 from endtask.search.record import Trial
 from endtask.settings import Settings
 from endtask.share import is_shared, lend_data, share_stages
-from endtask.stages import READ_BY
+from endtask.stages import keys_read
 
 LAST_STAGE = "finetune"
 """Where trials stop: dev has been scored there, test has not."""
@@ -32,7 +32,7 @@ def prepare_base(base: Run, keys: Sequence[str], *, may_redo: bool) -> None:
             hint="choose another --output; nothing was touched",
         )
     before_training = STAGES[: STAGES.index("pretrain")]
-    untouched = list(takewhile(lambda stage: not _reads_one_of(stage, keys), before_training))
+    untouched = list(takewhile(lambda stage: not _reads_one_of(stage, keys, base.settings), before_training))
     # `read` at least, since no search may touch the task; and what stands there already.
     base.go(until=max(untouched[-1], clash or "read", key=STAGES.index), start=clash)
 
@@ -68,6 +68,6 @@ def measured(trial: Trial, folder: Path) -> Trial:
     )
 
 
-def _reads_one_of(stage: str, keys: Sequence[str]) -> bool:
-    pairs = [(f"{key}.", f"{read}.") for key in keys for read in READ_BY[stage]]
+def _reads_one_of(stage: str, keys: Sequence[str], settings: Settings) -> bool:
+    pairs = [(f"{key}.", f"{read}.") for key in keys for read in keys_read(stage, settings)]
     return any(key.startswith(read) or read.startswith(key) for key, read in pairs)

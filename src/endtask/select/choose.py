@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from endtask.corpus import Corpus
 from endtask.errors import InputError
-from endtask.files.run_layout import SELECTION
+from endtask.files.run_layout import INFLUENCE_WORK, RETRIEVED, SELECTION
 from endtask.files.selection_table import write_selection
+from endtask.files.stage_folder import StageFolder
 from endtask.progress import say
 from endtask.records import Example
 from endtask.select.best_rank import select_best_rank
 from endtask.select.embedding import refuse_missing_embedding
+from endtask.select.fill import in_bytes
 from endtask.select.imported import select_imported
 from endtask.select.imported_rows import refuse_unreadable
 from endtask.select.inputs import Inputs, Kept, Selector
 from endtask.select.random import select_random
 from endtask.select.rankers import RANKERS, select_ranked
-from endtask.settings import SelectSettings
+from endtask.settings import SelectSettings, Settings
+from endtask.task import Task
 
 LARGE_SHARE = 0.3
 _PROPOSED = "--set select.budget=5%"
@@ -54,11 +58,19 @@ def select(
     guarded: Callable[[str], bool] | None = None,
     examples: Sequence[Example] = (),
     device: str = "auto",
+    task: Task | None = None,
+    run: Settings | None = None,
+    stage: StageFolder | None = None,
 ) -> dict[str, Any]:
     """Write the selection; returns counts for the manifest. `Inputs` says what the arguments mean."""
     refuse_impossible(settings, has_corpus=bool(corpus_bytes), labels=labels)
-    inputs = Inputs(settings, retrieved, corpus, corpus_bytes, labels, seed, guarded, examples, folder, device)
+    if corpus_bytes:
+        settings = in_bytes(settings, retrieved / RETRIEVED)
+    inputs = Inputs(
+        settings, retrieved, corpus, corpus_bytes, labels, seed, guarded, examples, folder, device, task, run, stage
+    )
     kept = SELECTORS[settings.selector](inputs, folder / SELECTION)
+    shutil.rmtree(folder / INFLUENCE_WORK, ignore_errors=True)  # not before the selection stands, for a killed run
     share = kept.bytes / corpus_bytes if corpus_bytes else 0.0
     counts = {"passages": kept.passages, "bytes": kept.bytes, "share_of_corpus": share, **kept.counts}
     if examples and kept.passages:
@@ -79,14 +91,22 @@ def refuse_impossible(settings: SelectSettings, *, has_corpus: bool, labels: tup
         raise InputError(message, key="corpus.sources", hint="--corpus path/to/text")
     if settings.selector == "imported":
         _refuse_impossible_import(settings, has_corpus)
-    if settings.per_class and settings.selector not in ("best_rank", "none"):
-        hint = "set it to false, or the selector to best_rank"
+    if settings.per_class and settings.selector not in ("best_rank", "influence", "none"):
+        hint = "set it to false, or the selector to best_rank or influence"
         raise InputError(f"{settings.selector} does not ask by class", key="select.per_class", hint=hint)
+    if settings.per_class and settings.selector == "influence" and settings.influence.choice != "budget":
+        hint = f"set it to false, or select.influence.choice from {settings.influence.choice} to budget"
+        raise InputError("only a choice by scores is dealt to the classes", key="select.per_class", hint=hint)
     if settings.per_class and not labels:
         message = "the task has no classes to deal the budget to"
         raise InputError(message, key="select.per_class", hint="set it to false")
     if settings.selector == "imported" and settings.path is not None:
         refuse_unreadable(Path(settings.path))
+    if settings.uses_influence and not labels:
+        hint = "choose another selector"
+        raise InputError(
+            "influence goes by the losses of classes, and the task has none", key="select.selector", hint=hint
+        )
     if settings.uses_embedding:
         refuse_missing_embedding(settings.embedding)
 
@@ -98,6 +118,9 @@ def _refuse_impossible_import(settings: SelectSettings, has_corpus: bool) -> Non
     if not Path(settings.path).is_file():
         message = "is a folder, not a file" if Path(settings.path).is_dir() else "no such file"
         raise InputError(message, path=settings.path, key="select.path")
+    if settings.budget is not None and settings.budget.unit == "retrieved":
+        hint = "null keeps the whole file; 300MB or 50000passages keep the best of it"
+        raise InputError("for an imported selection nothing is retrieved", key="select.budget", hint=hint)
     if settings.budget is not None and settings.budget.unit == "share" and not has_corpus:
         raise InputError(
             f"{settings.budget} of the corpus, but there is no corpus",

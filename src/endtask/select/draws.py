@@ -19,8 +19,11 @@ def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
     >>> bool(draws(["a", "b"], 0, "test")[1] == draws(["b"], 0, "test")[0] != draws(["b"], 1, "test")[0])
     True
     """
-    keys = string_keys(ids) ^ np.uint64(derive(seed, "select", purpose))
-    # Every bit spread over all bits, as in the last steps of SplitMix64.
+    return spread(string_keys(ids) ^ np.uint64(derive(seed, "select", purpose)))
+
+
+def spread(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Every bit spread over all bits, as in the last steps of SplitMix64."""
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return keys ^ (keys >> np.uint64(31))

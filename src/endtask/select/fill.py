@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
 from endtask.errors import InputError
+from endtask.files.selection_table import read_figures
 from endtask.select.inputs import Inputs, Order
-from endtask.settings import SizeBudget
+from endtask.settings import SelectSettings, SizeBudget
 
 
 def fill(order: Order, sizes: NDArray[np.int64], budget: SizeBudget | None, *, corpus_bytes: int) -> Order:
@@ -20,9 +23,20 @@ def fill(order: Order, sizes: NDArray[np.int64], budget: SizeBudget | None, *, c
         return order
     if budget.unit == "passages":
         return order[: int(budget.amount)]
+    assert budget.unit != "retrieved", "turned into bytes by `in_bytes`"
     limit = budget.amount if budget.unit == "bytes" else budget.amount * corpus_bytes
     # 29% of 100 bytes is 28.999999999999996 in floating point; a passage of 29 bytes fits all the same.
     return order[: int(np.searchsorted(np.cumsum(sizes[order]), np.floor(limit + 1e-6), side="right"))]
+
+
+def in_bytes(settings: SelectSettings, retrieved: Path) -> SelectSettings:
+    """The same settings, a budget that is a share of what was retrieved turned into bytes of text."""
+    budget = settings.budget
+    if budget is None or budget.unit != "retrieved":
+        return settings
+    # As in `fill`: 29% of 100 bytes are 29 bytes.
+    allowed = int(budget.amount * int(read_figures(retrieved).bytes.sum()) + 1e-6)
+    return settings.model_copy(update={"budget": SizeBudget(allowed, "bytes", f"{allowed}B")})
 
 
 def fill_or_refuse(order: Order, sizes: NDArray[np.int64], inputs: Inputs, *, otherwise: str) -> Order:

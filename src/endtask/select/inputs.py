@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.corpus import Corpus
+from endtask.files.stage_folder import StageFolder
 from endtask.records import Example
-from endtask.settings import SelectSettings
+from endtask.settings import SelectSettings, Settings
+from endtask.task import Task
 
 Order = NDArray[np.int64]
 """Places of candidates, best first."""
@@ -25,7 +27,8 @@ class Inputs:
     `retrieved` is the folder of the retrieve stage; `corpus_bytes` the size of all texts in the corpus, 0 without one;
     `labels` the task's classes; `guarded` tells whether a text holds a dev or test text, None where nobody asks;
     `examples` are the train rows; `folder` is where the stage writes and large scratch files may lie; `device` is where
-    a model computes vectors.
+    a model computes vectors. A selector that trains a model reads more: the `task`, all settings of the `run`, and the
+    `stage`, whose plan keeps decisions for a resumed run.
     """
 
     settings: SelectSettings
@@ -38,6 +41,9 @@ class Inputs:
     examples: Sequence[Example] = ()
     folder: Path | None = None
     device: str = "auto"
+    task: Task | None = None
+    run: Settings | None = None
+    stage: StageFolder | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,12 @@ def _best_rank(inputs: Inputs, figures: SelectionFigures) -> Ranking:
     return Ranking(best_rank(figures), figures.score, reasons)
 
 
+def _influence(inputs: Inputs, figures: SelectionFigures) -> Ranking:
+    from endtask.select.influence.rank import rank_by_influence
+
+    return rank_by_influence(inputs, figures)
+
+
 def _dsir(inputs: Inputs, figures: SelectionFigures) -> Ranking:
     from endtask.select.dsir import rank_dsir
 
@@ -48,6 +54,7 @@ def _fusion(inputs: Inputs, figures: SelectionFigures) -> Ranking:
 
 RANKERS: dict[str, Ranker] = {
     "best_rank": _best_rank,
+    "influence": _influence,
     "dsir": _dsir,
     "classifier": _classifier,
     "neighbours": _neighbours,

@@ -1,19 +1,22 @@
 """The typed settings of a run, how they are read, and amounts with a unit."""
 
+from endtask.settings.aligned import AlignedSettings
 from endtask.settings.budget import BatchSize, Budget, SizeBudget
+from endtask.settings.domain import DomainSettings, TextAmount
+from endtask.settings.evaluate import EvaluateSettings
 from endtask.settings.load import dump_yaml, load_settings, read_tree, resolve
+from endtask.settings.objectives import ObjectiveSettings
 from endtask.settings.presets import preset_names
 from endtask.settings.sections import (
     ColumnSettings,
     CorpusSettings,
-    EvaluateSettings,
     RetrieveSettings,
     SelectSettings,
     Settings,
-    SourceSettings,
     TaskKind,
     TaskSettings,
 )
+from endtask.settings.source import SourceSettings
 from endtask.settings.training import (
     FinetuneSettings,
     ModelSettings,
@@ -23,13 +26,16 @@ from endtask.settings.training import (
 )
 
 __all__ = [
+    "AlignedSettings",
     "BatchSize",
     "Budget",
     "ColumnSettings",
     "CorpusSettings",
+    "DomainSettings",
     "EvaluateSettings",
     "FinetuneSettings",
     "ModelSettings",
+    "ObjectiveSettings",
     "PhaseSettings",
     "RetrieveSettings",
     "SelectSettings",
@@ -38,6 +44,7 @@ __all__ = [
     "SourceSettings",
     "TaskKind",
     "TaskSettings",
+    "TextAmount",
     "TokenizerSettings",
     "TrainSettings",
     "dump_yaml",

@@ -11,7 +11,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 BudgetUnit = Literal["seconds", "tokens", "steps", "flops"]
-SizeUnit = Literal["bytes", "passages", "share"]
+SizeUnit = Literal["bytes", "passages", "share", "retrieved"]
 BatchUnit = Literal["texts", "tokens"]
 
 _AMOUNT = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]+)")
@@ -35,6 +35,7 @@ _SIZE_UNITS: dict[str, tuple[SizeUnit, float]] = {
     "GB": ("bytes", 1e9),
     **dict.fromkeys(("passage", "passages"), ("passages", 1.0)),
     "%": ("share", 0.01),
+    "%retrieved": ("retrieved", 0.01),
 }
 _BATCH_UNITS: dict[str, tuple[BatchUnit, float]] = {
     **dict.fromkeys(("text", "texts"), ("texts", 1.0)),
@@ -53,7 +54,7 @@ def _parse_amount(text: str, units: dict[str, tuple[Any, float]], examples: str)
     return amount, unit
 
 
-class _FromText:
+class FromText:
     """Lets pydantic read the class from its text and write it back as text."""
 
     @classmethod
@@ -75,7 +76,7 @@ class _FromText:
 
 
 @dataclass(frozen=True)
-class Budget(_FromText):
+class Budget(FromText):
     """How much training may cost.
 
     >>> Budget.parse("10min").seconds
@@ -108,7 +109,7 @@ class Budget(_FromText):
 
 
 @dataclass(frozen=True)
-class SizeBudget(_FromText):
+class SizeBudget(FromText):
     """How much text may be kept: bytes of text, a number of passages or a share of the corpus.
 
     >>> SizeBudget.parse("5%").amount
@@ -121,9 +122,10 @@ class SizeBudget(_FromText):
 
     @classmethod
     def parse(cls, text: str) -> SizeBudget:
-        amount, unit = _parse_amount(text, _SIZE_UNITS, "300MB, 50000passages or 5%")
-        if unit == "share" and amount > 1:
-            raise ValueError(f"{text!r} is more than the whole corpus")
+        amount, unit = _parse_amount(text, _SIZE_UNITS, "300MB, 50000passages, 5% or 20%retrieved")
+        if unit in ("share", "retrieved") and amount > 1:
+            whole = "the whole corpus" if unit == "share" else "all that is retrieved"
+            raise ValueError(f"{text!r} is more than {whole}")
         return cls(amount, unit, text.strip())
 
     def __str__(self) -> str:

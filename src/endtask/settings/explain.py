@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,6 +15,7 @@ Location = tuple[int | str, ...]
 _PLAIN_WORDS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
+    "dict_type": "must be a section of `key: value` lines",
     "finite_number": "must be a finite number",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
@@ -54,21 +55,25 @@ def explain(
 
 
 def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
-    """The section a key holds (or holds a list of), or None for a plain value."""
+    """The section a key holds (or holds a list of, or several by name), or None for a plain value."""
     field = model.model_fields.get(key)
     kinds = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
+def holds_named_sections(model: type[BaseModel], key: str) -> bool:
+    """Whether a key holds sections by names of the user's own, such as `train.objectives`."""
+    field = model.model_fields.get(key)
+    return field is not None and get_origin(field.annotation) is dict
+
+
 def _place(location: Location, root: type[BaseModel]) -> Location:
     """The location as the user typed it: pydantic adds the name of a union's branch at the end."""
-    model: type[BaseModel] | None = root
     place: list[int | str] = []
     for part in location:
-        if isinstance(part, str):
-            if model is None:
-                break
-            model = section_of(model, part)
+        # The name of a named section leads to a section itself.
+        if isinstance(part, str) and _section_at(tuple(place), root) is None:
+            break
         place.append(part)
     return tuple(place)
 
@@ -78,9 +83,12 @@ def _key_in_front(place: Location, message: str, root: type[BaseModel]) -> tuple
     model: type[BaseModel] | None = _section_at(place, root)
     word, _, rest = message.partition(" ")
     names = word.removesuffix(":").split(".")
-    for name in names:
+    known = iter(names)
+    for name in known:
         if model is None or name not in model.model_fields:
             return place, message
+        if holds_named_sections(model, name):
+            next(known, None)
         model = section_of(model, name)
     return (*place, *names), rest
 
@@ -95,8 +103,11 @@ def _origin(key: str, message: str, where: str | None, overridden: Collection[st
 def _section_at(place: Location, root: type[BaseModel]) -> type[BaseModel] | None:
     """The section that a place leads to, or None for a plain value."""
     model: type[BaseModel] | None = root
-    for part in place:
+    parts = iter(place)
+    for part in parts:
         if isinstance(part, str) and model is not None:
+            if holds_named_sections(model, part):
+                next(parts, None)
             model = section_of(model, part)
     return model
 
@@ -109,7 +120,8 @@ def _right_key(place: Location, root: type[BaseModel]) -> str:
     prefix = _dotted(place[:-1])
     if hint.startswith("did you mean"):
         return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
-    elsewhere = [key for key in _all_keys(root) if key.rpartition(".")[2] == wrong]
+    found = [key for key in _all_keys(root) if key.rpartition(".")[2] == wrong]
+    elsewhere = [key for key in found if _depth(key) == min(map(_depth, found))]
     return f"did you mean {' or '.join(map(repr, elsewhere))}?" if elsewhere else hint
 
 
@@ -117,8 +129,12 @@ def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name in model.model_fields:
         yield prefix + name
         below = section_of(model, name)
-        if below is not None:
+        if below is not None and not holds_named_sections(model, name):
             yield from _all_keys(below, f"{prefix}{name}.")
+
+
+def _depth(key: str) -> int:
+    return key.count(".")
 
 
 def _dotted(place: Location) -> str:

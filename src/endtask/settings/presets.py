@@ -19,10 +19,10 @@ _SUFFIX = ".yaml"
 def preset_names() -> list[str]:
     """Every preset, and for those with values per task also each task behind a colon.
 
-    >>> [name for name in preset_names() if name.endswith("imdb")]
+    >>> [name for name in preset_names() if name.startswith("tlm-") and name.endswith("imdb")]
     ['tlm-large:imdb', 'tlm-medium:imdb', 'tlm-small:imdb']
     """
-    with_task = [f"{name}:{task}" for name in _files() if name in _table() for task in _table()["tasks"]]
+    with_task = [f"{name}:{task}" for name in _files() if name in _table() for task in _tasks_of(name)]
     return sorted([*_files(), *with_task])
 
 
@@ -50,6 +50,9 @@ def _task_layer(preset: str, task: str) -> Layer:
         raise InputError(f"the preset {preset!r} has no values for single tasks", hint=f"write {preset} alone")
     if plain not in columns:
         raise InputError(f"unknown task {task!r} behind the preset {preset!r}", hint=did_you_mean(plain, columns))
+    if table["tasks"][columns[plain]] not in _tasks_of(preset):
+        hint = f"known: {', '.join(_tasks_of(preset))}"
+        raise InputError(f"the preset {preset!r} has no values for the task {plain!r}", hint=hint)
     layer: Layer = {}
     for key, values in {**table["every_scale"], **table[preset]}.items():
         *sections, last = key.split(".")
@@ -58,6 +61,13 @@ def _task_layer(preset: str, task: str) -> Layer:
             inner = inner.setdefault(section, {})
         inner[last] = values[columns[plain]]
     return layer
+
+
+def _tasks_of(preset: str) -> list[str]:
+    """The tasks that a preset has values for: none of its rows leaves their column empty."""
+    table = _table()
+    rows = table[preset].values()
+    return [task for place, task in enumerate(table["tasks"]) if all(row[place] is not None for row in rows)]
 
 
 def _columns() -> dict[str, int]:
@@ -76,7 +86,7 @@ def _files() -> tuple[str, ...]:
 
 @cache
 def _table() -> Layer:
-    return _read("by_task/tlm.yaml")
+    return {**_read("by_task/tlm.yaml"), **_read("by_task/iss.yaml")}
 
 
 def _read(path: str) -> Layer:

@@ -6,11 +6,16 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from endtask.settings.aligned import AlignedSettings
 from endtask.settings.budget import Budget, SizeBudget
+from endtask.settings.domain import DomainSettings
+from endtask.settings.evaluate import EvaluateSettings
+from endtask.settings.influence import InfluenceSettings
 from endtask.settings.section import Fraction, Positive, Section
+from endtask.settings.source import SourceSettings
 from endtask.settings.training import FinetuneSettings, ModelSettings, TokenizerSettings, TrainSettings
 
-TaskKind = Literal["text", "pair", "score", "tags"]
+TaskKind = Literal["text", "pair", "score", "labels", "tags"]
 
 
 class ColumnSettings(Section):
@@ -18,7 +23,7 @@ class ColumnSettings(Section):
 
     text: str | None = Field(None, description="the text, or the first of a pair")
     text_pair: str | None = Field(None, description="the second text of a pair")
-    label: str | None = Field(None, description="the class name or the score")
+    label: str | None = Field(None, description="the class name, the score, or the list of labels")
     tokens: str | None = Field(None, description="the list of tokens, for kind `tags`")
     tags: str | None = Field(None, description="one tag per token, for kind `tags`")
     id: str | None = Field(None, description="a name for the row; by default its split and number")
@@ -31,17 +36,11 @@ class TaskSettings(Section):
     path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
     kind: TaskKind | Literal["auto"] = Field("auto", description="auto: told by the columns and labels")
     columns: ColumnSettings = Field(ColumnSettings(), description="which column holds what")
+    label_delimiter: str | None = Field(
+        None, min_length=1, description="for kind `labels`: what stands between the labels of a cell, such as `;`"
+    )
     dev_fraction: Fraction = Field(0.1, description="share of train carved off where no dev split is given")
     test_fraction: Fraction = Field(0.1, description="the same for a missing test split; 0: do without")
-
-
-class SourceSettings(Section):
-    """One named part of the corpus."""
-
-    path: str = Field(description="a file, a folder, a glob, `hf:NAME` or `docstrings`")
-    name: str | None = Field(None, description="shown in reports; by default made from the file name")
-    text: str | None = Field(None, description="column of the text; found by its usual names if unset")
-    licence: str | None = Field(None, description="noted beside every text of this source")
 
 
 class CorpusSettings(Section):
@@ -89,13 +88,15 @@ class RetrieveSettings(Section):
 class SelectSettings(Section):
     """Which of the retrieved passages are trained on."""
 
-    selector: Literal["best_rank", "dsir", "classifier", "neighbours", "fusion", "random", "imported", "none"] = Field(
+    selector: Literal[
+        "best_rank", "influence", "dsir", "classifier", "neighbours", "fusion", "random", "imported", "none"
+    ] = Field(
         "best_rank",
-        description="the rule that chooses; dsir: drawn by n-gram importance; classifier: most like the task's texts "
-        "to a linear classifier; neighbours: nearest to a train row in `embedding`; fusion: of `fuse`; "
-        "random: from the whole corpus; imported: from `path`; none: no corpus text",
+        description="the rule that chooses; influence: gradients that help the task (ISS); dsir: drawn by n-gram "
+        "importance; classifier: most like the task's texts to a linear classifier; neighbours: nearest to a train row "
+        "in `embedding`; fusion: of `fuse`; random: from the whole corpus; imported: from `path`; none: no corpus text",
     )
-    fuse: tuple[Literal["best_rank", "dsir", "classifier", "neighbours"], ...] = Field(
+    fuse: tuple[Literal["best_rank", "influence", "dsir", "classifier", "neighbours"], ...] = Field(
         ("best_rank", "dsir"), description="the selectors whose ranks `fusion` adds up: sums of 1 / (60 + rank)"
     )
     embedding: str | None = Field(
@@ -108,13 +109,23 @@ class SelectSettings(Section):
     per_class: bool = Field(False, description="deal the budget to the classes in turn")
     budget: SizeBudget | None = Field(
         SizeBudget.parse("5%"),
-        description="300MB, 50000passages or 5% of the corpus; null: all retrieved, or the whole of `path`",
+        description="300MB, 50000passages, 5% of the corpus or 20%retrieved, of what was retrieved; "
+        "null: all retrieved, or the whole of `path`",
     )
+    influence: InfluenceSettings = Field(InfluenceSettings(), description="for `influence`")
 
     @property
     def uses_embedding(self) -> bool:
         """Whether vectors have a part in the selection."""
-        return "neighbours" in (self.selector, *(self.fuse if self.selector == "fusion" else ()))
+        return self._uses("neighbours")
+
+    @property
+    def uses_influence(self) -> bool:
+        """Whether gradients have a part in the selection."""
+        return self._uses("influence")
+
+    def _uses(self, selector: str) -> bool:
+        return selector in (self.selector, *(self.fuse if self.selector == "fusion" else ()))
 
     @property
     def outside_path(self) -> str | None:
@@ -127,15 +138,6 @@ class SelectSettings(Section):
         if len(set(names)) < max(2, len(names)):
             raise ValueError("name two selectors or more, each once")
         return names
-
-
-class EvaluateSettings(Section):
-    """How predictions are scored."""
-
-    metric: Literal["macro_f1", "micro_f1", "accuracy"] = Field(
-        "macro_f1", description="the score that decides on dev and is reported on test"
-    )
-    batch_size: Positive = Field(64, description="texts per forward pass; changes speed only")
 
 
 class Settings(Section):
@@ -173,8 +175,10 @@ class Settings(Section):
     corpus: CorpusSettings = CorpusSettings()
     retrieve: RetrieveSettings = RetrieveSettings()
     select: SelectSettings = SelectSettings()
+    domain: DomainSettings = DomainSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
     model: ModelSettings = ModelSettings()
+    aligned: AlignedSettings = AlignedSettings()
     train: TrainSettings = TrainSettings()
     finetune: FinetuneSettings = FinetuneSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
@@ -183,6 +187,16 @@ class Settings(Section):
     def pretrain_seed(self) -> int:
         """The seed of stage 1: its own, or the run's."""
         return self.seed if self.train.seed is None else self.train.seed
+
+    @property
+    def reads_domain(self) -> bool:
+        """Whether stage 1 reads the domain's text."""
+        return self.stage1 != "none" and self.train.reads("domain")
+
+    @property
+    def reads_aligned(self) -> bool:
+        """Whether stage 1 reads the texts of the section `aligned`."""
+        return self.stage1 != "none" and self.train.reads("aligned")
 
     @property
     def model_seeds(self) -> tuple[int, ...]:
@@ -220,9 +234,21 @@ class Settings(Section):
             "train.internal_batch_size": (internal, train.internal_max_length or train.max_length),
             "finetune.batch_size": (finetune.batch_size, finetune.max_length),
         }
+        for name, one in train.used_objectives.items():
+            if one.batch_size is not None:
+                length = (train.internal_max_length if one.reads == "task" else None) or train.max_length
+                batches[f"train.objectives.{name}.batch_size"] = (one.batch_size, length)
         for name, (size, length) in batches.items():
             if size.unit == "tokens" and size.amount < 2 * length:
                 raise ValueError(f"{name} {size} is less than two texts of {length} tokens")
+        return self
+
+    @model_validator(mode="after")
+    def aligned_texts_fit(self) -> Settings:
+        if self.reads_aligned:
+            self.aligned.check_use(self.tokenizer, max_length=self.train.max_length)
+        elif self.aligned.keep_head:
+            raise ValueError("aligned.keep_head: no objective of stage 1 is aligned; see train.objectives")
         return self
 
     @model_validator(mode="after")
@@ -233,12 +259,14 @@ class Settings(Section):
             raise ValueError("finetune.start_from: best needs a stage 1; stage1 is none")
         if self.stage2 == "none" and self.train.task_head != "stock":
             raise ValueError("stage2: none needs train.task_head: stock, the head of the saved model")
-        if self.stage2 == "none" and self.train.rho1 == "inf":
-            raise ValueError("stage2: none with train.rho1: inf would leave the task head untrained")
+        if self.stage2 == "none" and not self.train.trains_task:
+            raise ValueError(f"stage2: none with {self._without_task} would leave the task head untrained")
         if self.finetune.start_from == "best" and self.train.eval_steps is None:
             raise ValueError("finetune.start_from: best needs train.eval_steps")
-        if self.train.eval_steps is not None and self.train.rho1 == "inf":
-            raise ValueError("train.eval_steps: dev is scored by the task head, which train.rho1: inf never trains")
+        if self.train.eval_steps is not None and not self.train.trains_task:
+            raise ValueError(
+                f"train.eval_steps: dev is scored by the task head, which {self._without_task} never trains"
+            )
         if self.train.order != "shuffled" and self.select.selector != "best_rank":
             raise ValueError(
                 f"train.order: {self.train.order} goes by the ranks of select.selector: best_rank; "
@@ -248,4 +276,10 @@ class Settings(Section):
             raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
         if not self.finetune.reset_head and self.train.task_head != "stock":
             raise ValueError("finetune.reset_head: false needs train.task_head: stock, the head of the saved model")
+        if self.finetune.keep_better and not (self.stage1 == "joint" and self.train.trains_task):
+            raise ValueError("finetune.keep_better needs a stage 1 that trains the task head")
         return self
+
+    @property
+    def _without_task(self) -> str:
+        return "train.objectives without the task" if self.train.objectives else "train.rho1: inf"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import yaml
 from pydantic import BaseModel
 
@@ -15,8 +17,10 @@ _HEADING = """\
 """
 
 
-def starter_yaml(path: str, *, task: str, corpus: list[dict[str, str]], output_dir: str) -> str:
-    """YAML with the few values that matter set, and every other key behind a comment mark.
+def starter_yaml(
+    path: str, *, task: str, corpus: list[dict[str, str]], output_dir: str, more: Mapping[str, object] | None = None
+) -> str:
+    """YAML with the few values that matter set, `more` of them by dotted key, every other behind a comment mark.
 
     >>> print(starter_yaml("my.yaml", task="data", corpus=[{"path": "*.txt"}], output_dir="runs/my").splitlines()[3])
     output_dir: runs/my  # the run's folder
@@ -26,6 +30,7 @@ def starter_yaml(path: str, *, task: str, corpus: list[dict[str, str]], output_d
         "task.path": task,
         "corpus.sources": corpus,
         "budget": "10min",
+        **(more or {}),
     }
     lines = _section_lines(Settings, "", values)
     return _HEADING.format(path=path) + "\n".join(lines) + "\n"
@@ -55,6 +60,6 @@ def _inline(value: object) -> str:
     """A value on one line, in YAML."""
     plain = list(value) if isinstance(value, tuple) else value
     plain = plain.amount if isinstance(plain, BatchSize) and plain.unit == "texts" else plain
-    plain = plain if isinstance(plain, str | int | float | list | None) else str(plain)
+    plain = plain if isinstance(plain, str | int | float | list | dict | None) else str(plain)
     text = yaml.safe_dump(plain, default_flow_style=True, width=10_000, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")

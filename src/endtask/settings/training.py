@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from endtask.settings.budget import BatchSize
+from endtask.settings.meta import MetaSettings
+from endtask.settings.objectives import EXTERNAL, INTERNAL, Objectives, ObjectiveSettings, check_names, tlm_objectives
 from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
 
 
@@ -82,6 +84,12 @@ class PhaseSettings(Section):
         None, description="highest rate of the heads; unset: that of the encoder"
     )
     weight_decay: float = Field(0.01, ge=0, description="of matrices; norms and biases have none")
+    head_weight_decay: float | None = Field(None, ge=0, description="of the heads' matrices; unset: the same")
+    heads_apart: Literal["all", "task"] = Field(
+        "all",
+        description="the heads that are meant by head_learning_rate, head_weight_decay and clip_heads_apart; "
+        "task: the masked-LM head goes with the encoder, as in TARTAN's code",
+    )
     adam_beta1: Fraction = Field(0.9, description="memory of AdamW's mean gradient")
     adam_beta2: Fraction = Field(0.98, description="memory of AdamW's mean square")
     adam_epsilon: PositiveNumber = Field(1e-6, description="keeps AdamW from dividing by zero")
@@ -95,6 +103,9 @@ class PhaseSettings(Section):
     warmup_steps: int | None = Field(None, ge=0, description="the same as a number of steps; unset: by the share")
     max_grad_norm: PositiveNumber | None = Field(
         1.0, description="longer gradients are scaled down to this norm; null: never"
+    )
+    clip_heads_apart: bool = Field(
+        False, description="encoder and heads are clipped each by the norm of their own gradients, as in TARTAN's code"
     )
     eval_steps: Positive | None = Field(None, description="score dev every so many steps")
     early_stopping_patience: Positive | None = Field(
@@ -111,8 +122,18 @@ class PhaseSettings(Section):
 
 
 class TrainSettings(PhaseSettings):
-    """Stage 1: masked language modelling on the selection, jointly with the task (TLM)."""
+    """Stage 1: masked language modelling on the selection, jointly with the task (TLM), or other `objectives`."""
 
+    objectives: dict[str, ObjectiveSettings] = Field(
+        {}, description="what is learned, by names of your own; empty: `external` and `internal` (TLM)"
+    )
+    weighting: Literal["interleave", "equal", "meta", "alternate", "sequence"] = Field(
+        "interleave",
+        description="interleave: `rho1` external batches, then an internal one (TLM); equal: all objectives at each "
+        "step, by their weights (MT-TARTAN); meta: the same with learned weights (META-TARTAN); alternate: one "
+        "objective per step, in turn; sequence: one objective after the other, each with a schedule of its own (DAPT, "
+        "then TAPT)",
+    )
     seed: int | None = Field(
         None, ge=0, description="of stage 1's random weights, order of texts and masks; unset: the run's `seed`"
     )
@@ -140,6 +161,12 @@ class TrainSettings(PhaseSettings):
         0.0, ge=0, description="alpha: tokens are masked in proportion to count^-alpha; 0: all alike"
     )
     mask_words: bool = Field(False, description="hide whole words instead of single tokens; the share stays the same")
+    generator_share: float = Field(
+        0.34, gt=0, le=1, description="of objectives of kind `replaced`: width of the masked LM that puts tokens in"
+    )
+    replaced_weight: PositiveNumber = Field(
+        50.0, description="of the same: weight of finding replaced tokens against the loss of that masked LM"
+    )
     mask_task: bool = Field(
         True, description="the task head reads the masked text too, as in the authors' code; false needs rho2 = 0"
     )
@@ -164,6 +191,7 @@ class TrainSettings(PhaseSettings):
         description="momentum and decay go on moving the task head between its batches, as in the authors' code",
     )
     dropout: Fraction = Field(0.0, description="dropout during stage 1; little text is seen twice")
+    meta: MetaSettings = Field(MetaSettings(), description="how `weighting: meta` learns its weights")
 
     @model_validator(mode="after")
     def shares_fit(self) -> TrainSettings:
@@ -181,6 +209,42 @@ class TrainSettings(PhaseSettings):
         if not self.mask_task and self.rho2 > 0:
             raise ValueError("mask_task: false leaves nothing to guess in task batches; set rho2: 0 with it")
         return self
+
+    @model_validator(mode="after")
+    def objectives_fit(self) -> TrainSettings:
+        check_names(self.objectives)
+        used = self.used_objectives
+        if not used:
+            raise ValueError("objectives: all have the weight 0, which leaves nothing to learn")
+        if self.weighting == "interleave" and not used.keys() <= {EXTERNAL, INTERNAL}:
+            raise ValueError(
+                f"weighting: interleave takes turns between {EXTERNAL} and {INTERNAL}, "
+                f"not {', '.join(used)}; use equal, meta, alternate or sequence"
+            )
+        if self.weighting != "sequence" and (own := [name for name, one in used.items() if one.learning_rate]):
+            raise ValueError(f"objectives.{own[0]}.learning_rate: only objectives of a sequence have their own rate")
+        if self.weighting in ("interleave", "meta") and (own := [n for n, one in used.items() if one.weight != 1]):
+            raise ValueError(f"objectives.{own[0]}.weight: {self.weighting} has weights of its own; leave it out, or 0")
+        if self.weighting == "meta" and not any(one.sees_labels for one in used.values()):
+            raise ValueError("weighting: meta learns for the task; name an objective of kind task or joint")
+        return self
+
+    @property
+    def used_objectives(self) -> Objectives:
+        """What stage 1 learns: the objectives given, but for those of weight 0, or TLM's two."""
+        if not self.objectives:
+            return tlm_objectives(with_task=self.rho1 != "inf")
+        return {name: one for name, one in self.objectives.items() if one.weight > 0}
+
+    @property
+    def trains_task(self) -> bool:
+        """Whether the task head learns in stage 1, and with what is learned last."""
+        used = list(self.used_objectives.values())
+        return any(one.sees_labels for one in (used[-1:] if self.weighting == "sequence" else used))
+
+    def reads(self, texts: str) -> bool:
+        """Whether some objective reads the texts of this kind."""
+        return any(one.reads == texts for one in self.used_objectives.values())
 
 
 class FinetuneSettings(PhaseSettings):
@@ -215,8 +279,17 @@ class FinetuneSettings(PhaseSettings):
         "last", description="which of stage 1's weights; best on dev needs train.eval_steps"
     )
     reset_head: bool = Field(True, description="start with a new task head, as the authors' code does")
+    keep_better: bool = Field(
+        False, description="keep stage 1's model where fine-tuning has none better on dev; needs reset_head: false"
+    )
     budget_share: Fraction = Field(0.25, description="part of the run's budget for all fine-tuning seeds together")
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
+
+    @model_validator(mode="after")
+    def better_than_something(self) -> FinetuneSettings:
+        if self.keep_better and self.reset_head:
+            raise ValueError("keep_better compares with stage 1's head; set reset_head: false with it")
+        return self
 
     @model_validator(mode="after")
     def windows_meet(self) -> FinetuneSettings:

@@ -14,6 +14,7 @@ from endtask.task.problems import Problem, find_problems
 from endtask.task.task import Task
 
 _SHOWN_LABELS = 12
+_NAMES = {"tags": "tags", "labels": "labels"}
 _HEADER = f"{'split':<6} {'rows':>8} {'words: min':>11} {'median':>7} {'95%':>7} {'max':>7} {'repeated':>9}"
 
 
@@ -37,7 +38,7 @@ class Audit:
 
     def lines(self) -> Iterator[str]:
         """The audit for people, line by line."""
-        classes = f", {len(self.labels):,} {'tags' if self.kind == 'tags' else 'classes'}" if self.labels else ""
+        classes = f", {len(self.labels):,} {_NAMES.get(self.kind, 'classes')}" if self.labels else ""
         yield f"task {self.name}: kind {self.kind}{classes}"
         yield _HEADER
         for split, figures in self.splits.items():

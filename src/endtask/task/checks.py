@@ -13,7 +13,7 @@ Splits = Mapping[str, Sequence[Example]]
 
 def label_names(train: Sequence[Example], kind: TaskKind) -> tuple[str, ...]:
     """The sorted classes (kind `tags`: tags) of train; empty for scores."""
-    if kind == "tags":
+    if kind in ("tags", "labels"):
         tagged = (example.label for example in train if isinstance(example.label, tuple))
         return tuple(sorted({tag for tags in tagged for tag in tags}))
     return tuple(sorted({example.label for example in train if isinstance(example.label, str)}))
@@ -39,9 +39,9 @@ def check_labels(splits: Splits, kind: TaskKind) -> None:
     train = splits["train"]
     values = {example.label for example in train} if kind == "score" else label_names(train, kind)
     if len(values) < 2:
-        what = {"score": "score", "tags": "tag"}.get(kind, "class")
+        what = {"score": "score", "tags": "tag", "labels": "label"}.get(kind, "class")
         raise InputError(
-            f"train has only one {what}, {next(iter(values))!r}: there is nothing to learn",
+            f"train has only one {what}, {next(iter(values), None)!r}: there is nothing to learn",
             path=train[0].path or None,
         )
     if kind in ("text", "pair"):

@@ -24,6 +24,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
     "text": ("text", "label"),
     "pair": ("text", "text_pair", "label"),
     "score": ("text", "label"),
+    "labels": ("text", "label"),
     "tags": ("tokens", "tags"),
 }
 

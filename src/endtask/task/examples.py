@@ -15,6 +15,9 @@ from endtask.settings import TaskKind
 from endtask.task.columns import Columns
 from endtask.task.sources import Table
 
+WITH_PAIR = ("pair", "score", "labels")
+"""Kinds whose examples have a second text (`pair`) or may have one."""
+
 
 class WrongCell(ValueError):
     """What is wrong with a cell; the caller knows the file and the row."""
@@ -31,16 +34,22 @@ def decide_kind(asked: TaskKind | Literal["auto"], columns: Columns, train: Tabl
     if columns.tokens and columns.tags and _holds_tags(columns, train):
         return "tags"
     labels = [row.get(columns.label) for _, row in train.rows] if columns.label else []
+    if any(isinstance(label, list | tuple) for label in labels):
+        return "labels"
     numbers = [as_number(label) for label in labels if not _is_missing(label)]
     if all(number is not None for number in numbers) and any(number % 1 for number in numbers if number):
         return "score"
     return "pair" if columns.text_pair else "text"
 
 
-def read_examples(table: Table, split: str, columns: Columns, kind: TaskKind) -> Iterator[Example]:
+def read_examples(
+    table: Table, split: str, columns: Columns, kind: TaskKind, *, label_delimiter: str | None = None
+) -> Iterator[Example]:
     """The examples of one split, in the order of the rows; texts may be empty, labels may not."""
     for number, row in table.rows:
         try:
+            if kind == "labels" and columns.label:
+                row = {**row, columns.label: _split_labels(row.get(columns.label), label_delimiter)}
             yield _read_example(row, f"{split}-{number}", columns, kind, table.path, number)
         except WrongCell as wrong:
             raise InputError(str(wrong), path=table.path, row=number, hint=wrong.hint) from None
@@ -67,11 +76,13 @@ def complete(example: Example, label: Any, kind: TaskKind) -> Example:
 def as_label(value: Any, kind: TaskKind) -> Label:
     """A label as its kind writes it; a missing label or one of another kind is a `WrongCell`.
 
-    >>> as_label(1.0, "text"), as_label("3.8", "score"), as_label(True, "pair")
-    ('1', 3.8, 'true')
+    >>> as_label(1.0, "text"), as_label("3.8", "score"), as_label(True, "pair"), as_label(["b", "a"], "labels")
+    ('1', 3.8, 'true', ('a', 'b'))
     """
     if kind == "tags":
         return _as_words(value, "tags")
+    if kind == "labels":
+        return _as_label_set(value)
     if _is_missing(value):
         raise WrongCell("the label is missing")
     if kind == "score":
@@ -98,7 +109,7 @@ def as_number(value: Any) -> float | None:
 def _read_example(row: Row, default_id: str, columns: Columns, kind: TaskKind, path: str, number: int) -> Example:
     tokens = _as_words(row.get(str(columns.tokens)), "tokens") if kind == "tags" else None
     text = " ".join(tokens) if tokens is not None else _as_text(row, str(columns.text))
-    pair = _as_text(row, columns.text_pair) if columns.text_pair and kind in ("pair", "score") else None
+    pair = _as_text(row, columns.text_pair) if columns.text_pair and kind in WITH_PAIR else None
     example = Example(
         id=_as_id(row, columns.id) if columns.id else default_id,
         text=text,
@@ -157,6 +168,29 @@ def _as_words(value: Any, column: str) -> tuple[str, ...]:
         if not isinstance(word, str) or not word.strip():
             raise WrongCell(f"number {position} of the {column} is {word!r}, not a word")
     return tuple(value)
+
+
+def _split_labels(cell: Any, delimiter: str | None) -> Any:
+    """The labels in a cell of a table that has no lists: a JSON list, or names with the delimiter between."""
+    if not isinstance(cell, str):
+        return cell
+    if cell.startswith("[") and cell.endswith("]"):
+        return _split_cell(cell, "labels")
+    if delimiter is None:
+        hint = "say what stands between the labels of a cell: task.label_delimiter=';'"
+        raise WrongCell(f"the labels are one string, {cell!r}", hint)
+    return [name.strip() for name in cell.split(delimiter) if name.strip()]
+
+
+def _as_label_set(value: Any) -> tuple[str, ...]:
+    """All labels that hold, each once and sorted; none may hold, yet it has to be said."""
+    if value is None or not isinstance(value, list | tuple):
+        found = "missing" if value is None else f"of type {type(value).__name__}, not a list"
+        raise WrongCell(f"the labels are {found}", "kind 'labels' needs a list in each row; [] if none holds")
+    for position, name in enumerate(value, start=1):
+        if _is_missing(name) or not isinstance(name, str | bool | int | float):
+            raise WrongCell(f"number {position} of the labels is {name!r}, not a name")
+    return tuple(sorted({_as_class(name) for name in value}))
 
 
 def _split_cell(cell: str, column: str) -> list[Any]:

@@ -9,7 +9,7 @@ from endtask.errors import InputError
 from endtask.files.rows import Row
 from endtask.settings import ColumnSettings
 from endtask.task.columns import find_columns
-from endtask.task.sources import HUB_PREFIX, SPLIT_NAMES, SPLITS, Table
+from endtask.task.sources import HUB_PREFIX, SPLITS, Table, split_of, split_place
 
 Convert = Callable[[Any], Any]
 
@@ -22,7 +22,7 @@ def read_hub_tables(path: str, wanted: ColumnSettings) -> tuple[dict[str, Table]
     tables: dict[str, Table] = {}
     notes: list[str] = []
     for name, data in _load(path).items():
-        split = SPLIT_NAMES.get(name)
+        split = split_of(name)
         if split is None or split in tables:
             notes.append(f"split {name!r} of {path} is not used (splits are {', '.join(SPLITS)})")
             continue
@@ -33,7 +33,7 @@ def read_hub_tables(path: str, wanted: ColumnSettings) -> tuple[dict[str, Table]
             notes.append(f"split {name!r} of {path} has no labels and is ignored")
     if "train" not in tables:
         raise InputError("this data set has no train split", path=path, hint="; ".join(notes) or None)
-    return {split: tables[split] for split in SPLITS if split in tables}, notes
+    return {split: tables[split] for split in sorted(tables, key=split_place)}, notes
 
 
 def _load(path: str) -> dict[str, Any]:

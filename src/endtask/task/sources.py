@@ -17,6 +17,8 @@ SPLIT_NAMES: Mapping[str, str] = {
     "test": "test",
 }
 HUB_PREFIX = "hf:"
+TEST_SET = "test-"
+"""How the names of several test sets' tables begin."""
 _KNOWN = f"{' '.join(ROW_SUFFIXES)}, plain or {' '.join(COMPRESSIONS)}"
 
 
@@ -57,12 +59,24 @@ def task_name(path: str) -> str:
     return place.resolve().name if place.is_dir() else _bare_name(place) or place.name
 
 
+def split_of(name: str) -> str | None:
+    """The split that a file's or a hub split's name stands for; of several test sets `test-NAME`.
+
+    >>> [split_of(name) for name in ("train", "valid", "test_matched", "test-new", "extra")]
+    ['train', 'dev', 'test-matched', 'test-new', None]
+    """
+    name = name.lower().replace("_", "-")
+    if name.startswith(TEST_SET) and name != TEST_SET:
+        return name
+    return SPLIT_NAMES.get(name.removesuffix("-matched"))
+
+
 def split_files(folder: Path) -> dict[str, Path]:
-    """The file of each split in a folder, in the order train, dev, test."""
+    """The file of each split in a folder, in the order train, dev, test, further test sets by name."""
     files = [entry for entry in _entries(folder) if entry.is_file() and not entry.name.startswith(".")]
     found: dict[str, Path] = {}
     for file in files:
-        split = SPLIT_NAMES.get(_bare_name(file).lower())
+        split = split_of(_bare_name(file))
         if split is None or bare_suffix(file) not in ROW_SUFFIXES:
             continue
         if split in found:
@@ -75,7 +89,12 @@ def split_files(folder: Path) -> dict[str, Path]:
     if "train" not in found:
         names = ", ".join(file.name for file in files[:10]) or "no files"
         raise InputError(f"no train file in this folder, only {names}", path=folder, hint=f"train with {_KNOWN}")
-    return {split: found[split] for split in SPLITS if split in found}
+    return {split: found[split] for split in sorted(found, key=split_place)}
+
+
+def split_place(split: str) -> tuple[int, str]:
+    """Where a split stands among others: train, dev, test, then test sets by name."""
+    return (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
 
 
 def _entries(folder: Path) -> list[Path]:

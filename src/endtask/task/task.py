@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from endtask.task.checks import check_ids, check_labels, label_names
 from endtask.task.columns import Columns, find_columns, require_columns
 from endtask.task.examples import WrongCell, complete, decide_kind, is_empty, read_examples
 from endtask.task.hub import read_hub_tables
-from endtask.task.sources import HUB_PREFIX, SPLITS, Table, read_tables, task_name
+from endtask.task.sources import HUB_PREFIX, SPLITS, TEST_SET, Table, read_tables, task_name
 from endtask.task.split import carve, group_key
 
 Splits = dict[str, tuple[Example, ...]]
@@ -25,7 +25,7 @@ Splits = dict[str, tuple[Example, ...]]
 class Task:
     """Labelled examples in splits `train`, `dev` and, if there is one, `test`.
 
-    `labels` are the sorted classes (or tags) of train, empty for scores; `notes` are sentences for people
+    `labels` are the sorted classes, labels or tags of train, empty for scores; `notes` are sentences for people
     about what was done on the way; `dropped` counts the rows without text that were left out of each split;
     `fingerprint` changes with any example, label or split, and with nothing else.
 
@@ -57,6 +57,14 @@ class Task:
     def test(self) -> tuple[Example, ...]:
         """The examples for the final score; empty where the task has no test split."""
         return self.splits.get("test", ())
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """`labels`, then those that only dev or test have (kinds `labels` and `tags`), which no model can give."""
+        if self.kind not in ("labels", "tags"):
+            return self.labels
+        everywhere = {name for split in self.splits.values() for name in label_names(split, self.kind)}
+        return (*self.labels, *sorted(everywhere - set(self.labels)))
 
     def label_numbers(self, split: str) -> list[int]:
         """The position of each example's class in `labels`."""
@@ -122,7 +130,7 @@ class Task:
 def _read_splits(
     tables: Mapping[str, Table], settings: TaskSettings
 ) -> tuple[TaskKind, dict[str, list[Example]], list[str]]:
-    """The examples of each table, by the kind that train's columns and labels speak for."""
+    """The examples of each split, by the kind that train's columns and labels speak for."""
     for split, table in tables.items():
         if not table.rows:
             raise InputError(f"the {split} split has no rows", path=table.path)
@@ -136,10 +144,24 @@ def _read_splits(
     for split, table in tables.items():
         found = find_columns(table.columns, settings.columns, table.path)
         require_columns(found, kind, table.columns, table.path)
-        if kind == "score" and bool(found.text_pair) != bool(columns.text_pair):
+        if kind in ("score", "labels") and bool(found.text_pair) != bool(columns.text_pair):
             raise InputError(f"{split} and train differ in whether they have a second text", path=table.path)
-        splits[split] = list(read_examples(table, split, found, kind))
-    return kind, splits, notes
+        splits[split] = list(read_examples(table, split, found, kind, label_delimiter=settings.label_delimiter))
+    return kind, _with_one_test(splits, has_ids=columns.id is not None), notes
+
+
+def _with_one_test(splits: dict[str, list[Example]], *, has_ids: bool) -> dict[str, list[Example]]:
+    """Several test sets as one split, whose rows say which set they are of; ids of a column may repeat between sets."""
+    names = [name for name in splits if name == "test" or name.startswith(TEST_SET)]
+    rows = [
+        replace(example, part=name.removeprefix(TEST_SET), id=f"{name}/{example.id}" if has_ids else example.id)
+        if len(names) > 1
+        else example
+        for name in names
+        for example in splits[name]
+    ]
+    others = {name: examples for name, examples in splits.items() if name not in names}
+    return {**others, "test": rows} if names else others
 
 
 def _column_notes(columns: Columns, kind: TaskKind) -> list[str]:
@@ -211,6 +233,7 @@ def _fingerprint(kind: TaskKind, splits: Splits) -> str:
     for split, examples in splits.items():
         for example in examples:
             texts = (example.text, example.text_pair, example.tokens)
-            content = (split, example.id, *texts, example.label, example.group)
+            part = () if example.part is None else (example.part,)
+            content = (split, example.id, *texts, example.label, example.group, *part)
             state.update(json.dumps(content).encode() + b"\n")
     return state.hexdigest()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.errors import InputError
+from endtask.corpus.drawn import DrawnDocuments
+from endtask.errors import InputError, did_you_mean
 from endtask.files.selection_table import SelectedTexts, read_batches
-from endtask.progress import bar
-from endtask.records import Example
+from endtask.progress import bar, say
+from endtask.records import Document, Example
 from endtask.settings import Settings
 from endtask.task import Task
+from endtask.text.aligned_pack import pack_aligned
 from endtask.text.marks import add_marks
 from endtask.text.packed import PackedTexts, Texts, pack_examples, pack_passages, pack_windows
+from endtask.text.span_finders import span_finder
+from endtask.text.subword_sampling import sampling_cutter
+from endtask.text.tagged import WordPlaces, pack_tagged
 from endtask.text.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 
 if TYPE_CHECKING:
@@ -24,21 +29,34 @@ if TYPE_CHECKING:
 
 
 class TrainingTexts:
-    """What the tokenizer learns from: the selection and the train texts, never dev or test."""
+    """What the tokenizer learns from: the texts of train, selection, domain and aligned objectives, no others."""
 
-    def __init__(self, task: Task, selection: Path) -> None:
-        self._task, self._selection = task, SelectedTexts(selection)
+    def __init__(self, task: Task, *files: Path, aligned: Iterable[Document] = ()) -> None:
+        self._task, self._selected, self._aligned = task, [SelectedTexts(file) for file in files], aligned
 
     def __iter__(self) -> Iterator[str]:
         for example in self._task.splits["train"]:
             yield example.text
             if example.text_pair:
                 yield example.text_pair
-        yield from self._selection
+        for texts in self._selected:
+            yield from texts
+        for document in self._aligned:
+            yield document.text
 
 
-def pack(task: Task, selection: Path, settings: Settings, folder: Path) -> dict[str, Any]:
+def pack(
+    task: Task,
+    selection: Path,
+    settings: Settings,
+    folder: Path,
+    *,
+    domain: Path | None = None,
+    aligned: DrawnDocuments | None = None,
+) -> dict[str, Any]:
     """Write `tokenizer/`, `external/`, `internal/` and one folder per split; returns counts for the manifest.
+
+    The passages of `domain`, where given, become `domain/`, those of `aligned` become `aligned/`.
 
     `internal/` is the train split at stage 1's length, the splits have stage 2's: a text is cut by the tokenizer,
     which keeps [SEP] and both texts of a pair, never later. Only the splits are read by windows: in stage 1 a long
@@ -46,7 +64,7 @@ def pack(task: Task, selection: Path, settings: Settings, folder: Path) -> dict[
     """
     refuse_windows_of_pairs(task, settings)
     with bar("tokenizer", None):
-        tokenizer = tokenizer_for(task, selection, settings)
+        tokenizer = tokenizer_for(task, selection, settings, domain=domain, aligned=aligned or ())
         save_tokenizer(tokenizer, folder / "tokenizer")
     with bar("tokens", None):
         external = pack_passages(
@@ -57,12 +75,18 @@ def pack(task: Task, selection: Path, settings: Settings, folder: Path) -> dict[
             truncate=settings.train.truncate_passages,
             ranks=best_first(selection),
         )
-    counts = {"vocabulary": len(tokenizer), "external": _counts(external)}
+    counts: dict[str, Any] = {"vocabulary": len(tokenizer), "external": _counts(external)}
+    if domain is not None:
+        counts["domain"] = _counts(_pack_domain(domain, tokenizer, settings, folder / "domain"))
+    if aligned is not None:
+        counts["aligned"] = _counts(_pack_aligned(aligned, tokenizer, settings, folder / "aligned"))
     internal_length = settings.train.internal_max_length or settings.train.max_length
-    internal = pack_examples(_texts_of(task.train), tokenizer, internal_length, folder / "internal")
+    internal = pack_task_texts(task.train, tokenizer, internal_length, folder / "internal")
     counts["internal"] = _counts(internal)
     for split, examples in task.splits.items():
         counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
+        if task.kind == "tags":
+            counts[split]["lost_words"] = _lost_words(folder / split, split, settings.finetune.max_length)
     return counts
 
 
@@ -76,14 +100,43 @@ def best_first(selection: Path) -> NDArray[np.int64]:
     return np.argsort(order)
 
 
-def tokenizer_for(task: Task, selection: Path, settings: Settings) -> PreTrainedTokenizerFast:
+def _pack_domain(domain: Path, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path) -> PackedTexts:
+    length, truncate = settings.train.max_length, settings.train.truncate_passages
+    with bar("tokens of the domain", None):
+        return pack_passages(SelectedTexts(domain), tokenizer, length, folder, truncate=truncate)
+
+
+def _pack_aligned(
+    documents: DrawnDocuments, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path
+) -> PackedTexts:
+    aligned = settings.aligned
+    names = [source.name for source in documents.corpus.sources]
+    for name in aligned.subword_sampling.sources:
+        if name not in names:
+            key = "aligned.subword_sampling.sources"
+            raise InputError(f"there is no source {name!r}", key=key, hint=did_you_mean(name, names))
+    with bar("tokens of aligned objectives", None):
+        cut = sampling_cutter(tokenizer, aligned.subword_sampling, settings.seed)
+        find = span_finder(aligned)
+        return pack_aligned(documents, tokenizer, settings.train.max_length, folder, find=find, cut=cut)
+
+
+def tokenizer_for(
+    task: Task,
+    selection: Path,
+    settings: Settings,
+    *,
+    domain: Path | None = None,
+    aligned: Iterable[Document] = (),
+) -> PreTrainedTokenizerFast:
     """The tokenizer that the settings name, or that of the model they name, or one learned here."""
     given = given_tokenizer(settings)
     if given is not None:
         return given
     train, finetune = settings.train, settings.finetune
     longest = max(train.max_length, train.internal_max_length or 0, finetune.max_length)
-    return train_tokenizer(TrainingTexts(task, selection), settings.tokenizer, longest, seed=settings.seed)
+    texts = TrainingTexts(task, selection, *([] if domain is None else [domain]), aligned=aligned)
+    return train_tokenizer(texts, settings.tokenizer, longest, seed=settings.seed)
 
 
 def given_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
@@ -97,12 +150,17 @@ def given_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
 
 
 def refuse_windows_of_pairs(task: Task, settings: Settings) -> None:
-    """Windows are for single texts: which windows of two long texts belong together nobody can say."""
-    if settings.finetune.window_stride is not None and task.kind == "pair":
+    """Windows are for single texts: which windows of two long texts belong together nobody can say.
+
+    Nor are tagged words read twice, as those in which windows overlap would be.
+    """
+    is_pair = any(example.text_pair is not None for example in task.train)
+    if settings.finetune.window_stride is not None and (is_pair or task.kind == "tags"):
         raise InputError(
-            "text pairs cannot be read by windows",
+            f"{'text pairs' if is_pair else 'tagged texts'} cannot be read by windows",
             key="finetune.window_stride",
-            hint="leave it unset; the longer text of a pair is then cut off first",
+            hint="leave it unset; "
+            + ("the longer text of a pair is then cut off first" if is_pair else "raise finetune.max_length instead"),
         )
 
 
@@ -111,8 +169,26 @@ def _pack_split(
 ) -> PackedTexts:
     length, stride = settings.finetune.max_length, settings.finetune.window_stride
     if stride is None:
-        return pack_examples(_texts_of(examples), tokenizer, length, folder)
+        return pack_task_texts(examples, tokenizer, length, folder)
     return pack_windows((example.text for example in examples), tokenizer, length, stride, folder)
+
+
+def pack_task_texts(
+    examples: tuple[Example, ...], tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path
+) -> PackedTexts:
+    """Tokenise examples, each cut to `max_length`; of those that are tagged, the places of words are kept."""
+    if examples and examples[0].tokens is not None:
+        return pack_tagged((example.tokens or () for example in examples), tokenizer, max_length, folder)
+    return pack_examples(_texts_of(examples), tokenizer, max_length, folder)
+
+
+def _lost_words(folder: Path, split: str, max_length: int) -> int:
+    """How many tagged words no token stands for, said aloud where there are any."""
+    words = WordPlaces(PackedTexts(folder))
+    if words.lost:
+        share = f"{words.lost:,} of {int(words.words.sum()):,} words of {split}"
+        say(f"warning: {share} are not read: most stand behind the {max_length} tokens of finetune.max_length")
+    return words.lost
 
 
 def _texts_of(examples: tuple[Example, ...]) -> Iterator[Texts]:

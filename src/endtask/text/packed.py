@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.files.atomic import whole_file, write_json
+from endtask.text.ragged import save_array
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -116,7 +117,7 @@ def pack_passages(
 
     packed = write_packed(pieces(), len(tokenizer), folder)
     if ranks is not None:
-        _save_array(folder / _RANKS, np.repeat(ranks, texts_of_passage))
+        save_array(folder / _RANKS, np.repeat(ranks, texts_of_passage))
     return packed
 
 
@@ -154,7 +155,7 @@ def pack_windows(
             before += len(chunk)
 
     write_packed(windows(), len(tokenizer), folder)
-    _save_array(folder / _EXAMPLES, np.asarray(examples, dtype=np.int64))
+    save_array(folder / _EXAMPLES, np.asarray(examples, dtype=np.int64))
     return PackedTexts(folder)
 
 
@@ -190,12 +191,7 @@ def write_packed(pieces: Iterable[tuple[list[int], int]], vocabulary: int, folde
             np.asarray(ids, dtype=dtype).tofile(file)
             offsets.append(offsets[-1] + len(ids))
             second.append(second_start)
-    _save_array(folder / "offsets.npy", np.asarray(offsets, dtype=np.int64))
-    _save_array(folder / "second.npy", np.asarray(second, dtype=np.int32))
+    save_array(folder / "offsets.npy", np.asarray(offsets, dtype=np.int64))
+    save_array(folder / "second.npy", np.asarray(second, dtype=np.int32))
     write_json(folder / "shape.json", {"tokens": offsets[-1], "texts": len(second), "dtype": np.dtype(dtype).name})
     return PackedTexts(folder)
-
-
-def _save_array(path: Path, array: NDArray[np.int64] | NDArray[np.int32]) -> None:
-    with whole_file(path) as aside, open(aside, "wb") as file:
-        np.save(file, array)

@@ -2,27 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 
-def collect(body: nn.Module) -> Tensor:
-    """Take the gradient out of the body's weights: (P,), zeros where a weight has none."""
-    weights = [weight for weight in body.parameters() if weight.requires_grad]
-    flat = torch.cat([torch.zeros_like(w).flatten() if w.grad is None else w.grad.flatten() for w in weights])
-    for weight in weights:
-        weight.grad = None
-    return flat
+class FlatGradient:
+    """Room for the gradients of some weights: `flat` (P,), and `views` into it in the shape of each weight."""
+
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        sizes = [weight.numel() for weight in weights]
+        self.flat = weights[0].new_zeros(sum(sizes))
+        parts = torch.split(self.flat, sizes)
+        self.views = [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
+
+    @torch.no_grad()
+    def take(self, gradients: Sequence[Tensor | None], *, add: bool = False) -> None:
+        """Copy gradients in, zeros where there is none, or add them to those that are there."""
+        present = [(view, new) for view, new in zip(self.views, gradients, strict=True) if new is not None]
+        absent = [view for view, new in zip(self.views, gradients, strict=True) if new is None]
+        views, values = [view for view, _ in present], [value for _, value in present]
+        if add:
+            torch._foreach_add_(views, values)
+            return
+        torch._foreach_copy_(views, values)
+        if absent:
+            torch._foreach_zero_(absent)
 
 
-def spread(body: nn.Module, gradients: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Put the weighted sum of flat gradients back into the body's weights."""
-    total = sum(weights[name] * gradient for name, gradient in gradients.items())
-    assert isinstance(total, Tensor)
-    start = 0
-    for weight in body.parameters():
-        if weight.requires_grad:
-            weight.grad = total[start : start + weight.numel()].view_as(weight)
-            start += weight.numel()
+class BodyGradients:
+    """The gradients of a step's objectives; memory is taken once and used again at each step."""
+
+    def __init__(self, body: nn.Module) -> None:
+        self._weights = [weight for weight in body.parameters() if weight.requires_grad]
+        self._rooms: dict[str, FlatGradient] = {}
+        self._free: list[FlatGradient] = []
+        self._total: FlatGradient | None = None
+
+    @property
+    def by_objective(self) -> dict[str, Tensor]:
+        """What was collected in this step: (P,) each."""
+        return {name: room.flat for name, room in self._rooms.items()}
+
+    def start(self) -> None:
+        """Forget the last step's."""
+        self._free += self._rooms.values()
+        self._rooms.clear()
+
+    def collect(self, name: str) -> None:
+        """Take the gradient out of the body's weights; a second one of the same name is added to the first."""
+        known = name in self._rooms
+        if not known:
+            self._rooms[name] = self._free.pop() if self._free else FlatGradient(self._weights)
+        self._rooms[name].take([weight.grad for weight in self._weights], add=known)
+        for weight in self._weights:
+            weight.grad = None
+
+    @torch.no_grad()
+    def spread(self, weights: Mapping[str, Tensor]) -> None:
+        """Put the weighted sum back into the body's weights; it lies in memory that the next step uses again."""
+        if self._total is None:
+            self._total = FlatGradient(self._weights)
+        total = self._total.flat.zero_()
+        for name, room in self._rooms.items():
+            total.addcmul_(room.flat, weights[name])
+        for weight, view in zip(self._weights, self._total.views, strict=True):
+            weight.grad = view

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from endtask.evaluate.evaluate import mean_and_spread
+from endtask.evaluate.measures import measure_of
 from endtask.files.atomic import write_json
 from endtask.files.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.files.stage_folder import StageFolder
@@ -20,9 +18,10 @@ from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.weights import load_weights
 from endtask.objectives.base import Objective
+from endtask.objectives.by_kind import TaskLoss, task_objective
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification
+from endtask.objectives.task_base import TaskObjective
 from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
@@ -31,6 +30,7 @@ from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
 from endtask.train.joint import masking_of
+from endtask.train.kept_head import keep_aligned_head
 from endtask.train.loop import Phase
 from endtask.train.metrics_file import MetricsFile
 from endtask.train.phase_run import Pause, nothing_yet, run_phase
@@ -76,8 +76,10 @@ def finetune_phase(
     seed_here = derive(settings.seed, "finetune", seed)
     if finetune.reset_head:
         network.reset_task_head(derive(seed_here, "head"))
+    if settings.aligned.keep_head:
+        keep_aligned_head(network, settings)
     network.set_dropout(settings.model.dropout)
-    objective = _classification(network, task, packed, settings, seed_here)
+    objective = _task_objective(network, task, packed, settings, seed_here)
     objectives: dict[str, Objective] = {_TASK: objective}
     if finetune.mlm_weight:
         objectives[_MASKED_LM] = _masked_lm(network, packed, settings, seed_here)
@@ -94,18 +96,11 @@ def finetune_phase(
     )
 
 
-def _classification(network: Network, task: Task, packed: Path, settings: Settings, seed: int) -> Classification:
-    finetune, texts = settings.finetune, PackedTexts(packed / "train")
-    numbers = np.asarray(task.label_numbers("train"))
-    return Classification(
-        _TASK,
-        TextStream(_TASK, texts, network, batch_size=finetune.batch_size, seed=seed),
-        numbers[texts.examples],
-        class_weights=balanced_weights(numbers, len(task.labels)) if finetune.class_weights == "balanced" else None,
-        text_weights=(1.0 / texts.windows[texts.examples]).astype(np.float32),
-        label_smoothing=finetune.label_smoothing,
-        rdrop=finetune.rdrop,
-    )
+def _task_objective(network: Network, task: Task, packed: Path, settings: Settings, seed: int) -> TaskObjective:
+    finetune = settings.finetune
+    stream = TextStream(_TASK, PackedTexts(packed / "train"), network, batch_size=finetune.batch_size, seed=seed)
+    weighed = TaskLoss(finetune.class_weights == "balanced", finetune.label_smoothing, finetune.rdrop)
+    return task_objective(task, _TASK, stream, weighed=weighed)
 
 
 def _masked_lm(network: Network, packed: Path, settings: Settings, seed: int) -> MaskedLM:
@@ -113,18 +108,6 @@ def _masked_lm(network: Network, packed: Path, settings: Settings, seed: int) ->
     masking, size = masking_of(packed, settings), settings.finetune.batch_size
     stream = TextStream(_MASKED_LM, PackedTexts(packed / "train"), network, batch_size=size, seed=seed, masking=masking)
     return MaskedLM(_MASKED_LM, stream)
-
-
-def balanced_weights(labels: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
-    """Examples / (classes that occur x examples of the class), as scikit-learn weighs them; 0 where there are none.
-
-    >>> balanced_weights(np.array([0, 0, 0, 0, 1, 1]), 2).tolist()
-    [0.75, 1.5]
-    """
-    counts = np.bincount(labels, minlength=classes)
-    weights = np.zeros(classes, dtype=np.float32)
-    weights[counts > 0] = len(labels) / ((counts > 0).sum() * counts[counts > 0])
-    return weights
 
 
 @dataclass(frozen=True)
@@ -151,7 +134,7 @@ class _Stage2:
             load_weights(self.start, self.network)
             self.stage.set_plan(**self._plan())
         results = {rate: [self._result(rate, seed) for seed in self._seeds] for rate in self._rates}
-        metric = self.settings.evaluate.metric
+        metric = measure_of(self.task, self.settings.evaluate).name
         scores = {
             rate: mean_and_spread("dev_", [result["dev"][metric] for result in found])
             for rate, found in results.items()
@@ -184,7 +167,7 @@ class _Stage2:
         """Steps of each run: those asked for, or fewer if the budget's share says so, yet no less than an epoch."""
         phase = self._phase(self._rates[0], self._seeds[0])
         objective = phase.objectives[_TASK]
-        assert isinstance(objective, Classification)
+        assert isinstance(objective, TaskObjective)
         epoch = objective.stream.plan.batches_per_epoch
         plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
         _, budget = split_budget(self.settings)
@@ -220,7 +203,9 @@ class _Stage2:
                 folder,
                 label=f"finetune {name}",
                 pause=Pause(
-                    self.settings.finetune.eval_steps or plan["steps_per_epoch"], self._dev_scores(folder).score
+                    self.settings.finetune.eval_steps or plan["steps_per_epoch"],
+                    self._dev_scores(folder).score,
+                    at_start=self.settings.finetune.keep_better,
                 ),
                 on_checkpoint=self.stage.keep_time,
                 max_skipped_steps=self.settings.max_skipped_steps,

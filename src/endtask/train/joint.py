@@ -1,91 +1,59 @@
-"""TLM's stage 1 as objectives: masked LM on the selection, and the task with masked LM on its text."""
+"""Stage 1 as a set of objectives: those of the settings, or TLM's external and internal."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from endtask.errors import InputError
-from endtask.models.network import TASK, TLM_TASK, Network
+from endtask.models.network import Network
 from endtask.objectives.base import Objective
-from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking, rare_token_weights
-from endtask.objectives.stream import TextStream
-from endtask.objectives.task import JointClassification
+from endtask.objectives.own_dropout import OwnDropout
 from endtask.seeds import derive
-from endtask.settings import Settings
+from endtask.settings import ObjectiveSettings, Settings
+from endtask.settings.objectives import EXTERNAL, INTERNAL
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import load_tokenizer
 from endtask.text.word_starts import WordStarts
+from endtask.train.objective_kinds import BUILDERS, FOLDERS, Ingredients, stage_1_head
 from endtask.train.tlm_rules import automatic_rho1, scale_of
 
-EXTERNAL, INTERNAL = "external", "internal"
+__all__ = ["EXTERNAL", "INTERNAL", "joint_objectives", "masking_of", "rho1_of", "stage_1_head"]
+
 _FEWEST_TASK_BATCHES = 100  # of an automatic rho1; the paper's least is 150
 
 
 def joint_objectives(task: Task, packed: Path, network: Network, settings: Settings) -> dict[str, Objective]:
-    """TLM's external and internal objectives; only one of them where there is no text, or no turn, for the other."""
+    """The objectives of stage 1 by name; of TLM's two, only one where there is no text, or no turn, for the other."""
     masking, seed = masking_of(packed, settings), derive(settings.pretrain_seed, "pretrain", "data")
-    external_texts = PackedTexts(packed / EXTERNAL)
-    if settings.train.rho1 == "inf" and len(external_texts) == 0:
+    given = Ingredients(task, packed, network, settings, masking, seed)
+    asked = {name: one for name, one in settings.train.used_objectives.items() if _has_text(name, one, given)}
+    if not asked:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
-    objectives: dict[str, Objective] = {}
-    if len(external_texts):
-        stream = TextStream(
-            EXTERNAL,
-            external_texts,
-            network,
-            batch_size=settings.train.batch_size,
-            seed=seed,
-            masking=masking,
-            order=_order(external_texts, settings.train.order),
-        )
-        objectives[EXTERNAL] = MaskedLM(EXTERNAL, stream)
-    if settings.train.rho1 != "inf":
-        objectives[INTERNAL] = _internal(task, packed, network, settings, masking, seed)
-    return objectives
+    objectives = {name: BUILDERS[one.kind](name, one, given) for name, one in asked.items()}
+    if all(one.dropout is None for one in asked.values()):
+        return objectives
+    usual = settings.train.dropout
+    return {
+        name: OwnDropout(objective, usual if (own := asked[name].dropout) is None else own)
+        for name, objective in objectives.items()
+    }
 
 
-def _internal(
-    task: Task, packed: Path, network: Network, settings: Settings, masking: Masking, seed: int
-) -> JointClassification:
-    train = settings.train
-    stream = TextStream(
-        INTERNAL,
-        PackedTexts(packed / INTERNAL),
-        network,
-        batch_size=train.internal_batch_size or train.batch_size,
-        seed=seed,
-        masking=masking if train.mask_task else None,
-    )
-    return JointClassification(
-        INTERNAL,
-        stream,
-        np.asarray(task.label_numbers("train")),
-        rho2=train.rho2,
-        normalize=train.normalize_internal_loss,
-        head=stage_1_head(settings),
-    )
-
-
-def _order(texts: PackedTexts, order: str) -> NDArray[np.int64] | None:
-    """The order in which external texts are read, if there is one; the pieces of a passage stay together."""
-    if order == "shuffled":
-        return None
-    if texts.ranks is None:
+def _has_text(name: str, asked: ObjectiveSettings, given: Ingredients) -> bool:
+    """Whether an objective has something to read; what the user asked for by name must have."""
+    if asked.reads not in FOLDERS or given.texts(asked.reads) is not None:
+        return True
+    if given.settings.train.objectives:
         raise InputError(
-            f"{order} needs ranks, which these packed texts lack", key="train.order", hint="redo with --from pack"
+            f"there is no text to read: the {asked.reads} is empty",
+            key=f"train.objectives.{name}.texts",
+            hint=f"name a corpus, or leave the objective out with train.objectives.{name}.weight=0",
         )
-    best_first = np.argsort(texts.ranks, kind="stable")
-    return best_first if order == "best_first" else best_first[::-1]
-
-
-def stage_1_head(settings: Settings) -> str:
-    """The head through which stage 1 learns the task."""
-    return TLM_TASK if settings.train.task_head == "tlm" else TASK
+    return False
 
 
 def rho1_of(examples: int, settings: Settings, steps: int | None) -> int:
@@ -101,7 +69,8 @@ def masking_of(packed: Path, settings: Settings) -> Masking:
     tokenizer, train = load_tokenizer(packed / "tokenizer"), settings.train
     weights = None
     if train.mask_rare_exponent > 0:
-        parts = [PackedTexts(packed / name) for name in (EXTERNAL, INTERNAL)]
+        folders = [packed / name for name in FOLDERS.values()]
+        parts = [PackedTexts(folder) for folder in folders if folder.exists()]
         counts = sum((part.token_counts(len(tokenizer)) for part in parts), np.zeros(len(tokenizer), dtype=np.int64))
         weights = rare_token_weights(counts, train.mask_rare_exponent)
     return Masking(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ from endtask.objectives.base import Objective
 from endtask.seeds import derive
 from endtask.settings import PhaseSettings
 from endtask.train import optimizer as optimizers
-from endtask.train.body_gradients import collect, spread
+from endtask.train.body_gradients import BodyGradients
 from endtask.train.optimizer import Optimizer
-from endtask.train.prefetch import Ready, prepare_ahead
+from endtask.train.prefetch import Ready, costs_by_objective, prepare_ahead
 from endtask.train.schedule import batches_in_step, schedule_factor, warmup_steps_of
 from endtask.weighting.base import Weighting
 
@@ -71,6 +71,7 @@ class StepRecord:
     tokens: int  # without padding
     padded_tokens: int
     flops: float  # matrix products, padding left out
+    by_objective: dict[str, tuple[int, float]] = field(default_factory=dict)  # tokens and FLOPs of who had a turn
 
 
 def build_optimizer(phase: Phase) -> Optimizer:
@@ -91,14 +92,15 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0) -> Iterator[StepRe
     needs. Nothing in here waits for the device.
     """
     phase.network.train()
+    gradients = BodyGradients(phase.network.body)
     with prepare_ahead(phase, start) as batches:
         for step, ready in enumerate(batches, start):
             torch.manual_seed(derive(phase.seed, "dropout", step))
-            losses = _backward(phase, step, ready)
+            losses = _backward(phase, step, ready, gradients)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
             phase.weighting.after_step(step, outcome.skipped)
-            losses |= {f"weight/{name}": value for name, value in phase.weighting.values().items()}
+            losses |= phase.weighting.values()
             yield StepRecord(
                 step + 1,
                 factor * optimizer.rate_scale * phase.learning_rate,
@@ -107,14 +109,15 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0) -> Iterator[StepRe
                 sum(one.tokens for one in ready),
                 sum(one.padded_tokens for one in ready),
                 sum(one.flops for one in ready),
+                costs_by_objective(ready),
             )
 
 
-def _backward(phase: Phase, step: int, ready: list[Ready]) -> dict[str, Tensor]:
+def _backward(phase: Phase, step: int, ready: list[Ready], gradients: BodyGradients) -> dict[str, Tensor]:
     """Leave the step's gradient in the weights; returns the parts of the losses, means over the batches."""
     sees_gradients = phase.weighting.sees_gradients(step)
     parts: dict[str, list[Tensor]] = {}
-    gradients: dict[str, Tensor] = {}
+    gradients.start()
     for one in ready:
         name = one.turn.objective
         # Batches of a step share its weight. Heads learn from their own objective alone, so that a learned weight
@@ -127,10 +130,9 @@ def _backward(phase: Phase, step: int, ready: list[Ready]) -> dict[str, Tensor]:
         for part, value in loss.parts.items():
             parts.setdefault(f"{name}/{part}", []).append(value.detach())
         if sees_gradients:
-            gradient = collect(phase.network.body)
-            gradients[name] = gradients[name] + gradient if name in gradients else gradient
+            gradients.collect(name)
     if sees_gradients:
-        spread(phase.network.body, gradients, phase.weighting.weigh(step, gradients))
+        gradients.spread(phase.weighting.weigh(step, gradients.by_objective))
     if phase.idle_heads_move:
         _fill_missing_gradients(phase)
     return {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}

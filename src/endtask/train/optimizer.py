@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from endtask.settings.training import PhaseSettings
 from endtask.train.muon import Muon
-from endtask.train.rates import base_rate, layer_factors
+from endtask.train.rates import base_rate, decay_of, is_apart, layer_factors
 
 _NAMES_SHOWN = 5
 
@@ -60,6 +60,7 @@ class Optimizer:
         self._parameters = list(parameters.values())
         self._muon_rate = settings.muon_learning_rate
         self._max_grad_norm = settings.max_grad_norm
+        self._clipped_apart = _sides(parameters, settings) if settings.clip_heads_apart else ()
         self._fused = fused
         self._adamw_parameters = {name: weight for name, weight in parameters.items() if name not in matrices}
         peaks = {name: base_rate(name, settings, learning_rate) * factors[name] for name in self._adamw_parameters}
@@ -86,7 +87,11 @@ class Optimizer:
             raise ValueError("no parameter has a gradient; call backward() before step()")
         norm = torch.nn.utils.get_total_norm(gradients)
         skipped = ~norm.isfinite()
-        divisor = None if self._max_grad_norm is None else (norm / self._max_grad_norm).clamp(min=1.0)
+        divisor = None
+        if self._max_grad_norm is not None and self._clipped_apart:
+            self._clip_apart(self._max_grad_norm)
+        elif self._max_grad_norm is not None:
+            divisor = (norm / self._max_grad_norm).clamp(min=1.0)
         factor *= self.rate_scale
         self._step_adamw(factor, divisor, skipped)
         self._muon.step(self._muon_rate * factor, divisor=divisor, skipped=skipped)
@@ -107,6 +112,14 @@ class Optimizer:
             if divisor is not None:
                 self._divide_gradients(divisor)
             self._adamw.step()
+
+    def _clip_apart(self, longest: float) -> None:
+        """Divide the gradients of encoder and heads, each by what their own norm is too long."""
+        for weights in self._clipped_apart:
+            gradients = [weight.grad for weight in weights if weight.grad is not None]
+            if gradients:
+                norm = torch.nn.utils.get_total_norm(gradients)
+                torch._foreach_div_(gradients, (norm / longest).clamp(min=1.0))
 
     def _divide_gradients(self, divisor: Tensor) -> None:
         for weight in self._adamw_parameters.values():
@@ -183,7 +196,7 @@ def _build_adamw(
     """
     alike: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, weight in parameters.items():
-        alike.setdefault((peaks[name], settings.weight_decay if weight.ndim >= 2 else 0.0), []).append(weight)
+        alike.setdefault((peaks[name], decay_of(name, settings) if weight.ndim >= 2 else 0.0), []).append(weight)
     groups = [{"params": weights, "weight_decay": decay, "peak_rate": peak} for (peak, decay), weights in alike.items()]
     betas = (settings.adam_beta1, settings.adam_beta2)
     adamw = _AdamW(groups, betas=betas, eps=settings.adam_epsilon, fused=fused or None)
@@ -194,6 +207,17 @@ def _build_adamw(
             "exp_avg_sq": torch.zeros_like(weight),
         }
     return adamw
+
+
+def _sides(
+    parameters: Mapping[str, nn.Parameter], settings: PhaseSettings
+) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """The encoder's parameters, and those of the heads that are told apart."""
+    apart = {name: is_apart(name, settings) for name in parameters}
+    return (
+        [weight for name, weight in parameters.items() if not apart[name]],
+        [weight for name, weight in parameters.items() if apart[name]],
+    )
 
 
 def _check_float32(parameters: Mapping[str, nn.Parameter]) -> None:

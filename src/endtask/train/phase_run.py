@@ -34,6 +34,8 @@ class Pause:
 
     steps: int
     work: Callable[[int, Memory], dict[str, float]]
+    at_start: bool = False
+    """Whether also before the first step."""
 
 
 def run_phase(
@@ -111,7 +113,10 @@ class _PhaseRun:
 
     def _train(self, checkpoints: Checkpoints, start: int, memory: Memory, label: str) -> Memory:
         phase = self.phase
-        metrics = MetricsFile(self.folder / "metrics.jsonl", start=start, every=max(1, phase.steps // _LOGGED_ROWS))
+        every = max(1, phase.steps // _LOGGED_ROWS)
+        metrics = MetricsFile(self.folder / "metrics.jsonl", start=start or -1, every=every)
+        if start == 0 and self.pause is not None and self.pause.at_start:
+            self._do_pause(0, memory, metrics)
         with bar(label, phase.steps, done=start) as advance:
             if start == phase.steps or memory.get("stop"):
                 return memory
@@ -182,6 +187,11 @@ def _count(memory: Memory, record: StepRecord) -> None:
     memory["tokens"] += record.tokens
     memory["padded_tokens"] += record.padded_tokens
     memory["matmul_flops"] += record.flops
+    for name, (tokens, flops) in record.by_objective.items():
+        counts = memory.setdefault("objectives", {}).setdefault(name, {"steps": 0, "tokens": 0, "matmul_flops": 0.0})
+        counts["steps"] += 1
+        counts["tokens"] += tokens
+        counts["matmul_flops"] += flops
 
 
 def _note(row: dict[str, float]) -> str:

@@ -83,6 +83,15 @@ def batches_of(phase: Phase, step: int) -> list[Ready]:
     return ready
 
 
+def costs_by_objective(ready: list[Ready]) -> dict[str, tuple[int, float]]:
+    """Tokens and matrix products of a step's batches, summed by objective."""
+    costs: dict[str, tuple[int, float]] = {}
+    for one in ready:
+        tokens, flops = costs.get(one.turn.objective, (0, 0.0))
+        costs[one.turn.objective] = (tokens + one.tokens, flops + one.flops)
+    return costs
+
+
 def _take(queue: Queue[list[Ready] | BaseException], steps: int) -> Iterator[list[Ready]]:
     for _ in range(steps):
         item = queue.get()

@@ -1,9 +1,8 @@
-"""Stage 1: masked LM on the selection, jointly with the task (TLM)."""
+"""Stage 1: a set of objectives on the shared body; by default masked LM on the selection, and the task (TLM)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +12,30 @@ from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.weights import save_weights
 from endtask.objectives.base import Objective
-from endtask.progress import say
 from endtask.seeds import derive
 from endtask.settings import Budget, Settings
+from endtask.settings.uses import uses_of
 from endtask.task import Task
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
-from endtask.train.joint import EXTERNAL, INTERNAL, joint_objectives, rho1_of, stage_1_head
+from endtask.train.joint import joint_objectives, rho1_of, stage_1_head
 from endtask.train.loop import Phase
-from endtask.train.phase_run import Pause, nothing_yet, run_phase
+from endtask.train.meta_cost import count_held_out, held_out_cost, with_held_out
+from endtask.train.mix import Mix
+from endtask.train.parts import Part, parts_of, total_memory
+from endtask.train.phase_run import Memory, Pause, nothing_yet, run_phase
 from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.train.start import network_for
 from endtask.train.trackers import open_trackers
-from endtask.weighting.annealed_interleave import AnnealedInterleave, MeanInterleave
 from endtask.weighting.base import Weighting
-from endtask.weighting.equal import Equal
-from endtask.weighting.interleave import Interleave
 
 WEIGHTS = "weights.safetensors"
 BEST_STAGE_1 = "best.safetensors"
 
 
 def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -> dict[str, Any]:
-    """Train the joint stage in the stage's folder; returns counts for the manifest."""
+    """Train the stage in its folder; returns counts for the manifest."""
     folder = stage.start()
     if settings.stage1 == "none":
         return _first_weights_as_they_are(task, packed, settings, folder)
@@ -46,30 +45,46 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         steps, cost = _plan(phase, task, packed, settings, budget)
         stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
     steps = stage.plan["steps"]
-    phase = replace(phase, steps=steps, weighting=_mix(phase.objectives, task, settings, steps))
-    with open_trackers(
-        settings.report_to, folder, f"{Path(settings.output_dir).name} stage 1", settings.model_dump(mode="json")
-    ) as trackers:
-        memory = run_phase(
-            phase,
-            folder,
-            label="pretrain",
-            pause=_dev_pause(phase, task, packed, settings, folder),
-            on_checkpoint=stage.keep_time,
-            max_skipped_steps=settings.max_skipped_steps,
-            trackers=trackers,
-        )
+    phase = replace(phase, steps=steps, weighting=_mix(phase, task, packed, settings).over(steps))
+    parts = parts_of(phase, settings)
+    memory = total_memory([_train(part, task, packed, settings, stage) for part in parts])
     save_weights(folder / WEIGHTS, phase.network)
-    (folder / CHECKPOINT).unlink(missing_ok=True)
-    parameters = parameters_of(phase)
+    for part in parts:
+        (folder / part.name / CHECKPOINT).unlink(missing_ok=True)
+    parameters, trained = parameters_of(phase), memory["tokens"]
+    trained += count_held_out(memory, held_out_cost(phase.network, packed, settings), settings)
     return {
         "steps": phase.steps,
         "parameters": parameters,
         "device": str(phase.place.device),
         "attention": phase.network.backend,
-        "flops": training_flops(parameters, memory["tokens"]),
+        "flops": training_flops(parameters, trained),
+        "uses": _uses(settings, phase),
         **memory,
     }
+
+
+def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: StageFolder) -> Memory:
+    """Train a part of the stage, from its last checkpoint if it was begun; the network goes on to the next."""
+    folder = stage.partial / part.name
+    run = f"{Path(settings.output_dir).name} stage 1 {part.name}".rstrip()
+    folder.mkdir(exist_ok=True)
+    with open_trackers(settings.report_to, folder, run, settings.model_dump(mode="json")) as trackers:
+        return run_phase(
+            part.phase,
+            folder,
+            label=part.label,
+            pause=_dev_pause(part.phase, task, packed, settings, stage.partial),
+            on_checkpoint=stage.keep_time,
+            max_skipped_steps=settings.max_skipped_steps,
+            trackers=trackers,
+        )
+
+
+def _uses(settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
+    """Which split feeds what, without objectives that had no text."""
+    absent = settings.train.used_objectives.keys() - (phase.objectives.keys() if phase is not None else ())
+    return [asdict(use) for use in uses_of(settings) if use.part not in absent]
 
 
 def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
@@ -77,15 +92,17 @@ def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Bu
     cost = _cost(phase, packed, settings, budget)
     steps = steps_for(budget, cost)
     examples = len(task.train)
-    if settings.train.rho1 == "auto" and rho1_of(examples, settings, steps) != rho1_of(examples, settings, None):
-        by_steps = replace(phase, weighting=_mean_mix(phase.objectives, task, settings, steps))
+    is_auto = settings.train.weighting == "interleave" and settings.train.rho1 == "auto"
+    if is_auto and rho1_of(examples, settings, steps) != rho1_of(examples, settings, None):
+        by_steps = replace(phase, weighting=_mix(phase, task, packed, settings).mean(steps))
         cost = _cost(by_steps, packed, settings, budget)
         steps = steps_for(budget, cost)
     return steps, cost
 
 
 def _cost(phase: Phase, packed: Path, settings: Settings, budget: Budget) -> StepCost:
-    cost, steps = measure_cost(phase, budget), settings.train.eval_steps
+    look, steps = held_out_cost(phase.network, packed, settings), settings.train.eval_steps
+    cost = with_held_out(measure_cost(phase, budget), look, parameters_of(phase), settings)
     return cost if steps is None else with_scoring(cost, packed / "dev", every=steps)
 
 
@@ -93,7 +110,8 @@ def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, fol
     network = network_for(task, packed, settings)
     save_weights(folder / WEIGHTS, network)
     parameters = sum(weight.numel() for weight in network.parameters())
-    return {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **nothing_yet()}
+    counts = {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **nothing_yet()}
+    return {**counts, "uses": _uses(settings, None)}
 
 
 def pretrain_phase(task: Task, packed: Path, settings: Settings) -> Phase:
@@ -102,31 +120,12 @@ def pretrain_phase(task: Task, packed: Path, settings: Settings) -> Phase:
     network = move(network_for(task, packed, settings), settings, place)
     network.set_dropout(settings.train.dropout)
     objectives = joint_objectives(task, packed, network, settings)
-    return phase_of(network, objectives, _mean_mix(objectives, task, settings, steps=None), settings, place)
+    mix = Mix(objectives, task, packed, network, settings, place)
+    return phase_of(network, objectives, mix.mean(steps=None), settings, place)
 
 
-def _mix(objectives: Mapping[str, Objective], task: Task, settings: Settings, steps: int) -> Weighting:
-    """Which objective has its turn at each of the steps."""
-    if len(objectives) == 1:
-        return Equal(*objectives)
-    rho1, rho1_end = rho1_of(len(task.train), settings, steps), settings.train.rho1_end
-    if rho1_end is None:
-        mix = Interleave(EXTERNAL, INTERNAL, rho1)
-    else:
-        mix = AnnealedInterleave(EXTERNAL, INTERNAL, rho1, rho1_end, steps)
-    if mix.internal_before(steps) == 0:
-        say(f"warning: {steps} steps end before the first task batch (train.rho1 is {rho1})")
-    return mix
-
-
-def _mean_mix(objectives: Mapping[str, Objective], task: Task, settings: Settings, steps: int | None) -> Weighting:
-    """A constant mix whose steps cost what those of the real one cost on average."""
-    if len(objectives) == 1:
-        return Equal(*objectives)
-    rho1, rho1_end = rho1_of(len(task.train), settings, steps), settings.train.rho1_end
-    return (
-        Interleave(EXTERNAL, INTERNAL, rho1) if rho1_end is None else MeanInterleave(EXTERNAL, INTERNAL, rho1, rho1_end)
-    )
+def _mix(phase: Phase, task: Task, packed: Path, settings: Settings) -> Mix:
+    return Mix(phase.objectives, task, packed, phase.network, settings, phase.place)
 
 
 def phase_of(
@@ -152,7 +151,8 @@ def phase_of(
 def _dev_pause(phase: Phase, task: Task, packed: Path, settings: Settings, folder: Path) -> Pause | None:
     """Scores of the dev split by stage 1's own head, if asked for."""
     steps = settings.train.eval_steps
-    if steps is None or INTERNAL not in phase.objectives:
+    used = settings.train.used_objectives
+    if steps is None or not any(used[name].sees_labels for name in phase.objectives):
         return None
     scores = DevScores(
         phase.network,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from endtask.models.network import MASKED_LM
 from endtask.settings.training import PhaseSettings
 
 _LAYER = re.compile(r"^body\..*?\blayers?\.(\d+)\.")  # `layers.3.` in ModernBERT, `encoder.layer.3.` in BERT
-_EMBEDDINGS, _HEADS = "body.embeddings.", "heads."
+_EMBEDDINGS, _HEADS, _MASKED_LM = "body.embeddings.", "heads.", f"heads.{MASKED_LM}."
 
 
 def base_rate(name: str, settings: PhaseSettings, learning_rate: float) -> float:
@@ -18,9 +19,26 @@ def base_rate(name: str, settings: PhaseSettings, learning_rate: float) -> float
     >>> [base_rate(name, settings, 0.01) for name in ("heads.task.bias", "body.final_norm.weight")]
     [0.1, 0.01]
     """
-    if name.startswith(_HEADS) and settings.head_learning_rate is not None:
+    if settings.head_learning_rate is not None and is_apart(name, settings):
         return settings.head_learning_rate
     return learning_rate
+
+
+def decay_of(name: str, settings: PhaseSettings) -> float:
+    """The weight decay of a matrix.
+
+    >>> settings = PhaseSettings(weight_decay=0.01, head_weight_decay=0.1, heads_apart="task")
+    >>> [decay_of(f"{name}.weight", settings) for name in ("heads.task.dense", "heads.masked_lm.dense", "body.dense")]
+    [0.1, 0.01, 0.01]
+    """
+    if settings.head_weight_decay is not None and is_apart(name, settings):
+        return settings.head_weight_decay
+    return settings.weight_decay
+
+
+def is_apart(name: str, settings: PhaseSettings) -> bool:
+    """Whether a parameter belongs to a head that is told apart from the encoder."""
+    return name.startswith(_HEADS) and not (settings.heads_apart == "task" and name.startswith(_MASKED_LM))
 
 
 def layer_factors(names: Collection[str], decay: float) -> dict[str, float]:
@@ -32,7 +50,16 @@ def layer_factors(names: Collection[str], decay: float) -> dict[str, float]:
     >>> list(layer_factors([*names, "body.final_norm.weight", "heads.task.bias"], 0.5).values())
     [0.25, 0.5, 1.0, 1.0, 1.0]
     """
-    layers = {name: int(found[1]) + 1 for name in names if (found := _LAYER.match(name))}
+    layers = layer_numbers(names)
     last = max(layers.values(), default=0)
-    layers |= {name: 0 for name in names if name.startswith(_EMBEDDINGS)}
     return {name: decay ** (last - layers.get(name, last)) for name in names}
+
+
+def layer_numbers(names: Collection[str]) -> dict[str, int]:
+    """The layer of each parameter that belongs to one, from 1 on; the embeddings' is 0.
+
+    >>> layer_numbers(["body.embeddings.norm.weight", "body.layers.3.attn.Wo.weight", "heads.task.bias"])
+    {'body.embeddings.norm.weight': 0, 'body.layers.3.attn.Wo.weight': 4}
+    """
+    layers = {name: 0 for name in names if name.startswith(_EMBEDDINGS)}
+    return layers | {name: int(found[1]) + 1 for name in names if (found := _LAYER.match(name))}

@@ -7,6 +7,7 @@ from pathlib import Path
 from endtask.errors import InputError
 from endtask.models.checkpoint_files import weight_files
 from endtask.models.checkpoint_weights import check_whole
+from endtask.models.generator import add_generator
 from endtask.models.network import Network, build_network
 from endtask.models.pretrained import Checkpoint, check_tokenizer, load_network, open_checkpoint
 from endtask.seeds import derive
@@ -14,10 +15,20 @@ from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.pack import given_tokenizer
 from endtask.text.tokenizer import load_tokenizer
+from endtask.train.aligned_kinds import add_aligned_heads
 
 
 def network_for(task: Task, packed: Path, settings: Settings) -> Network:
-    """The run's network with its first weights."""
+    """The run's network with its first weights, and a head for each objective of stage 1 that has its own."""
+    network = _network(task, packed, settings)
+    if any(one.kind == "replaced" for one in settings.train.used_objectives.values()):
+        add_generator(network, settings.train.generator_share, derive(settings.pretrain_seed, "weights", "replaced"))
+    if settings.reads_aligned:
+        add_aligned_heads(network, settings)
+    return network
+
+
+def _network(task: Task, packed: Path, settings: Settings) -> Network:
     tokenizer = load_tokenizer(packed / "tokenizer")
     seed, tlm_head = derive(settings.pretrain_seed, "weights"), settings.train.task_head == "tlm"
     if settings.model.path is not None:
@@ -31,6 +42,7 @@ def network_for(task: Task, packed: Path, settings: Settings) -> Network:
             labels=task.labels,
             seed=seed,
             tlm_head=tlm_head,
+            kind=task.kind,
         )
     return build_network(
         settings.model,
@@ -43,6 +55,7 @@ def network_for(task: Task, packed: Path, settings: Settings) -> Network:
         labels=task.labels,
         seed=seed,
         tlm_head=tlm_head,
+        kind=task.kind,
     )
 
 
@@ -68,7 +81,8 @@ def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None
             raise InputError(
                 f"{length} is more than the {checkpoint.longest_text} tokens that {checkpoint.path} can read", key=key
             )
-    if task.kind == "pair" and checkpoint.architecture.name == "bert" and checkpoint.config.type_vocab_size < 2:
+    is_pair = any(example.text_pair is not None for example in task.train)
+    if is_pair and checkpoint.architecture.name == "bert" and checkpoint.config.type_vocab_size < 2:
         raise InputError(
             "this checkpoint cannot tell the texts of a pair apart", path=checkpoint.path, key="model.path"
         )

@@ -36,9 +36,9 @@ class Weighting:
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Weights on the device, from every objective's gradient (P,) on the body's P weights.
 
-        The P weights stand in the order of `body.parameters()`. A rule that needs more than these, such as the network
-        for a gradient of its own, is given it when it is made; gradients that it leaves in the body are overwritten.
-        Learn in `after_step`: the step may yet be skipped.
+        The P weights stand in the order of `body.parameters()`, in memory that the next step uses again. A rule that
+        needs more than these, such as the network for a gradient of its own, is given it when it is made; gradients
+        that it leaves in the body are overwritten. Learn in `after_step`: the step may yet be skipped.
         """
         raise NotImplementedError
 
@@ -46,7 +46,7 @@ class Weighting:
         """Learn from the step; `skipped`, on the device, says whether its gradient was not finite."""
 
     def values(self) -> dict[str, Tensor]:
-        """What the curves show, such as the weights by objective."""
+        """What the curves show, such as `weight/OBJECTIVE`; tensors that nobody changes later."""
         return {}
 
     def state(self) -> dict[str, Tensor]:

@@ -1,0 +1,1 @@
+"""Scoring candidates by influence against other ways to the same products."""

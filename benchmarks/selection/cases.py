@@ -1,0 +1,77 @@
+"""What is measured: which engine scores candidates with which network, in the order of importance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal
+
+from benchmarks.training.cases import LENGTH as LENGTH
+from benchmarks.training.cases import SIZES as TRAINING_SIZES
+from benchmarks.training.cases import Size
+
+Device = Literal["cuda", "cpu"]
+Precision = Literal["float32", "tf32", "bfloat16"]
+Row = dict[str, Any]
+
+MATMUL, OURS, OURS_SHORT, AGREEMENT = "matmul", "endtask", "endtask on task text", "agreement"
+REFERENCE, PER_EXAMPLE, KRONFLUENCE = "reference", "torch.func", "kronfluence"
+ENGINES = (MATMUL, OURS, AGREEMENT, REFERENCE, PER_EXAMPLE, KRONFLUENCE, OURS_SHORT)
+
+PAPER_CANDIDATES = 4
+"""Candidates in a mini-batch, B_p, of seven of the paper's eight tasks."""
+PAPER_TARGETS = 8
+"""Targets in a mini-batch, B_t, of ChemProt."""
+SWEEP = (4, 16, 64, 256)
+
+SIZES = {"110m": TRAINING_SIZES["110m"], "tiny": Size(16, 2, 2, 16)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement; `batch` is how many candidates are read at once."""
+
+    engine: str
+    network: Literal["lean", "bert"]
+    precision: Precision
+    batch: int
+    device: Device
+    size: str
+    compiled: bool = False
+    pooling: Literal["cls", "mean"] = "cls"
+    """What the task head reads; with the mean, targets are kept as two rows in bfloat16."""
+
+
+def plan(device: Device, size: str) -> list[Case]:
+    """Everything the headline figures need, then what is good to know; a tiny size is for trying it all out."""
+    wide = 512 if size == "110m" else 8
+    sweep = SWEEP if size == "110m" else (4, 8)
+    compiled = device == "cuda"
+
+    def case(engine: str, network: Any, precision: Precision, batch: int, **more: Any) -> Case:
+        return Case(engine, network, precision if size == "110m" else "float32", batch, device, size, **more)
+
+    return [
+        *([case(MATMUL, "lean", "bfloat16", wide)] if device == "cuda" else []),
+        case(OURS, "lean", "bfloat16", wide, compiled=compiled),
+        case(OURS, "lean", "bfloat16", wide, compiled=compiled, pooling="mean"),
+        case(OURS, "lean", "bfloat16", wide),
+        case(OURS, "bert", "bfloat16", sweep[-1]),
+        case(AGREEMENT, "lean", "bfloat16", wide, compiled=compiled),
+        *(case(REFERENCE, "bert", precision, PAPER_CANDIDATES) for precision in ("float32", "bfloat16")),
+        *(case(REFERENCE, "bert", "bfloat16", batch) for batch in sweep[1:]),
+        *(case(REFERENCE, "bert", "tf32", batch) for batch in (sweep[0], sweep[-1])),
+        *(case(REFERENCE, "bert", "float32", batch) for batch in sweep[1:]),
+        case(REFERENCE, "lean", "float32", PAPER_CANDIDATES),
+        *(case(REFERENCE, "lean", "bfloat16", batch) for batch in sweep),
+        *(case(PER_EXAMPLE, "lean", "bfloat16", batch) for batch in sweep[1:]),
+        *(case(KRONFLUENCE, "bert", "bfloat16", batch) for batch in sweep[-2:]),
+        case(OURS_SHORT, "lean", "bfloat16", 2 * wide, compiled=compiled),
+    ]
+
+
+def by_process(cases: Iterable[Case]) -> list[list[Case]]:
+    """Cases that follow each other and share a process: those of one peer, and all of ours, compiled once."""
+    mine = (MATMUL, OURS, AGREEMENT)
+    return [list(group) for _, group in groupby(cases, key=lambda case: OURS if case.engine in mine else case.engine)]

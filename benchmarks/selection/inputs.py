@@ -1,0 +1,112 @@
+"""Candidates and targets as each engine wants them, and the networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.selection.cases import LENGTH, SIZES, Case
+from benchmarks.training.inputs import MASKED_SHARE, SEED, shuffled, vocabulary_folder
+from endtask.models.attention import choose_backend
+from endtask.models.batch import TextBatch, lay_out, room_for
+from endtask.models.network import Network, build_network
+from endtask.models.place import Place
+from endtask.objectives.masking import Masking
+from endtask.seeds import generator
+from endtask.settings import ModelSettings
+from endtask.text.packed import PackedTexts
+
+TARGETS, LABELS = "targets", "labels.npy"
+DROPOUT = 0.1
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where the texts lie and there is room to work, how many targets there are and how long a case may take."""
+
+    texts: Path
+    scratch: Path
+    vocabulary: int
+    targets: int
+    candidates: int
+    """What our engine scores while it is timed; the others stop after `seconds`."""
+    seconds: float
+    fitting_steps: int
+
+    @property
+    def folder(self) -> Path:
+        """Everything made with the vocabulary."""
+        return vocabulary_folder(self.texts, self.vocabulary)
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """The classes of the targets: (targets,)."""
+        return torch.from_numpy(np.load(self.folder / TARGETS / LABELS)[: self.targets])
+
+    def tokenizer(self) -> Any:
+        """The tokenizer that made the texts."""
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast.from_pretrained(str(self.folder / "tokenizer"))
+
+
+def place_of(case: Case) -> Place:
+    """The device and precision of a case."""
+    dtype = torch.bfloat16 if case.precision == "bfloat16" else torch.float32
+    return Place(torch.device(case.device), dtype)
+
+
+def network_of(case: Case, bench: Bench, place: Place) -> Network:
+    """The network of a case with random weights, on its device; not compiled."""
+    size, tokenizer = SIZES[case.size], bench.tokenizer()
+    width = size.gated_width if case.network == "lean" else 4 * size.hidden
+    settings = ModelSettings(
+        architecture=case.network,
+        pooling=case.pooling,
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=width,
+    )
+    special = {"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id}
+    labels = tuple(str(number) for number in range(int(bench.labels.max()) + 1))
+    network = build_network(settings, vocabulary=len(tokenizer), special_ids=special, labels=labels, seed=SEED)
+    network.to(place.device)
+    network.dtype = place.dtype
+    network.set_dropout(DROPOUT)
+    if not network.architecture.padded:
+        network.backend = choose_backend("auto", place.device, place.dtype, fixed_shapes=False)
+    return network
+
+
+def candidate_batches(bench: Bench, network: Network, size: int, count: int, text: str = "full") -> Iterator[TextBatch]:
+    """`count` masked batches of `size` full sequences, or of task texts as they come."""
+    texts = PackedTexts(bench.folder / text)
+    masking = masking_of(bench)
+    layout = network.layout(LENGTH)
+    # Full sequences are equally long, so only the number of masked places may vary.
+    room = room_for(size * LENGTH, size, MASKED_SHARE, layout) if text == "full" else None
+    order = shuffled(len(texts), size * count)
+    for number in range(count):
+        batch = lay_out(texts, order[number * size : (number + 1) * size], layout)
+        yield masking.apply(batch, generator(SEED, "selection benchmark", number), room)
+
+
+def target_batches(bench: Bench, network: Network, size: int) -> Iterator[tuple[np.ndarray[Any, Any], TextBatch]]:
+    """Labelled batches of `size` targets and their places among all."""
+    texts, labels = PackedTexts(bench.folder / TARGETS), bench.labels
+    layout = network.layout(LENGTH)
+    for first in range(0, bench.targets, size):
+        places = np.arange(first, min(first + size, bench.targets))
+        yield places, replace(lay_out(texts, places, layout), labels=labels[places])
+
+
+def masking_of(bench: Bench) -> Masking:
+    """Which tokens are hidden and how."""
+    tokenizer = bench.tokenizer()
+    return Masking(MASKED_SHARE, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids))

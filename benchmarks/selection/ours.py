@@ -1,0 +1,137 @@
+"""Ours: every candidate by itself against every target by itself, through `endtask.gradients`.
+
+Reading, masking and laying out the candidates is part of the time, as is the way of the scores to the CPU. Making the
+targets ready is done once and timed apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from benchmarks.selection.cases import OURS_SHORT, Case, Row
+from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
+from benchmarks.training.bert import parameters_of
+from endtask.gradients.costs import Work
+from endtask.gradients.engine import GradientEngine
+from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.gradients.options import Options
+from endtask.gradients.plan import make_plan
+from endtask.gradients.scoring import score_batches
+from endtask.gradients.targets import Targets
+from endtask.gradients.units import Units
+from endtask.models.batch import TextBatch
+from endtask.models.network import Network
+from endtask.models.place import Place
+
+TARGET_BATCH = 256
+_WARMUP, _WATCHED = 5, 5
+
+
+def ours(case: Case, bench: Bench) -> Row:
+    """Score and count."""
+    place = place_of(case)
+    network = network_of(case, bench, place)
+    engine = GradientEngine(network, ["last"], place, compiled=case.compiled)
+    started = time.perf_counter()
+    targets = kept_targets(network, place, bench, options_of(case))
+    place.synchronize()
+    seconds_of_targets = time.perf_counter() - started
+    score = partial(score_one, engine, targets)
+    started = time.perf_counter()
+    for _ in score_batches(_batches(case, bench, network, _WARMUP), score, place):
+        pass
+    first_seconds = time.perf_counter() - started
+    figures = _timed(case, bench, network, place, score)
+    return {
+        **figures,
+        "targets": bench.targets,
+        "seconds_of_targets": round(seconds_of_targets, 3),
+        "seconds_of_warmup": round(first_seconds, 3),
+        "bytes_per_target": round(targets.bytes_per_target, 1),
+        "way": targets.plan.record()[0]["way"],
+        "attention": network.backend,
+        "parameters": parameters_of(network),
+        "waits": _waits(case, bench, network, score),
+    }
+
+
+def options_of(case: Case) -> Options:
+    """One row a target where the head reads the first token; where it reads the mean, two rows in bfloat16."""
+    if case.pooling == "mean":
+        return Options(rank=2, dtype=torch.bfloat16, way="low_rank", tensor_float=True)
+    return Options(tensor_float=True)
+
+
+def kept_targets(network: Network, place: Place, bench: Bench, options: Options) -> Targets:
+    """The gradients of all targets, each by itself."""
+    engine = GradientEngine(network, ["last"], place)
+    kept: Targets | None = None
+    for places, batch in target_batches(bench, network, TARGET_BATCH):
+        gradients = engine.gradients(batch, task_losses)
+        if kept is None:
+            (few,) = candidate_batches(bench, network, 4, 1)
+            work = Work(bench.candidates, bench.targets, bench.targets)
+            plan = make_plan(engine.gradients(few, masked_lm_losses), gradients, work, options)
+            kept = Targets(plan, Units.single(bench.targets))
+        kept.add(gradients, places)
+    assert kept is not None
+    return kept
+
+
+def score_one(engine: GradientEngine, targets: Targets, batch: TextBatch) -> Tensor:
+    """Every candidate of a batch against every target: (candidates, targets)."""
+    return targets.scores(engine.gradients(batch, masked_lm_losses))
+
+
+def _timed(case: Case, bench: Bench, network: Network, place: Place, score: partial[Tensor]) -> Row:
+    tokens: list[int] = []
+    flops: list[float] = []
+
+    def counted() -> Iterator[TextBatch]:
+        for batch in _batches(case, bench, network, max(1, bench.candidates // case.batch)):
+            tokens.append(batch.real_tokens)
+            flops.append(network.training_flops(batch) / 3)  # of a pass forward
+            yield batch
+
+    place.synchronize()
+    started = time.perf_counter()
+    checksum, done = 0.0, 0
+    for scores in score_batches(counted(), score, place):
+        checksum += float(scores[0, 0])
+        done += len(scores)
+    seconds = time.perf_counter() - started
+    return {
+        "candidates": done,
+        "mean_tokens": round(sum(tokens) / done, 2),
+        "seconds": round(seconds, 4),
+        "candidates_per_second": round(done / seconds, 1),
+        "tflops_of_forward": round(sum(flops) / seconds / 1e12, 1),
+        "checksum": checksum,
+    }
+
+
+def _batches(case: Case, bench: Bench, network: Network, count: int) -> Iterator[TextBatch]:
+    text = "task" if case.engine == OURS_SHORT else "full"
+    return candidate_batches(bench, network, case.batch, count, text)
+
+
+def _waits(case: Case, bench: Bench, network: Network, score: partial[Tensor]) -> str | None:
+    """Whether anything waits for the device while a batch is scored; None where it cannot be told."""
+    if case.device != "cuda":
+        return None
+    batches = [batch.pin() for batch in _batches(case, bench, network, _WATCHED)]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for batch in islice(batches, _WATCHED):
+            score(batch)
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return "none"

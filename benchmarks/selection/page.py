@@ -1,0 +1,69 @@
+"""The figures of the selection benchmark as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.results_file import Results
+from benchmarks.selection.cases import KRONFLUENCE, OURS, OURS_SHORT, PER_EXAMPLE, REFERENCE
+
+_Row = dict[str, Any]
+_SENTENCES = {
+    "speedup_vs_reference": "Against the authors' way as they run it (mini-batches of 4, float32): {:.0f} times.",
+    "speedup_vs_reference_best_batch": "Against its best mini-batch and precision: {:.1f} times.",
+    "speedup_vs_torch_func": "Against `torch.func`, gradients of single texts too: {:.1f} times.",
+    "speedup_vs_kronfluence": "Against kronfluence: {:.1f} times.",
+    "bytes_per_target": "Memory for a target whose head reads the first token, exact: {:,.0f} bytes.",
+    "bytes_per_target_mean_pooling": "For one whose head reads the mean, two rows in bfloat16: {:,.0f} bytes.",
+    "bytes_per_target_reference": "The authors' way, mini-batches of 8 targets: {:,.0f} bytes.",
+    "rank_correlation_with_float32": "Rank correlation of the scores with those in float32, mean over targets: {:.4f}.",
+    "lowest_rank_correlation_with_float32": "The lowest of any target: {:.4f}.",
+}
+
+
+def selection_table(results: Results) -> str:
+    """Candidates per second of every engine at its best, and the ratios."""
+    table = [
+        "| | network | what is one gradient | precision | candidates at once | candidates per second |",
+        "|---|---|---|---|---:|---:|",
+        *(_line(row) for row in _shown(results)),
+    ]
+    targets = max(row.get("targets", 0) for row in results.rows)
+    where = f"one {results.machine.gpu or results.machine.cpu}, {results.date}"
+    how = f"About 110 M parameters, candidates of 128 tokens, {targets:,} targets, `last`, all in one run on {where}"
+    return "\n".join([*table, "", f"{how}; `{results.command}`.", "", *_facts(results), ""])
+
+
+def _shown(results: Results) -> list[_Row]:
+    """The best of each engine with each network; of the authors' way each precision's smallest and best batch."""
+    rows: list[_Row] = [row for row in results.rows if "candidates_per_second" in row]
+    smallest = min((row["batch"] for row in rows if row["engine"] == REFERENCE), default=0)
+    best: dict[tuple[Any, ...], _Row] = {}
+    for row in rows:
+        alone = row["engine"] == REFERENCE and row["batch"] == smallest
+        key = (row["engine"], row["network"], row["compiled"], row["pooling"], row["precision"], alone)
+        if key not in best or row["candidates_per_second"] > best[key]["candidates_per_second"]:
+            best[key] = row
+    return list(best.values())
+
+
+def _line(row: _Row) -> str:
+    names = {
+        OURS: "endtask, compiled" if row["compiled"] else "endtask",
+        OURS_SHORT: f"endtask, compiled, task text ({row.get('mean_tokens', 0):.0f} tokens)",
+        REFERENCE: "the ISS authors' way",
+        PER_EXAMPLE: "`torch.func`",
+        KRONFLUENCE: "kronfluence",
+    }
+    unit = "mini-batch" if row["engine"] == REFERENCE else "text"
+    head = ", mean" if row["pooling"] == "mean" else ""
+    cells = [names[row["engine"]], f"{row['network']}{head}", unit, row["precision"], str(row["batch"])]
+    return f"| {' | '.join(cells)} | {row['candidates_per_second']:,.0f} |"
+
+
+def _facts(results: Results) -> list[str]:
+    return [
+        f"- {sentence.format(value)}"
+        for name, sentence in _SENTENCES.items()
+        if isinstance(value := results.summary.get(name), int | float)
+    ]

@@ -1,0 +1,113 @@
+"""Ours: the lean encoder in endtask's own loop, three objectives, with equal or learned weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.training.bert import parameters_of
+from benchmarks.training.cases import SIZES
+from benchmarks.weighting.cases import CLASSES, LENGTH, OBJECTIVES, RULES, Case, Row
+from benchmarks.weighting.inputs import LEARNING_RATE, MASKED_SHARE, SEED, SPECIAL, TEXTS, Bench, labels
+from endtask.models.network import Network, build_network
+from endtask.models.place import Place
+from endtask.objectives.base import Objective
+from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.masking import Masking
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task import Classification
+from endtask.settings import BatchSize, ModelSettings, Settings, TrainSettings
+from endtask.settings.meta import MetaSettings
+from endtask.train.device import choose_place, move
+from endtask.train.loop import Phase, build_optimizer, train
+from endtask.train.meta_folds import Folds
+from endtask.train.meta_gradient import HeldOutGradient
+from endtask.train.meta_texts import TextHeldOut
+from endtask.train.pretrain import phase_of
+from endtask.weighting.equal import Equal
+from endtask.weighting.meta import Meta
+from endtask.weighting.meta_head import Classes
+
+_FOLDS = 16
+"""So many parts that the end task's batches hardly shrink: all engines read the same batches."""
+
+
+def ours(case: Case, bench: Bench) -> Row:
+    """Train and count."""
+    clock = bench.clock(case)
+    phase = replace(_phase(case, bench), steps=clock.total)
+    tokens = 0
+    for record in train(phase, build_optimizer(phase)):
+        tokens += record.tokens if clock.is_timing else 0
+        losses = record.losses
+        clock.tick()
+    weights = {name: round(value.item(), 4) for name, value in losses.items() if name.startswith("weight/")}
+    return {
+        **clock.figures(),
+        "tokens": tokens,
+        "attention": phase.network.backend,
+        "parameters": parameters_of(phase.network),
+        "loss": round(losses["tapt/mlm"].item(), 4),
+        **weights,
+    }
+
+
+def _phase(case: Case, bench: Bench) -> Phase:
+    settings = _settings(case)
+    place = choose_place(settings)
+    network = move(_network(settings, case.vocabulary), settings, place)
+    network.set_dropout(settings.train.dropout)
+    objectives: dict[str, Objective] = {
+        name: MaskedLM(name, _stream(name, case.rows, case, network, bench, masked=True)) for name in OBJECTIVES[1:]
+    }
+    task = Classification("task", _stream("task", case.rows, case, network, bench, masked=False), labels())
+    rule = RULES[case.engine]
+    weighting = Equal(*OBJECTIVES) if rule is None else _meta(rule, case, network, bench, place)
+    return phase_of(network, {"task": task, **objectives}, weighting, settings, place)
+
+
+def _meta(rule: MetaSettings, case: Case, network: Network, bench: Bench, place: Place) -> Meta:
+    """The rule over all three; the end task's own batches stay whole, as they are with equal weights."""
+    stream = _stream("task", case.held_out, case, network, bench, masked=False)
+    answered = Classification("task", stream, labels())
+    sizes = rule.model_copy(update={"fit_batch": case.held_out, "gradient_batch": case.held_out})
+    folds = Folds(np.arange(TEXTS) % _FOLDS, rule.fold_steps)
+    source = TextHeldOut(answered, answered, Classes(CLASSES), folds=folds, settings=sizes, seed=SEED)
+    gradient = HeldOutGradient(network, source, settings=sizes, place=place, seed=SEED)
+    return Meta(OBJECTIVES, gradient, settings=sizes, device=place.device, seed=SEED)
+
+
+def _stream(name: str, rows: int, case: Case, network: Network, bench: Bench, *, masked: bool) -> TextStream:
+    masking = Masking(MASKED_SHARE, SPECIAL["mask"], case.vocabulary, tuple(SPECIAL.values()))
+    return TextStream(
+        name,
+        bench.texts(name, case.vocabulary),
+        network,
+        batch_size=BatchSize.parse(str(rows)),
+        seed=SEED,
+        masking=masking if masked else None,
+    )
+
+
+def _settings(case: Case) -> Settings:
+    size = SIZES[case.size]
+    model = ModelSettings(
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=size.gated_width,
+    )
+    batch = BatchSize.parse(str(case.rows))
+    train_settings = TrainSettings(batch_size=batch, max_length=LENGTH, learning_rate=LEARNING_RATE)
+    return Settings(device=case.device, seed=SEED, model=model, train=train_settings)
+
+
+def _network(settings: Settings, vocabulary: int) -> Network:
+    return build_network(
+        settings.model,
+        vocabulary=vocabulary,
+        special_ids={name: SPECIAL[name] for name in ("pad", "cls", "sep")},
+        labels=tuple(f"class {number}" for number in range(CLASSES)),
+        seed=SEED,
+    )

@@ -1,0 +1,144 @@
+"""A small convolutional network, and objectives over images, as endtask's training loop takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from endtask.objectives.base import Loss
+from endtask.seeds import generator
+from endtask.settings.meta import MetaSettings
+from endtask.train.meta_folds import Folds
+from endtask.weighting.meta_head import Classes
+from examples.digits.images import Images
+
+TASK, AUXILIARY = "task", "auxiliary"
+
+
+class ImageNetwork(nn.Module):
+    """Two convolutions and a dense layer that all objectives share, and a linear head for each."""
+
+    def __init__(self, shape: tuple[int, ...], classes: dict[str, int], *, seed: int, width: int = 64) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        channels, height, wide = shape
+        flat = 32 * -(-height // 4) * -(-wide // 4)
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, 16, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(flat, width),
+            nn.ReLU(),
+        )
+        self.heads = nn.ModuleDict({name: nn.Linear(width, count) for name, count in classes.items()})
+
+
+@dataclass(frozen=True)
+class ImageBatch:
+    """Images and their classes; an image counts as one token."""
+
+    pixels: Tensor  # (B, channels, height, width)
+    labels: Tensor  # (B,)
+
+    @property
+    def real_tokens(self) -> int:
+        """Images."""
+        return len(self.labels)
+
+    @property
+    def padded_tokens(self) -> int:
+        """Images again: none is padding."""
+        return len(self.labels)
+
+    def to(self, device: torch.device) -> ImageBatch:
+        """The same batch on another device."""
+        return ImageBatch(self.pixels.to(device, non_blocking=True), self.labels.to(device, non_blocking=True))
+
+    def pin(self) -> ImageBatch:
+        """The same batch in pinned memory."""
+        return ImageBatch(self.pixels.pin_memory(), self.labels.pin_memory())
+
+
+class ImageClasses:
+    """Learn the classes of images; `left_out` says which a step must not read."""
+
+    passes = 1
+
+    def __init__(
+        self,
+        name: str,
+        images: Images,
+        *,
+        batch_size: int,
+        seed: int,
+        left_out: Callable[[int], NDArray[np.bool_]] | None = None,
+    ) -> None:
+        self.name, self._images, self._batch_size, self._seed = name, images, batch_size, seed
+        self.heads: tuple[str, ...] = (name,)
+        self._left_out = left_out
+
+    def batch(self, step: int) -> ImageBatch:
+        """Images drawn for this step, each at most once."""
+        allowed = None if self._left_out is None else ~self._left_out(step)
+        return draw(self._images, self._batch_size, allowed, generator(self._seed, self.name, step))
+
+    def loss(self, network: ImageNetwork, batch: ImageBatch) -> Loss:
+        """Mean cross-entropy."""
+        value = functional.cross_entropy(network.heads[self.name](network.body(batch.pixels)), batch.labels)
+        return Loss(value, {"task": value})
+
+    def flops(self, network: ImageNetwork, batch: ImageBatch) -> float:
+        """About six for each weight and image."""
+        return 6.0 * sum(weight.numel() for weight in network.body.parameters()) * len(batch.labels)
+
+
+class HeldOutImages:
+    """Held-out images for learned weights: those of a fold of train, or dev."""
+
+    def __init__(
+        self, train: Images, dev: Images, folds: Folds | None, classes: int, *, settings: MetaSettings, seed: int
+    ) -> None:
+        self.head_task = Classes(classes)
+        self._train, self._dev, self._folds = train, dev, folds
+        self._settings, self._seed = settings, seed
+
+    def fit_batch(self, step: int) -> ImageBatch:
+        """Images to fit a head to."""
+        allowed = None if self._folds is None else ~self._folds.held_out(step)
+        return draw(self._train, self._settings.fit_batch, allowed, generator(self._seed, "fit", step))
+
+    def gradient_batch(self, step: int) -> ImageBatch:
+        """Images that are held out."""
+        random = generator(self._seed, "gradient", step)
+        if self._folds is None:
+            return draw(self._dev, self._settings.gradient_batch, None, random)
+        return draw(self._train, self._settings.gradient_batch, self._folds.held_out(step), random)
+
+    def features(self, network: ImageNetwork, batch: ImageBatch) -> Tensor:
+        """What the heads read."""
+        features: Tensor = network.body(batch.pixels)
+        return features
+
+    def own_outputs(self, network: ImageNetwork, batch: ImageBatch) -> Tensor:
+        """What the task's head says."""
+        outputs: Tensor = network.heads[TASK](network.body(batch.pixels))
+        return outputs
+
+    def targets(self, batch: ImageBatch) -> Tensor:
+        """The classes."""
+        return batch.labels
+
+
+def draw(images: Images, size: int, allowed: NDArray[np.bool_] | None, random: np.random.Generator) -> ImageBatch:
+    """Some of the images allowed; all of them where they are fewer."""
+    places = np.arange(len(images)) if allowed is None else np.flatnonzero(allowed)
+    chosen = images.at(random.choice(places, min(size, len(places)), replace=False))
+    return ImageBatch(torch.from_numpy(chosen.pixels), torch.from_numpy(chosen.labels))

@@ -1,0 +1,57 @@
+"""Any number of labels for each text (kind `labels`): a yes or no for every label."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.network import TASK
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import TaskObjective, weighted_sum
+
+
+class MultiLabel(TaskObjective):
+    """Predict all labels of a task text.
+
+    `labels` are 0 or 1, (packed texts, labels). `text_weights` let the windows of one long text count as one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: TextStream,
+        labels: NDArray[np.int64],
+        *,
+        head: str = TASK,
+        text_weights: NDArray[np.float32] | None = None,
+    ) -> None:
+        super().__init__(name, stream, head=head)
+        self._labels = labels.astype(np.float32)
+        self._weights = np.ones(len(labels)) if text_weights is None else text_weights / text_weights.mean()
+
+    def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
+        """The labels of the texts; those of padding have no weight."""
+        size = len(batch.offsets) - 1
+        labels = np.full((size, self._labels.shape[1]), IGNORED, dtype=np.float32)
+        weights = np.zeros(size, dtype=np.float32)
+        labels[: len(positions)] = self._labels[positions]
+        weights[: len(positions)] = self._weights[positions] / len(positions)
+        return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
+
+    def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
+        """Mean binary cross-entropy over texts and labels of (S, labels)."""
+        return weighted_sum(label_errors(logits, batch), batch)
+
+
+def label_errors(logits: Tensor, batch: TextBatch) -> Tensor:
+    """The mean binary cross-entropy of each text's labels: (S, labels) -> (S,)."""
+    assert batch.labels is not None
+    # Padding asks for nothing; its marks must not make the loss of its logits infinite before its weight of 0 counts.
+    wanted = batch.labels.clamp(min=0.0)
+    return functional.binary_cross_entropy_with_logits(logits.float(), wanted, reduction="none").mean(-1)

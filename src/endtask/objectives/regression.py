@@ -1,0 +1,55 @@
+"""A number for each text (kind `score`): squared error of standardised scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from endtask.models.batch import TextBatch
+from endtask.models.network import TASK
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import TaskObjective, weighted_sum
+
+
+class Regression(TaskObjective):
+    """Predict the score of a task text.
+
+    `scores` are one per packed text, standardised by the mean and deviation of train: the loss is then about 1 at the
+    start whatever the scores measure, so that rates and TLM's rho2 mean the same as for classes. `text_weights` let
+    the windows of one long text count as one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: TextStream,
+        scores: NDArray[np.float64],
+        *,
+        head: str = TASK,
+        text_weights: NDArray[np.float32] | None = None,
+    ) -> None:
+        super().__init__(name, stream, head=head)
+        self._scores = scores.astype(np.float32)
+        self._weights = np.ones(len(scores)) if text_weights is None else text_weights / text_weights.mean()
+
+    def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
+        """The scores of the texts; those of padding have no weight."""
+        size = len(batch.offsets) - 1
+        scores, weights = np.zeros(size, dtype=np.float32), np.zeros(size, dtype=np.float32)
+        scores[: len(positions)] = self._scores[positions]
+        weights[: len(positions)] = self._weights[positions] / len(positions)
+        return replace(batch, labels=torch.from_numpy(scores), weights=torch.from_numpy(weights))
+
+    def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
+        """Mean squared error of (S, 1)."""
+        return weighted_sum(score_errors(logits, batch), batch)
+
+
+def score_errors(logits: Tensor, batch: TextBatch) -> Tensor:
+    """The squared error of each text: (S, 1) -> (S,)."""
+    assert batch.labels is not None
+    return (logits[:, 0].float() - batch.labels) ** 2

@@ -1,0 +1,59 @@
+"""A tag for each word (kind `tags`): cross-entropy at the first token of every word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.network import TASK
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import TaskObjective, weighted_sum
+from endtask.text.tagged import WordPlaces
+
+
+class Tagging(TaskObjective):
+    """Predict the tags of a task text's words; further tokens of a word, and words that were cut off, ask nothing.
+
+    `tags` are the numbers of all words' tags, text after text.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: TextStream,
+        words: WordPlaces,
+        tags: NDArray[np.int64],
+        *,
+        head: str = TASK,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(name, stream, head=head)
+        self._words, self._tags, self._label_smoothing = words, tags, label_smoothing
+
+    def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
+        """Tags stand at tokens, every tagged word weighing the same; 0 for all where no word has a token."""
+        starts = batch.offsets[: len(positions)].numpy().astype(np.int64)
+        numbers, places = self._words.gather(positions, starts)
+        tags = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
+        weights = np.zeros(len(batch.input_ids), dtype=np.float32)
+        tags[places] = self._tags[numbers]
+        weights[places] = 1.0 / max(1, len(places))
+        return replace(batch, labels=torch.from_numpy(tags), weights=torch.from_numpy(weights))
+
+    def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
+        """Mean cross-entropy of (N, tags) over the tagged words."""
+        return weighted_sum(tag_errors(logits, batch, self._label_smoothing), batch)
+
+
+def tag_errors(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:
+    """The cross-entropy of each token, 0 where none is asked: (N, tags) -> (N,)."""
+    assert batch.labels is not None
+    return functional.cross_entropy(
+        logits.float(), batch.labels, ignore_index=IGNORED, reduction="none", label_smoothing=label_smoothing
+    )

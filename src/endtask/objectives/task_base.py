@@ -1,0 +1,89 @@
+"""What objectives of all kinds of tasks share: answers put beside a batch, and a loss of the head's logits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from endtask.models.batch import TextBatch
+from endtask.models.network import MASKED_LM, TASK, Network
+from endtask.objectives.base import Loss
+from endtask.objectives.stream import TextStream
+
+
+class TaskObjective(ABC):
+    """Give the right answers for task texts; each kind of task says what a batch asks and what a wrong answer costs."""
+
+    passes = 1
+
+    def __init__(self, name: str, stream: TextStream, *, head: str = TASK) -> None:
+        self.name, self.stream, self.head = name, stream, head
+        self.heads: tuple[str, ...] = (head,)
+
+    @abstractmethod
+    def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
+        """The batch of the texts at `positions` with `labels` and `weights`."""
+
+    @abstractmethod
+    def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
+        """What the head's logits cost, a single number."""
+
+    def batch(self, step: int) -> TextBatch:
+        """The labelled texts of a step."""
+        return self.answered(self.stream.batch(step), self.stream.positions(step))
+
+    def loss(self, network: Network, batch: TextBatch) -> Loss:
+        """The loss of one reading."""
+        value = self.answer_loss(network.task_logits(network(batch), batch, self.head), batch)
+        return Loss(value, {"task": value})
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Body, and the head once per text, or per token, at each reading."""
+        return self.passes * network.training_flops(batch, texts=rows_read(network, batch))
+
+
+class JointTask:
+    """TLM's internal batch: rho2 * L_mlm + L_task, the same masked input feeding both heads (TLM, Eq. 2).
+
+    With `normalize` the sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the
+    external batches' loss. With rho2 = 0 the masked-LM head is not computed.
+    """
+
+    passes = 1
+
+    def __init__(self, task: TaskObjective, *, rho2: float, normalize: bool) -> None:
+        self.name, self.stream = task.name, task.stream
+        self.heads: tuple[str, ...] = (task.head, MASKED_LM) if rho2 else (task.head,)
+        self._task, self._rho2, self._scale = task, rho2, 1.0 / (rho2 + 1.0) if normalize else 1.0
+
+    def batch(self, step: int) -> TextBatch:
+        """The labelled texts of a step, masked if the stream masks."""
+        return self._task.batch(step)
+
+    def loss(self, network: Network, batch: TextBatch) -> Loss:
+        """Both losses from one pass through the body."""
+        hidden = network(batch)
+        task = self._task.answer_loss(network.task_logits(hidden, batch, self._task.head), batch)
+        if self._rho2 == 0:
+            return Loss(self._scale * task, {"task": task})
+        mlm = network.masked_lm_loss(hidden, batch)
+        return Loss(self._scale * (self._rho2 * mlm + task), {"mlm": mlm, "task": task})
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Body, and both heads."""
+        masked = batch.masked if self._rho2 else 0
+        return network.training_flops(batch, texts=rows_read(network, batch), masked=masked)
+
+
+def weighted_sum(each: Tensor, batch: TextBatch) -> Tensor:
+    """The losses of texts, or of tokens, times their weights, which hold the division by a sum: (S,) or (N,) -> ()."""
+    assert batch.weights is not None
+    return (each * batch.weights).sum()
+
+
+def rows_read(network: Network, batch: TextBatch) -> int:
+    """How many vectors the task head reads."""
+    return batch.real_tokens if network.kind == "tags" else batch.texts

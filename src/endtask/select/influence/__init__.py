@@ -1,0 +1,1 @@
+"""Influence selection (ISS): keep the texts whose gradients agree with those of the task."""

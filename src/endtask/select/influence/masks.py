@@ -1,0 +1,60 @@
+"""Masks that belong to a text: a pure function of seed, text and position, whatever batch the text stands in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from endtask.models.batch import TextBatch
+from endtask.objectives.masking import Masking
+from endtask.seeds import derive
+from endtask.select.draws import spread, uniform
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mask_texts(batch: TextBatch, keys: NDArray[np.int64], masking: Masking, seed: int) -> TextBatch:
+    """Hide the share `masking.probability` of each text's open tokens, at least one; `keys` are the texts' numbers.
+
+    In training the share holds for a batch. Here each text has its own, so that its gradient never hangs on the
+    texts beside it.
+    """
+    ids, owners = batch.input_ids.numpy().copy(), batch.text_ids.numpy()
+    positions = batch.position_ids.numpy()
+    is_open = ~np.isin(ids, masking.special_ids)
+    chosen = _lowest(is_open, owners, _numbers(keys[owners], positions, seed, "order"), masking.probability)
+    targets = ids[chosen].copy()
+    lot = uniform(_numbers(keys[owners[chosen]], positions[chosen], seed, "lot"))
+    ids[chosen[lot < masking.token_share]] = masking.mask_id
+    swapped = chosen[(lot >= masking.token_share) & (lot < masking.token_share + masking.random_share)]
+    drawn = _numbers(keys[owners[swapped]], positions[swapped], seed, "token")
+    ids[swapped] = (drawn % np.uint64(masking.vocabulary)).astype(np.int64)
+    return replace(
+        batch,
+        input_ids=torch.from_numpy(ids),
+        masked=len(chosen),
+        masked_positions=torch.from_numpy(chosen),
+        masked_targets=torch.from_numpy(targets),
+    )
+
+
+def _numbers(keys: NDArray[np.int64], positions: NDArray[np.int64], seed: int, purpose: str) -> NDArray[np.uint64]:
+    """A random number for each token of each text."""
+    start = np.uint64(derive(seed, "influence mask", purpose))
+    return spread(spread(keys.astype(np.uint64) * _STEP ^ start) + positions.astype(np.uint64) * _STEP)
+
+
+def _lowest(
+    is_open: NDArray[np.bool_], owners: NDArray[np.int64], numbers: NDArray[np.uint64], share: float
+) -> NDArray[np.int64]:
+    """The places of each owner's open tokens with the lowest numbers, in the order of the tokens."""
+    places = np.flatnonzero(is_open)
+    own = owners[places]
+    order = np.lexsort((numbers[places], own))  # by owner, then by number
+    sizes = np.bincount(own, minlength=int(owners.max()) + 1)
+    wanted = np.minimum(sizes, np.maximum(1, np.rint(share * sizes).astype(np.int64)))
+    slot = np.arange(len(places)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from 0 in each owner
+    return np.sort(places[order[slot < np.repeat(wanted, sizes)]])

@@ -1,0 +1,76 @@
+"""Texts made ready for the engine: laid out, and under the masks that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from endtask.gradients.engine import GradientEngine
+from endtask.gradients.losses import TextLosses
+from endtask.gradients.rows import Gradients, average
+from endtask.gradients.units import Units
+from endtask.models.batch import TextBatch, lay_out
+from endtask.models.network import Network
+from endtask.seeds import derive
+from endtask.select.influence.candidates import CandidateUnits
+from endtask.select.influence.fit import Fold
+from endtask.select.influence.masks import mask_texts
+from endtask.select.influence.scoring_settings import seed_of
+from endtask.text.packed import PackedTexts
+
+
+def tokens_at_once(device: torch.device) -> int:
+    """How many tokens a forward pass reads: enough to fill the device."""
+    return 1 << 16 if device.type == "cuda" else 1 << 12
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The same texts under each of their masks; `owners` is each text's unit where some unit has several."""
+
+    readings: tuple[TextBatch, ...]
+    owners: NDArray[np.int64] | None = None
+
+    def pin(self) -> Prepared:
+        """The same in memory that a GPU can copy from while others work."""
+        return replace(self, readings=tuple(batch.pin() for batch in self.readings))
+
+    def gradients(self, engine: GradientEngine, losses: TextLosses) -> Gradients:
+        """The mean over the masks, and over the texts of each unit."""
+        found = average([engine.gradients(batch, losses) for batch in self.readings])
+        return found if self.owners is None else Units.alike(self.owners).merge(found)[0]
+
+
+class Reader:
+    """Makes batches of texts ready, the same for all scoring models: they share tokenizer and masks."""
+
+    def __init__(self, fold: Fold, network: Network) -> None:
+        self._own, self._network = fold.settings.select.influence, network
+        self._masking, self._seed = fold.masking, seed_of(fold.settings)
+        self.most_tokens = tokens_at_once(fold.place.device)
+
+    def candidates(self, units: CandidateUnits, which: NDArray[np.int64]) -> Prepared:
+        """The texts of some units of candidates."""
+        numbers, owners = units.texts_of(which)
+        batch = self._lay_out(units.candidates.texts, numbers)
+        return Prepared(self._masked(batch, numbers), None if len(numbers) == len(which) else owners)
+
+    def targets(self, texts: PackedTexts, labels: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
+        """All targets, some at a time, with their numbers."""
+        by_length = np.argsort(texts.lengths, kind="stable")
+        ends = np.cumsum(texts.lengths[by_length]) // self.most_tokens
+        for numbers in np.split(by_length, np.flatnonzero(np.diff(ends)) + 1):
+            batch = replace(self._lay_out(texts, numbers), labels=torch.from_numpy(labels[numbers]))
+            # Numbers of targets and of candidates are apart, and so are their masks.
+            yield numbers, Prepared(self._masked(batch, -1 - numbers) if self._own.mask_targets else (batch,))
+
+    def _lay_out(self, texts: PackedTexts, numbers: NDArray[np.int64]) -> TextBatch:
+        return lay_out(texts, numbers, self._network.layout(int(texts.lengths[numbers].max())))
+
+    def _masked(self, batch: TextBatch, numbers: NDArray[np.int64]) -> tuple[TextBatch, ...]:
+        seeds = (derive(self._seed, "mask", number) for number in range(self._own.masks))
+        return tuple(mask_texts(batch, numbers, self._masking, seed) for seed in seeds)

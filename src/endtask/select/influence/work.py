@@ -1,0 +1,221 @@
+"""The work of the selector in its folder: every step is done once, and found done after a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from endtask.errors import InputError
+from endtask.files.atomic import whole_file
+from endtask.files.run_layout import INFLUENCE_WORK, RETRIEVED
+from endtask.files.selection_table import SelectionFigures
+from endtask.gradients.layers import choose_weights
+from endtask.progress import say
+from endtask.seeds import generator
+from endtask.select.best_rank import best_rank
+from endtask.select.fill import fill
+from endtask.select.influence.candidates import Candidates, CandidateUnits, pack_candidates, scoring_order
+from endtask.select.influence.columns import Column, class_shares, columns_of
+from endtask.select.influence.fit import TOKENIZER, Fold, fit, prepare_folds
+from endtask.select.influence.folds import folds_of
+from endtask.select.influence.limits import Allowance, allowance, fitting_cost, target_memory
+from endtask.select.influence.scorer import Scorer
+from endtask.select.influence.scoring_settings import scoring_settings, seed_of
+from endtask.select.influence.shards import Calibration, Shards, ShardWork, score_units
+from endtask.select.inputs import Inputs, Order
+from endtask.settings import Settings
+from endtask.settings.influence import InfluenceSettings
+from endtask.task import Task
+from endtask.text.tokenizer import load_tokenizer
+
+_CALIBRATED = 512
+"""Units of candidates that tell the usual score of each target, and how long scoring takes."""
+_CALIBRATION = "calibration.npz"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What scoring left behind: files of shards, and what their rows and columns stand for."""
+
+    shards: Shards
+    columns: list[Column]
+    counts: dict[str, Any]
+    class_sketches: Tensor | None
+
+
+@dataclass(frozen=True)
+class InfluenceWork:
+    """Everything that the steps of the selector read."""
+
+    inputs: Inputs
+    figures: SelectionFigures
+
+    def score(self) -> Scored:
+        """Fit the scoring models, and score as many candidates as may be."""
+        self.refuse_unknown_layers()
+        fitted = self.expected_fitting()
+        counts = self.fit()
+        everything = self.units(np.arange(len(self.figures.rank)))
+        memory = self.decided("memory", lambda: target_memory(self.folds[0].place.device))
+        scorer = Scorer(self.folds, everything, memory=memory, compiled=self.compiled)
+        columns = columns_of([fold.task for fold in self.folds], self.own.target_batch)
+        self.say_size(scorer, len(columns))
+        calibration, cost = self.calibrate(scorer, everything)
+        scored = self.decided("candidates", lambda: self.allowed_candidates(fitted, cost))
+        units = everything if scored == len(everything.order) else self.units(best_rank(self.figures)[:scored])
+        shards = Shards(units, self.folder / "shards")
+        shares = class_shares(columns, self.task.labels)
+        shards.score(scorer, ShardWork(self.own, calibration, shares), self.keep_time)
+        tokens = int(units.tokens.sum())
+        counts |= {"candidates": len(self.figures.rank), "scored": scored, "scored_tokens": tokens}
+        counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
+        return Scored(shards, columns, counts, scorer.class_sketches() if self.own.choice == "greedy" else None)
+
+    @property
+    def own(self) -> InfluenceSettings:
+        """The selector's settings."""
+        return self.inputs.settings.influence
+
+    @property
+    def task(self) -> Task:
+        """The labelled data."""
+        assert self.inputs.task is not None
+        return self.inputs.task
+
+    @property
+    def run(self) -> Settings:
+        """The settings of the run."""
+        assert self.inputs.run is not None
+        return self.inputs.run
+
+    @property
+    def folder(self) -> Path:
+        """Where the work lies."""
+        assert self.inputs.folder is not None
+        return self.inputs.folder / INFLUENCE_WORK
+
+    @property
+    def table(self) -> Path:
+        """The candidates."""
+        return self.inputs.retrieved / RETRIEVED
+
+    @property
+    def compiled(self) -> bool:
+        """Whether what scores is compiled: by default on a GPU."""
+        on_gpu = self.folds[0].place.device.type == "cuda"
+        return on_gpu if self.run.compile == "auto" else self.run.compile
+
+    @cached_property
+    def allowed(self) -> Allowance | None:
+        """What all of it may cost."""
+        return allowance(self.run)
+
+    @cached_property
+    def folds(self) -> list[Fold]:
+        """The folds with their tokens."""
+        settings = scoring_settings(self.run)
+        parts = folds_of(self.task, self.own, seed_of(self.run))
+        return prepare_folds(self.task, parts, self.table, settings, self.folder)
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The tokens of all candidates."""
+        tokenizer = load_tokenizer(self.folder / TOKENIZER)
+        return pack_candidates(self.table, tokenizer, self.own, self.folder / "candidates")
+
+    def units(self, places: Order) -> CandidateUnits:
+        """Candidates at some places, in the units in which they are scored."""
+        size = self.own.candidate_batch
+        order = np.sort(places) if size == 1 else scoring_order(places, self.table, self.figures, self.task.train)
+        return CandidateUnits(self.candidates, order, size)
+
+    def refuse_unknown_layers(self) -> None:
+        """Before anything is trained; complaints name the setting."""
+        try:
+            choose_weights(self.folds[0].network(), self.own.layers)
+        except InputError as error:
+            raise InputError(str(error).replace("'layers'", "'select.influence.layers'")) from None
+
+    def expected_fitting(self) -> float:
+        """What fitting will cost, in the unit of the allowance; refused where that is too much."""
+        if self.allowed is None:
+            return 0.0
+        cost: float = self.decided("fitting", lambda: len(self.folds) * self.fitting_cost())
+        self.allowed.refuse_fit(cost)
+        return cost
+
+    def fit(self) -> dict[str, Any]:
+        """Fit the scoring models; returns what that cost."""
+        found = [
+            fit(fold, label=f"scoring model {number} of {len(self.folds)}", on_checkpoint=self.keep_time)
+            for number, fold in enumerate(self.folds, start=1)
+        ]
+        return {
+            "fitted_steps": sum(one["steps"] for one in found),
+            "fitted_tokens": sum(one["tokens"] for one in found),
+            "fitting_flops": sum(one["flops"] for one in found),
+        }
+
+    def fitting_cost(self) -> float:
+        """Of one scoring model."""
+        assert self.allowed is not None
+        return fitting_cost(self.folds[0].phase(), self.allowed)
+
+    def calibrate(self, scorer: Scorer, units: CandidateUnits) -> tuple[Calibration, float]:
+        """The usual scores of each target, from a draw of candidates, and the cost of scoring one candidate."""
+        path = self.folder / _CALIBRATION
+        if not path.exists():
+            random = generator(seed_of(self.run), "influence", "calibration")
+            drawn = np.sort(random.permutation(units.count)[:_CALIBRATED])
+            if self.compiled:  # which takes its time once, not for each candidate
+                score_units(scorer, units, drawn)
+            started = time.perf_counter()
+            found = Calibration.of(score_units(scorer, units, drawn)[0])  # brings it to the CPU, so all is done
+            seconds = (time.perf_counter() - started) / len(drawn) / units.size
+            with whole_file(path) as aside, open(aside, "wb") as file:
+                np.savez(file, mean=found.mean, deviation=found.deviation, seconds=seconds)
+        with np.load(path) as file:
+            calibration, seconds = Calibration(file["mean"], file["deviation"]), float(file["seconds"])
+        in_seconds = self.allowed is None or self.allowed.in_seconds
+        return calibration, seconds if in_seconds else scorer.flops_per_token * units.tokens.sum() / len(units.order)
+
+    def allowed_candidates(self, fitted: float, each: float) -> int:
+        """How many candidates are scored: all, or the best-ranked that the allowance is enough for."""
+        everything = len(self.figures.rank)
+        if self.allowed is None:
+            return everything
+        most = self.allowed.candidates(fitted, each)
+        if most >= everything:
+            return everything
+        best, budget = best_rank(self.figures)[:most], self.inputs.settings.budget
+        if len(fill(best, self.figures.bytes, budget, corpus_bytes=self.inputs.corpus_bytes)) == most:
+            self.allowed.refuse_few(most, everything)
+        say(f"influence: {self.allowed} is enough for the {most:,} best-ranked of {everything:,} candidates")
+        return most
+
+    def decided(self, name: str, decide: Callable[[], Any]) -> Any:
+        """A decision, taken once: it stands in the stage's plan before anybody acts on it."""
+        stage = self.inputs.stage
+        if stage is None:
+            return decide()
+        decisions = stage.plan.get("influence", {})
+        if name not in decisions:
+            stage.set_plan(influence={**decisions, name: decide()})
+        return stage.plan["influence"][name]
+
+    def keep_time(self) -> None:
+        """So that a resumed stage counts the seconds spent before."""
+        if self.inputs.stage is not None:
+            self.inputs.stage.keep_time()
+
+    def say_size(self, scorer: Scorer, columns: int) -> None:
+        """What the targets take, before scoring starts."""
+        size = scorer.record()["bytes_per_target"] * sum(len(fold.task.dev) for fold in self.folds)
+        say(f"influence: {columns:,} targets in {size / 1e6:,.1f} MB; {len(self.figures.rank):,} candidates")

@@ -1,0 +1,132 @@
+"""Settings of the objectives of stage 1: what each learns, from which texts, and how much it counts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from endtask.errors import did_you_mean
+from endtask.settings.budget import BatchSize
+from endtask.settings.section import Fraction, PositiveNumber, Section
+
+EXTERNAL, INTERNAL = "external", "internal"
+"""TLM's two objectives."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_CURVES = ("weight", "cosine", "dot", "dev")  # what else has a name and a slash in metrics.jsonl
+
+
+@dataclass(frozen=True)
+class ObjectiveKind:
+    """What is fixed for all objectives of a kind: its meaning, the texts it can read, whether it sees labels.
+
+    `masks`: tokens of its texts are hidden, so that the settings of masking count.
+    """
+
+    meaning: str
+    texts: tuple[str, ...]
+    labels: bool = False
+    masks: bool = False
+
+
+KINDS: dict[str, ObjectiveKind] = {
+    "mlm": ObjectiveKind("masked LM", ("task", "selection", "domain", "aligned"), masks=True),
+    "task": ObjectiveKind("the task on its texts as they are", ("task",), labels=True),
+    "joint": ObjectiveKind(
+        "the task and `rho2` times masked LM on one masked text", ("task",), labels=True, masks=True
+    ),
+    "replaced": ObjectiveKind(
+        "which tokens a narrow masked LM put in (ELECTRA)",
+        ("task", "selection", "domain", "aligned"),
+        masks=True,
+    ),
+    "hyperlinks": ObjectiveKind("which words start and end a link", ("aligned",)),
+    "acronyms": ObjectiveKind("whether some letters are initials of words of a text", ("aligned",)),
+    "next_sentence": ObjectiveKind("whether a text follows another", ("aligned",)),
+    "aligned": ObjectiveKind("what the recipe of the section `aligned` says", ("aligned",)),
+}
+"""The kinds by name; `BUILDERS` in train/objective_kinds.py makes them."""
+
+
+ALIGNED_KINDS = ("hyperlinks", "acronyms", "next_sentence", "aligned")
+"""Those with a head of their own, made from the texts of the section `aligned`."""
+
+
+class ObjectiveSettings(Section):
+    """One objective of stage 1, by a name of your own; `external` and `internal` where none is given (TLM)."""
+
+    kind: str = Field(
+        description="what is learned: " + "; ".join(f"{name}: {kind.meaning}" for name, kind in KINDS.items())
+    )
+    texts: Literal["task", "selection", "domain", "aligned"] | None = Field(
+        None,
+        description="what is read: the task's train texts (TAPT), the selection (TLM), the `domain` (DAPT) or "
+        "the sources of `aligned`; "
+        "unset: what the kind reads, if that is one thing",
+    )
+    weight: float = Field(
+        1.0, ge=0, description="its part in `equal`, its share of the steps in `alternate` and `sequence`; 0: left out"
+    )
+    batch_size: BatchSize | None = Field(
+        None, description="unset: train.batch_size, of task texts train.internal_batch_size"
+    )
+    dropout: Fraction | None = Field(None, description="while this objective reads; unset: train.dropout")
+    mask_probability: float | None = Field(
+        None, gt=0, lt=1, description="share of tokens to be guessed; unset: train.mask_probability"
+    )
+    learning_rate: PositiveNumber | None = Field(
+        None, description="highest rate of this objective's part of a `sequence`; unset: train.learning_rate"
+    )
+
+    @field_validator("kind")
+    @classmethod
+    def kind_is_known(cls, kind: str) -> str:
+        if kind not in KINDS:
+            raise ValueError(f"there is no objective {kind!r}; {did_you_mean(kind, KINDS)}")
+        return kind
+
+    @model_validator(mode="after")
+    def kind_can(self) -> ObjectiveSettings:
+        can = KINDS[self.kind].texts
+        if self.texts is None and len(can) > 1:
+            raise ValueError(f"texts: say what {self.kind} reads: {', '.join(can)}")
+        if self.texts is not None and self.texts not in can:
+            raise ValueError(f"texts: {self.kind} reads {' or '.join(can)}, not {self.texts}")
+        if self.mask_probability is not None and not KINDS[self.kind].masks:
+            raise ValueError(f"mask_probability: {self.kind} hides no tokens")
+        return self
+
+    @property
+    def reads(self) -> str:
+        """The texts it reads, said or not."""
+        return self.texts or KINDS[self.kind].texts[0]
+
+    @property
+    def sees_labels(self) -> bool:
+        """Whether the labels of train have a part in it."""
+        return KINDS[self.kind].labels
+
+
+Objectives = dict[str, ObjectiveSettings]
+
+
+def tlm_objectives(*, with_task: bool) -> Objectives:
+    """What stage 1 learns where nothing else is said: masked LM on the selection, and the task.
+
+    >>> list(tlm_objectives(with_task=True))
+    ['external', 'internal']
+    """
+    external = ObjectiveSettings(kind="mlm", texts="selection")
+    return {EXTERNAL: external, INTERNAL: ObjectiveSettings(kind="joint")} if with_task else {EXTERNAL: external}
+
+
+def check_names(objectives: Objectives) -> None:
+    """Refuse names that cannot stand in file names and curves."""
+    for name in objectives:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"objectives: {name!r} is no name; write letters, digits, - and _")
+        if name in _CURVES:
+            raise ValueError(f"objectives: {name!r} is the name of a curve; choose another")

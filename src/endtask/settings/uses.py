@@ -1,0 +1,71 @@
+"""Which texts and which split each part of training reads, and whether it sees labels: told before and after a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from endtask.settings.objectives import KINDS, ObjectiveSettings
+from endtask.settings.sections import Settings
+
+_TEXTS = {
+    "task": "the task's texts",
+    "selection": "the selection",
+    "domain": "the domain",
+    "aligned": "the aligned sources",
+}
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a part of training does with data; `labels` says whether it sees those of its split."""
+
+    part: str
+    learns: str
+    reads: str
+    split: str
+    labels: bool
+
+
+def uses_of(settings: Settings) -> tuple[Use, ...]:
+    """Every part of training that reads data, in the order of the work.
+
+    >>> [(use.part, use.split, use.labels) for use in uses_of(Settings())]
+    [('external', '-', False), ('internal', 'train', True), ('fine-tuning', 'train', True), ('best step', 'dev', True)]
+    """
+    return (*_stage_1(settings), *_stage_2(settings))
+
+
+def use_lines(uses: tuple[Use, ...]) -> Iterator[str]:
+    """A small table for people."""
+    rows = [("objective", "learns", "reads", "split", "labels")]
+    rows += [(use.part, use.learns, use.reads, use.split, "yes" if use.labels else "no") for use in uses]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _stage_1(settings: Settings) -> Iterator[Use]:
+    train = settings.train
+    if settings.stage1 == "none":
+        return
+    for name, one in train.used_objectives.items():
+        yield objective_use(name, one)
+    if train.weighting == "meta":
+        split = "dev" if train.meta.split == "dev" else f"train, 1/{train.meta.folds} of it held out in turn"
+        yield Use("learned weights", "which objectives help", _TEXTS["task"], split, True)
+    if train.eval_steps is not None:
+        yield Use("best step of stage 1", "when to stop", _TEXTS["task"], "dev", True)
+
+
+def _stage_2(settings: Settings) -> Iterator[Use]:
+    if settings.stage2 == "finetune":
+        yield Use("fine-tuning", "the task", _TEXTS["task"], "train", True)
+        yield Use("best step", "when to stop", _TEXTS["task"], "dev", True)
+
+
+def objective_use(name: str, asked: ObjectiveSettings) -> Use:
+    """What an objective of stage 1 reads; corpus text belongs to no split, and the guard keeps dev and test out."""
+    of_task = asked.reads == "task"
+    learns = KINDS[asked.kind].meaning.replace("`", "")
+    return Use(name, learns, _TEXTS[asked.reads], "train" if of_task else "-", asked.sees_labels)

@@ -1,0 +1,75 @@
+"""The head of an aligned objective as the first weights of the task's own head."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from endtask.errors import InputError
+from endtask.models.network import TASK, Network
+from endtask.objectives.hyperlinks import CLASSES
+from endtask.settings import Settings
+from endtask.settings.objectives import ALIGNED_KINDS
+from endtask.train.aligned_kinds import PAIR_CLASSES, aligned_head, learned_by
+
+_KEY = "aligned.keep_head"
+_OTHER_NAMES = {
+    "none": ("none", "n", "o", "neither"),
+    "start": ("start", "s", "begin"),
+    "end": ("end", "e"),
+    "both": ("both", "s&e", "se", "start&end"),
+    "no": ("no", "0", "false", "negative"),
+    "yes": ("yes", "1", "true", "positive"),
+}
+
+
+@torch.no_grad()
+def keep_aligned_head(network: Network, settings: Settings) -> None:
+    """Copy the head of the first aligned objective that is shaped like the task's; classes go by their names.
+
+    Classes with types, such as B-gene, all begin as the one without.
+    """
+    task_head, labels = network.heads[TASK], tuple(network.config.id2label.values())
+    for name, one in settings.train.used_objectives.items():
+        if one.kind not in ALIGNED_KINDS:
+            continue
+        spans = learned_by(one.kind, settings.aligned) == "spans"
+        if spans != (network.kind == "tags"):
+            continue
+        classes = CLASSES[settings.aligned.span_labels] if spans else PAIR_CLASSES
+        rows = [aligned_class(label, classes) for label in labels]
+        if None not in rows:
+            _copy(network.heads[aligned_head(name)], task_head, [row for row in rows if row is not None])
+            return
+    raise InputError(
+        f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
+        key=_KEY,
+        hint="leave it off, or see docs/alignment.md for the names that are understood",
+    )
+
+
+def aligned_class(label: str, classes: tuple[str, ...]) -> int | None:
+    """The class of an aligned objective that a label of the task stands for.
+
+    >>> aligned_class("B-gene", ("O", "B", "I")), aligned_class("S&E", ("none", "start", "end", "both"))
+    (1, 3)
+    """
+    plain = label.strip().lower()
+    for number, name in enumerate(classes):
+        own = name.lower()
+        if plain == own or plain in _OTHER_NAMES.get(own, ()) or (len(own) == 1 and plain.startswith(f"{own}-")):
+            return number
+    return None
+
+
+def _copy(source: nn.Module, target: nn.Module, rows: list[int]) -> None:
+    """All weights as they are, but of the last layer the rows of the classes."""
+    weights = dict(source.named_parameters())
+    for name, weight in target.named_parameters():
+        value = weights[name]
+        weight.copy_(value if value.shape == weight.shape and not _is_last(name) else value[rows])
+
+
+def _is_last(name: str) -> bool:
+    """Whether a weight is of the layer with one row per class, as the stock heads call it."""
+    return name.split(".")[-2] in ("classifier", "out_proj")

@@ -1,0 +1,73 @@
+"""What learned weights cost beside the objectives: the readings of held-out task texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from endtask.models.flops import training_flops
+from endtask.models.network import Network
+from endtask.objectives.stream import TextStream
+from endtask.settings import BatchSize, Settings
+from endtask.text.packed import PackedTexts
+from endtask.train.phase_run import Memory
+from endtask.train.plan import StepCost
+
+PART = "learned weights"
+_SAMPLED_BATCHES = 4
+_FORWARD = 1 / 3  # of what training on as much costs
+
+
+@dataclass(frozen=True)
+class HeldOutCost:
+    """One look at held-out data, from texts of mean length; `trained_tokens` counts a forward pass as a third."""
+
+    tokens: float
+    trained_tokens: float
+    matmul_flops: float
+
+
+def held_out_cost(network: Network, packed: Path, settings: Settings) -> HeldOutCost | None:
+    """The cost of a look; None where weights are not learned."""
+    meta = settings.train.meta
+    if settings.train.weighting != "meta":
+        return None
+    held_out = "dev" if meta.split == "dev" else "internal"
+    tokens, flops = _read(network, packed / held_out, meta.gradient_batch)
+    if meta.same_head:
+        return HeldOutCost(tokens, tokens, flops)
+    fit_tokens, fit_flops = _read(network, packed / "internal", meta.fit_batch)
+    return HeldOutCost(tokens + fit_tokens, tokens + _FORWARD * fit_tokens, flops + _FORWARD * fit_flops)
+
+
+def with_held_out(cost: StepCost, look: HeldOutCost | None, parameters: int, settings: Settings) -> StepCost:
+    """The cost of a step with its part of the looks; seconds were measured with them."""
+    if look is None:
+        return cost
+    every = settings.train.meta.every
+    flops = cost.flops + training_flops(parameters, look.trained_tokens / every)
+    return replace(cost, tokens=cost.tokens + look.tokens / every, flops=flops)
+
+
+def count_held_out(memory: Memory, look: HeldOutCost | None, settings: Settings) -> float:
+    """Add the looks of all steps to the counts; returns the tokens that they trained on."""
+    if look is None:
+        return 0.0
+    looks: int = -(-memory["steps"] // settings.train.meta.every)
+    tokens, flops = round(looks * look.tokens), looks * look.matmul_flops
+    memory["tokens"] += tokens
+    memory["padded_tokens"] += tokens
+    memory["matmul_flops"] += flops
+    memory["objectives"][PART] = {"steps": looks, "tokens": tokens, "matmul_flops": flops}
+    return looks * look.trained_tokens
+
+
+def _read(network: Network, folder: Path, texts: int) -> tuple[float, float]:
+    """Tokens and matrix products of training on so many texts."""
+    packed = PackedTexts(folder)
+    size = BatchSize.parse(min(texts, len(packed)))
+    stream = TextStream("meta cost", packed, network, batch_size=size, seed=0)
+    batches = [stream.batch(number) for number in range(_SAMPLED_BATCHES)]
+    read = sum(batch.texts for batch in batches)
+    flops = sum(network.training_flops(batch, texts=batch.texts) for batch in batches)
+    return size.amount * float(packed.lengths.mean()), size.amount * flops / read

@@ -1,0 +1,54 @@
+"""Parts of train that are held out in turn, so that learned weights need no dev labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.errors import InputError
+from endtask.records import Example
+from endtask.seeds import derive
+from endtask.settings.meta import MetaSettings
+from endtask.task.split import group_key
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The part that each example of train belongs to, and the steps for which a part is held out.
+
+    >>> folds = Folds(np.array([0, 1, 0]), steps=2)
+    >>> [folds.held_out(step).tolist() for step in (0, 2, 5)]
+    [[True, False, True], [False, True, False], [True, False, True]]
+    """
+
+    numbers: NDArray[np.int64]
+    steps: int
+
+    def held_out(self, step: int) -> NDArray[np.bool_]:
+        """Which examples are held out at a step."""
+        parts = int(self.numbers.max()) + 1
+        held: NDArray[np.bool_] = self.numbers == step // self.steps % parts
+        return held
+
+
+def folds_of(examples: Sequence[Example], settings: MetaSettings, seed: int) -> Folds:
+    """Parts of nearly equal size and mix of labels; what the task's splits keep together stays together here."""
+    groups: dict[str, list[int]] = {}
+    for place, example in enumerate(examples):
+        groups.setdefault(group_key(example), []).append(place)
+    parts = min(settings.folds, len(groups))
+    if parts < 2:
+        raise InputError(
+            "train is a single group, of which nothing can be held out", key="train.meta.split", hint="use split: dev"
+        )
+    # Neighbours have the same label, and so go to different parts.
+    order = sorted(groups, key=lambda key: (str(examples[groups[key][0]].label), derive(seed, "fold", key)))
+    sizes, numbers = np.zeros(parts, dtype=np.int64), np.zeros(len(examples), dtype=np.int64)
+    for key in sorted(order, key=lambda key: -len(groups[key])):  # large groups first: small ones even out the rest
+        part = int(sizes.argmin())
+        numbers[groups[key]] = part
+        sizes[part] += len(groups[key])
+    return Folds(numbers, settings.fold_steps)

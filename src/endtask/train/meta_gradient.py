@@ -1,0 +1,171 @@
+"""The gradient of held-out task loss on the body, through a head fitted for this step alone (TARTAN, Eq. 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from endtask.errors import InputError
+from endtask.models.place import Place
+from endtask.objectives.base import Batch
+from endtask.seeds import derive
+from endtask.settings.meta import MetaSettings
+from endtask.train.body_gradients import FlatGradient
+from endtask.train.rates import layer_numbers
+from endtask.weighting.meta_head import HeadTask, fit_head
+
+_Batches = tuple[Batch | None, Batch]
+
+
+class HeldOut(Protocol):
+    """Batches of the end task for a step, pure functions of it, and what a head reads of them."""
+
+    head_task: HeadTask
+
+    def fit_batch(self, step: int) -> Batch:
+        """Examples to fit the head to."""
+        ...
+
+    def gradient_batch(self, step: int) -> Batch:
+        """Other examples, which neither the head nor, at this step, the end task's objective has seen."""
+        ...
+
+    def features(self, network: Any, batch: Any) -> Tensor:
+        """What a task head reads: (n, H)."""
+        ...
+
+    def own_outputs(self, network: Any, batch: Any) -> Tensor:
+        """What the end task's own head says: (n, C)."""
+        ...
+
+    def targets(self, batch: Any) -> Tensor:
+        """The right answers of the n rows."""
+        ...
+
+
+class HeldOutGradient:
+    """A `MetaGradient` over any network with a body: two readings of it, one of them without a backward pass.
+
+    Dropout is off in both. With `same_head` the task's own head gives the loss, and nothing is fitted.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        held_out: HeldOut,
+        *,
+        settings: MetaSettings,
+        place: Place,
+        seed: int,
+    ) -> None:
+        self._network, self._held_out = network, held_out
+        self._settings, self._place, self._seed = settings, place, seed
+        counted = counted_weights(network.body, settings)
+        named = [(name, weight) for name, weight in network.body.named_parameters() if weight.requires_grad]
+        self._weights = {weight: name in counted for name, weight in named}  # and whether its gradient is compared
+        self.parts = tuple(_stretches([(counts, weight.numel()) for weight, counts in self._weights.items()]))
+        self._room: FlatGradient | None = None
+        self._ahead = _Ahead(self._batches, settings.every)
+
+    def __call__(self, step: int) -> Tensor:
+        """(P,), zeros where gradients are not compared; good until the next call."""
+        if self._room is None:
+            self._room = FlatGradient(list(self._weights))
+        with _reading(self._network), torch.enable_grad(), self._place.autocast():
+            loss = self._loss(step)
+        compared = [weight for weight, counts in self._weights.items() if counts]
+        found = dict(zip(compared, torch.autograd.grad(loss, compared, allow_unused=True), strict=True))
+        self._room.take([found.get(weight) for weight in self._weights])
+        return self._room.flat
+
+    def _batches(self, step: int) -> _Batches:
+        """Both batches of a step, on the CPU."""
+        fit = None if self._settings.same_head else self._held_out.fit_batch(step)
+        batches = fit, self._held_out.gradient_batch(step)
+        if not self._place.pins_memory:
+            return batches
+        return None if fit is None else fit.pin(), batches[1].pin()
+
+    def _loss(self, step: int) -> Tensor:
+        fit, batch = self._ahead.at(step)
+        given = batch.to(self._place.device)
+        head_task = self._held_out.head_task
+        if fit is None:
+            outputs = self._held_out.own_outputs(self._network, given)
+            return head_task.loss(outputs.float(), self._held_out.targets(given))
+        known = fit.to(self._place.device)
+        with torch.no_grad():
+            features = self._held_out.features(self._network, known)
+        with torch.autocast(self._place.device.type, enabled=False):
+            targets = self._held_out.targets(known)
+            head = fit_head(features, targets, head_task, self._settings, derive(self._seed, "meta head", step))
+        found = self._held_out.features(self._network, given)
+        with torch.autocast(self._place.device.type, enabled=False):
+            return head_task.loss(head(found), self._held_out.targets(given))
+
+
+def counted_weights(body: nn.Module, settings: MetaSettings) -> frozenset[str]:
+    """Names of the body's weights whose gradients are compared.
+
+    >>> body = nn.Sequential(nn.Embedding(4, 2), nn.Linear(2, 2))
+    >>> sorted(counted_weights(body, MetaSettings()))
+    ['1.bias', '1.weight']
+    """
+    names = [name for name, _ in body.named_parameters()]
+    if settings.parameters == "body":
+        return frozenset(names)
+    tables = {f"{name}.weight" for name, part in body.named_modules() if isinstance(part, nn.Embedding)}
+    numbers = layer_numbers([f"body.{name}" for name in names])
+    layers = {name: numbers.get(f"body.{name}", None) for name in names}
+    encoder = frozenset(name for name in names if name not in tables and layers[name] != 0)
+    if settings.parameters == "encoder":
+        return encoder
+    last = max((number for number in layers.values() if number), default=0)
+    if not last:
+        raise InputError("the network has no numbered layers", key="train.meta.parameters", hint="use encoder or body")
+    # What stands behind the layers, such as the last norm, goes with them.
+    return frozenset(name for name in encoder if (layers[name] or last) > last - settings.last_layers)
+
+
+class _Ahead:
+    """Makes the next batches while the device works on these."""
+
+    def __init__(self, make: Callable[[int], _Batches], every: int) -> None:
+        self._make, self._every = make, every
+        self._maker = ThreadPoolExecutor(1, thread_name_prefix="held out")
+        self._next: tuple[int, Future[_Batches]] | None = None
+
+    def at(self, step: int) -> _Batches:
+        made = self._next[1].result() if self._next is not None and self._next[0] == step else self._make(step)
+        self._next = (step + self._every, self._maker.submit(self._make, step + self._every))
+        return made
+
+
+@contextmanager
+def _reading(network: nn.Module) -> Iterator[None]:
+    """Dropout off, and on again if it was."""
+    training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(training)
+
+
+def _stretches(weights: Sequence[tuple[bool, int]]) -> Iterator[slice]:
+    """Neighbouring weights that count, as stretches of the flat gradient."""
+    start = end = 0
+    for counted, size in weights:
+        if counted:
+            end += size
+            continue
+        if end > start:
+            yield slice(start, end)
+        start = end = end + size
+    if end > start:
+        yield slice(start, end)

@@ -1,0 +1,81 @@
+"""From the settings to the learned weights of stage 1: which task data is held out, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.errors import InputError
+from endtask.models.network import Network
+from endtask.models.place import Place
+from endtask.objectives.by_kind import task_objective
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import TaskObjective
+from endtask.seeds import derive
+from endtask.settings import BatchSize, Settings
+from endtask.task import Task
+from endtask.text.packed import PackedTexts
+from endtask.train.meta_folds import Folds, folds_of
+from endtask.train.meta_gradient import HeldOutGradient
+from endtask.train.meta_texts import TextHeldOut
+from endtask.weighting.meta import Meta
+from endtask.weighting.meta_head import Classes, HeadTask, LabelSets, Scores
+
+
+def folds_of_stage_1(task: Task, settings: Settings) -> Folds | None:
+    """The parts of train that are held out in turn; None where weights are not learned, or by dev."""
+    train = settings.train
+    if train.weighting != "meta" or train.meta.split == "dev":
+        return None
+    return folds_of(task.train, train.meta, derive(settings.pretrain_seed, "folds"))
+
+
+def left_out_of_batches(folds: Folds, settings: Settings) -> Callable[[int], NDArray[np.bool_]]:
+    """What a `TextStream` of the end task must leave out of each of its batches, of which a step may have several."""
+    per_step = settings.train.gradient_accumulation_steps
+    return lambda batch: folds.held_out(batch // per_step)
+
+
+def meta_rule(
+    objectives: Sequence[str],
+    end_task: str,
+    task: Task,
+    packed: Path,
+    network: Network,
+    settings: Settings,
+    place: Place,
+    *,
+    head: str,
+) -> Meta:
+    """The rule over named objectives, one of which learns the task through `head`."""
+    meta, seed = settings.train.meta, derive(settings.pretrain_seed, "meta")
+    folds = folds_of_stage_1(task, settings)
+
+    def answered(split: str, size: int) -> TaskObjective:
+        texts = PackedTexts(packed / ("internal" if split == "train" else split))
+        if not len(texts):
+            raise InputError(f"there are no {split} texts to learn weights from", key="train.meta.split")
+        stream = TextStream(f"meta {split}", texts, network, batch_size=BatchSize.parse(str(size)), seed=0)
+        return task_objective(task, end_task, stream, head=head, split=split)
+
+    source = TextHeldOut(
+        answered("train", meta.fit_batch),
+        answered("dev" if folds is None else "train", meta.gradient_batch),
+        head_task_of(task),
+        folds=folds,
+        settings=meta,
+        seed=seed,
+    )
+    gradient = HeldOutGradient(network, source, settings=meta, place=place, seed=seed)
+    names = [end_task, *(name for name in objectives if name != end_task)]
+    return Meta(names, gradient, settings=meta, device=place.device, seed=seed)
+
+
+def head_task_of(task: Task) -> HeadTask:
+    """What a separate head for the task says of each text or token."""
+    if task.kind == "score":
+        return Scores()
+    return LabelSets(len(task.labels)) if task.kind == "labels" else Classes(len(task.labels))

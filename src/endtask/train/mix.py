@@ -1,0 +1,84 @@
+"""From the settings to the weighting of stage 1: which objective runs when, and how much it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from endtask.models.network import Network
+from endtask.models.place import Place
+from endtask.objectives.base import Objective
+from endtask.progress import say
+from endtask.settings import Settings
+from endtask.task import Task
+from endtask.train.joint import EXTERNAL, INTERNAL, rho1_of, stage_1_head
+from endtask.train.meta_rule import meta_rule
+from endtask.weighting.alternate import Alternate
+from endtask.weighting.annealed_interleave import AnnealedInterleave, MeanInterleave
+from endtask.weighting.base import Weighting
+from endtask.weighting.equal import Equal
+from endtask.weighting.interleave import Interleave
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The objectives of stage 1 and what decides on their weights."""
+
+    objectives: Mapping[str, Objective]
+    task: Task
+    packed: Path
+    network: Network
+    settings: Settings
+    place: Place
+
+    def over(self, steps: int) -> Weighting:
+        """The weighting of a stage of so many steps."""
+        if not self._interleaves:
+            return self._constant()
+        rho1, rho1_end = rho1_of(len(self.task.train), self.settings, steps), self.settings.train.rho1_end
+        if rho1_end is None:
+            mix = Interleave(EXTERNAL, INTERNAL, rho1)
+        else:
+            mix = AnnealedInterleave(EXTERNAL, INTERNAL, rho1, rho1_end, steps)
+        if mix.internal_before(steps) == 0:
+            say(f"warning: {steps} steps end before the first task batch (train.rho1 is {rho1})")
+        return mix
+
+    def mean(self, steps: int | None) -> Weighting:
+        """A mix whose steps cost what those of the real one cost on average, whatever their number."""
+        if not self._interleaves:
+            return self._constant()
+        rho1, rho1_end = rho1_of(len(self.task.train), self.settings, steps), self.settings.train.rho1_end
+        if rho1_end is None:
+            return Interleave(EXTERNAL, INTERNAL, rho1)
+        return MeanInterleave(EXTERNAL, INTERNAL, rho1, rho1_end)
+
+    @property
+    def _interleaves(self) -> bool:
+        return self.settings.train.weighting == "interleave" and len(self.objectives) > 1
+
+    def _constant(self) -> Weighting:
+        """A rule that is the same at all steps."""
+        rule = self.settings.train.weighting
+        used = self.settings.train.used_objectives
+        weights = [used[name].weight for name in self.objectives]
+        if rule == "meta":
+            return self._meta()
+        if rule in ("alternate", "sequence") and len(self.objectives) > 1:
+            return Alternate(*self.objectives, weights=weights)
+        return Equal(*self.objectives, weights=weights)
+
+    def _meta(self) -> Weighting:
+        end_task = next(name for name in self.objectives if self.settings.train.used_objectives[name].sees_labels)
+        head = stage_1_head(self.settings)
+        return meta_rule(
+            list(self.objectives),
+            end_task,
+            self.task,
+            self.packed,
+            self.network,
+            self.settings,
+            self.place,
+            head=head,
+        )

@@ -1,0 +1,126 @@
+"""The kinds of objectives that settings can name: how each is made from packed texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.errors import InputError
+from endtask.models.network import TASK, TLM_TASK, Network
+from endtask.objectives.base import Objective
+from endtask.objectives.by_kind import task_objective
+from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.masking import Masking
+from endtask.objectives.replaced_tokens import ReplacedTokens
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import JointTask, TaskObjective
+from endtask.settings import ObjectiveSettings, Settings
+from endtask.settings.objectives import ALIGNED_KINDS
+from endtask.task import Task
+from endtask.text.packed import PackedTexts
+from endtask.train.aligned_kinds import ALIGNED_TEXTS, build_aligned
+from endtask.train.meta_rule import folds_of_stage_1, left_out_of_batches
+
+FOLDERS = {"selection": "external", "task": "internal", "domain": "domain", ALIGNED_TEXTS: ALIGNED_TEXTS}
+"""Where the pack stage leaves the texts that an objective may read."""
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """What objectives of stage 1 are made from."""
+
+    task: Task
+    packed: Path
+    network: Network
+    settings: Settings
+    masking: Masking
+    seed: int
+
+    def texts(self, reads: str) -> PackedTexts | None:
+        """The packed texts of a kind; None where there are none."""
+        folder = self.packed / FOLDERS[reads]
+        texts = PackedTexts(folder) if folder.exists() else None
+        return texts if texts is not None and len(texts) else None
+
+    def stream(self, name: str, asked: ObjectiveSettings, *, masked: bool = True) -> TextStream:
+        """The batches of an objective as its settings and those of stage 1 say."""
+        texts, train = self.texts(asked.reads), self.settings.train
+        assert texts is not None
+        of_task = train.internal_batch_size if asked.reads == "task" else None
+        return TextStream(
+            name,
+            texts,
+            self.network,
+            batch_size=asked.batch_size or of_task or train.batch_size,
+            seed=self.seed,
+            masking=self._masking_of(asked) if masked else None,
+            order=_order(texts, train.order) if asked.reads == "selection" else None,
+            left_out=self._left_out() if asked.sees_labels else None,
+        )
+
+    def task_objective(self, name: str, asked: ObjectiveSettings, *, masked: bool) -> TaskObjective:
+        """The task on its train texts, through stage 1's head."""
+        return task_objective(
+            self.task, name, self.stream(name, asked, masked=masked), head=stage_1_head(self.settings)
+        )
+
+    def _left_out(self) -> Callable[[int], NDArray[np.bool_]] | None:
+        """What the task must not learn from while the weights of the objectives do."""
+        folds = folds_of_stage_1(self.task, self.settings)
+        return None if folds is None else left_out_of_batches(folds, self.settings)
+
+    def _masking_of(self, asked: ObjectiveSettings) -> Masking:
+        own = asked.mask_probability
+        return self.masking if own is None else replace(self.masking, probability=own)
+
+
+Builder = Callable[[str, ObjectiveSettings, Ingredients], Objective]
+
+
+def _masked_lm(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
+    return MaskedLM(name, given.stream(name, asked))
+
+
+def _task(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
+    return given.task_objective(name, asked, masked=False)
+
+
+def _joint(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
+    train = given.settings.train
+    task = given.task_objective(name, asked, masked=train.mask_task)
+    return JointTask(task, rho2=train.rho2, normalize=train.normalize_internal_loss)
+
+
+def _replaced(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
+    return ReplacedTokens(name, given.stream(name, asked), weight=given.settings.train.replaced_weight)
+
+
+BUILDERS: dict[str, Builder] = {
+    "mlm": _masked_lm,
+    "task": _task,
+    "joint": _joint,
+    "replaced": _replaced,
+    **dict.fromkeys(ALIGNED_KINDS, build_aligned),
+}
+"""One per kind of settings/objectives.py."""
+
+
+def stage_1_head(settings: Settings) -> str:
+    """The head through which stage 1 learns the task."""
+    return TLM_TASK if settings.train.task_head == "tlm" else TASK
+
+
+def _order(texts: PackedTexts, order: str) -> NDArray[np.int64] | None:
+    """The order in which external texts are read, if there is one; the pieces of a passage stay together."""
+    if order == "shuffled":
+        return None
+    if texts.ranks is None:
+        raise InputError(
+            f"{order} needs ranks, which these packed texts lack", key="train.order", hint="redo with --from pack"
+        )
+    best_first = np.argsort(texts.ranks, kind="stable")
+    return best_first if order == "best_first" else best_first[::-1]

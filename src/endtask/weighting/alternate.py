@@ -1,0 +1,44 @@
+"""One objective per step, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from endtask.weighting.base import Turn, Weighting
+
+_LARGEST_DENOMINATOR = 1_000_000
+
+
+class Alternate(Weighting):
+    """Objectives take turns, all alike or in the given proportions, as evenly spread as whole steps allow.
+
+    The code that objective alignment was made with (XLM) trains so. The last objective has a step whenever its share
+    of all steps passes a whole number; the others divide the rest in the same way. Shares are fractions of whole
+    numbers, so the turn of any step is exact and known without those before it.
+
+    >>> [turn.objective for step in range(4) for turn in Alternate("mlm", "links", "acronyms").turns(step)]
+    ['mlm', 'links', 'acronyms', 'mlm']
+    >>> [turn.objective for step in range(4) for turn in Alternate("mlm", "links", weights=(3, 1)).turns(step)]
+    ['mlm', 'mlm', 'mlm', 'links']
+    """
+
+    def __init__(self, *objectives: str, weights: Sequence[float] | None = None) -> None:
+        given = [1.0] * len(objectives) if weights is None else list(weights)
+        if not objectives or len(given) != len(objectives) or min(given) < 0 or sum(given) <= 0:
+            raise ValueError(f"{len(objectives)} objectives need as many weights, none negative, got {given}")
+        used = [(name, weight) for name, weight in zip(objectives, given, strict=True) if weight]
+        self._objectives = [name for name, _ in used]
+        exact = [Fraction(weight).limit_denominator(_LARGEST_DENOMINATOR) for _, weight in used]
+        # The share of each among itself and those before it.
+        self._shares = [weight / sum(exact[: number + 1]) for number, weight in enumerate(exact)]
+
+    def turns(self, step: int) -> tuple[Turn, ...]:
+        """One objective, always with weight 1."""
+        left = step  # how many of the steps before this one belong to the objectives not yet passed over
+        for name, share in reversed(list(zip(self._objectives, self._shares, strict=True))):
+            before, after = int(left * share), int((left + 1) * share)
+            if after > before:
+                return (Turn(name, 1.0, before),)
+            left -= before
+        raise AssertionError

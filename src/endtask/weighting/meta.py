@@ -1,0 +1,156 @@
+"""Weights learned while training, from a gradient of held-out task loss (META-TARTAN)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from endtask.settings.meta import MetaSettings
+from endtask.weighting.base import Turn, Weighting
+from endtask.weighting.subset import Subset
+
+_SMALLEST = 1e-30
+
+
+class MetaGradient(Protocol):
+    """The gradient of held-out task loss on the body, through a head of its own."""
+
+    @property
+    def parts(self) -> Sequence[slice]:
+        """The stretches of the body's P weights whose gradients are compared."""
+        ...
+
+    def __call__(self, step: int) -> Tensor:
+        """(P,) in the order of `body.parameters()`; zeros are allowed outside of `parts`."""
+        ...
+
+
+class Meta(Weighting):
+    """softmax(logits), with logits that move by eta times the cosine of an objective's gradient and the held-out one.
+
+    The first of the objectives is the end task, which runs at every step; of the others `sample` run at each step, and
+    then count as much more as they run less often. Logits start at 1 / n (TARTAN, Algorithm 1), and as there a step
+    is weighed by the logits that its own gradients have moved. A `floor` keeps weights above that share of 1 / n.
+
+    All numbers stay on the device. The loop hands over gradients at every step, for heads learn by unweighted losses;
+    that costs some reading and writing of memory, and every M-th step alone pays for the held-out gradient.
+
+    >>> class Given:
+    ...     parts = (slice(0, 2),)
+    ...     def __call__(self, step):
+    ...         return torch.tensor([2.0, 0.0])
+    >>> settings = MetaSettings(every=1, floor=0)
+    >>> rule = Meta(["task", "mlm"], Given(), settings=settings, device=torch.device("cpu"), seed=0)
+    >>> weights = rule.weigh(0, {"task": torch.tensor([1.0, 0.0]), "mlm": torch.tensor([0.0, 1.0])})
+    >>> rule.after_step(0, torch.tensor(False))
+    >>> {name: round(weight.item(), 4) for name, weight in weights.items()}
+    {'task': 0.5125, 'mlm': 0.4875}
+    """
+
+    def __init__(
+        self,
+        objectives: Sequence[str],
+        gradient: MetaGradient,
+        *,
+        settings: MetaSettings,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        count = len(objectives)
+        if not objectives or len(set(objectives)) != count:
+            raise ValueError(f"objectives need names of their own, got {list(objectives)}")
+        self._names, self._gradient, self._settings = tuple(objectives), gradient, settings
+        others = self._names[1:]
+        self._subset = Subset(others, settings.sample or len(others), seed)
+        # Who runs at every third step counts three times when it does, and moves as far.
+        self._scales = torch.tensor([1.0] + [1.0 / self._subset.share] * len(others), device=device)
+        self._logits = torch.full((count,), 1.0 / count, device=device)
+        self._similarities = torch.zeros(count, device=device)  # moving averages, the newest where there is none
+        self._looks = torch.zeros(count, device=device)  # how many similarities have gone into each
+        self._next = (self._logits, self._similarities, self._looks)
+
+    def turns(self, step: int) -> tuple[Turn, ...]:
+        """The end task, and the others whose turn it is; the weights given here are never used."""
+        chosen = [(self._names[0], step), *self._subset.at(step)]
+        return tuple(Turn(name, 1.0 / len(self._names), own) for name, own in chosen)
+
+    def sees_gradients(self, step: int) -> bool:
+        """Always: heads learn by unweighted losses."""
+        return True
+
+    @torch.no_grad()
+    def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The weights of the objectives that ran, by logits that count from now on unless the step is skipped."""
+        self._next = (self._logits, self._similarities, self._looks)
+        if step % self._settings.every == 0:
+            self._next = self._moved(self._measured(step, gradients))
+        weights = self._scales * self._weights(self._next[0])
+        return {name: weights[place] for name, place in self._places(gradients).items()}
+
+    @torch.no_grad()
+    def after_step(self, step: int, skipped: Tensor) -> None:
+        """Keep what `weigh` found, or forget it with a skipped step."""
+        before = (self._logits, self._similarities, self._looks)
+        self._logits, self._similarities, self._looks = (
+            torch.where(skipped, old, new) for old, new in zip(before, self._next, strict=True)
+        )
+
+    def values(self) -> dict[str, Tensor]:
+        """Weight and similarity of every objective."""
+        weights = self._weights(self._logits)
+        kind = self._settings.similarity
+        return {f"weight/{name}": weights[place] for place, name in enumerate(self._names)} | {
+            f"{kind}/{name}": self._similarities[place] for place, name in enumerate(self._names)
+        }
+
+    def state(self) -> dict[str, Tensor]:
+        """Logits, and the averages of similarities."""
+        return {"logits": self._logits, "similarities": self._similarities, "looks": self._looks}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave; the objectives must be as many as they were."""
+        own = self.state()
+        if own.keys() != state.keys() or any(value.shape != state[name].shape for name, value in own.items()):
+            raise ValueError(f"{len(self._names)} learned weights do not fit into a state of {sorted(state)}")
+        taken = {name: state[name].to(value.device, copy=True) for name, value in own.items()}
+        self._logits, self._similarities, self._looks = (taken[name] for name in own)
+        self._next = (self._logits, self._similarities, self._looks)
+
+    def _places(self, gradients: Mapping[str, Tensor]) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self._names) if name in gradients}
+
+    def _measured(self, step: int, gradients: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Similarities of those that ran, zeros for the others, and which ran."""
+        held_out = self._gradient(step)
+        similarities, ran = torch.zeros_like(self._logits), torch.zeros_like(self._logits)
+        for name, place in self._places(gradients).items():
+            similarities[place] = self._similarity(held_out, gradients[name])
+            ran[place] = 1.0
+        return similarities, ran
+
+    def _similarity(self, held_out: Tensor, gradient: Tensor) -> Tensor:
+        pairs = [(held_out[part], gradient[part]) for part in self._gradient.parts]
+        product = torch.stack([torch.dot(one, other) for one, other in pairs]).sum()
+        if self._settings.similarity == "dot":
+            return product
+        squares = [torch.stack([torch.dot(side, side) for side in sides]).sum() for sides in zip(*pairs, strict=True)]
+        return product / (squares[0].sqrt() * squares[1].sqrt()).clamp(min=_SMALLEST)
+
+    def _moved(self, measured: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits and averages after a look; without the objectives that did not run nothing of theirs changes."""
+        newest, ran = measured
+        keep, looks = self._settings.average, self._looks + ran
+        # As Adam's: an average of few looks is that of these few, not one with the zero it started from.
+        total = self._similarities * (1.0 - keep**self._looks)
+        averaged = (keep * total + (1.0 - keep) * newest) / (1.0 - keep**looks).clamp(min=_SMALLEST)
+        similarities = torch.where(ran > 0, averaged, self._similarities)
+        pace = self._settings.learning_rate * self._settings.every
+        return self._logits + pace * self._scales * ran * similarities, similarities, looks
+
+    def _weights(self, logits: Tensor) -> Tensor:
+        """All weights, the floor included; they add up to one."""
+        smallest = self._settings.floor / len(self._names)
+        return smallest + (1.0 - self._settings.floor) * logits.softmax(0)

@@ -1,0 +1,53 @@
+"""Passages with links, sentences and titles, small enough to pack inside a test."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedTokenizerFast
+
+from endtask.records import Document
+from endtask.settings import TokenizerSettings
+from endtask.text.aligned_pack import pack_aligned
+from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
+from endtask.text.tokenizer import train_tokenizer
+from tests.tiny import WORDS
+
+KINDS = ("wordpiece", "bpe", "unigram")
+LONGEST = 48 + ADDED_TOKENS
+
+
+def make_documents(count: int = 12, *, seed: int = 0, sentences: int = 4, titles: bool = True) -> list[Document]:
+    """Documents of several sentences, each with a link to one to three words."""
+    random = np.random.default_rng(seed)
+    return [_document(number, sentences, titles, random) for number in range(count)]
+
+
+def _document(number: int, sentences: int, titles: bool, random: np.random.Generator) -> Document:
+    text, links = "", []
+    for _ in range(sentences):
+        words = [str(word) for word in random.choice(WORDS, size=random.integers(4, 9))]
+        first = int(random.integers(len(words)))
+        linked = words[first : first + int(random.integers(1, 4))]
+        before = text + " ".join([*words[:first], ""]).capitalize()
+        start = len(before)
+        sentence = before + " ".join(linked) + " ".join(["", *words[first + len(linked) :]])
+        links.append((start, start + len(" ".join(linked))))
+        text = f"{sentence[0].upper()}{sentence[1:]}. "
+    title = f"{WORDS[number % len(WORDS)]} {WORDS[(number * 7) % len(WORDS)]}" if titles else None
+    return Document(f"toy/{number}", text.rstrip(), "toy", title, links=tuple(links))
+
+
+@cache
+def make_tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
+    """A tokenizer of one kind that cuts many of the words."""
+    texts = [document.text for document in make_documents(40)]
+    settings = TokenizerSettings(kind=kind, vocab_size=400 if kind == "bpe" else 90, marks=("[[", "]]", "<<", ">>"))
+    return train_tokenizer(texts, settings, LONGEST)
+
+
+def make_aligned(folder: Path, count: int = 12, *, kind: str = "wordpiece", seed: int = 0) -> AlignedTexts:
+    """Packed documents."""
+    return pack_aligned(make_documents(count, seed=seed), make_tokenizer(kind), LONGEST, folder)

@@ -1,0 +1,210 @@
+"""The benchmark of selection: every engine runs on a tiny network, and what is made of the figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import zstandard
+
+from benchmarks.results_file import read_results
+from benchmarks.selection import __main__ as command
+from benchmarks.selection import measure as measure_module
+from benchmarks.selection.agreement import rank_correlations
+from benchmarks.selection.cases import (
+    AGREEMENT,
+    KRONFLUENCE,
+    MATMUL,
+    OURS,
+    OURS_SHORT,
+    PAPER_CANDIDATES,
+    PER_EXAMPLE,
+    REFERENCE,
+    Case,
+    Row,
+    by_process,
+    plan,
+)
+from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of
+from benchmarks.selection.job import Job, run_case
+from benchmarks.selection.measure import measure
+from benchmarks.selection.page import selection_table
+from benchmarks.selection.per_example import gradients_of, masked_table
+from benchmarks.selection.prepare import prepare
+from benchmarks.selection.summary import GOALS, summarize, table
+from benchmarks.training.inputs import vocabulary_folder
+from benchmarks.training.prepare import write_rows
+from endtask.gradients.arithmetic import matrices
+from endtask.gradients.engine import GradientEngine
+from endtask.gradients.losses import masked_lm_losses
+from endtask.text.tokenizer import save_tokenizer
+from tests.tiny import make_packed, make_texts, make_tokenizer
+
+CASE = Case(OURS, "lean", "float32", 8, "cpu", "tiny")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """Random candidates, and targets made from a task's file."""
+    tokenizer = make_tokenizer()
+    texts = tmp_path / "texts"
+    folder = vocabulary_folder(texts, len(tokenizer))
+    save_tokenizer(tokenizer, folder / "tokenizer")
+    make_packed(folder / "task", count=40)
+    write_rows(np.random.default_rng(0).integers(5, len(tokenizer), (40, 128)), folder / "full")
+    lines = [{"text": text, "label": "ab"[number % 2]} for number, text in enumerate(make_texts(20))]
+    task = tmp_path / "train.jsonl.zst"
+    task.write_bytes(zstandard.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+    prepare(task, texts, len(tokenizer))
+    return Bench(texts, tmp_path / "scratch", len(tokenizer), 16, 32, seconds=0.01, fitting_steps=2)
+
+
+def arguments(bench: Bench, results: Path) -> list[str]:
+    given = {
+        "--device": "cpu",
+        "--size": "tiny",
+        "--texts": bench.texts,
+        "--vocabulary": bench.vocabulary,
+        "--scratch": bench.scratch,
+        "--results": results,
+        "--targets": bench.targets,
+        "--candidates": bench.candidates,
+        "--case-seconds": bench.seconds,
+        "--fitting-steps": bench.fitting_steps,
+    }
+    return ["selection", *(str(part) for pair in given.items() for part in pair)]
+
+
+def test_everything_runs_on_a_tiny_network(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_this_process(cases: list[Case], bench: Bench, seconds: float) -> list[Row]:
+        return [run_case(case, bench) for case in cases]
+
+    monkeypatch.setattr(command, "measure", in_this_process)
+    monkeypatch.setattr(sys, "argv", arguments(bench, tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    results = read_results("selection", tmp_path)
+    failed = {row["engine"]: row["error"] for row in results.rows if "error" in row}
+    assert failed in ({}, {KRONFLUENCE: "not installed"})
+    assert ended.value.code == 0
+    assert set(GOALS) <= set(results.summary)
+    page = selection_table(results)
+    assert all(name in page for name in ("endtask", "the ISS authors' way", "`torch.func`", "16 targets"))
+    assert all(row["candidates_per_second"] > 0 for row in results.rows if row["engine"] in (OURS, REFERENCE))
+    assert results.summary["rank_correlation_with_float32"] == 1  # which is its precision on a CPU
+
+
+def test_bytes_per_target_are_those_of_one_row_or_two(bench: Bench) -> None:
+    exact = run_case(replace(CASE, network="bert"), bench)
+    assert (exact["way"], exact["bytes_per_target"]) in (("pairs", 2 * 16 * 4 + 8), ("matrix", 16 * 16 * 4))
+    mean = run_case(replace(CASE, pooling="mean"), bench)
+    assert (mean["way"], mean["bytes_per_target"]) == ("low_rank", 2 * (2 * 16 * 2 + 8))
+
+
+def test_the_ways_give_the_same_gradients(bench: Bench) -> None:
+    place = place_of(CASE)
+    network = network_of(CASE, bench, place).eval()
+    (batch,) = candidate_batches(bench, network, 4, 1)
+    by_func = gradients_of(network, batch, *masked_table(batch))
+    ((block, uses),) = GradientEngine(network).gradients(batch, masked_lm_losses).blocks.items()
+    ours = matrices(uses, 4, block)
+    assert torch.allclose(by_func, ours, rtol=1e-4, atol=1e-7)
+
+
+def test_candidates_are_full_sequences_with_masks_of_their_own(bench: Bench) -> None:
+    network = network_of(CASE, bench, place_of(CASE))
+    first, second = candidate_batches(bench, network, 8, 2)
+    again, _ = candidate_batches(bench, network, 8, 2)
+    assert first.even
+    assert first.texts == 8
+    assert torch.equal(first.input_ids, again.input_ids)
+    assert not torch.equal(first.input_ids, second.input_ids)
+    assert first.masked_positions is not None
+    assert second.masked_positions is not None
+    assert len(first.masked_positions) == len(second.masked_positions)  # compiled code sees one shape
+
+
+def test_the_plan_covers_every_headline_figure() -> None:
+    cases = plan("cuda", "110m")
+    assert len(set(cases)) == len(cases)
+    processes = [sorted({case.engine for case in group}) for group in by_process(cases)]
+    assert processes == [sorted([MATMUL, OURS, AGREEMENT]), [REFERENCE], [PER_EXAMPLE], [KRONFLUENCE], [OURS_SHORT]]
+    assert set(GOALS) <= set(summarize([made_up_row(case) for case in cases]))
+
+
+def made_up_row(case: Case) -> Row:
+    """Ours scores 100 a second, the authors' way its batch size, others 10."""
+    more: dict[str, Any] = {
+        MATMUL: {"best_tflops": 700.0},
+        AGREEMENT: {"rank_correlation": 0.999, "lowest_rank_correlation": 0.99},
+    }.get(case.engine, {})
+    speed = {OURS: 100.0 + case.compiled, REFERENCE: float(case.batch)}.get(case.engine, 10.0)
+    return {**asdict(case), "candidates_per_second": speed, "bytes_per_target": 6152.0, **more}
+
+
+def test_headline_figures() -> None:
+    summary = summarize([made_up_row(case) for case in plan("cuda", "110m")])
+    assert summary["candidates_per_second_110m"] == 101
+    assert summary["candidates_per_second_110m_not_compiled"] == 100
+    assert summary["speedup_vs_reference"] == round(101 / PAPER_CANDIDATES, 2)
+    assert summary["speedup_vs_reference_best_batch"] == round(101 / 256, 2)
+    assert summary["speedup_vs_torch_func"] == 10.1
+    assert summary["bytes_per_target"] == 6152
+
+
+def test_a_failed_measurement_leaves_its_figures_out(bench: Bench) -> None:
+    rows = [made_up_row(case) for case in plan("cuda", "110m") if case.engine != PER_EXAMPLE]
+    rows.append({**asdict(replace(CASE, engine=PER_EXAMPLE)), "error": "OutOfMemoryError"})
+    assert "speedup_vs_torch_func" not in summarize(rows)
+    assert "failed: OutOfMemoryError" in table(rows)
+
+
+def test_an_engine_that_breaks_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(case: Case, bench: Bench) -> Row:
+        raise RuntimeError("too large\nfor this machine")
+
+    monkeypatch.setattr("benchmarks.selection.job.engine_named", lambda name: broken)
+    assert run_case(CASE, bench)["error"] == "RuntimeError: too large"
+    monkeypatch.setattr("benchmarks.selection.job.engine_named", lambda name: lambda case, bench: {"seconds": np.nan})
+    assert run_case(CASE, bench)["error"] == "ArithmeticError: not a number: seconds"
+
+
+def test_a_job_is_understood_as_it_was_meant(bench: Bench, tmp_path: Path) -> None:
+    job = Job((CASE, replace(CASE, batch=4)), bench, tmp_path / "rows.jsonl")
+    assert Job.from_json(job.to_json()) == job
+
+
+def test_a_process_out_of_time_loses_only_what_it_had_not_done(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = json.dumps(asdict(CASE))
+    slow = tmp_path / "slow.sh"
+    slow.write_text(f"#!/bin/sh\necho '{done}' > {bench.scratch / 'rows.jsonl'}\nsleep 600\n", encoding="utf-8")
+    slow.chmod(0o755)
+    monkeypatch.setattr(measure_module.sys, "executable", str(slow))
+    rows = measure([CASE, replace(CASE, batch=4)], bench, seconds=1.0)
+    assert [row.get("error") for row in rows] == [None, "not done within 1 s"]
+    assert [row["error"] for row in measure([CASE], bench, seconds=0.0)] == ["no time was left"]
+
+
+def test_rank_correlation_is_spearmans() -> None:
+    from scipy.stats import spearmanr
+
+    one, other = torch.randn(2, 30, 4, generator=torch.Generator().manual_seed(0))
+    expected = [spearmanr(one[:, target], other[:, target]).statistic for target in range(4)]
+    assert rank_correlations(one, other).tolist() == pytest.approx(expected)
+
+
+def test_without_texts_the_maker_is_named(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", arguments(replace(bench, texts=tmp_path / "nowhere"), tmp_path))
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "benchmarks.training.prepare" in capsys.readouterr().err

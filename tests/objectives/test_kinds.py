@@ -1,0 +1,161 @@
+"""Losses of scores, labels and tags: those of the stock models, alone and beside masked LM, whatever pads a batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from endtask.models.batch import IGNORED, TextBatch, lay_out
+from endtask.models.huggingface import to_classifier, to_masked_lm
+from endtask.models.network import Network, build_network
+from endtask.objectives.by_kind import TaskLoss, task_objective
+from endtask.objectives.multi_label import MultiLabel
+from endtask.objectives.regression import Regression
+from endtask.objectives.stream import TextStream
+from endtask.objectives.tagging import Tagging
+from endtask.objectives.task import Classification
+from endtask.objectives.task_base import JointTask, TaskObjective
+from endtask.records import Example
+from endtask.settings import BatchSize, ModelSettings
+from endtask.task import Task
+from endtask.text.pack import pack_task_texts
+from tests.tiny import ARCHITECTURES, MAX_LENGTH, make_masking, make_texts, make_tokenizer, shake
+
+KINDS = {"score": Regression, "labels": MultiLabel, "tags": Tagging, "text": Classification}
+LABELS = ("a", "b", "c")
+
+
+def make_task(kind: str) -> Task:
+    def label(number: int, words: tuple[str, ...]) -> Any:
+        return {
+            "score": 10.0 + number % 7,
+            "labels": tuple(name for place, name in enumerate(LABELS) if number >> place & 1),
+            "tags": tuple(LABELS[(number + place) % 3] for place in range(len(words))),
+            "text": LABELS[number % 3],
+        }[kind]
+
+    texts = [tuple(text.split()) for text in make_texts(24, longest=6)]
+    rows = [
+        Example(str(number), " ".join(words), label(number, words), tokens=words if kind == "tags" else None)
+        for number, words in enumerate(texts)
+    ]
+    return Task.from_examples("any", {"train": rows, "dev": rows[:6]}, kind=kind, test_fraction=0)  # type: ignore[arg-type]
+
+
+def make_network(kind: str, architecture: str) -> Network:
+    tokenizer = make_tokenizer()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 32}
+    return shake(
+        build_network(
+            ModelSettings.model_validate({"architecture": architecture, "dropout": 0.0, **sizes}),
+            vocabulary=len(tokenizer),
+            special_ids={"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id},
+            labels=LABELS,
+            seed=0,
+            kind=kind,  # type: ignore[arg-type]
+        )
+    )
+
+
+def make_objective(kind: str, network: Network, folder: Path, *, masked: bool = False, **options: Any) -> TaskObjective:
+    task = make_task(kind)
+    texts = pack_task_texts(task.train, make_tokenizer(), MAX_LENGTH, folder)
+    masking = make_masking() if masked else None
+    stream = TextStream("any", texts, network, batch_size=BatchSize.parse("8"), seed=0, masking=masking)
+    return task_objective(task, "any", stream, **options)
+
+
+def stock_inputs(network: Network, batch: TextBatch) -> dict[str, torch.Tensor]:
+    assert batch.grid is not None
+    present = batch.grid < len(batch.input_ids)
+    where = batch.grid.clamp(max=len(batch.input_ids) - 1)
+    return {"input_ids": torch.where(present, batch.input_ids[where], 0), "attention_mask": present.long()}
+
+
+def stock_labels(kind: str, batch: TextBatch) -> torch.Tensor:
+    assert batch.labels is not None
+    if kind != "tags":
+        return batch.labels
+    assert batch.grid is not None
+    padded = torch.cat([batch.labels, torch.tensor([IGNORED])])
+    return padded[batch.grid.clamp(max=len(batch.labels))]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses_are_those_of_the_stock_models(kind: str, architecture: str, tmp_path: Path) -> None:
+    network = make_network(kind, architecture)
+    objective = make_objective(kind, network, tmp_path)
+    assert type(objective) is KINDS[kind]
+    batch = objective.batch(0)
+    stock = to_classifier(network)
+    expected = stock(**stock_inputs(network, batch), labels=stock_labels(kind, batch)).loss
+    assert objective.loss(network, batch).total.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_joint_loss_reads_one_masked_text_twice(kind: str, tmp_path: Path) -> None:
+    network = make_network(kind, "lean")
+    task = make_objective(kind, network, tmp_path, masked=True)
+    joint = JointTask(task, rho2=3.0, normalize=True)
+    batch = joint.batch(0)
+    assert batch.masked > 0
+    loss = joint.loss(network, batch)
+    labels = torch.full_like(batch.input_ids, IGNORED)
+    assert batch.masked_positions is not None
+    assert batch.masked_targets is not None
+    labels[batch.masked_positions] = batch.masked_targets
+    tokens = replace(batch, labels=labels)
+    mlm = to_masked_lm(network)(**stock_inputs(network, batch), labels=stock_labels("tags", tokens)).loss
+    assert loss.parts["mlm"].item() == pytest.approx(mlm.item(), rel=1e-4)
+    assert loss.parts["task"].item() == pytest.approx(task.loss(network, batch).total.item(), rel=1e-5)
+    expected = (3 * loss.parts["mlm"] + loss.parts["task"]) / 4
+    assert loss.total.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_of_fixed_shapes_changes_nothing(kind: str, tmp_path: Path) -> None:
+    network = make_network(kind, "lean")
+    free = make_objective(kind, network, tmp_path / "free")
+    network.fixed_shapes = True
+    fixed = make_objective(kind, network, tmp_path / "fixed")
+    positions = fixed.stream.positions(1)
+    padded, bare = fixed.batch(1), lay_out(free.stream.texts, positions, network.layout(MAX_LENGTH))
+    assert len(padded.offsets) > len(bare.offsets)
+    expected = free.loss(network, free.answered(bare, positions)).total.item()
+    assert fixed.loss(network, padded).total.item() == pytest.approx(expected, rel=1e-5)
+    shapes = {tuple(fixed.batch(step).labels.shape) for step in range(3)}  # type: ignore[union-attr]
+    assert len(shapes) == 1
+
+
+def test_scores_are_learned_on_a_scale_of_their_own(tmp_path: Path) -> None:
+    network = make_network("score", "lean")
+    objective = make_objective("score", network, tmp_path)
+    labels = np.concatenate([objective.batch(step).labels.numpy() for step in range(3)])  # type: ignore[union-attr]
+    assert abs(labels.mean()) < 0.2
+    assert labels.std() == pytest.approx(1.0, abs=0.2)
+
+
+def test_smoothed_tags_cost_as_torch_says(tmp_path: Path) -> None:
+    network = make_network("tags", "lean")
+    objective = make_objective("tags", network, tmp_path, weighed=TaskLoss(label_smoothing=0.2))
+    batch = objective.batch(0)
+    logits = network.task_logits(network(batch), batch)
+    assert batch.labels is not None
+    expected = torch.nn.functional.cross_entropy(logits, batch.labels, ignore_index=IGNORED, label_smoothing=0.2)
+    assert objective.loss(network, batch).total.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_read_texts_or_tokens_in_the_count_of_costs(kind: str, tmp_path: Path) -> None:
+    network = make_network(kind, "lean")
+    objective = make_objective(kind, network, tmp_path)
+    batch = objective.batch(0)
+    head = objective.flops(network, batch) - network.training_flops(batch)
+    rows = batch.real_tokens if kind == "tags" else batch.texts
+    assert head == pytest.approx(6 * rows * 16 * (16 + network.config.num_labels))

@@ -1,0 +1,108 @@
+"""What scoring may cost, and what is said where it would cost more."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from endtask.errors import InputError
+from endtask.select.influence.limits import Allowance, allowance, target_memory
+from endtask.select.influence.scoring_settings import scoring_settings, size_for
+from endtask.settings import ModelSettings, Settings, resolve
+
+
+@pytest.mark.parametrize(
+    ("values", "amount", "unit"),
+    [
+        ({"budget": "10min"}, 60.0, "seconds"),
+        ({"budget": "1e17flops"}, 1e16, "flops"),
+        # tiny: 12 x 128 x 128 x 2 weights and 8,000 word vectors
+        ({"budget": "1Mtok"}, 0.6e6 * (12 * 128**2 * 2 + 8000 * 128), "flops"),
+        ({"budget": "10steps", "train": {"batch_size": 8, "max_length": 16}}, 6 * 128 * (393216 + 1024000), "flops"),
+        ({"budget": "10min", "select": {"influence": {"share_of_budget": 0.5}}}, 300.0, "seconds"),
+    ],
+)
+def test_a_tenth_of_the_training_budget(values: dict[str, object], amount: float, unit: str) -> None:
+    found = allowance(resolve(values))
+    assert found is not None
+    assert (found.amount, found.unit) == (pytest.approx(amount), unit)
+
+
+def test_no_limit() -> None:
+    assert allowance(resolve({"select": {"influence": {"share_of_budget": None}}})) is None
+
+
+def test_fitting_that_costs_too_much_is_refused() -> None:
+    allowed = Allowance(60.0, "seconds", 0.1)
+    allowed.refuse_fit(59.0)
+    with pytest.raises(InputError) as caught:
+        allowed.refuse_fit(90.0)
+    assert str(caught.value) == (
+        "key 'select.influence.share_of_budget': fitting the scoring models takes about 90 s, more than 10% of the "
+        "training budget (60 s) (raise it or the budget, or lower select.influence.epochs or size; null: no limit)"
+    )
+
+
+def test_how_many_candidates_the_rest_is_enough_for() -> None:
+    allowed = Allowance(60.0, "seconds", 0.1)
+    assert allowed.candidates(fitted=20.0, each=0.5) == 80
+    assert allowed.candidates(fitted=70.0, each=0.5) == 0
+
+
+def test_the_memory_of_this_machine_is_known() -> None:
+    assert target_memory(torch.device("cpu")) > 1 << 20
+
+
+def test_the_scoring_model_is_ten_times_smaller_than_the_trained_one() -> None:
+    assert size_for(ModelSettings(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16)) == "medium"
+    assert size_for(ModelSettings(size="small")) == "tiny"
+
+
+def test_the_scoring_models_settings_are_its_own() -> None:
+    run = resolve(
+        {
+            "model": {"size": "base", "architecture": "bert"},
+            "train": {"task_head": "tlm", "rho1": 99, "optimizer": "muon", "gradient_accumulation_steps": 4},
+            "seed": 3,
+            "select": {"influence": {"mask_probability": 0.1, "mlm_weight": 2}},
+        }
+    )
+    found = scoring_settings(run)
+    assert (found.model.architecture, found.model.size, found.model.pooling) == ("lean", "mini", "cls")
+    assert (found.train.rho1, found.train.rho2, found.train.mask_probability) == (0, 2.0, 0.1)
+    assert (found.train.optimizer, found.train.task_head, found.train.gradient_accumulation_steps) == (
+        "adamw",
+        "stock",
+        1,
+    )
+    assert (found.pretrain_seed, found.compile, found.finetune.max_length) == (3, False, 128)
+
+
+def test_a_given_checkpoint_is_itself_the_scoring_model() -> None:
+    found = scoring_settings(resolve({"model": {"path": "some/folder", "pooling": "cls"}}))
+    assert (found.model.path, found.model.pooling, found.train.learning_rate) == ("some/folder", "cls", 5e-5)
+
+
+def test_a_seed_of_its_own() -> None:
+    assert scoring_settings(Settings(seed=1)).pretrain_seed == 1
+    assert scoring_settings(resolve({"seed": 1, "select": {"influence": {"seed": 5}}})).pretrain_seed == 5
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"layers": "last"}, "give a list of layers, such as [last]"),
+        ({"layers": []}, "must not be empty"),
+        ({"top_k": 5}, "'select.influence.top_k': 5 goes with choice: top_k; the choice is budget"),
+        ({"architecture": "bert", "pooling": "mean"}, "the stock head of bert reads the first token"),
+        ({"mesure": "dot"}, "measure"),
+        ({"share_of_budget": 0}, "greater than 0"),
+        ({"batch_size": "100tok"}, "100tok is less than two texts of 128 tokens"),
+        ({"size": "huge"}, "size"),
+    ],
+)
+def test_bad_settings_are_met_with_one_line(values: dict[str, object], line: str) -> None:
+    with pytest.raises(InputError) as caught:
+        resolve({"select": {"influence": values}})
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,109 @@
+"""The domain's text: a seeded draw from chosen sources, without dev and test texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endtask.corpus import Corpus
+from endtask.errors import InputError
+from endtask.files.run_layout import DOMAIN
+from endtask.files.selection_table import read_selection
+from endtask.records import Selected
+from endtask.select.domain import domain_corpus, refuse_missing_texts, select_domain
+from endtask.settings import CorpusSettings, DomainSettings, resolve
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    """Two sources of a hundred passages."""
+    for name in ("physics", "cooking"):
+        rows = [json.dumps({"text": f"{name} passage number {number} of many."}) for number in range(100)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    sources = [{"path": str(tmp_path / f"{name}.jsonl")} for name in ("physics", "cooking")]
+    return Corpus.read(CorpusSettings.model_validate({"sources": sources}))
+
+
+def draw(corpus: Corpus, folder: Path, *, guarded: Any = None, seed: int = 0, **settings: Any) -> list[Selected]:
+    folder.mkdir(exist_ok=True)
+    asked = DomainSettings.model_validate(settings)
+    counts = select_domain(asked, folder, corpus=corpus, train_rows=10, seed=seed, guarded=guarded)
+    found = list(read_selection(folder / DOMAIN))
+    assert counts["passages"] == len(found)
+    assert counts["bytes"] == sum(len(one.document.text.encode()) for one in found)
+    return found
+
+
+def test_only_the_named_sources_are_drawn_from(corpus: Corpus, tmp_path: Path) -> None:
+    drawn = draw(corpus, tmp_path / "a", sources=["cooking"], amount="2x")
+    assert len(drawn) == 20
+    assert {one.document.source for one in drawn} == {"cooking"}
+    everywhere = draw(corpus, tmp_path / "b", amount="10x")
+    assert len(everywhere) == 100
+    assert {one.document.source for one in everywhere} == {"physics", "cooking"}
+
+
+def test_the_draw_hangs_on_the_seed_alone(corpus: Corpus, tmp_path: Path) -> None:
+    draws = [
+        [one.document.id for one in draw(corpus, tmp_path / name, amount="3x", seed=seed)]
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_more_of_the_same_draw_holds_what_less_held(corpus: Corpus, tmp_path: Path) -> None:
+    less = {one.document.id for one in draw(corpus, tmp_path / "a", amount="2x")}
+    more = {one.document.id for one in draw(corpus, tmp_path / "b", amount="40passages")}
+    assert len(less) == 20
+    assert less < more
+    assert len(draw(corpus, tmp_path / "c", amount="all")) == 200
+
+
+def test_passages_stand_in_the_order_of_the_corpus_and_say_why(corpus: Corpus, tmp_path: Path) -> None:
+    drawn = draw(corpus, tmp_path / "a", amount="2x", seed=3)
+    assert [one.position for one in drawn] == sorted(one.position for one in drawn)
+    assert sorted(one.rank for one in drawn) == list(range(1, 21))
+    assert all(one.reason == f"domain: draw {one.rank} of seed 3" for one in drawn)
+
+
+def test_guarded_passages_are_replaced_by_the_next_of_the_draw(corpus: Corpus, tmp_path: Path) -> None:
+    plain = draw(corpus, tmp_path / "a", amount="2x")
+    bad = {one.document.text for one in plain[:3]}
+    guarded = draw(corpus, tmp_path / "b", amount="2x", guarded=lambda text: text in bad)
+    assert len(guarded) == 20
+    assert not bad & {one.document.text for one in guarded}
+    assert {one.document.text for one in plain[3:]} < {one.document.text for one in guarded}
+    assert max(one.rank for one in guarded) == 23
+
+
+def test_all_without_what_the_guard_keeps_out(corpus: Corpus, tmp_path: Path) -> None:
+    drawn = draw(corpus, tmp_path / "a", amount="all", guarded=lambda text: "physics" in text)
+    assert len(drawn) == 100
+    with pytest.raises(InputError, match=r"domain\.amount.*no passage was drawn"):
+        draw(corpus, tmp_path / "b", amount="all", guarded=lambda text: True)
+
+
+def test_an_unknown_source_is_met_with_the_nearest(corpus: Corpus) -> None:
+    with pytest.raises(InputError, match=r"domain\.sources.*no source 'fysics' \(did you mean 'physics'\?\)"):
+        domain_corpus(corpus, ["fysics"])
+
+
+def test_objectives_without_corpus_text_are_met_before_any_work(tmp_path: Path) -> None:
+    def complaint(objectives: dict[str, Any], **tree: Any) -> str:
+        with pytest.raises(InputError) as caught:
+            refuse_missing_texts(resolve({"train": {"weighting": "equal", "objectives": objectives}, **tree}))
+        return str(caught.value)
+
+    dapt = {"kind": "mlm", "texts": "domain"}
+    line = "key 'train.objectives.dapt.texts': there is no domain to read (--corpus path/to/text, or leave the "
+    assert complaint({"dapt": dapt}).startswith(line)
+    tlm = {"tlm": {"kind": "mlm", "texts": "selection"}}
+    assert "there is no selection to read" in complaint(tlm)
+    corpus = {"sources": [{"path": str(tmp_path / "*.jsonl")}]}
+    assert "there is no selection to read" in complaint(tlm, corpus=corpus, select={"selector": "none"})
+    left_out = {"task": {"kind": "task"}, "dapt": {**dapt, "weight": 0}}
+    refuse_missing_texts(resolve({"train": {"weighting": "equal", "objectives": left_out}}))
+    refuse_missing_texts(resolve({"train": {"weighting": "equal", "objectives": {"dapt": dapt}}, "stage1": "none"}))

@@ -1,0 +1,52 @@
+"""Which split feeds what, as it is told to people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from endtask.settings import load_settings, resolve
+from endtask.settings.uses import Use, use_lines, uses_of
+
+
+def by_part(tree: dict[str, Any]) -> dict[str, Use]:
+    return {use.part: use for use in uses_of(resolve(tree))}
+
+
+def test_no_objective_ever_reads_dev_or_test() -> None:
+    objectives = {
+        "task": {"kind": "task"},
+        "both": {"kind": "joint"},
+        "tapt": {"kind": "mlm", "texts": "task"},
+        "dapt": {"kind": "mlm", "texts": "domain"},
+        "tlm": {"kind": "mlm", "texts": "selection"},
+    }
+    found = by_part({"train": {"weighting": "equal", "objectives": objectives}})
+    assert {name: (found[name].split, found[name].labels) for name in objectives} == {
+        "task": ("train", True),
+        "both": ("train", True),
+        "tapt": ("train", False),
+        "dapt": ("-", False),
+        "tlm": ("-", False),
+    }
+
+
+def test_what_learned_weights_are_learned_from() -> None:
+    train = {"weighting": "meta", "objectives": {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}}
+    assert by_part({"train": train})["learned weights"].split == "train, 1/10 of it held out in turn"
+    assert by_part({"train": {**train, "meta": {"split": "dev"}}})["learned weights"].split == "dev"
+
+
+def test_dev_chooses_where_it_is_scored() -> None:
+    assert "best step of stage 1" not in by_part({})
+    assert by_part({"train": {"eval_steps": 5}})["best step of stage 1"].split == "dev"
+    assert "fine-tuning" not in by_part({"stage2": "none"})
+    assert "external" not in by_part({"stage1": "none"})
+
+
+def test_the_table_has_a_line_for_each() -> None:
+    uses = uses_of(load_settings(preset="meta-tlm"))
+    lines = list(use_lines(uses))
+    assert len(lines) == len(uses) + 1
+    assert lines[0].split() == ["objective", "learns", "reads", "split", "labels"]
+    starts = {line.index(use.reads) for line, use in zip(lines[1:], uses, strict=True)}
+    assert len(starts) == 1, "columns stand below each other"

@@ -1,0 +1,104 @@
+"""Heads with a decay, a rate and a clipping of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from endtask.settings import PhaseSettings
+from endtask.train.optimizer import Optimizer, build_optimizer
+
+CPU = torch.device("cpu")
+
+
+class Toy(nn.Module):
+    """A body and two heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(3, 3)
+        self.heads = nn.ModuleDict({"task": nn.Linear(3, 2), "masked_lm": nn.Linear(3, 4)})
+
+
+def with_gradients(toy: Toy, seed: int = 0) -> dict[str, torch.Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    for weight in toy.parameters():
+        weight.grad = 3 * torch.randn(weight.shape, generator=random)
+    return {name: weight.grad.clone() for name, weight in toy.named_parameters() if weight.grad is not None}
+
+
+def optimizer_of(toy: Toy, **settings: Any) -> Optimizer:
+    return build_optimizer(toy, PhaseSettings(**settings), CPU, learning_rate=0.1)
+
+
+def side(name: str, heads_apart: str) -> str:
+    apart = name.startswith("heads.task") or (heads_apart == "all" and name.startswith("heads."))
+    return "heads" if apart else "encoder"
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("heads_apart", ["all", "task"])
+def test_each_side_is_clipped_by_its_own_norm(heads_apart: str, optimizer: str) -> None:
+    """Against a step of the same optimizer without clipping, on gradients that were clipped by hand."""
+    torch.manual_seed(0)
+    toy, by_hand = Toy(), Toy()
+    by_hand.load_state_dict(toy.state_dict())
+    options = {"optimizer": optimizer, "heads_apart": heads_apart}
+    clipping = optimizer_of(toy, clip_heads_apart=True, max_grad_norm=1.0, **options)
+    plain = optimizer_of(by_hand, max_grad_norm=None, **options)
+    for seed in range(3):
+        gradients = with_gradients(toy, seed)
+        squares = {"encoder": 0.0, "heads": 0.0}
+        for name, gradient in gradients.items():
+            squares[side(name, heads_apart)] += gradient.square().sum().item()
+        for name, weight in by_hand.named_parameters():
+            weight.grad = gradients[name] / max(1.0, squares[side(name, heads_apart)] ** 0.5)
+        outcome = clipping.step(1.0)
+        plain.step(1.0)
+        assert outcome.grad_norm.item() == pytest.approx(sum(squares.values()) ** 0.5, rel=1e-5)
+    for name, value in toy.state_dict().items():
+        torch.testing.assert_close(value, by_hand.state_dict()[name], rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_short_gradients_are_left_alone() -> None:
+    toy = Toy()
+    optimizer = optimizer_of(toy, clip_heads_apart=True, max_grad_norm=1e6)
+    before = with_gradients(toy)
+    together = Toy()
+    together.load_state_dict(toy.state_dict())
+    other = optimizer_of(together, max_grad_norm=None)
+    for name, weight in together.named_parameters():
+        weight.grad = before[name].clone()
+    optimizer.step(1.0)
+    other.step(1.0)
+    assert all(value.equal(together.state_dict()[name]) for name, value in toy.state_dict().items())
+
+
+def test_a_broken_gradient_still_skips_the_step() -> None:
+    toy = Toy()
+    optimizer = optimizer_of(toy, clip_heads_apart=True)
+    before = {name: value.clone() for name, value in toy.state_dict().items()}
+    with_gradients(toy)
+    assert toy.body.weight.grad is not None
+    toy.body.weight.grad[0, 0] = float("nan")
+    assert bool(optimizer.step(1.0).skipped)
+    assert all(value.equal(before[name]) for name, value in toy.state_dict().items())
+
+
+@pytest.mark.parametrize("heads_apart", ["all", "task"])
+def test_heads_decay_at_their_own_rate(heads_apart: str) -> None:
+    """With gradients of zero nothing moves a weight but its decay."""
+    toy = Toy()
+    before = {name: value.clone() for name, value in toy.state_dict().items()}
+    settings = {"weight_decay": 0.01, "head_weight_decay": 0.5, "head_learning_rate": 0.2}
+    optimizer = optimizer_of(toy, heads_apart=heads_apart, **settings)
+    for weight in toy.parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step(1.0)
+    for name, value in toy.state_dict().items():
+        rate, decay = (0.2, 0.5) if side(name, heads_apart) == "heads" else (0.1, 0.01)
+        expected = before[name] * (1 - rate * decay) if value.ndim == 2 else before[name]
+        torch.testing.assert_close(value, expected, msg=name)

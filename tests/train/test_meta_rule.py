@@ -1,0 +1,201 @@
+"""Learned weights in stage 1 of a run: which texts are held out of what, for every kind of task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from endtask.models.network import TASK
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task import Classification
+from endtask.records import Example
+from endtask.settings import BatchSize, Settings, TaskKind
+from endtask.settings.meta import MetaSettings
+from endtask.task import Task
+from endtask.train.loop import Phase, build_optimizer, train
+from endtask.train.meta_folds import Folds
+from endtask.train.meta_gradient import HeldOutGradient, counted_weights
+from endtask.train.meta_texts import TextHeldOut
+from endtask.train.pretrain import pretrain, pretrain_phase
+from endtask.weighting.meta import Meta
+from endtask.weighting.meta_head import Classes
+from tests.tiny import LABELS, make_labels, make_network, make_packed, make_texts
+
+from .conftest import CPU, MakeStage, changed, packed_in
+
+OBJECTIVES = {
+    "end": {"kind": "task"},
+    "tapt": {"kind": "mlm", "texts": "task"},
+    "tlm": {"kind": "mlm", "texts": "selection"},
+}
+PAPER = {"every": 1, "parameters": "body", "head": "adamw", "floor": 0.0}
+
+
+def meta_settings(settings: Settings, **meta: Any) -> Settings:
+    given = {"folds": 4, "fold_steps": 3, "fit_batch": 8, "gradient_batch": 6, "every": 2, **meta}
+    return changed(settings, train={"objectives": OBJECTIVES, "weighting": "meta", "meta": given})
+
+
+def source(tmp_path: Path, folds: Folds | None, *, fixed: bool = False) -> TextHeldOut:
+    network = make_network()
+    network.fixed_shapes = fixed
+    sizes = MetaSettings(fit_batch=8, gradient_batch=5)
+
+    def answered(name: str, size: int) -> Classification:
+        texts = make_packed(tmp_path / name)
+        stream = TextStream(name, texts, network, batch_size=BatchSize.parse(str(size)), seed=0)
+        return Classification(name, stream, make_labels())
+
+    fit, held_out = answered("fit", 8), answered("held", 5)
+    return TextHeldOut(fit, held_out, Classes(len(LABELS)), folds=folds, settings=sizes, seed=0)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_with_folds_a_head_never_sees_the_texts_that_judge_it(tmp_path: Path, fixed: bool) -> None:
+    folds = Folds(np.arange(24) % 3, steps=2)
+    held_out = source(tmp_path, folds, fixed=fixed)
+    texts = make_packed(tmp_path / "fit")
+    place = {tuple(texts[number].tolist()): number for number in range(24)}
+    shapes = set()
+    for step in range(8):
+        for batch, held in ((held_out.fit_batch(step), False), (held_out.gradient_batch(step), True)):
+            ids = [batch.input_ids[start:end] for start, end in zip(batch.offsets, batch.offsets[1:], strict=False)]
+            numbers = [place[tuple(one.tolist())] for one in ids[: batch.texts]]
+            assert set(folds.held_out(step)[numbers]) == {held}
+            assert held_out.targets(batch)[: batch.texts].tolist() == make_labels()[numbers].tolist()
+            assert held_out.targets(batch)[batch.texts :].eq(-100).all()
+            shapes.add((held, batch.input_ids.shape, batch.offsets.shape) if fixed else (held,))
+    assert len(shapes) == 2
+
+
+def test_a_batch_of_which_nothing_is_left_gives_way_to_a_later_one(tmp_path: Path) -> None:
+    texts, allowed = make_packed(tmp_path), 5
+    stream = TextStream(
+        "one by one",
+        texts,
+        make_network(),
+        batch_size=BatchSize.parse("1"),
+        seed=0,
+        left_out=lambda step: np.arange(len(texts)) != allowed,
+    )
+    assert {tuple(stream.positions(step).tolist()) for step in range(2 * len(texts))} == {(allowed,)}
+    assert stream.batch(3).input_ids.tolist() == texts[allowed].tolist()
+
+
+def test_batches_are_pure_functions_of_the_step(tmp_path: Path) -> None:
+    first, again = source(tmp_path / "a", None), source(tmp_path / "b", None)
+    for make in ("fit_batch", "gradient_batch"):
+        same = [getattr(one, make)(7).input_ids for one in (first, again)]
+        assert same[0].equal(same[1])
+        assert not torch.equal(same[0], getattr(first, make)(8).input_ids)
+
+
+def test_what_a_head_reads_is_what_the_own_head_reads(tmp_path: Path) -> None:
+    held_out, network = source(tmp_path, None), make_network()
+    batch = held_out.gradient_batch(0)
+    outputs = network.heads[TASK](held_out.features(network, batch))
+    assert outputs.allclose(held_out.own_outputs(network, batch))
+
+
+@pytest.mark.parametrize("architecture", ["lean", "bert"])
+def test_gradients_are_compared_where_the_settings_say(tmp_path: Path, architecture: str) -> None:
+    network = make_network(architecture)
+    names = [name for name, _ in network.body.named_parameters()]
+    body = counted_weights(network.body, MetaSettings(parameters="body"))
+    encoder = counted_weights(network.body, MetaSettings())
+    last = counted_weights(network.body, MetaSettings(parameters="last_layers", last_layers=1))
+    assert body == set(names)
+    assert last < encoder < body
+    assert not any("embeddings" in name for name in encoder)
+    assert any(".1." in name for name in last)
+    assert not any(".0." in name for name in last)
+    held_out = HeldOutGradient(network, source(tmp_path, None), settings=MetaSettings(), place=CPU, seed=0)
+    flat, counted = held_out(0), torch.zeros(sum(weight.numel() for weight in network.body.parameters()))
+    for part in held_out.parts:
+        counted[part] = 1
+    sizes = {name: weight.numel() for name, weight in network.body.named_parameters()}
+    assert counted.sum() == sum(sizes[name] for name in encoder)
+    assert flat[counted == 0].eq(0).all()
+    assert flat[counted == 1].ne(0).float().mean() > 0.5
+
+
+def end_task_texts(phase: Phase, steps: int) -> list[set[int]]:
+    """The texts that the end task reads at each step."""
+    return [set(phase.objectives["end"].stream.positions(step).tolist()) for step in range(steps)]  # type: ignore[attr-defined]
+
+
+def test_the_end_task_leaves_out_what_is_held_out(task: Task, packed: Path, run_settings: Settings) -> None:
+    phase = pretrain_phase(task, packed, meta_settings(run_settings))
+    assert isinstance(phase.weighting, Meta)
+    folds = phase.weighting._gradient._held_out._folds  # type: ignore[attr-defined]
+    for step, texts in enumerate(end_task_texts(phase, 12)):
+        assert texts
+        assert not folds.held_out(step)[sorted(texts)].any()
+
+
+def test_with_dev_the_end_task_reads_all_of_train(task: Task, packed: Path, run_settings: Settings) -> None:
+    phase = pretrain_phase(task, packed, meta_settings(run_settings, split="dev"))
+    assert set().union(*end_task_texts(phase, 4)) == set(range(32))
+    batch = phase.weighting._gradient._held_out.gradient_batch(0)  # type: ignore[attr-defined]
+    assert batch.texts == 6
+
+
+@pytest.mark.parametrize("changes", [{}, PAPER, {"same_head": True, "split": "dev"}, {"sample": 1}])
+def test_stage_1_learns_weights(task: Task, packed: Path, run_settings: Settings, changes: dict[str, Any]) -> None:
+    phase = pretrain_phase(task, packed, meta_settings(run_settings, **changes))
+    steps = train(Phase(**{**vars(phase), "steps": 6}), build_optimizer(phase))
+    records = list(steps)
+    weights = torch.stack([records[-1].losses[f"weight/{name}"] for name in OBJECTIVES])
+    assert weights.sum().item() == pytest.approx(1.0)
+    assert weights.unique().numel() > 1
+    assert records[-1].losses.keys() >= {f"cosine/{name}" for name in OBJECTIVES}
+
+
+def test_a_killed_stage_goes_on_to_the_same_weights(
+    task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, tmp_path: Path
+) -> None:
+    settings = changed(meta_settings(run_settings), budget="12steps")
+    settings = changed(settings, train={"checkpoint_steps": 4})
+    whole = make_stage("whole")
+    pretrain(task, packed, settings, whole)
+    cut = make_stage("cut")
+    calls: list[int] = []
+
+    def kill() -> None:
+        calls.append(0)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    cut.keep_time = kill  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(task, packed, settings, cut)
+    pretrain(task, packed, settings, make_stage("cut"))
+    weights = [(tmp_path / "run" / f"{name}.partial" / "weights.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert weights[0] == weights[1]
+    rows = (tmp_path / "run" / "cut.partial" / "metrics.jsonl").read_text()
+    assert "weight/tlm" in rows
+    assert "cosine/end" in rows
+
+
+def rows(split: str, kind: str) -> list[Example]:
+    found = []
+    for number, text in enumerate(make_texts(16, seed=len(split))):
+        words = tuple(text.split())
+        tags = tuple("ab"[len(word) % 2] for word in words)
+        labels: dict[str, Any] = {"score": float(number % 5), "tags": tags, "labels": ("a", "b", "c")[: number % 4]}
+        found.append(Example(f"{split}{number}", text, labels[kind], tokens=words if kind == "tags" else None))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["score", "tags", "labels"])
+def test_other_kinds_of_tasks_learn_weights_too(run_settings: Settings, tmp_path: Path, kind: TaskKind) -> None:
+    task = Task.from_examples(kind, {split: rows(split, kind) for split in ("train", "dev")}, kind=kind)
+    packed = packed_in(tmp_path, task, run_settings)
+    phase = pretrain_phase(task, packed, meta_settings(run_settings))
+    *_, last = train(Phase(**{**vars(phase), "steps": 3}), build_optimizer(phase))
+    assert last.losses["cosine/end"].isfinite()
+    assert last.losses["cosine/end"] != 0

@@ -1,0 +1,214 @@
+"""What learned weights do with the similarities they are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from endtask.train.loop import Phase, train
+from endtask.train.phase_run import run_phase
+from endtask.weighting.meta import Meta
+
+from .points import CPU, PlainSteps, meta_settings, point_phase
+
+NO, YES = torch.tensor(False), torch.tensor(True)
+
+
+class Given:
+    """A held-out gradient along the first of three weights."""
+
+    parts: Sequence[slice] = (slice(0, 3),)
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __call__(self, step: int) -> Tensor:
+        self.asked.append(step)
+        return torch.tensor([2.0, 0.0, 0.0])
+
+
+def rule_of(*names: str, gradient: Given | None = None, **changes: Any) -> Meta:
+    return Meta(names, gradient or Given(), settings=meta_settings(**changes), device=CPU, seed=0)
+
+
+def towards(*cosines: float) -> list[Tensor]:
+    """Gradients of length 3 at these cosines to the held-out one."""
+    return [3 * torch.tensor([cosine, math.sqrt(1 - cosine**2), 0.0]) for cosine in cosines]
+
+
+def step(rule: Meta, number: int, *cosines: float, skipped: Tensor = NO) -> dict[str, float]:
+    names = [turn.objective for turn in rule.turns(number)]
+    weights = rule.weigh(number, dict(zip(names, towards(*cosines), strict=True)))
+    rule.after_step(number, skipped)
+    return {name: weight.item() for name, weight in weights.items()}
+
+
+def test_weights_start_equal_and_follow_the_cosines() -> None:
+    rule = rule_of("task", "mlm", "other")
+    assert rule.state()["logits"].tolist() == pytest.approx([1 / 3] * 3)
+    assert step(rule, 0, 0.0, 0.0, 0.0) == pytest.approx({"task": 1 / 3, "mlm": 1 / 3, "other": 1 / 3})
+    found = step(rule, 1, 1.0, 0.5, -0.5)
+    whole = sum(math.exp(0.1 * cosine) for cosine in (1.0, 0.5, -0.5))
+    assert found["mlm"] == pytest.approx(math.exp(0.05) / whole)
+    assert rule.values()["cosine/other"].item() == pytest.approx(-0.5)
+    assert rule.values()["weight/mlm"].item() == pytest.approx(found["mlm"])
+
+
+@pytest.mark.parametrize("names", [(), ("a", "a")])
+def test_objectives_without_names_of_their_own_are_refused(names: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="names of their own"):
+        rule_of(*names)
+
+
+def test_dot_products_count_the_lengths() -> None:
+    rule = rule_of("task", "mlm", similarity="dot")
+    step(rule, 0, 1.0, 0.5)
+    assert rule.values()["dot/task"].item() == pytest.approx(6.0)
+    assert rule.state()["logits"].tolist() == pytest.approx([0.5 + 0.6, 0.5 + 0.3])
+
+
+def test_only_the_counted_parts_are_compared() -> None:
+    gradient = Given()
+    gradient.parts = (slice(0, 1), slice(2, 3))
+    rule = rule_of("task", "mlm", gradient=gradient)
+    step(rule, 0, 0.3, -0.3)
+    assert rule.values()["cosine/task"].item() == pytest.approx(1.0)
+    assert rule.values()["cosine/mlm"].item() == pytest.approx(-1.0)
+
+
+def test_a_gradient_of_zeros_moves_nothing() -> None:
+    rule = rule_of("task", "mlm")
+    rule.weigh(0, {"task": torch.zeros(3), "mlm": torch.zeros(3)})
+    rule.after_step(0, NO)
+    assert rule.state()["logits"].tolist() == [0.5, 0.5]
+
+
+def test_a_skipped_step_teaches_nothing() -> None:
+    rule = rule_of("task", "mlm")
+    before = {name: value.clone() for name, value in rule.state().items()}
+    rule.weigh(0, {"task": torch.full((3,), math.nan), "mlm": torch.ones(3)})
+    rule.after_step(0, YES)
+    assert all(value.equal(before[name]) for name, value in rule.state().items())
+    step(rule, 1, 0.9, 0.1)
+    assert rule.state()["logits"][0] > rule.state()["logits"][1]
+
+
+def test_every_third_step_looks_and_moves_three_times_as_far() -> None:
+    gradient = Given()
+    rule = rule_of("task", "mlm", gradient=gradient, every=3)
+    found = [step(rule, number, 1.0, 0.0)["task"] for number in range(6)]
+    assert gradient.asked == [0, 3]
+    assert found[0] == found[1] == found[2] < found[3] == found[4] == found[5]
+    assert rule.state()["logits"].tolist() == pytest.approx([0.5 + 2 * 0.3, 0.5])
+    assert all(rule.sees_gradients(number) for number in range(6))
+
+
+def test_an_average_starts_with_the_first_look() -> None:
+    rule = rule_of("task", "mlm", average=0.9)
+    step(rule, 0, 0.8, 0.0)
+    assert rule.values()["cosine/task"].item() == pytest.approx(0.8)
+    step(rule, 1, -0.2, 0.0)
+    assert rule.values()["cosine/task"].item() == pytest.approx((0.9 * 0.8 - 0.2) / 1.9, abs=1e-6)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.1, 0.5])
+def test_no_weight_falls_below_the_floor_and_all_add_up_to_one(floor: float) -> None:
+    rule = rule_of("task", "mlm", "other", floor=floor, learning_rate=100.0)
+    found = step(rule, 0, 1.0, 0.0, -1.0)
+    assert min(found.values()) == pytest.approx(floor / 3)
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert found["task"] == pytest.approx(1 - 2 * floor / 3)
+
+
+def test_of_many_objectives_a_few_run_and_count_as_much_more() -> None:
+    names = ["task", *(f"aux{number}" for number in range(6))]
+    rule = rule_of(*names, sample=2)
+    counts = dict.fromkeys(names, 0)
+    for number in range(12):
+        turns = rule.turns(number)
+        assert len(turns) == 3
+        for turn in turns:
+            assert turn.step == counts[turn.objective]
+            counts[turn.objective] += 1
+        found = step(rule, number, 0.0, 0.0, 0.0)
+        assert found["task"] == pytest.approx(1 / 7)
+        assert [weight for name, weight in found.items() if name != "task"] == pytest.approx([3 / 7] * 2)
+    assert counts == {"task": 12, **{f"aux{number}": 4 for number in range(6)}}
+
+
+def test_an_objective_that_did_not_run_keeps_its_logit_and_moves_as_far_in_the_end() -> None:
+    rule = rule_of("task", "a", "b", "c", sample=1)
+    ran = rule.turns(0)[1].objective
+    step(rule, 0, 0.5, 0.5)
+    logits = dict(zip(("task", "a", "b", "c"), rule.state()["logits"].tolist(), strict=True))
+    assert [name for name, logit in logits.items() if logit == 0.25] == [n for n in ("a", "b", "c") if n != ran]
+    for number in (1, 2):
+        step(rule, number, 0.5, 0.5)
+    assert rule.state()["logits"].tolist() == pytest.approx([0.25 + 0.15] * 4)
+
+
+@pytest.mark.parametrize("state", [{}, {"weights": torch.ones(2)}, {"logits": torch.ones(3)}])
+def test_a_state_that_does_not_fit_is_refused(state: dict[str, Tensor]) -> None:
+    rule = rule_of("task", "mlm")
+    with pytest.raises(ValueError, match="2 learned weights do not fit"):
+        rule.load_state(state)
+    whole = rule_of("task", "mlm", "other").state()
+    with pytest.raises(ValueError, match="do not fit"):
+        rule.load_state(whole)
+
+
+def test_what_was_loaded_is_apart_from_where_it_came_from() -> None:
+    rule, other = rule_of("task", "mlm"), rule_of("task", "mlm")
+    step(rule, 0, 1.0, 0.0)
+    state = rule.state()
+    other.load_state(state)
+    state["logits"].zero_()
+    assert other.state()["logits"].tolist() == pytest.approx([0.6, 0.5])
+
+
+def float32_phase(**changes: Any) -> Phase:
+    phase = point_phase(("task", "one", "two", "three"), steps=9, **changes)
+    phase.network.float()
+    return phase
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"average": 0.8}, {"every": 2, "head": "adamw"}, {"sample": 2, "floor": 0.2}],
+    ids=["average", "every", "sample"],
+)
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, changes: dict[str, Any]) -> None:
+    whole, first, second = (float32_phase(**changes) for _ in range(3))
+    run_phase(whole, tmp_path / "whole", label="whole")
+
+    class Killed(Exception):
+        pass
+
+    def kill_at_six() -> None:
+        calls.append(0)
+        if len(calls) == 2:
+            raise Killed
+
+    calls: list[int] = []
+    cut = {"settings": first.settings.model_copy(update={"checkpoint_steps": 3})}
+    with pytest.raises(Killed):
+        run_phase(Phase(**{**vars(first), **cut}), tmp_path / "cut", label="cut", on_checkpoint=kill_at_six)
+    run_phase(Phase(**{**vars(second), **cut}), tmp_path / "cut", label="cut")
+    for name, value in whole.weighting.state().items():
+        assert value.equal(second.weighting.state()[name]), name
+    for name, value in whole.network.state_dict().items():
+        assert value.equal(second.network.state_dict()[name]), name
+    assert whole.weighting.state()["logits"].unique().numel() > 1
+
+
+def test_a_broken_step_leaves_the_weights_of_objectives_alone() -> None:
+    phase = point_phase(steps=3)
+    optimizer = PlainSteps(phase.network, 0.1, broken=frozenset({1}))
+    states = [phase.weighting.state()["logits"].tolist() for _ in train(phase, optimizer)]  # type: ignore[arg-type]
+    assert states[0] == states[1] != states[2]
