@@ -15,15 +15,21 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.few_examples.summary import few_examples_table  # noqa: E402
+from benchmarks.influence.page import influence_table  # noqa: E402
 from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
 from benchmarks.retrieval.picture import COLOURS, COLUMNS, retrieval_picture  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
+from benchmarks.tartan.page import tartan_table  # noqa: E402
 from benchmarks.training.page import training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
 
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("retrieval", "training", "gradients", "weighting")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("retrieval", "training", "gradients", "weighting", "influence", "few-examples")
+    ),
 )
 _PLACE = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -108,6 +114,9 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "training": training_table,
     "selection": selection_table,
     "weighting": weighting_table,
+    "few_examples": few_examples_table,
+    "influence": influence_table,
+    "tartan": tartan_table,
 }
 PICTURES: dict[str, Callable[[Results], str]] = {
     "demo": demo_picture,

@@ -20,7 +20,10 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
     ("tree", "line"),
     [
         ({"train": {"rho1": "inf"}}, "key 'train.rho1': inf leaves nothing to train on"),
+        ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of kind 'text'"),
+        ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
         ({"train": {"rho1": "inf"}, "select": {"selector": "none"}}, "key 'train.rho1': inf leaves nothing"),
+        ({"train": {"reselect": {"every": 9}}}, "key 'train.reselect.every': there is no external text"),
         ({"device": "cpu", "model": {"attention": "varlen"}}, "key 'model.attention': varlen does not work here"),
         ({"tokenizer": {"marks": ["[[", "[["]}}, "key 'tokenizer.marks': '\\[\\[' is named twice"),
         ({"model": {"hidden_size": 10, "num_attention_heads": 3}}, "key 'model.hidden_size'"),
@@ -47,3 +50,32 @@ def test_nothing_wrong_is_nothing_said() -> None:
 def test_what_an_architecture_cannot_do_is_met_where_it_is_typed(model: dict[str, Any], line: str) -> None:
     with pytest.raises(InputError, match=line):
         resolve({"model": model})
+
+
+ALIGNED = {"sources": [{"path": "rows.jsonl"}]}
+LETTERS = {"weighting": "equal", "objectives": {"letters": {"kind": "acronyms"}}}
+
+
+def with_labels(*labels: str) -> Task:
+    rows = [Example(f"r{n}", f"text {n}", labels[n % len(labels)]) for n in range(8)]
+    return Task.from_examples("tiny", {"train": rows[:6], "dev": rows[6:]}, test_fraction=0.0)
+
+
+def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
+    settings = resolve({"aligned": {**ALIGNED, "keep_head": True}, "train": LETTERS})
+    check_ahead(with_labels("no", "yes"), settings)
+    with pytest.raises(InputError, match=r"aligned\.keep_head.*classes \(a, b\)"):
+        check_ahead(TASK, settings)
+    scored = Task.from_examples(
+        "scores", {"train": [Example(str(n), f"text {n}", float(n)) for n in range(9)]}, kind="score"
+    )
+    with pytest.raises(InputError, match=r"aligned\.keep_head.*kind 'score'"):
+        check_ahead(scored, settings)
+
+
+def test_marks_that_are_no_tokens_are_met_before_stage_1() -> None:
+    train = {"weighting": "equal", "objectives": {"own": {"kind": "aligned"}}}
+    tree: dict[str, Any] = {"aligned": {**ALIGNED, "recipe": "marked_relation"}, "train": train}
+    with pytest.raises(InputError, match=r"aligned\.marks.*'\[\['.*tokenizer\.marks"):
+        check_ahead(TASK, resolve(tree))
+    check_ahead(TASK, resolve({**tree, "tokenizer": {"marks": ["[[", "]]", "<<", ">>"]}}))

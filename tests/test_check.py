@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from endtask.check import check
+from endtask.errors import InputError
 from endtask.settings import resolve
 from tests.conftest import Answer
 from tests.toy_run import hashes, toy_settings, write_rows, write_settings, write_toy
@@ -66,6 +67,41 @@ def test_every_kind_of_stage_1_can_be_looked_at(toy: Path, tmp_path: Path, train
     assert result.estimate.seconds["train"] > 0
     assert len(result.examples) == 2
     assert all(example["masked"].startswith("[CLS]") for example in result.examples)
+
+
+@pytest.mark.parametrize(
+    ("aligned", "line"),
+    [
+        ({"sources": [{"path": "/nowhere/linked.jsonl"}]}, "/nowhere/linked.jsonl"),
+        ({"keep_head": True}, "aligned.keep_head"),
+        ({"recipe": "marked_relation"}, "aligned.marks"),
+        ({"spans_from": "word_list", "word_list": "/nowhere/words.txt"}, "/nowhere/words.txt"),
+    ],
+)
+def test_what_aligned_objectives_lack_is_met(toy: Path, tmp_path: Path, aligned: dict[str, object], line: str) -> None:
+    source = write_rows(tmp_path / "linked.jsonl", [{"text": "River stone. Green cloud."}])
+    train = {"max_length": 32, "weighting": "equal", "objectives": {"own": {"kind": "aligned"}}}
+    settings = toy_settings(toy, tmp_path / "run", train=train)
+    settings["aligned"] = {"sources": [{"path": str(source)}], **aligned}
+    with pytest.raises(InputError, match=line):
+        check(resolve(settings))
+
+
+def test_gradients_kept_apart_are_in_the_estimate(toy: Path, tmp_path: Path) -> None:
+    mlm = {"kind": "mlm", "texts": "task"}
+
+    def memory(weighting: str, **objectives: object) -> float:
+        train = {"max_length": 16, "batch_size": 8, "weighting": weighting}
+        settings = toy_settings(toy, tmp_path / "run", train=train, select={"selector": "none"})
+        settings["train"]["objectives"] = {"task": {"kind": "task"}, **objectives}
+        estimate = check(resolve(settings)).estimate
+        assert estimate is not None
+        return estimate.memory_bytes
+
+    of_one_more = memory("meta", a=mlm, b=mlm) - memory("meta", a=mlm)
+    assert of_one_more > 0
+    # One of each of the two objectives, their sum and the held-out one.
+    assert memory("meta", a=mlm) - memory("equal", a=mlm) == pytest.approx(4 * of_one_more)
 
 
 def test_an_estimate_knows_all_batches_of_a_step(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,21 @@ LEVELS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
     frozenset({"demo", "__init__"}),
     frozenset(
-        {"bundle", "compare", "search", "share", "run", "ahead", "stages", "predict", "check", "preview", "align"}
+        {
+            "bundle",
+            "compare",
+            "few_examples",
+            "latency",
+            "search",
+            "share",
+            "run",
+            "ahead",
+            "stages",
+            "predict",
+            "check",
+            "preview",
+            "align",
+        }
     ),
     frozenset({"report", "export", "evaluate", "train", "select", "retrieve", "outside"}),
     frozenset({"models", "objectives", "weighting", "text", "gradients"}),
@@ -30,10 +44,13 @@ LEVELS: tuple[frozenset[str], ...] = (
 NEIGHBOURS = frozenset(
     {
         ("bundle", "run"),
+        ("check", "ahead"),
         ("compare", "run"),
         ("compare", "share"),
         ("export", "evaluate"),
+        ("few_examples", "run"),
         ("gradients", "models"),
+        ("latency", "predict"),
         ("models", "text"),
         ("objectives", "models"),
         ("objectives", "text"),

@@ -31,18 +31,19 @@ import torch
 import torch.multiprocessing as multiprocessing
 import yaml
 
-from endtask.files.run_layout import SETTINGS_FILE
+from endtask.files.run_layout import BEST_WEIGHTS, SETTINGS_FILE
 from endtask.files.stage_folder import read_manifest
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.weights import load_weights
-from endtask.objectives.task import Classification
+from endtask.objectives.task_base import TaskObjective
 from endtask.progress import set_quiet
 from endtask.run import Run
 from endtask.settings import FinetuneSettings, Settings, load_settings
 from endtask.settings.values import with_values
 from endtask.share import lend_data, share_stages
 from endtask.task import Task
+from endtask.train.averaging import put_in_mean
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
 from endtask.train.finetune import finetune_phase
@@ -54,7 +55,10 @@ from endtask.train.start import network_for
 
 Values = dict[str, Any]
 _FIXED = ("max_length", "window_stride", "start_from", "eval_steps", "early_stopping_patience", "max_steps", "seeds")
-_OF_STAGE_2 = {f"finetune.{key}" for key in FinetuneSettings.model_fields if key not in _FIXED} | {"model.dropout"}
+_OF_STAGE_2 = {f"finetune.{key}" for key in FinetuneSettings.model_fields if key not in _FIXED} | {
+    "model.dropout",
+    "model.pooling",
+}
 
 
 @dataclass(frozen=True)
@@ -109,22 +113,35 @@ class Finetuner:
         started, run = time.perf_counter(), Path(job.run)
         settings = with_values(load_settings(run / SETTINGS_FILE), job.values, job.stage2)
         network, place, task = self._network(run, settings)
-        load_weights(run / "pretrain" / WEIGHTS, network)
-        phase = finetune_phase(network, task, run / "pack", settings, place, seed=job.seed)
         folder = self._scratch / "stage2" / job.stage1 / job.stage2 / str(job.seed)
         shutil.rmtree(folder, ignore_errors=True)  # what an earlier call left has no fingerprint
-        scores = DevScores(network, task, run / "pack", settings, place, folder / "best.safetensors", patience=None)
-        run_phase(phase, folder, label="finetune", pause=Pause(_steps_per_epoch(phase), scores.score))
         metric = f"dev/{settings.evaluate.metric}"
-        curve = [row[metric] for row in read_metrics(folder / "metrics.jsonl") if metric in row]
+        curves, members = [], [folder / str(member) for member in range(settings.finetune.members)]
+        for number, member in enumerate(members):
+            load_weights(run / "pretrain" / WEIGHTS, network)
+            phase = finetune_phase(network, task, run / "pack", settings, place, seed=job.seed, member=number)
+            scores = self._scores(network, task, run, settings, place, member)
+            run_phase(phase, member, label="finetune", pause=Pause(_steps_per_epoch(phase), scores.score))
+            curves.append([row[metric] for row in read_metrics(member / "metrics.jsonl") if metric in row])
+        dev = max(curves[0])
+        if len(members) > 1:
+            put_in_mean(network, [member / BEST_WEIGHTS for member in members])
+            dev = self._scores(network, task, run, settings, place, folder).score(0, {})[metric]
         shutil.rmtree(folder)
         seconds = round(time.perf_counter() - started, 1)
-        return {**asdict(job), "dev": max(curve), "dev_last": curve[-1], "curve": curve, "seconds": seconds}
+        return {**asdict(job), "dev": dev, "dev_last": curves[0][-1], "curve": curves[0], "seconds": seconds}
+
+    def _scores(
+        self, network: Network, task: Task, run: Path, settings: Settings, place: Place, folder: Path
+    ) -> DevScores:
+        return DevScores(network, task, run / "pack", settings, place, folder / BEST_WEIGHTS, patience=None)
 
     def _network(self, run: Path, settings: Settings) -> tuple[Network, Place, Task]:
         pack = read_manifest(run / "pack")
         assert pack is not None
-        shape = json.dumps([settings.model.model_dump(mode="json"), settings.train.task_head, pack["fingerprint"]])
+        train = settings.train
+        heads = [train.task_head, sorted(one.kind for one in train.used_objectives.values())]
+        shape = json.dumps([settings.model.model_dump(mode="json"), heads, pack["fingerprint"]])
         if shape not in self._networks:
             task, place = run_in(self._base).task, choose_place(settings)
             network = move(network_for(task, run / "pack", settings), settings, place)
@@ -134,7 +151,7 @@ class Finetuner:
 
 def _steps_per_epoch(phase: Phase) -> int:
     objective = phase.objectives["task"]
-    assert isinstance(objective, Classification)
+    assert isinstance(objective, TaskObjective)
     return objective.stream.plan.batches_per_epoch
 
 

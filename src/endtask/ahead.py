@@ -20,6 +20,7 @@ def check_ahead(task: Task, settings: Settings, *, has_selection: bool = False) 
     _check_kind(task, settings)
     _check_model(task, settings)
     _check_training(settings)
+    _check_aligned(task, settings)
 
 
 def _check_text(task: Task, settings: Settings) -> None:
@@ -34,21 +35,27 @@ def _check_kind(task: Task, settings: Settings) -> None:
     """Refuse what has no meaning for the kind of the task: metrics, and ways to weigh answers."""
     from endtask.evaluate.measures import measure_of
 
-    measure_of(task, settings.evaluate)
     if settings.select.uses_influence and task.kind not in ("text", "pair"):
         raise InputError(
             f"influence needs a class for each text; the task is of kind {task.kind!r}", key="select.selector"
         )
-    finetune = settings.finetune
+    if settings.train.reselect.every is not None and task.kind not in ("text", "pair"):
+        raise InputError(
+            f"re-selection needs a class for each text; the task is of kind {task.kind!r}", key="train.reselect.every"
+        )
+    finetune, evaluate = settings.finetune, settings.evaluate
     asked = {
-        "class_weights": (finetune.class_weights != "none", ("text", "pair")),
-        "label_smoothing": (finetune.label_smoothing > 0, ("text", "pair", "tags")),
-        "rdrop": (finetune.rdrop > 0, ("text", "pair")),
+        "finetune.class_weights": (finetune.class_weights != "none", ("text", "pair")),
+        "finetune.label_smoothing": (finetune.label_smoothing > 0, ("text", "pair", "tags")),
+        "finetune.rdrop": (finetune.rdrop > 0, ("text", "pair")),
+        "evaluate.positive_label": (evaluate.positive_label is not None, ("text", "pair")),
+        "evaluate.threshold": (evaluate.threshold != 0.5, ("labels",)),
     }
     for key, (is_set, kinds) in asked.items():
         if is_set and task.kind not in kinds:
             known = f"it is for tasks of kind {' or '.join(kinds)}"
-            raise InputError(f"has no meaning for a task of kind {task.kind!r}", key=f"finetune.{key}", hint=known)
+            raise InputError(f"has no meaning for a task of kind {task.kind!r}", key=key, hint=known)
+    measure_of(task, settings.evaluate)
 
 
 def _check_model(task: Task, settings: Settings) -> None:
@@ -68,6 +75,8 @@ def _check_training(settings: Settings) -> None:
     refuse_missing_texts(settings)
     if settings.stage1 == "joint" and settings.train.rho1 == "inf" and not settings.train.objectives and no_text:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
+    if settings.stage1 == "joint" and settings.train.reselect.every is not None and no_text:
+        raise InputError("there is no external text to choose from", key="train.reselect.every")
     if settings.device != "auto" or settings.model.attention != "auto":
         from endtask.train.device import check_place
 
@@ -76,3 +85,22 @@ def _check_training(settings: Settings) -> None:
         from endtask.train.trackers import find_libraries
 
         find_libraries(settings.report_to)
+
+
+def _check_aligned(task: Task, settings: Settings) -> None:
+    """Refuse marks that would fall into several tokens, and a head that the task cannot start from."""
+    if not settings.reads_aligned:
+        return
+    kinds = {one.kind for one in settings.train.used_objectives.values()}
+    aligned, tokenizer = settings.aligned, settings.tokenizer
+    is_learned = tokenizer.path is None and settings.model.path is None  # a given one may have them
+    if "aligned" in kinds and aligned.recipe == "marked_relation" and is_learned:
+        for mark in aligned.marks:
+            if len(mark) > 1 and mark not in tokenizer.marks:
+                raise InputError(
+                    f"{mark!r} is no token of its own", key="aligned.marks", hint="name it under tokenizer.marks too"
+                )
+    if aligned.keep_head and settings.stage2 == "finetune":
+        from endtask.train.kept_head import kept_objective
+
+        kept_objective(task.kind, task.labels, settings)

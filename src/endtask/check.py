@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from endtask.ahead import check_ahead
 from endtask.corpus import Corpus
 from endtask.corpus.corpus import passages_of
 from endtask.corpus.reading import read_source
@@ -20,8 +21,6 @@ from endtask.files.selection_table import write_selection
 from endtask.records import Example
 from endtask.report.format import duration
 from endtask.retrieve.queries import papers_top_k, task_queries
-from endtask.select.choose import refuse_impossible
-from endtask.select.domain import refuse_missing_texts
 from endtask.settings import BatchSize, ObjectiveSettings, Settings, SizeBudget
 from endtask.settings.objectives import KINDS
 from endtask.settings.uses import Use, use_lines, uses_of
@@ -45,6 +44,7 @@ _SCRATCH_SHARE = 0.25  # of the text: what is kept of each shard
 _RANKING_BYTES = 16  # on disk: a place in a query's ranking
 _MEMORY_AT_REST = 0.6e9
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
+_MORE_GRADIENTS = 2  # of learned weights, beside one per objective: their sum, and that of held-out data
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,13 @@ class CheckResult:
 
 def check(settings: Settings) -> CheckResult:
     """Read and audit the task, find the corpus's files, tokenise and mask examples, and estimate the cost."""
+    from endtask.train.meta_folds import groups_in
     from endtask.train.pretrain import pretrain_phase
 
     task = Task.read(settings.task, seed=settings.seed)
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
-    refuse_missing_texts(settings)
-    refuse_impossible(settings.select, has_corpus=corpus is not None, labels=task.labels)
+    check_ahead(task, settings)
+    _find_aligned(settings)
     queries = _count_queries(task, settings)
     with tempfile.TemporaryDirectory() as name:
         few = _sampled(task)
@@ -133,7 +134,16 @@ def check(settings: Settings) -> CheckResult:
         if settings.select.uses_influence:
             estimate = _with_influence(estimate, task, few, settings, Path(name))
         examples = _examples(few, packed, _shown_stream(phase, standing_in))
-        return CheckResult(audit(task), examples, estimate, uses_of(settings))
+        return CheckResult(audit(task), examples, estimate, uses_of(settings, groups=groups_in(task.train)))
+
+
+def _find_aligned(settings: Settings) -> None:
+    """The files of aligned objectives must be there; a run meets them in its fingerprints."""
+    if settings.reads_aligned:
+        from endtask.text.span_finders import span_finder
+
+        Corpus.aligned(settings.aligned, settings.corpus)
+        span_finder(settings.aligned)
 
 
 def estimate_lines(estimate: Estimate) -> Iterator[str]:
@@ -253,13 +263,23 @@ def _estimate(
     weights = 4.0 * parameters
     return Estimate(
         seconds={**retrieval.seconds, "train": training},
-        memory_bytes=max(retrieval.memory_bytes, _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights),
+        memory_bytes=max(
+            retrieval.memory_bytes, _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights + _gradients_apart(phase)
+        ),
         disk_bytes=retrieval.disk_bytes + weights * (_finetunings(settings) + 5),
         corpus_bytes=retrieval.corpus_bytes,
         parameters=parameters,
         retrieved_passages=retrieval.retrieved_passages,
         retrieved_bytes=retrieval.retrieved_bytes,
     )
+
+
+def _gradients_apart(phase: Phase) -> float:
+    """Bytes of the body's gradients that learned weights look at, one by one."""
+    if not phase.weighting.sees_gradients(0):
+        return 0.0
+    body: int = sum(weight.numel() for weight in phase.network.body.parameters())
+    return 4.0 * body * (len(phase.weighting.turns(0)) + _MORE_GRADIENTS)
 
 
 def _with_influence(estimate: Estimate, task: Task, few: Task, settings: Settings, folder: Path) -> Estimate:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 _WINDOWS_AT_ONCE = 32
-Text = str | tuple[str, str]
+Text = str | tuple[str, str] | list[str]
+"""A text, a pair of texts, or the words of a text to be tagged."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def load(run: str | Path) -> Predictor:
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
-    return Predictor(model, kind=_kind_of(model.parent), takes_pairs=_takes_pairs(model.parent))
+    return Predictor(model, kind=_kind_of(model.parent), takes_pairs=takes_pairs(model.parent))
 
 
 def _kind_of(run: Path) -> str | None:
@@ -91,7 +92,7 @@ def _kind_of(run: Path) -> str | None:
     return str(json.loads(audit.read_text(encoding="utf-8"))["kind"]) if audit.exists() else None
 
 
-def _takes_pairs(run: Path) -> bool | None:
+def takes_pairs(run: Path) -> bool | None:
     """Whether a run was trained on text pairs, if the folder is a run's."""
     rows = run / "read" / "train.jsonl"
     if not rows.exists():
@@ -135,7 +136,7 @@ class Predictor:
     """A model ready to use; nothing of endtask's own is needed to load it.
 
     `kind` is that of the task where it is known, and `takes_pairs` says whether its texts come in pairs; others are
-    then refused. A single text longer than the model reads is cut off, unless it was trained to read such texts by windows.
+    then refused. A single text longer than the model reads is cut off, unless it was trained to read such by windows.
     """
 
     def __init__(self, folder: Path, kind: str | None = None, takes_pairs: bool | None = None) -> None:
@@ -157,7 +158,10 @@ class Predictor:
         self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())
 
     def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:
-        """Answers for texts, or for (text, second text) pairs: a `Prediction`, `Score`, `LabelSet` or `Tagged` each."""
+        """Answers for texts, or for (text, second text) pairs: a `Prediction`, `Score`, `LabelSet` or `Tagged` each.
+
+        A text to be tagged may also be a list of its words, as in the task's files.
+        """
         return list(self.stream(texts, batch_size=batch_size))
 
     def stream(self, texts: Iterable[Text], *, batch_size: int = 32) -> Iterator[Any]:
@@ -178,6 +182,10 @@ class Predictor:
                 yield from self._predict_batch(list(group))
 
     def _check(self, number: int, text: Text) -> None:
+        if isinstance(text, list):
+            if self.kind != "tags":
+                raise InputError(f"text {number} is a list of words", hint="this model does not tag words")
+            return
         if self.takes_pairs is True and isinstance(text, str):
             raise InputError(f"text {number} has no second text", hint="this model was trained on text pairs")
         if self.takes_pairs is False and not isinstance(text, str):
@@ -188,7 +196,7 @@ class Predictor:
 
         with torch.inference_mode():
             if self.kind == "tags":
-                yield from self._tag([str(text) for text in texts])
+                yield from self._tag([tuple(text.split() if isinstance(text, str) else text) for text in texts])
                 return
             outputs = self._outputs(texts)
         yield from (self._answer(row) for row in outputs.tolist())
@@ -235,11 +243,10 @@ class Predictor:
         sums = torch.zeros(len(texts), len(self.labels)).index_add(0, owners, torch.cat(parts))
         return sums / owners.bincount()[:, None]  # (texts, labels)
 
-    def _tag(self, texts: list[str]) -> Iterator[Tagged]:
-        """Words are what stands between blanks, joined by single blanks as in training."""
+    def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
+        """The words of each text are joined by single blanks, as in training."""
         from endtask.text.tagged import NO_TOKEN, first_tokens
 
-        words = [tuple(text.split()) for text in texts]
         inputs: Any = self._tokenizer(
             [" ".join(one) for one in words],
             truncation=True,

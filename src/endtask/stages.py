@@ -54,19 +54,16 @@ READ_BY: dict[str, tuple[str, ...]] = {
 }
 """The settings each stage reads; those of the stages before it count through their fingerprints."""
 
-READ_BY_INFLUENCE = (
-    "tokenizer",
-    "model",
-    "budget",
-    "train.batch_size",
-    "train.gradient_accumulation_steps",
-    "train.max_length",
-    "device",
-    "threads",
-    "precision",
-    "max_skipped_steps",
+READ_BY_INFLUENCE = ("tokenizer", "model", "device", "threads", "precision", "compile", "max_skipped_steps")
+"""What the stage `select` reads beside its own section where it trains a scoring model."""
+
+READ_BY_ITS_LIMIT = ("budget", "train.batch_size", "train.gradient_accumulation_steps", "train.max_length")
+"""The same where `share_of_budget` limits what scoring costs."""
+
+_LESS_MEMORY_FOR_INFLUENCE = (
+    "lower select.influence.most_targets, batch_size, max_length, layers, size or greedy_size, or set "
+    "select.influence.rank; the run then goes on with --from select"
 )
-"""What the stage `select` reads beside its own section where it trains a scoring model; the budget limits its cost."""
 
 READ_BY_DOMAIN = ("domain", "retrieve.guard")
 """What the stage `select` reads beside its own section where stage 1 reads the domain's text."""
@@ -113,7 +110,7 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "replaced_weight": 50.0,
         **_LATER_OF_PHASES,
     },
-    "finetune": {"keep_better": False, **_LATER_OF_PHASES},
+    "finetune": {"keep_better": False, "members": 1, **_LATER_OF_PHASES},
 }
 """Keys that older runs do not know, and the values by which everything is as it was: such runs still count as done."""
 
@@ -130,6 +127,10 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
         del everything["select"]["influence"]
     if settings.train.weighting != "meta":
         del everything["train"]["meta"]
+    elif not settings.train.meta.example_weights:
+        del everything["train"]["meta"]["example_weights"]
+    if settings.train.reselect.every is None:
+        del everything["train"]["reselect"]
     for section, keys in LATER_KEYS.items():
         for key in [key for key, usual in keys.items() if everything[section][key] == usual]:
             del everything[section][key]
@@ -139,13 +140,18 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
 def keys_read(name: str, settings: Settings) -> tuple[str, ...]:
     """The dotted keys of the settings that a stage reads."""
     further = (
-        *(READ_BY_INFLUENCE if name == "select" and settings.select.uses_influence else ()),
+        *(_of_influence(settings) if name == "select" and settings.select.uses_influence else ()),
         *(READ_BY_DOMAIN if name == "select" and settings.reads_domain else ()),
         *(("evaluate.metric",) if name == "pretrain" and settings.train.eval_steps is not None else ()),
         *(READ_BY_ALIGNED.get(name, ()) if settings.reads_aligned else ()),
         *(_of_some_kinds(settings) if name in ("finetune", "evaluate") else ()),
     )
     return tuple(dict.fromkeys((*READ_BY[name], *further)))
+
+
+def _of_influence(settings: Settings) -> tuple[str, ...]:
+    limited = settings.select.influence.share_of_budget is not None
+    return (*READ_BY_INFLUENCE, *(READ_BY_ITS_LIMIT if limited else ()))
 
 
 def _of_some_kinds(settings: Settings) -> tuple[str, ...]:
@@ -214,6 +220,15 @@ def _retrieve(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
 
 
 def _select(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
+    if not data.settings.select.uses_influence:
+        return _selected(data, stage, made)
+    from endtask.train.memory_trouble import explained_memory_trouble
+
+    with explained_memory_trouble(_LESS_MEMORY_FOR_INFLUENCE):
+        return _selected(data, stage, made)
+
+
+def _selected(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.select.choose import select
 
     manifest = read_manifest(made["retrieve"])

@@ -282,14 +282,10 @@ def test_an_unknown_setting_in_a_file(place: Path, command: Command) -> None:
     assert refused(command, place, "check", "my.yaml").startswith("my.yaml, row 2: not valid YAML")
 
 
-@pytest.mark.parametrize("kind", ["score", "tags"])
-def test_kinds_that_cannot_be_trained_yet(place: Path, command: Command, kind: str) -> None:
-    rows = [{"text": f"word {n}", "label": n / 7} for n in range(60)]
-    if kind == "tags":
-        rows = [{"tokens": ["soup", str(n)], "tags": ["B-food", "O"]} for n in range(60)]  # type: ignore[dict-item]
-    write_rows(Path("other/train.jsonl"), rows)
-    said = refused(command, place, "run", "--task", "other", "--output", "out")
-    assert said.startswith(f"other: the task is of kind '{kind}'")
+def test_a_metric_of_another_kind(place: Path, command: Command) -> None:
+    write_rows(Path("other/train.jsonl"), [{"text": f"word {n}", "label": n / 7} for n in range(60)])
+    said = refused(command, place, "run", "--task", "other", "--output", "out", "--set", "evaluate.metric=f1")
+    assert said.startswith("key 'evaluate.metric': 'f1' does not fit scores (known: pearson")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import endtask
-from endtask.cli.predict import arrived_lines
+from endtask.cli.predict import arrived_lines, trial_line
 from tests.conftest import Answer
 
 Command = Callable[..., Answer]
@@ -71,6 +71,20 @@ def test_another_column(finished_run: Path, tmp_path: Path, command: Command, ex
     wrong = command("predict", finished_run, "--file", path, "--column", "abstrct")
     assert wrong.code == 2
     assert "texts.jsonl: no column 'abstrct' for the text (did you mean 'abstract'?)" in wrong.err
+
+
+def test_files_that_do_not_fit_the_model(finished_pair_run: Path, tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text(json.dumps({"text": "soup", "second": "bread"}) + "\n")
+    answer = command("predict", finished_pair_run, "--file", path)
+    assert (answer.code, answer.out) == (2, "")
+    assert "texts.jsonl: no column 'text_pair' for the second text (known: second, text)" in answer.err
+    assert command("predict", finished_pair_run, "--file", path, "--pair-column", "second").code == 0
+
+
+def test_how_a_run_is_tried(finished_run: Path, finished_pair_run: Path) -> None:
+    assert trial_line(finished_run) == f'try it: endtask predict {finished_run} "some text"'
+    assert trial_line(finished_pair_run).endswith(r"$'some text\tanother text'")
 
 
 def test_standard_input(finished_run: Path, command: Command, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:

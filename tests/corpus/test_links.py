@@ -96,3 +96,12 @@ def test_sources_of_aligned_text_are_named_by_their_own_key(tmp_path: Path) -> N
     entries = (SourceSettings(path=str(tmp_path), name="a"), SourceSettings(path=str(tmp_path), name="a"))
     with pytest.raises(InputError, match=r"aligned\.sources.*two sources"):
         Corpus.aligned(AlignedSettings(sources=entries), CorpusSettings())
+
+
+def test_what_the_corpus_leaves_out_is_left_out_here_too(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"id": name, "text": f"a text of {name}"} for name in ("kept", "left")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    settings = AlignedSettings.model_validate({"sources": [{"path": str(path)}]})
+    texts = [one.text for one in Corpus.aligned(settings, CorpusSettings(exclude=("rows/left",))).documents()]
+    assert texts == ["a text of kept"]

@@ -16,7 +16,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, ModernBertConfig, pipeline
 
-from endtask.models.huggingface import save_classifier, save_masked_lm, to_masked_lm, to_classifier
+from endtask.models.huggingface import save_classifier, save_masked_lm, to_classifier, to_masked_lm
 from endtask.models.network import ARCHITECTURES as BY_NAME
 from endtask.models.network import TLM_TASK, Network, TlmTaskHead, name_labels
 from endtask.text.packed import PackedTexts, pack_examples

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from endtask.models.batch import IGNORED, Room, TextBatch
-from endtask.models.huggingface import to_masked_lm, to_classifier
+from endtask.models.huggingface import to_classifier, to_masked_lm
 from endtask.models.lean import rotary_base, rotary_table, rotate
 from endtask.models.network import Network
 from endtask.models.place import Place

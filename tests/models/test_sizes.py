@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from endtask.errors import InputError
-from endtask.models.sizes import SIZES, Shape, gated_width, shape_of
+from endtask.models.sizes import FLAT_SIZES, SIZES, Shape, gated_width, shape_of
 from endtask.settings import ModelSettings
+from endtask.settings.training import Size
 
 
 def shape(**values: Any) -> Shape:
@@ -42,6 +43,17 @@ def test_a_gated_block_has_about_the_weights_of_berts(architecture: str, size: s
     assert gated.intermediate_size % 128 == 0
     berts = 2 * plain.hidden_size * plain.intermediate_size
     assert berts <= 3 * gated.hidden_size * gated.intermediate_size < berts + 3 * 128 * gated.hidden_size
+
+
+@pytest.mark.parametrize("size", FLAT_SIZES)
+def test_flat_sizes_say_what_they_are_and_have_heads_of_64(size: str) -> None:
+    found = shape(size=size)
+    assert size == f"{found.hidden_size}x{found.num_hidden_layers}"
+    assert found.hidden_size == 64 * found.num_attention_heads
+
+
+def test_the_settings_know_every_size() -> None:
+    assert get_args(Size) == (*SIZES, *FLAT_SIZES)
 
 
 def test_numbers_override_the_name() -> None:

@@ -77,7 +77,18 @@ def test_neither_length_nor_letters_tell_the_class(texts: AlignedTexts) -> None:
     assert letters[True] == letters[False]
 
 
-def test_negatives_are_mutations_and_foreign_ones_alike(texts: AlignedTexts) -> None:
+def test_half_of_the_negatives_are_mutated_and_half_foreign(
+    texts: AlignedTexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker, random = AcronymMaker(texts), np.random.default_rng(0)
+    monkeypatch.setattr(maker, "mutate", lambda letters, random: "~" * len(letters))
+    monkeypatch.setattr(maker, "_foreign", lambda position, size, random: "#" * size)
+    drawn = [maker.make(int(maker.chosen[0]), False, random) for _ in range(1000)]
+    assert not any(match for _, match in drawn)
+    assert abs(sum(letters[0] == "~" for letters, _ in drawn) / 1000 - 0.5) < 0.05
+
+
+def test_mutations_change_one_to_all_letters_equally_often(texts: AlignedTexts) -> None:
     maker = AcronymMaker(texts)
     random = np.random.default_rng(1)
     changes = [sum(a != b for a, b in zip("rst", maker.mutate("rst", random), strict=True)) for _ in range(600)]

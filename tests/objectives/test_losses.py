@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from endtask.models.architecture import as_table
 from endtask.models.batch import IGNORED, TextBatch, lay_out
-from endtask.models.huggingface import to_masked_lm, to_classifier
+from endtask.models.huggingface import to_classifier, to_masked_lm
 from endtask.models.network import TLM_TASK, Network
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from endtask.models.network import Network
 from endtask.objectives.stream import TextStream
@@ -94,3 +96,24 @@ def test_networks_of_one_layout_are_shown_the_same_batches(texts: PackedTexts) -
     for step in range(5):
         one, other = (stream.batch(step) for stream in streams)
         assert one.input_ids.equal(other.input_ids)
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data(), size=st.sampled_from(["64tok", "5"]), fixed=st.booleans())
+def test_a_narrowed_stream_reads_the_texts_it_is_told_to(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, size: str, fixed: bool
+) -> None:
+    texts, network = make_packed(tmp_path_factory.mktemp("texts"), 30), make_network()
+    network.fixed_shapes = fixed
+    stream = stream_of(texts, network, size)
+    first, shape = stream.batch(3), stream.batch(0).input_ids.shape
+    only = np.array(sorted(data.draw(st.sets(st.integers(0, 29), min_size=1))))
+    stream.narrow(only)
+    batches = [stream.positions(step) for step in range(stream.plan.batches_per_epoch)]
+    found = np.concatenate(batches).tolist()
+    assert len(set(found)) == len(found)
+    assert set(found) <= set(only.tolist()) if fixed else set(found) == set(only.tolist())
+    if fixed:
+        assert {stream.batch(step).input_ids.shape for step in range(len(batches))} == {shape}
+    stream.narrow(None)
+    assert stream.batch(3).input_ids.equal(first.input_ids)

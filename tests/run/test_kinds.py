@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from endtask.predict import LabelSet, Score, Tagged
 from endtask.report.page import summary
 from endtask.report.results import results_of
 from endtask.settings import resolve
+from tests.conftest import Answer
 from tests.toy_kinds import SPLITS, write_kind
 from tests.toy_run import results, toy_settings, write_rows
 
@@ -145,12 +147,6 @@ def test_a_comparison_with_all_its_tests(kind: str, data: Path, tmp_path: Path) 
     tree = results_of_comparison(outcome)
     assert tree["kind"] == kind
     assert json.loads(json.dumps(tree))["truth"] == tree["truth"]
-    again = compare(resolve(settings_of(data, tmp_path / "out", budget="4steps")), {**tree_of(cells), "by": "dev"})
-    assert again.judged.split == "dev"
-
-
-def tree_of(cells: dict[str, Any]) -> dict[str, Any]:
-    return {"cells": cells, "seeds": [0], "finetune_seeds": [0, 1], "baselines": ["majority", "tfidf"]}
 
 
 @pytest.mark.parametrize(
@@ -159,6 +155,7 @@ def tree_of(cells: dict[str, Any]) -> dict[str, Any]:
         ({"evaluate": {"metric": "matthews"}}, "key 'evaluate.metric': 'matthews' does not fit"),
         ({"finetune": {"max_length": 16, "rdrop": 1.0}}, "key 'finetune.rdrop': has no meaning for a task of kind"),
         ({"finetune": {"max_length": 16, "class_weights": "balanced"}}, "key 'finetune.class_weights': has no meaning"),
+        ({"evaluate": {"positive_label": "food"}}, "key 'evaluate.positive_label': has no meaning"),
     ],
 )
 def test_what_does_not_fit_is_met_before_any_work(
@@ -166,7 +163,27 @@ def test_what_does_not_fit_is_met_before_any_work(
 ) -> None:
     with pytest.raises(InputError, match=words):
         endtask.run(toy_settings(data, tmp_path / "run", **changes))
+    with pytest.raises(InputError, match=words):
+        check(resolve(toy_settings(data, tmp_path / "run", **changes)))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_file_of_the_task_is_predicted_as_it_stands(
+    kind: str, data: Path, finished: Path, command: Callable[..., Answer]
+) -> None:
+    """Words of a tagger come as lists; `--json` gives what the evaluation wrote."""
+    answer = command("predict", finished, "--file", data / "task" / "test.jsonl", "--json")
+    assert answer.code == 0, answer.err
+    key = {"score": "score", "labels": "labels", "tags": "tags"}[kind]
+    found = [json.loads(line)[key] for line in answer.out.splitlines()]
+    evaluated = [row["predicted"][saved_seed(finished)] for row in rows(finished / "evaluate" / "predictions.jsonl")]
+    assert found == (pytest.approx(evaluated, abs=1e-4) if kind == "score" else evaluated)
+    if kind == "tags":
+        (whole,) = endtask.load(finished).predict([["new moon", "soup"]])
+        assert (whole.words, len(whole.tags)) == (("new moon", "soup"), 2), "a word may hold a blank"
+    else:
+        with pytest.raises(InputError, match="text 1 is a list of words"):
+            endtask.load(finished).predict([["moon", "soup"]])
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ CHANGES = {
         "train.seed (None -> 4)",
         "pretrain",
     ),
-    "metric": ({"evaluate": {"metric": "accuracy"}}, "evaluate.metric (macro_f1 -> accuracy)", "finetune"),
+    "metric": ({"evaluate": {"metric": "accuracy"}}, "evaluate.metric (auto -> accuracy)", "finetune"),
 }
 
 

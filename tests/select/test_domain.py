@@ -13,6 +13,7 @@ from endtask.errors import InputError
 from endtask.files.run_layout import DOMAIN
 from endtask.files.selection_table import read_selection
 from endtask.records import Selected
+from endtask.select import domain
 from endtask.select.domain import domain_corpus, refuse_missing_texts, select_domain
 from endtask.settings import CorpusSettings, DomainSettings, resolve
 
@@ -77,6 +78,18 @@ def test_guarded_passages_are_replaced_by_the_next_of_the_draw(corpus: Corpus, t
     assert not bad & {one.document.text for one in guarded}
     assert {one.document.text for one in plain[3:]} < {one.document.text for one in guarded}
     assert max(one.rank for one in guarded) == 23
+
+
+def test_a_guard_that_keeps_much_out_leaves_no_smaller_domain(
+    tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domain, "_FEWEST_SPARE", 2)
+    drawn = draw(corpus, tmp_path / "a", amount="4x", guarded=lambda text: int(text.split()[3]) % 4 > 0)
+    assert len(drawn) == 40
+    assert all(int(one.document.text.split()[3]) % 4 == 0 for one in drawn)
+    in_order = draw(corpus, tmp_path / "b", amount="all")
+    clean = sorted(one.rank for one in in_order if int(one.document.text.split()[3]) % 4 == 0)
+    assert sorted(one.rank for one in drawn) == clean[:40], "the first of the draw that are clean"
 
 
 def test_all_without_what_the_guard_keeps_out(corpus: Corpus, tmp_path: Path) -> None:

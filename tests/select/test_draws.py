@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from endtask.select.draws import uniform
+from endtask.seeds import uniform
 from endtask.select.dsir import gumbel_noise
 
 

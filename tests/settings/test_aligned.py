@@ -40,6 +40,7 @@ def test_what_fits_is_accepted() -> None:
         ({"train": {"objectives": {"links": {"kind": "hyperlink"}}}}, "hyperlinks"),
         ({"train": {"objectives": {"links": {"kind": "hyperlinks", "texts": "task"}}}}, "reads aligned"),
         ({"train": {"objectives": {"a": {"kind": "task"}}}, "aligned": {"keep_head": True}}, "keep_head"),
+        ({"aligned": {"keep_head": True}, "finetune": {"reset_head": False}}, r"keep_head.*reset_head"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -101,7 +101,20 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         ),
         (
             of(task={**TASK, "learning_rate": 1e-3}),
-            "key 'train.objectives.task.learning_rate': only objectives of a sequence have their own rate",
+            "key 'train.objectives.task.learning_rate': only objectives of a sequence have their own",
+        ),
+        (
+            of(task={**TASK, "warmup_fraction": 0}),
+            "key 'train.objectives.task.warmup_fraction': only objectives of a sequence have their own",
+        ),
+        (
+            {
+                "train": {
+                    "rho1": "inf",
+                    "objectives": {"external": {"kind": "mlm", "texts": "selection"}, "internal": {"kind": "joint"}},
+                }
+            },
+            "key 'train.rho1': inf leaves no turn for objectives.internal; give it the weight 0, or say rho1",
         ),
         (
             of("meta", task=TASK, tapt={**TAPT, "weight": 2}),

@@ -399,3 +399,17 @@ def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
     assert (gpu.device, gpu.precision, gpu.compile) == ("cuda", "bfloat16", True)
     assert (laptop.model.architecture, laptop.model.size, str(laptop.train.batch_size)) == ("lean", "tiny", "4096tok")
     assert (demo.train.batch_size.unit, demo.finetune.batch_size.unit) == ("texts", "texts")
+
+
+def test_the_same_head_can_be_asked_for_whatever_fits_the_other() -> None:
+    meta = load_settings(preset="meta-tartan-scratch", overrides=["train.meta.same_head=true"]).train.meta
+    assert (meta.same_head, meta.head) == (True, "adamw")
+
+
+def test_task_adaptive_pre_training_falls_linearly_without_a_warm_up() -> None:
+    model = ["model.path=a"]
+    tapt = load_settings(preset="tapt", overrides=model).train
+    assert (tapt.lr_scheduler_type, tapt.warmup_fraction) == ("linear", 0)
+    both = load_settings(preset="dapt-tapt", overrides=model).train
+    assert both.lr_scheduler_type == "linear"
+    assert {name: one.warmup_fraction for name, one in both.objectives.items()} == {"dapt": None, "tapt": 0}

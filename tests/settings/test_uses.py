@@ -33,6 +33,8 @@ def test_no_objective_ever_reads_dev_or_test() -> None:
 def test_what_learned_weights_are_learned_from() -> None:
     train = {"weighting": "meta", "objectives": {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}}
     assert by_part({"train": train})["learned weights"].split == "train, 1/10 of it held out in turn"
+    few = {use.part: use for use in uses_of(resolve({"train": train}), groups=4)}
+    assert few["learned weights"].split == "train, 1/4 of it held out in turn"
     assert by_part({"train": {**train, "meta": {"split": "dev"}}})["learned weights"].split == "dev"
 
 

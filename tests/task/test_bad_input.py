@@ -56,7 +56,7 @@ def test_bad_cells_name_file_and_row(tmp_path: Path, row: dict[str, Any], expect
         ([{"tokens": ["a", 5], "tags": ["O", "O"]}], "row 1: number 2 of the tokens is 5, not a word"),
         ([{"tokens": ["a", " "], "tags": ["O", "O"]}], "row 1: number 2 of the tokens is ' ', not a word"),
         ([{"tokens": {"a": 1}, "tags": ["O"]}], "row 1: the tokens are of type dict, not a list"),
-        ([{"tokens": "['a', 'b']", "tags": "O O"}], "row 1: the tokens look like a Python list"),
+        ([{"tokens": "['a', 'b']", "tags": "O O"}], "row 1: the tokens \"['a', 'b']\" are not a list in JSON"),
         ([{"tokens": ["a"], "tags": ["O"]}], "train has only one tag, 'O': there is nothing to learn"),
     ],
 )

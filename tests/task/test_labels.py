@@ -57,13 +57,70 @@ def test_cells_with_a_delimiter_and_lists_in_json(tmp_path: Path) -> None:
         ([["a"], 5], "train.jsonl, row 2: the labels are of type int, not a list"),
         ([["a", ""]], "train.jsonl, row 1: number 2 of the labels is '', not a name"),
         ([["a"], ["a"]], "train has only one label, 'a': there is nothing to learn"),
-        ([[], []], "train has only one label, None: there is nothing to learn"),
+        ([[], []], "train has no label at all: there is nothing to learn"),
     ],
 )
 def test_labels_that_are_none(tmp_path: Path, labels: list[Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
         Task.read(TaskSettings(path=str(folder(tmp_path, labels)), kind="labels"))
     assert words in str(caught.value)
+
+
+def csv(path: Path, labels: list[str]) -> Path:
+    path.write_text(
+        "text\tlabels\n" + "".join(f"text {n}\t{cell}\n" for n, cell in enumerate(labels)), encoding="utf-8"
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cells", "delimiter"),
+    [(["a;b", "c", "", "a", "b;c"] * 4, ";"), (['["a", "b"]', '["c"]', "[]", '["a"]', '["b", "c"]'] * 4, None)],
+)
+def test_the_kind_is_told_by_a_delimiter_or_lists_in_cells(
+    tmp_path: Path, cells: list[str], delimiter: str | None
+) -> None:
+    task = Task.read(TaskSettings(path=str(csv(tmp_path / "rows.tsv", cells)), label_delimiter=delimiter))
+    assert (task.kind, task.labels) == ("labels", ("a", "b", "c"))
+
+
+def test_names_in_brackets_are_classes(tmp_path: Path) -> None:
+    assert Task.read(csv(tmp_path / "rows.tsv", ["[good]", "[bad]"] * 10)).kind == "text"
+
+
+@pytest.mark.parametrize(
+    ("cells", "more", "words"),
+    [
+        (["a|b", "c"] * 9, {"label_delimiter": ";"}, "no row of column 'labels' holds ';' (did you mean '|'?)"),
+        (["a", "c"] * 9, {"label_delimiter": ";"}, "(kind 'text' is for one label in each row)"),
+        (["a;b", "c"] * 9, {"label_delimiter": ";", "kind": "text"}, "key 'task.label_delimiter': has no meaning"),
+        (["['a', 'b']", "['c']"] * 9, {}, "row 2: the labels \"['a', 'b']\" are not a list in JSON"),
+        (["[a, b]", "[c]"] * 9, {"kind": "labels"}, "row 2: the labels '[a, b]' are not a list in JSON"),
+        (["a;b", "c"] * 9, {"kind": "labels"}, "row 2: the labels are one string, 'a;b'"),
+    ],
+)
+def test_cells_that_cannot_be_parted(tmp_path: Path, cells: list[str], more: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Task.read(TaskSettings(path=str(csv(tmp_path / "rows.tsv", cells)), **more))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([1.5, 2.5, "high", 3.0, 1.0], "row 3: the label 'high' is not a number, as 4 others are"),
+        (["a", "b", ["a"], "b"], "row 3: the label is of type list, not one class"),
+        ([["a"], ["b"], "a", []], "row 3: the labels are one string, 'a'"),
+    ],
+)
+def test_one_odd_row_is_named_and_decides_nothing(tmp_path: Path, labels: list[Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Task.read(folder(tmp_path, labels))
+    assert words in str(caught.value)
+
+
+def test_a_few_numbers_among_words_are_classes(tmp_path: Path) -> None:
+    assert Task.read(folder(tmp_path, ["v2.5", "none", 1.5, "v2.5"])).kind == "text"
 
 
 def test_labels_that_only_test_has_count_as_missed(tmp_path: Path) -> None:
@@ -84,6 +141,7 @@ def test_test_sets_are_one_split_whose_rows_know_their_set(tmp_path: Path) -> No
     assert [example.part for example in task.test] == ["matched"] * 4 + ["mismatched"] * 4
     assert len({example.id for example in task.test}) == 8, "the same ids may stand in both sets"
     assert leaked_ids(task) == frozenset()
+    assert "2 test sets, scored apart and together: matched 4, mismatched 4 rows" in task.notes
     copy = tmp_path / "copy"
     copy.mkdir()
     for name, content in task_files(task).items():

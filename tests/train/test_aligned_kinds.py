@@ -155,6 +155,7 @@ def test_every_recipe_trains(
     ("rows", "objective", "message"),
     [
         ([{"text": "River stone. Green cloud."}], {"kind": "hyperlinks"}, "there is no span.*links"),
+        ([{"text": "River stone. Green cloud."}], {"kind": "aligned"}, "there is no span.*links"),
         ([{"text": "River stone. Green cloud."}], {"kind": "next_sentence"}, "no two documents"),
         ([{"text": "7 8 9."}], {"kind": "acronyms"}, "two words in a row"),
     ],

@@ -102,3 +102,24 @@ def test_heads_decay_at_their_own_rate(heads_apart: str) -> None:
         rate, decay = (0.2, 0.5) if side(name, heads_apart) == "heads" else (0.1, 0.01)
         expected = before[name] * (1 - rate * decay) if value.ndim == 2 else before[name]
         torch.testing.assert_close(value, expected, msg=name)
+
+
+def test_heads_that_learn_unweighted_have_no_part_in_how_the_body_is_clipped() -> None:
+    """All of them, the masked-LM head too, though settings put it with the encoder and clip all together."""
+    torch.manual_seed(0)
+    toy, by_hand = Toy(), Toy()
+    by_hand.load_state_dict(toy.state_dict())
+    settings = PhaseSettings(heads_apart="task", max_grad_norm=1.0)
+    clipping = build_optimizer(toy, settings, CPU, learning_rate=0.1, clip_all_heads_apart=True)
+    plain = optimizer_of(by_hand, heads_apart="task", max_grad_norm=None)
+    gradients = with_gradients(toy)
+    norms = {
+        part: sum(one.square().sum().item() for name, one in gradients.items() if name.startswith(part)) ** 0.5
+        for part in ("body", "heads")
+    }
+    for name, weight in by_hand.named_parameters():
+        weight.grad = gradients[name] / max(1.0, norms[name.partition(".")[0]])
+    clipping.step(1.0)
+    plain.step(1.0)
+    for name, value in toy.state_dict().items():
+        torch.testing.assert_close(value, by_hand.state_dict()[name], rtol=1e-4, atol=1e-6, msg=name)

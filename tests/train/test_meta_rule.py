@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from endtask.records import Example
 from endtask.settings import BatchSize, Settings, TaskKind
 from endtask.settings.meta import MetaSettings
 from endtask.task import Task
+from endtask.text.packed import PackedTexts
 from endtask.train.loop import Phase, build_optimizer, train
 from endtask.train.meta_folds import Folds
 from endtask.train.meta_gradient import HeldOutGradient, counted_weights
+from endtask.train.meta_rule import folds_of_stage_1, with_short_folds
 from endtask.train.meta_texts import TextHeldOut
 from endtask.train.pretrain import pretrain, pretrain_phase
 from endtask.weighting.meta import Meta
@@ -137,6 +141,50 @@ def test_the_end_task_leaves_out_what_is_held_out(task: Task, packed: Path, run_
         assert not folds.held_out(step)[sorted(texts)].any()
 
 
+def test_all_batches_of_a_step_leave_out_the_same_part(task: Task, packed: Path, run_settings: Settings) -> None:
+    settings = changed(meta_settings(run_settings), train={"gradient_accumulation_steps": 3})
+    phase = pretrain_phase(task, packed, settings)
+    folds = folds_of_stage_1(task, settings)
+    assert folds is not None
+    batches = end_task_texts(phase, 36)
+    for step in range(12):
+        for texts in batches[3 * step : 3 * step + 3]:
+            assert texts
+            assert not folds.held_out(step)[sorted(texts)].any()
+    for part in range(4):
+        held = np.flatnonzero(folds.numbers == part)
+        while_in = [texts for number, texts in enumerate(batches) if folds.numbers[held[0]] != (number // 9) % 4]
+        assert set(held) & set().union(*while_in), "it is read while another part is held out"
+
+
+def test_dropout_is_off_in_both_readings(tmp_path: Path) -> None:
+    network = make_network(dropout=0.5)
+    network.train()
+    for settings in (MetaSettings(), MetaSettings(same_head=True)):
+        gradient = HeldOutGradient(network, source(tmp_path, None), settings=settings, place=CPU, seed=0)
+        first, again = (gradient(3).clone() for _ in range(2))
+        assert first.equal(again)
+        assert first.ne(0).any()
+    assert network.training, "it is on again for the objectives"
+
+
+def test_the_thread_of_held_out_batches_ends_with_its_owner(tmp_path: Path) -> None:
+    def threads() -> set[threading.Thread]:
+        return {one for one in threading.enumerate() if one.name.startswith("held out")}
+
+    before = threads()
+    gradient = HeldOutGradient(make_network(), source(tmp_path, None), settings=MetaSettings(), place=CPU, seed=0)
+    gradient(0)
+    (own,) = threads() - before
+    gc.disable()
+    try:
+        del gradient
+        own.join(timeout=30)
+    finally:
+        gc.enable()
+    assert not own.is_alive()
+
+
 def test_with_dev_the_end_task_reads_all_of_train(task: Task, packed: Path, run_settings: Settings) -> None:
     phase = pretrain_phase(task, packed, meta_settings(run_settings, split="dev"))
     assert set().union(*end_task_texts(phase, 4)) == set(range(32))
@@ -199,3 +247,35 @@ def test_other_kinds_of_tasks_learn_weights_too(run_settings: Settings, tmp_path
     *_, last = train(Phase(**{**vars(phase), "steps": 3}), build_optimizer(phase))
     assert last.losses["cosine/end"].isfinite()
     assert last.losses["cosine/end"] != 0
+
+
+def test_every_part_has_its_turn_in_a_short_stage(
+    task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = changed(meta_settings(run_settings, fold_steps=100), budget="12steps")
+    assert with_short_folds(settings, 12).train.meta.fold_steps == 3
+    assert with_short_folds(settings, 1000) is settings
+    asked: list[int] = []
+    held_out = Folds.held_out
+
+    def noted(folds: Folds, step: int) -> Any:
+        asked.append(folds.steps)
+        return held_out(folds, step)
+
+    stage = make_stage("pretrain")
+    stage.start()
+    stage.set_plan(steps=12)
+    monkeypatch.setattr(Folds, "held_out", noted)
+    pretrain(task, packed, settings, stage)
+    assert set(asked) == {3}, "the end task and the looks alike"
+
+
+def test_small_parts_are_warned_of_and_counted_as_they_are(
+    task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = changed(meta_settings(run_settings, gradient_batch=20), budget="2steps")
+    counts = pretrain(task, packed, settings, make_stage("pretrain"))
+    said = capsys.readouterr().err
+    assert said.count("warning: the parts of train that judge learned weights have 8 rows, fewer than") == 1
+    mean = float(PackedTexts(packed / "internal").lengths.mean())
+    assert counts["objectives"]["learned weights"]["tokens"] == round((8 + 8) * mean)

@@ -13,6 +13,7 @@ import torch
 
 from endtask.errors import InputError
 from endtask.files.selection_table import write_selection
+from endtask.files.stage_folder import StageFolder
 from endtask.models.weights import load_tensors
 from endtask.objectives.own_dropout import OwnDropout
 from endtask.records import Document, Selected
@@ -24,7 +25,7 @@ from endtask.train import phase_run
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.loop import build_optimizer, train
 from endtask.train.metrics_file import read_metrics
-from endtask.train.parts import split_steps
+from endtask.train.parts import parts_of, split_steps, total_memory
 from endtask.train.plan import measure_cost
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS, pretrain, pretrain_phase
 from tests.tiny import make_texts
@@ -138,7 +139,7 @@ def test_every_objective_is_counted_by_itself(task: Task, packed: Path, run_sett
 def test_the_looks_of_learned_weights_are_counted(
     split: str, task: Task, packed: Path, run_settings: Settings, tmp_path: Path
 ) -> None:
-    meta = {"every": 2, "fit_batch": 6, "gradient_batch": 4, "split": split}
+    meta = {"every": 2, "fit_batch": 6, "gradient_batch": 4, "split": split, "folds": 8}
     settings = changed(with_objectives(run_settings, "meta", meta=meta), budget="5steps")
     folder, counts = pretrained_in(tmp_path, task, packed, settings)
     looks = counts["objectives"]["learned weights"]
@@ -183,8 +184,6 @@ def _killed_after(
     steps: int, task: Task, packed: Path, settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
     """The folder of a stage that was left after some steps of it."""
-    from endtask.files.stage_folder import StageFolder
-
     done, count = 0, phase_run._count
 
     def counting(memory: Any, record: Any) -> None:
@@ -232,6 +231,50 @@ def test_a_sequence_trains_one_after_the_other(
     assert [record.step for record in train(second, build_optimizer(second))] == [1, 2]
     expected = weights_of(folder)
     assert all(value.equal(expected[name]) for name, value in second.network.state_dict().items())
+
+
+def test_an_objective_of_a_sequence_may_have_its_own_warm_up(task: Task, packed: Path, run_settings: Settings) -> None:
+    objectives = {"dapt": OBJECTIVES["dapt"], "tapt": {**OBJECTIVES["tapt"], "warmup_fraction": 0}}
+    train = {"weighting": "sequence", "objectives": objectives, "warmup_steps": 4, "learning_rate": 1e-3}
+    settings = changed(run_settings, train=train)
+    dapt, tapt = parts_of(replace(pretrain_phase(task, packed, settings), steps=20), settings)
+    assert [dapt.phase.rate_factor(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
+    assert [tapt.phase.rate_factor(step) for step in range(2)] == [1.0, 0.9]
+
+
+def test_trouble_of_all_parts_is_added_up_and_the_end_of_one_is_not_that_of_all() -> None:
+    counts = {"steps": 2, "tokens": 5, "padded_tokens": 5, "matmul_flops": 1.0}
+    first = {**counts, "skipped_steps": 2, "rate_halvings": 1, "stop": True, "objectives": {"a": {}}}
+    total = total_memory([first, {**counts, "skipped_steps": 3, "objectives": {"b": {}}}])
+    assert total == {
+        "steps": 4,
+        "tokens": 10,
+        "padded_tokens": 10,
+        "matmul_flops": 2.0,
+        "skipped_steps": 5,
+        "rate_halvings": 1,
+        "objectives": {"a": {}, "b": {}},
+    }
+    assert "skipped_steps" not in total_memory([{**counts, "objectives": {}}])
+
+
+def test_a_stage_that_fails_after_its_last_step_need_not_train_again(
+    task: Task, packed: Path, run_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = changed(with_objectives(run_settings, "equal", checkpoint_steps=6), budget="6steps")
+    stage = StageFolder(tmp_path, "pretrain", "fingerprint", {}, {})
+    with monkeypatch.context() as patch:
+        patch.setattr("endtask.train.pretrain.training_flops", _kill)
+        with pytest.raises(_Killed):
+            pretrain(task, packed, settings, stage)
+    monkeypatch.setattr(phase_run, "_count", _kill)
+    again = StageFolder(tmp_path, "pretrain", "fingerprint", {}, {})
+    assert pretrain(task, packed, settings, again)["steps"] == 6
+    assert list(again.partial.rglob(CHECKPOINT)) == []
+
+
+def _kill(*_: Any) -> None:
+    raise _Killed
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,51 @@ def test_a_weighting_that_learns_is_resumed_exactly(tmp_path: Path) -> None:
     check_resume(lambda: number_phase(weighting=Learned()), tmp_path, range(1, 7))
     tensors, _ = load_tensors(tmp_path / "unbroken" / CHECKPOINT)
     assert tensors["weighting/sum"] != 0.7 or tensors["weighting/first"] != 0.3
+
+
+class Turned:
+    """A renewal that turns the sign of one regression's numbers, as often as it has been called."""
+
+    steps = 4
+
+    def __init__(self) -> None:
+        self.sign, self.made = torch.tensor(1.0), []
+
+    def renew(self, step: int, memory: Memory) -> dict[str, float]:
+        self.sign = -self.sign
+        memory["renewed"] = [*memory.get("renewed", []), step]
+        return {"renewed/sign": float(self.sign)}
+
+    def state(self) -> dict[str, Tensor]:
+        return {"sign": self.sign}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        self.sign = state["sign"].clone()
+
+
+def turned_phase(**changes: Any) -> Phase:
+    renewal = Turned()
+    phase = number_phase(renewal=renewal, **changes)
+    objective = phase.objectives["sum"]
+    original = objective.batch
+
+    def batch(step: int) -> Any:
+        renewal.made.append((step, float(renewal.sign)))
+        return replace(found := original(step), inputs=renewal.sign * found.inputs)  # type: ignore[type-var, attr-defined]
+
+    objective.batch = batch  # type: ignore[method-assign]
+    return phase
+
+
+def test_a_renewal_is_resumed_exactly_and_no_batch_is_made_across_it(tmp_path: Path) -> None:
+    check_resume(turned_phase, tmp_path, range(1, 6))  # checkpoints after steps 3, 4, 6, 8, 9
+    phase = turned_phase()
+    memory = go(phase, tmp_path / "once more")
+    assert memory["renewed"] == [4, 8], "not after the last step"
+    signs = {0: 1.0, 1: -1.0, 2: 1.0}
+    assert phase.renewal.made == [(step, signs[step // 4]) for step in range(12)]  # type: ignore[union-attr]
+    tensors, _ = load_tensors(tmp_path / "once more" / CHECKPOINT)
+    assert tensors["renewal/sign"] == 1.0
 
 
 @pytest.mark.parametrize("stop", [2, 4, 6])

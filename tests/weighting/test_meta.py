@@ -212,3 +212,19 @@ def test_a_broken_step_leaves_the_weights_of_objectives_alone() -> None:
     optimizer = PlainSteps(phase.network, 0.1, broken=frozenset({1}))
     states = [phase.weighting.state()["logits"].tolist() for _ in train(phase, optimizer)]  # type: ignore[arg-type]
     assert states[0] == states[1] != states[2]
+
+
+def test_alike_objectives_of_which_a_few_run_from_look_to_look_keep_equal_weights() -> None:
+    names = ["task", *(f"aux{number}" for number in range(8))]
+    rule = rule_of(*names, sample=2, every=4)
+    counts = dict.fromkeys(names, 0)
+    for number in range(1024):
+        turns = rule.turns(number)
+        of_look = [turn.objective for turn in rule.turns(number - number % 4)]
+        assert [turn.objective for turn in turns] == of_look
+        for turn in turns:
+            assert turn.step == counts[turn.objective], "each reads its own batches in order"
+            counts[turn.objective] += 1
+        step(rule, number, 0.2, 0.2, 0.2)
+    weights = [rule.values()[f"weight/{name}"].item() for name in names]
+    assert weights == pytest.approx([1 / 9] * 9, rel=1e-4)

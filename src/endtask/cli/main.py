@@ -16,6 +16,7 @@ from endtask.cli import (
     check,
     compare,
     demo,
+    few_examples,
     init,
     predict,
     report,
@@ -52,7 +53,22 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-VERBS = (init, check, run, search, compare, bundle, retrieve, select, selection, why, predict, report, demo)
+VERBS = (
+    init,
+    check,
+    run,
+    search,
+    compare,
+    few_examples,
+    bundle,
+    retrieve,
+    select,
+    selection,
+    why,
+    predict,
+    report,
+    demo,
+)
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -36,8 +37,9 @@ def command(
         Path | None, typer.Option("--file", metavar="FILE", help="Text (a line each), CSV, TSV, JSONL, Parquet.")
     ] = None,
     column: Annotated[
-        str, typer.Option("--column", metavar="NAME", help="Column of the text in a table file.")
-    ] = "text",
+        str | None,
+        typer.Option("--column", metavar="NAME", help="Column of the text in a table file [text; of taggers, tokens]."),
+    ] = None,
     pair_column: Annotated[
         str, typer.Option("--pair-column", metavar="NAME", help="Column of the second text.")
     ] = "text_pair",
@@ -47,6 +49,8 @@ def command(
     ] = 32,
 ) -> None:
     """Label texts given as arguments, in a file, or line by line on standard input; one line out per text."""
+    from endtask.files.compression import bare_suffix
+    from endtask.files.rows import ROW_SUFFIXES, read_lines
     from endtask.predict import in_batches, load
 
     if texts and file:
@@ -57,7 +61,11 @@ def command(
     if texts:
         batches = in_batches(map(read, texts), batch_size)
     elif file is not None:
-        batches = in_batches(_file_texts(file, column, None if single else pair_column, read), batch_size)
+        if bare_suffix(file) in ROW_SUFFIXES:
+            columns = _Columns(column, None if single else pair_column, predictor.takes_pairs is True)
+            batches = in_batches(_table_texts(file, columns, tags=predictor.kind == "tags"), batch_size)
+        else:
+            batches = in_batches((read(line) for _, line in read_lines(file)), batch_size)
     else:
         arrived = arrived_lines(sys.stdin.buffer)
         batches = (batch for lines in arrived for batch in in_batches(map(read, lines), batch_size))
@@ -65,6 +73,14 @@ def command(
             say("a text per line; Ctrl-D ends")
     for answer in predictor.stream_batches(batches):
         _show(answer, as_json)
+
+
+def trial_line(run: Path) -> str:
+    """How a finished run is tried, with a text as its model takes it: in a pair, a TAB stands between the two."""
+    from endtask.predict import takes_pairs
+
+    text = "$'some text\\tanother text'" if takes_pairs(run) else '"some text"'
+    return f"try it: endtask predict {run} {text}"
 
 
 def _show(answer: Answer, as_json: bool) -> None:
@@ -96,17 +112,31 @@ def _split(line: str) -> Text:
     return (first, second) if tab else line
 
 
-def _file_texts(path: Path, column: str, pair_column: str | None, read: Callable[[str], Text]) -> Iterator[Text]:
-    from endtask.files.compression import bare_suffix
-    from endtask.files.rows import ROW_SUFFIXES, find_column, read_lines, read_rows
+@dataclass(frozen=True)
+class _Columns:
+    """The columns to read; None for one that was not named, or means nothing to the model."""
 
-    if bare_suffix(path) not in ROW_SUFFIXES:
-        yield from (read(line) for _, line in read_lines(path))
-        return
+    text: str | None
+    pair: str | None
+    needs_pair: bool
+
+
+def _table_texts(path: Path, columns: _Columns, *, tags: bool) -> Iterator[Text]:
+    """The texts of a table file; those of a tagger may be lists of words, as in its task's files."""
+    from endtask.files.rows import find_column, read_rows
+
     for number, row in read_rows(path):
+        usual = "tokens" if tags and "text" not in row else "text"
+        column = columns.text or usual
         if column not in row:
             find_column(list(row), column, (), path=path, role="text")
-        text, second = row[column], row.get(pair_column) if pair_column else None
+        if columns.needs_pair and columns.pair not in row:
+            find_column(list(row), columns.pair, (), path=path, role="second text")
+        text, second = row[column], row.get(columns.pair) if columns.pair else None
+        if tags and isinstance(text, list) and text and all(isinstance(word, str) and word.strip() for word in text):
+            yield text
+            continue
         if not isinstance(text, str) or not isinstance(second, str | None):
-            raise InputError("the text is not a string", path=path, row=number, key=column)
+            kind = "neither a string nor a list of words" if tags else "not a string"
+            raise InputError(f"the text is {kind}", path=path, row=number, key=column)
         yield text if second is None else (text, second)

@@ -13,11 +13,16 @@ from endtask.errors import InputError
 from endtask.files.run_layout import SETTINGS_FILE
 
 NAME = "report"
-EXAMPLES = examples("endtask report runs/chemprot", "endtask report runs/chemprot --json")
+EXAMPLES = examples(
+    "endtask report runs/chemprot",
+    "endtask report runs/chemprot --latency  # measure how long the model takes for one text, and say so there",
+    "endtask report runs/chemprot --json",
+)
 
 
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
+    latency: Annotated[bool, typer.Option("--latency", help="First measure the time for one text on the CPU.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write the report of a run again: one HTML page that needs nothing else."""
@@ -25,6 +30,10 @@ def command(
 
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
+    if latency:
+        from endtask.latency import write_latency
+
+        write_latency(run)
     page = write_report(run)
     if as_json:
         print(json.dumps(summary(run), ensure_ascii=False))

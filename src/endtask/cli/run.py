@@ -23,6 +23,7 @@ from endtask.cli.options import (
     examples,
     settings_from,
 )
+from endtask.cli.predict import trial_line
 from endtask.errors import InputError
 from endtask.progress import set_quiet
 
@@ -97,7 +98,7 @@ def command(
     if results is not None:
         print(f"results: {results}")
     if "model" in result.stages:
-        print(f'try it: endtask predict {result.folder} "some text"')
+        print(trial_line(result.folder))
 
 
 def _refuse_beside_bundle(given: Mapping[str, object]) -> None:

@@ -20,6 +20,7 @@ from endtask.cli.options import (
     examples,
     settings_from,
 )
+from endtask.cli.predict import trial_line
 from endtask.errors import InputError
 from endtask.progress import set_quiet
 
@@ -94,7 +95,7 @@ def command(
     print_table(record)
     print(verdict(record))
     print(f"report: {record.folder / PAGE}")
-    print(f'try it: endtask predict {record.folder / record.winner["folder"]} "some text"')
+    print(trial_line(record.folder / record.winner["folder"]))
 
 
 def _refuse_unclear(grid: bool, values: list[str] | None, trials: int | None, space: list[str] | None) -> None:

@@ -64,10 +64,11 @@ class Corpus:
 
     @classmethod
     def aligned(cls, aligned: AlignedSettings, corpus: CorpusSettings) -> Corpus:
-        """The text of aligned objectives with its links, cut like the corpus."""
+        """The text of aligned objectives with its links, cut like the corpus and without what that leaves out."""
         return cls(
             find_sources(aligned.sources, key="aligned.sources"),
             passage_characters=corpus.passage_characters,
+            exclude=corpus.exclude,
             with_links=True,
         )
 

@@ -32,8 +32,21 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 def remove_leftovers(folder: Path) -> None:
     """Delete what killed processes were writing aside; call it only where no other process writes."""
     for pattern in (".*.tmp", ".tmp*"):  # ours, and those of safetensors, which writes aside once more
-        for aside in folder.rglob(pattern):
-            aside.unlink(missing_ok=True)
+        for aside in list(folder.rglob(pattern)):
+            if aside.is_dir() and not aside.is_symlink():
+                shutil.rmtree(aside)
+            else:
+                aside.unlink(missing_ok=True)  # what lay in a folder is gone with it
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder so that a killed process leaves the whole of it, or what is told to be a leftover."""
+    aside = folder.with_name(f".{folder.name}.tmp")
+    if aside.exists():
+        shutil.rmtree(aside)
+    if folder.exists():
+        os.replace(folder, aside)
+        shutil.rmtree(aside)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -36,3 +36,6 @@ PREDICTIONS = "predictions.jsonl"
 
 # In `model`: what prediction must know and no file of Hugging Face's says; only there if there is something to say.
 MODEL_FACTS = "endtask.json"
+
+# In the run's folder, once asked for: how long the model takes for one text.
+LATENCY = "latency.json"

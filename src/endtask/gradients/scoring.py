@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, Self, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.models.batch import TextBatch
@@ -58,6 +60,17 @@ def made_ahead(batches: Iterable[Ready], place: Place) -> Iterator[Ready]:
             yield batch
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def like_lengths(lengths: NDArray[np.int64], most_tokens: int) -> Iterator[NDArray[np.int64]]:
+    """The places of texts of like length, batch by batch, each of about so many tokens.
+
+    >>> [places.tolist() for places in like_lengths(np.array([9, 2, 8, 3]), 10)]
+    [[1, 3], [2], [0]]
+    """
+    rising = np.argsort(lengths, kind="stable")
+    ends = np.cumsum(lengths[rising]) // most_tokens
+    yield from np.split(rising, np.flatnonzero(np.diff(ends)) + 1)
 
 
 class _Travelling:

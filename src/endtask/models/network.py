@@ -41,12 +41,17 @@ class MaskedLMHead(nn.Module):
         self.transform = transform
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
-    def forward(self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,) -> ()
+    def forward(
+        self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
+        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,), (M,) -> ()
 
-        0 where nothing is masked, as in texts of special tokens only.
+        0 where nothing is masked, as in texts of special tokens only. Positions count by their weights where given.
         """
         logits = self.logits(hidden[positions], embeddings)
+        if weights is not None:
+            each = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")
+            return (weights * each).sum() / (targets != IGNORED).sum().clamp(min=1)
         total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
         return total / (targets != IGNORED).sum().clamp(min=1)
 
@@ -114,9 +119,11 @@ class Network(nn.Module):
         """The word vectors: (vocabulary, hidden)."""
         return self.architecture.embeddings(self.body).weight
 
-    def masked_lm_loss(self, hidden: Tensor, batch: TextBatch) -> Tensor:
-        """Mean cross-entropy at the masked positions of (N, hidden); the rest is never computed."""
-        loss: Tensor = self.heads[MASKED_LM](hidden, self.embeddings, batch.masked_positions, batch.masked_targets)
+    def masked_lm_loss(self, hidden: Tensor, batch: TextBatch, weights: Tensor | None = None) -> Tensor:
+        """Mean cross-entropy at the M masked positions of (N, hidden), weighted by (M,); the rest is never computed."""
+        positions, targets = batch.masked_positions, batch.masked_targets
+        given = () if weights is None else (weights,)
+        loss: Tensor = self.heads[MASKED_LM](hidden, self.embeddings, positions, targets, *given)
         return loss
 
     def masked_logits(self, hidden: Tensor, positions: Tensor) -> Tensor:

@@ -29,6 +29,12 @@ SIZES = {
 }
 """Hidden size, layers, attention heads."""
 
+HEAD_SIZE = 64
+FLAT_SIZES = {
+    f"{hidden}x{layers}": (hidden, layers, hidden // HEAD_SIZE) for hidden in (256, 512, 768) for layers in (1, 2, 3)
+}
+"""The sizes of "Aligning the Pretraining and Finetuning Objectives", for answers within a few milliseconds."""
+
 _GATED = ("lean", "modernbert")
 _ROUND = 128
 
@@ -48,7 +54,7 @@ def shape_of(settings: ModelSettings) -> Shape:
     >>> shape_of(ModelSettings(architecture="bert", size="tiny", num_hidden_layers=1))
     Shape(hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=512)
     """
-    named_hidden, named_layers, named_heads = SIZES[settings.size]
+    named_hidden, named_layers, named_heads = (SIZES | FLAT_SIZES)[settings.size]
     hidden = settings.hidden_size or named_hidden
     usual = gated_width(hidden) if settings.architecture in _GATED else 4 * hidden
     shape = Shape(

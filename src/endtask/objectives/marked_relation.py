@@ -104,6 +104,8 @@ class MarkedRelation(MadePairs):
 def mark_ids(mark: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
     """The token of a mark, which must be one."""
     ids: list[int] = tokenizer(mark, add_special_tokens=False)["input_ids"]
-    if len(ids) != 1:
-        raise InputError(f"{mark!r} is no single token", key="aligned.marks", hint="name it under tokenizer.marks too")
+    if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
+        raise InputError(
+            f"{mark!r} is no token of its own", key="aligned.marks", hint="name it under tokenizer.marks too"
+        )
     return ids

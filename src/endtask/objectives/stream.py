@@ -39,33 +39,43 @@ class TextStream:
         self._name, self.texts, self._seed, self._masking = name, texts, seed, masking
         layout = network.layout(int(texts.lengths.max()))
         # Where a padded table is computed, and its width may change, like lengths belong together.
-        self.plan = BatchPlan(
-            texts.lengths,
-            batch_size,
-            seed,
-            name,
-            group_by_length=layout.grid and not network.fixed_shapes,
-            order=order,
-        )
+        self._by_length = layout.grid and not network.fixed_shapes
+        self._batch_size = batch_size
+        self._all = BatchPlan(texts.lengths, batch_size, seed, name, group_by_length=self._by_length, order=order)
+        self.plan = self._all
+        self._only: NDArray[np.int64] | None = None
         self._room: Room | None = None
         if network.fixed_shapes:
             self._room = room_for(*self.plan.most, masking.probability if masking else 0.0, layout)
         self._layout = replace(layout, room=self._room)
 
+    def narrow(self, only: NDArray[np.int64] | None) -> None:
+        """Read these texts alone from now on, in no order, or all of them again; not while batches are being made."""
+        self.plan, self._only = self._all, only
+        if only is not None:
+            lengths, size = self.texts.lengths[only], self._batch_size
+            self.plan = BatchPlan(lengths, size, self._seed, self._name, group_by_length=self._by_length)
+
     def positions(self, step: int) -> NDArray[np.int64]:
         """The texts of a step's batch."""
         if self._left_out is None:
-            return self.plan.positions(step)
+            return self._planned(step)
         left_out = self._left_out(step)
         # Where nothing is left of a batch, the next one of which something is.
-        batches = (self.plan.positions(step + later) for later in range(2 * self.plan.batches_per_epoch))
+        batches = (self._planned(step + later) for later in range(2 * self.plan.batches_per_epoch))
         return next(kept for batch in batches if len(kept := batch[~left_out[batch]]))
+
+    def _planned(self, step: int) -> NDArray[np.int64]:
+        # The room was made for batches of all texts: those of longer or shorter ones may be more than it holds.
+        found = self.plan.positions(step)
+        return found if self._only is None else self.fitting(self._only[found])
 
     def fitting(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Texts of one's own choice, without the last few where a batch has no room for all of them."""
         if self._room is None:
             return positions
-        return positions[np.cumsum(self.texts.lengths[positions]) <= self._room.tokens]
+        tokens, texts = self._all.most
+        return positions[:texts][np.cumsum(self.texts.lengths[positions[:texts]]) <= tokens]
 
     def lay_out(self, positions: NDArray[np.int64]) -> TextBatch:
         """Texts of one's own choice as an unmasked batch."""

@@ -12,22 +12,23 @@ from endtask.report.scores import metric_of
 _PARTS = {"mlm": "masked-LM loss", "task": "task loss"}
 _OBJECTIVES = {"external": "kept passages (external)", "internal": "task texts (internal)"}
 _DEV = "dev"
-_OF_WEIGHTING = {
+_NO_LOSSES = {
     "weight": ("Joint training: weights of the objectives", "weight"),
     "cosine": ("Joint training: agreement with held-out task data", "cosine"),
     "dot": ("Joint training: agreement with held-out task data", "product"),
+    "reselect": ("Joint training: scores at re-selection, in deviations", "score"),
 }
-"""Curves of the weighting, by what stands before the objective's name."""
+"""Curves that are no losses, by what stands before the objective's or the line's own name."""
 
 
 def pretrain_charts(run: RunFolder) -> list[Markup]:
     """One chart per kind of loss, since their scales differ, with a line per objective; then weights and dev scores."""
     rows = pretrain_rows(run)
     names = sorted({name for row in rows for name in row if "/" in name})
-    losses = [name for name in names if _family(name) not in (*_OF_WEIGHTING, _DEV)]
+    losses = [name for name in names if _family(name) not in (*_NO_LOSSES, _DEV)]
     kinds = sorted({name.split("/", 1)[1] for name in losses})
     charts = [_loss_chart(rows, [name for name in losses if name.split("/", 1)[1] == kind], kind) for kind in kinds]
-    for family, (title, label) in _OF_WEIGHTING.items():
+    for family, (title, label) in _NO_LOSSES.items():
         lines = [Series(_own_name(name), _points(rows, name)) for name in names if _family(name) == family]
         if lines:
             charts.append(line_chart(lines, title=title, x_label="step", y_label=label))

@@ -90,6 +90,7 @@ def summary(folder: Path) -> dict[str, Any]:
         "cost": {"total": total_cost(costs), "stages": [asdict(cost) for cost in costs]},
         "selection": run.counts("select") or None,
         "corpus": run.counts("retrieve").get("corpus"),
+        "latency": run.latency,
     }
 
 

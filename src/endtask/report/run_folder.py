@@ -9,7 +9,7 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.files.rows import read_rows
-from endtask.files.run_layout import PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES
+from endtask.files.run_layout import LATENCY, PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES
 from endtask.files.selection_table import read_selection
 from endtask.files.stage_folder import LEFT_OUT, MANIFEST
 from endtask.records import Selected
@@ -73,6 +73,11 @@ class RunFolder:
     def results(self) -> Tree | None:
         """Scores of every seed."""
         return _read_tree(self.path / "evaluate" / RESULTS)
+
+    @property
+    def latency(self) -> Tree | None:
+        """How long the model takes for one text, where that was measured."""
+        return _read_tree(self.path / LATENCY)
 
     @property
     def task_name(self) -> str:

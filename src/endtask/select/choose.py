@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from endtask.corpus import Corpus
 from endtask.errors import InputError
+from endtask.files.atomic import remove_folder
 from endtask.files.run_layout import INFLUENCE_WORK, RETRIEVED, SELECTION
 from endtask.files.selection_table import write_selection
 from endtask.files.stage_folder import StageFolder
@@ -70,7 +70,6 @@ def select(
         settings, retrieved, corpus, corpus_bytes, labels, seed, guarded, examples, folder, device, task, run, stage
     )
     kept = SELECTORS[settings.selector](inputs, folder / SELECTION)
-    shutil.rmtree(folder / INFLUENCE_WORK, ignore_errors=True)  # not before the selection stands, for a killed run
     share = kept.bytes / corpus_bytes if corpus_bytes else 0.0
     counts = {"passages": kept.passages, "bytes": kept.bytes, "share_of_corpus": share, **kept.counts}
     if examples and kept.passages:
@@ -81,6 +80,7 @@ def select(
         part = f"{share:.0%} of the corpus is kept; so large a part is much the same for any task"
         counts["warning"] = f"{part}; a budget keeps the best of it: {_PROPOSED}"
         say(f"warning: {counts['warning']}")
+    remove_folder(folder / INFLUENCE_WORK)  # at the very end: a run killed before goes on from it
     return counts
 
 

@@ -105,12 +105,16 @@ def _without_guarded(domain: Corpus, draw: _Draw, guarded: Guarded) -> tuple[Ord
     if guarded is None:
         return np.sort(draw.order[: draw.wanted]), 0
     spare = max(_FEWEST_SPARE, int(_SPARE_SHARE * draw.wanted))
-    looked_at = draw.order[: draw.wanted + spare]
     bad = np.zeros(len(draw.sizes), dtype=np.bool_)
-    for position, document in documents_at(domain, np.sort(looked_at)):
-        bad[position] = guarded(document.text)
-    kept = looked_at[~bad[looked_at]][: draw.wanted]
-    return np.sort(kept), int(bad.sum())
+    looked_at = clean = draw.order[:0]
+    while len(clean) < draw.wanted and len(looked_at) < len(draw.order):
+        start = len(looked_at)
+        looked_at = draw.order[: start + draw.wanted - len(clean) + spare]
+        for position, document in documents_at(domain, np.sort(looked_at[start:])):
+            bad[position] = guarded(document.text)
+        clean = looked_at[~bad[looked_at]]
+        spare *= 4  # every look reads the corpus once more
+    return np.sort(clean[: draw.wanted]), int(bad.sum())
 
 
 def _batches(domain: Corpus, kept: Order, draw: _Draw, seed: int) -> Iterator[Batch]:

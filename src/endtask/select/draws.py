@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from endtask.files.selection_table import read_batches
 from endtask.retrieve.scan import string_keys
-from endtask.seeds import derive
+from endtask.seeds import derive, spread
 
 
 def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
@@ -22,20 +22,7 @@ def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
     return spread(string_keys(ids) ^ np.uint64(derive(seed, "select", purpose)))
 
 
-def spread(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Every bit spread over all bits, as in the last steps of SplitMix64."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
-
-
 def table_draws(table: Path, seed: int, purpose: str) -> NDArray[np.uint64]:
     """A random number for each passage of a selection table."""
     ids = (batch.column(0).to_pylist() for batch in read_batches(table, columns=["id"]))
     return np.concatenate([np.zeros(0, dtype=np.uint64), *(draws(some, seed, purpose) for some in ids)])
-
-
-def uniform(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """The same numbers between 0 and 1, both excluded."""
-    found = ((numbers >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    return np.minimum(found, np.nextafter(1.0, 0.0))  # the highest would be rounded up to 1

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from endtask.files.run_layout import RETRIEVED
 from endtask.files.selection_table import SelectionFigures
-from endtask.select.draws import table_draws, uniform
+from endtask.seeds import uniform
+from endtask.select.draws import table_draws
 from endtask.select.inputs import Inputs, Order
 from endtask.select.ngrams import BUCKETS, Counts, bucket_counts, example_keys, table_counts, table_sums
 from endtask.select.ranking import Ranking, by_score, ranks_of

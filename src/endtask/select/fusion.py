@@ -22,7 +22,8 @@ _DAMPING = 60
 def rank_by_fusion(inputs: Inputs, figures: SelectionFigures, rankers: Mapping[str, Ranker]) -> Ranking:
     """Rank by the sum of 1 / (60 + rank) over the selectors that `select.fuse` names."""
     names: tuple[str, ...] = inputs.settings.fuse
-    orders = {name: rankers[name](inputs, figures).order for name in names}
+    rankings = {name: rankers[name](inputs, figures) for name in names}
+    orders = {name: ranking.order for name, ranking in rankings.items()}
     ranks = {name: ranks_of(order) for name, order in orders.items()}
     score = fused(list(ranks.values()))
 
@@ -31,7 +32,9 @@ def rank_by_fusion(inputs: Inputs, figures: SelectionFigures, rankers: Mapping[s
         told = [", ".join(f"{name} {rank}" for name, rank in zip(names, row, strict=True)) for row in rows]
         return [f"fusion: ranks {row}" for row in told]
 
-    return Ranking(by_score(score, figures), score, reasons, {"fused": _overlaps(orders, inputs, figures)})
+    counts = {key: value for ranking in rankings.values() for key, value in ranking.counts.items()}
+    counts["fused"] = _overlaps(orders, inputs, figures)
+    return Ranking(by_score(score, figures), score, reasons, counts)
 
 
 def fused(ranks: Sequence[Order]) -> NDArray[np.float64]:

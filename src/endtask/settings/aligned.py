@@ -63,7 +63,9 @@ class AlignedSettings(Section):
         description="what stands around the two spans of marked_relation, as in the task; also under tokenizer.marks",
     )
     keep_head: bool = Field(
-        False, description="fine-tuning starts from the head of the objective `aligned` (hyperlinks, acronyms)"
+        False,
+        description="fine-tuning starts from the head of the first aligned objective that has the task's classes, "
+        "by their names, instead of a new one",
     )
 
     def check_use(self, tokenizer: TokenizerSettings, *, max_length: int) -> None:

@@ -30,7 +30,7 @@ class InfluenceSettings(Section):
         "auto", description="highest rate of that training; auto: 1e-3 from random weights, 5e-5 from a model.path"
     )
     batch_size: BatchSize = Field(BatchSize.parse("32"), description="texts (32) or tokens (4096tok) in its batches")
-    mlm_weight: float = Field(3.0, ge=0, description="weight of masked LM against the task loss in that training")
+    mlm_weight: PositiveNumber = Field(3.0, description="weight of masked LM against the task loss in that training")
     dropout: Fraction = Field(0.1, description="dropout in that training; off when texts are scored")
     mask_probability: float = Field(0.15, gt=0, lt=1, description="share of tokens to be guessed, in both")
     max_length: int = Field(128, ge=8, description="tokens of a text that are read")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
 
@@ -49,7 +49,9 @@ class MetaSettings(Section):
         description="held-out task data: a part of train that its objective leaves out meanwhile, or dev",
     )
     folds: int = Field(10, ge=2, description="parts of train that are held out in turn, each with all of its groups")
-    fold_steps: Positive = Field(100, description="steps from one part to the next")
+    fold_steps: Positive = Field(
+        100, description="steps from one part to the next; fewer where else not every part would have its turn"
+    )
     fit_batch: Positive = Field(32, description="examples that the separate head is fitted to (paper: 16 or 32)")
     gradient_batch: Positive = Field(32, description="held-out examples that give the gradient")
     head: Literal["closed_form", "adamw"] = Field(
@@ -68,8 +70,8 @@ class MetaSettings(Section):
         False, description="no separate head but the task's own, which drives the task's weight to 1 (section 5.4)"
     )
 
-    @model_validator(mode="after")
-    def same_head_fits_nothing(self) -> MetaSettings:
-        if self.same_head and self.head == "adamw":
-            raise ValueError("same_head: true has no head to fit; leave out head: adamw")
-        return self
+    example_weights: bool = Field(
+        False,
+        description="texts of masked LM batches count by the product of their gradients with the held-out one, in the "
+        "last layer, as it was at the last look",
+    )

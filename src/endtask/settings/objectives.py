@@ -16,7 +16,7 @@ EXTERNAL, INTERNAL = "external", "internal"
 """TLM's two objectives."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_CURVES = ("weight", "cosine", "dot", "dev")  # what else has a name and a slash in metrics.jsonl
+_CURVES = ("weight", "cosine", "dot", "dev", "reselect")  # what else has a name and a slash in metrics.jsonl
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,9 @@ class ObjectiveSettings(Section):
     )
     learning_rate: PositiveNumber | None = Field(
         None, description="highest rate of this objective's part of a `sequence`; unset: train.learning_rate"
+    )
+    warmup_fraction: Fraction | None = Field(
+        None, description="warm-up of this objective's part of a `sequence`; unset: as train says"
     )
 
     @field_validator("kind")

@@ -249,6 +249,8 @@ class Settings(Section):
             self.aligned.check_use(self.tokenizer, max_length=self.train.max_length)
         elif self.aligned.keep_head:
             raise ValueError("aligned.keep_head: no objective of stage 1 is aligned; see train.objectives")
+        if self.aligned.keep_head and not self.finetune.reset_head:
+            raise ValueError("aligned.keep_head: finetune.reset_head: false keeps the task's head; set one of the two")
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,27 @@ from pydantic import Field, field_validator, model_validator
 from endtask.settings.budget import BatchSize
 from endtask.settings.meta import MetaSettings
 from endtask.settings.objectives import EXTERNAL, INTERNAL, Objectives, ObjectiveSettings, check_names, tlm_objectives
+from endtask.settings.reselect import ReselectSettings
 from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
+
+Size = Literal[
+    "tiny",
+    "mini",
+    "compact",
+    "small",
+    "medium",
+    "base",
+    "large",
+    "256x1",
+    "256x2",
+    "256x3",
+    "512x1",
+    "512x2",
+    "512x3",
+    "768x1",
+    "768x2",
+    "768x3",
+]
 
 
 class TokenizerSettings(Section):
@@ -40,8 +60,10 @@ class ModelSettings(Section):
         description="start from this checkpoint (a folder, `hf:NAME` or, from an installed package, `package:NAME`), "
         "which then fixes architecture and sizes",
     )
-    size: Literal["tiny", "mini", "compact", "small", "medium", "base", "large"] = Field(
-        "tiny", description="a named set of the sizes below, from 128 x 2 to 1024 x 24"
+    size: Size = Field(
+        "tiny",
+        description="a named set of the sizes below, from 128 x 2 to 1024 x 24; 256x3 and so on: width x layers, with "
+        "attention heads of 64",
     )
     hidden_size: Positive | None = Field(None, description="width of a token's vector")
     num_hidden_layers: Positive | None = Field(None, description="number of layers")
@@ -192,6 +214,9 @@ class TrainSettings(PhaseSettings):
     )
     dropout: Fraction = Field(0.0, description="dropout during stage 1; little text is seen twice")
     meta: MetaSettings = Field(MetaSettings(), description="how `weighting: meta` learns its weights")
+    reselect: ReselectSettings = Field(
+        ReselectSettings(), description="which texts of the selection are read, decided anew on the way"
+    )
 
     @model_validator(mode="after")
     def shares_fit(self) -> TrainSettings:
@@ -221,12 +246,33 @@ class TrainSettings(PhaseSettings):
                 f"weighting: interleave takes turns between {EXTERNAL} and {INTERNAL}, "
                 f"not {', '.join(used)}; use equal, meta, alternate or sequence"
             )
-        if self.weighting != "sequence" and (own := [name for name, one in used.items() if one.learning_rate]):
-            raise ValueError(f"objectives.{own[0]}.learning_rate: only objectives of a sequence have their own rate")
+        if self.weighting == "interleave" and self.rho1 == "inf" and INTERNAL in used:
+            raise ValueError(f"rho1: inf leaves no turn for objectives.{INTERNAL}; give it the weight 0, or say rho1")
+        for name, one in used.items() if self.weighting != "sequence" else ():
+            for key in ("learning_rate", "warmup_fraction"):
+                if getattr(one, key) is not None:
+                    raise ValueError(f"objectives.{name}.{key}: only objectives of a sequence have their own")
         if self.weighting in ("interleave", "meta") and (own := [n for n, one in used.items() if one.weight != 1]):
             raise ValueError(f"objectives.{own[0]}.weight: {self.weighting} has weights of its own; leave it out, or 0")
         if self.weighting == "meta" and not any(one.sees_labels for one in used.values()):
             raise ValueError("weighting: meta learns for the task; name an objective of kind task or joint")
+        return self
+
+    @model_validator(mode="after")
+    def reselection_fits(self) -> TrainSettings:
+        if self.reselect.every is None:
+            return self
+        used = self.used_objectives.values()
+        if not any(one.kind == "mlm" and one.reads == "selection" for one in used):
+            raise ValueError("reselect.every: there is no masked LM on the selection, whose texts could be chosen anew")
+        if not any(one.sees_labels for one in used):
+            raise ValueError("reselect.every: texts are chosen for the task; name an objective of kind task or joint")
+        if self.weighting == "sequence":
+            raise ValueError(
+                "reselect.every: in a sequence the task is not learned beside the selection; use alternate"
+            )
+        if self.order != "shuffled":
+            raise ValueError(f"reselect.every: order: {self.order} is that of the selection; leave it shuffled")
         return self
 
     @property
@@ -274,6 +320,11 @@ class FinetuneSettings(PhaseSettings):
         1.0, gt=0, le=1, description="each layer's rate is that of the one above times this, the embeddings' the lowest"
     )
     epochs: Positive = Field(10, description="at most; a budget may allow fewer")
+    members: Positive = Field(
+        1,
+        description="fine-tune so many times from the same head in other orders, and take the mean of their weights "
+        "(a model soup) as the model of a seed",
+    )
     max_steps: Positive | None = Field(None, description="steps instead of epochs")
     start_from: Literal["last", "best"] = Field(
         "last", description="which of stage 1's weights; best on dev needs train.eval_steps"

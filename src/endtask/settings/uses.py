@@ -27,13 +27,15 @@ class Use:
     labels: bool
 
 
-def uses_of(settings: Settings) -> tuple[Use, ...]:
+def uses_of(settings: Settings, *, groups: int | None = None) -> tuple[Use, ...]:
     """Every part of training that reads data, in the order of the work.
+
+    `groups` of train stay together, so that there are no more parts of it to hold out; unset where nobody counted.
 
     >>> [(use.part, use.split, use.labels) for use in uses_of(Settings())]
     [('external', '-', False), ('internal', 'train', True), ('fine-tuning', 'train', True), ('best step', 'dev', True)]
     """
-    return (*_stage_1(settings), *_stage_2(settings))
+    return (*_stage_1(settings, groups), *_stage_2(settings))
 
 
 def use_lines(uses: tuple[Use, ...]) -> Iterator[str]:
@@ -45,17 +47,32 @@ def use_lines(uses: tuple[Use, ...]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _stage_1(settings: Settings) -> Iterator[Use]:
+def _stage_1(settings: Settings, groups: int | None) -> Iterator[Use]:
     train = settings.train
     if settings.stage1 == "none":
         return
     for name, one in train.used_objectives.items():
         yield objective_use(name, one)
     if train.weighting == "meta":
-        split = "dev" if train.meta.split == "dev" else f"train, 1/{train.meta.folds} of it held out in turn"
+        split = "dev" if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)
         yield Use("learned weights", "which objectives help", _TEXTS["task"], split, True)
+    if train.reselect.every is not None:
+        yield Use("re-selection", "which texts to read", _TEXTS["task"], _judging_split(settings, groups), True)
     if train.eval_steps is not None:
         yield Use("best step of stage 1", "when to stop", _TEXTS["task"], "dev", True)
+
+
+def _in_turn(folds: int, groups: int | None) -> str:
+    return f"train, 1/{folds if groups is None else min(folds, groups)} of it held out in turn"
+
+
+def _judging_split(settings: Settings, groups: int | None) -> str:
+    train = settings.train
+    if train.reselect.targets == "dev":
+        return "dev"
+    by_meta = train.weighting == "meta" and train.meta.split == "folds"
+    folds = train.meta.folds if by_meta else train.reselect.folds
+    return _in_turn(folds, groups)
 
 
 def _stage_2(settings: Settings) -> Iterator[Use]:

@@ -40,8 +40,9 @@ def check_labels(splits: Splits, kind: TaskKind) -> None:
     values = {example.label for example in train} if kind == "score" else label_names(train, kind)
     if len(values) < 2:
         what = {"score": "score", "tags": "tag", "labels": "label"}.get(kind, "class")
+        found = f"only one {what}, {next(iter(values))!r}" if values else f"no {what} at all"
         raise InputError(
-            f"train has only one {what}, {next(iter(values), None)!r}: there is nothing to learn",
+            f"train has {found}: there is nothing to learn",
             path=train[0].path or None,
         )
     if kind in ("text", "pair"):

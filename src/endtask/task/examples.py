@@ -18,6 +18,9 @@ from endtask.task.sources import Table
 WITH_PAIR = ("pair", "score", "labels")
 """Kinds whose examples have a second text (`pair`) or may have one."""
 
+_DELIMITERS = (";", "|", ",", "/", "\t")
+_SHOWN = 40
+
 
 class WrongCell(ValueError):
     """What is wrong with a cell; the caller knows the file and the row."""
@@ -27,17 +30,20 @@ class WrongCell(ValueError):
         self.hint = hint
 
 
-def decide_kind(asked: TaskKind | Literal["auto"], columns: Columns, train: Table) -> TaskKind:
+def decide_kind(
+    asked: TaskKind | Literal["auto"], columns: Columns, train: Table, *, label_delimiter: str | None = None
+) -> TaskKind:
     """The kind asked for, or the one that the columns and the labels of train speak for."""
     if asked != "auto":
         return asked
     if columns.tokens and columns.tags and _holds_tags(columns, train):
         return "tags"
-    labels = [row.get(columns.label) for _, row in train.rows] if columns.label else []
-    if any(isinstance(label, list | tuple) for label in labels):
+    labels = {number: row.get(columns.label) for number, row in train.rows} if columns.label else {}
+    given = {number: label for number, label in labels.items() if not _is_missing(label)}
+    # One odd row among many is a mistake in that row, which is then named, and not another kind of task.
+    if label_delimiter is not None or 2 * sum(map(_is_list, given.values())) > len(given):
         return "labels"
-    numbers = [as_number(label) for label in labels if not _is_missing(label)]
-    if all(number is not None for number in numbers) and any(number % 1 for number in numbers if number):
+    if _are_scores(given, train.path):
         return "score"
     return "pair" if columns.text_pair else "text"
 
@@ -46,6 +52,8 @@ def read_examples(
     table: Table, split: str, columns: Columns, kind: TaskKind, *, label_delimiter: str | None = None
 ) -> Iterator[Example]:
     """The examples of one split, in the order of the rows; texts may be empty, labels may not."""
+    if label_delimiter is not None:
+        _check_delimiter(table, split, columns, kind, label_delimiter)
     for number, row in table.rows:
         try:
             if kind == "labels" and columns.label:
@@ -170,13 +178,27 @@ def _as_words(value: Any, column: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _check_delimiter(table: Table, split: str, columns: Columns, kind: TaskKind, delimiter: str) -> None:
+    """Cells of several labels that are not parted would each be a label of its own, and a score would come of it."""
+    key = "task.label_delimiter"
+    if kind != "labels":
+        raise InputError(f"has no meaning for a task of kind {kind!r}", key=key, hint="it is for kind labels")
+    cells = [row.get(str(columns.label)) for _, row in table.rows]
+    strings = [cell for cell in cells if isinstance(cell, str) and cell.strip() and not _is_list(cell)]
+    if split != "train" or not strings or any(delimiter in cell for cell in strings):
+        return
+    other = next((mark for mark in _DELIMITERS if any(mark in cell for cell in strings)), None)
+    hint = f"did you mean {other!r}?" if other else "kind 'text' is for one label in each row"
+    raise InputError(f"no row of column {columns.label!r} holds {delimiter!r}", path=table.path, key=key, hint=hint)
+
+
 def _split_labels(cell: Any, delimiter: str | None) -> Any:
     """The labels in a cell of a table that has no lists: a JSON list, or names with the delimiter between."""
     if not isinstance(cell, str):
         return cell
     if cell.startswith("[") and cell.endswith("]"):
         return _split_cell(cell, "labels")
-    if delimiter is None:
+    if not delimiter:
         hint = "say what stands between the labels of a cell: task.label_delimiter=';'"
         raise WrongCell(f"the labels are one string, {cell!r}", hint)
     return [name.strip() for name in cell.split(delimiter) if name.strip()]
@@ -198,11 +220,38 @@ def _split_cell(cell: str, column: str) -> list[Any]:
         try:
             return list(json.loads(cell))
         except json.JSONDecodeError:
-            if cell[1:2] == "'":
-                raise WrongCell(
-                    f"the {column} look like a Python list", "write them as JSON or between blanks"
-                ) from None
+            if cell[1:2] == "'" or column == "labels":
+                how = '["a", "b"]' if column == "labels" else "JSON or between blanks"
+                raise WrongCell(f"the {column} {_short(cell)} are not a list in JSON", f"write them as {how}") from None
     return cell.split()
+
+
+def _short(cell: str) -> str:
+    return repr(cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "...")
+
+
+def _is_list(label: Any) -> bool:
+    """Whether a label is a list, or a cell of a table without lists that was written as one."""
+    if isinstance(label, str) and label.startswith("[") and label.endswith("]"):
+        try:
+            return isinstance(json.loads(label), list)
+        except json.JSONDecodeError:
+            return label[1:2] == "'"
+    return isinstance(label, list | tuple)
+
+
+def _are_scores(labels: dict[int, Any], path: str) -> bool:
+    """Whether labels, by row, are numbers with fractions; a word among such numbers is no class but a mistake."""
+    numbers = {row: as_number(label) for row, label in labels.items()}
+    if not any(number % 1 for number in numbers.values() if number):
+        return False
+    words = [row for row, number in numbers.items() if number is None]
+    if 2 * len(words) >= len(numbers):
+        return False
+    if words:
+        found = f"the label {labels[words[0]]!r} is not a number, as {len(numbers) - len(words):,} others are"
+        raise InputError(found, path=path, row=words[0], hint="set task.kind=text or pair if these are classes")
+    return True
 
 
 def _holds_tags(columns: Columns, train: Table) -> bool:

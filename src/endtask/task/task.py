@@ -136,7 +136,7 @@ def _read_splits(
             raise InputError(f"the {split} split has no rows", path=table.path)
     train = tables["train"]
     columns = find_columns(train.columns, settings.columns, train.path)
-    kind = decide_kind(settings.kind, columns, train)
+    kind = decide_kind(settings.kind, columns, train, label_delimiter=settings.label_delimiter)
     notes = _column_notes(columns, kind)
     if kind == "score" and settings.kind == "auto":
         notes.append("kind score: every label is a number, some have a fractional part (else set task.kind)")
@@ -147,7 +147,14 @@ def _read_splits(
         if kind in ("score", "labels") and bool(found.text_pair) != bool(columns.text_pair):
             raise InputError(f"{split} and train differ in whether they have a second text", path=table.path)
         splits[split] = list(read_examples(table, split, found, kind, label_delimiter=settings.label_delimiter))
+    notes += _test_set_notes(splits)
     return kind, _with_one_test(splits, has_ids=columns.id is not None), notes
+
+
+def _test_set_notes(splits: Mapping[str, Sequence[Example]]) -> list[str]:
+    """Say which test sets there are, where there are several."""
+    sets = [f"{name.removeprefix(TEST_SET)} {len(rows):,}" for name, rows in splits.items() if name.startswith("test")]
+    return [f"{len(sets)} test sets, scored apart and together: {', '.join(sets)} rows"] if len(sets) > 1 else []
 
 
 def _with_one_test(splits: dict[str, list[Example]], *, has_ids: bool) -> dict[str, list[Example]]:

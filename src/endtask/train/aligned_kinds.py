@@ -64,7 +64,9 @@ def build_aligned(name: str, asked: ObjectiveSettings, given: Ingredients) -> Ob
             return MarkedRelation(name, texts, spans, tokenizer, network, marks=settings.marks, **common)
         return _PAIRS[learned](name, texts, tokenizer, network, **common)
     except NothingToMake as error:
-        hint = "rows need a column `links`: [[start, end], ...]" if asked.kind == "hyperlinks" else None
+        by_markup = asked.kind == "hyperlinks" or settings.spans_from == "markup"
+        needs_links = by_markup and learned in ("spans", "marked_relation")
+        hint = "rows need a column `links`: [[start, end], ...]" if needs_links else None
         raise InputError(f"{name}: {error}", key="aligned.sources", hint=hint) from None
 
 

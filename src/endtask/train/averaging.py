@@ -1,12 +1,27 @@
-"""An exponential moving average of the weights, which often scores better than where the last steps happen to end."""
+"""Averages of weights: over the last steps of a training, which often scores better than where it happens to end, and
+over several trainings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+
+from endtask.models.weights import load_weights
+
+
+@torch.no_grad()
+def put_in_mean(module: nn.Module, paths: Sequence[Path]) -> None:
+    """Give a module the mean of saved weights (model soups: Wortsman et al., 2022)."""
+    weights: list[Tensor] = [*module.parameters()]
+    total = [torch.zeros_like(weight) for weight in weights]
+    for path in paths:
+        load_weights(path, module)
+        torch._foreach_add_(total, weights)
+    torch._foreach_copy_(weights, torch._foreach_div(total, float(len(paths))))
 
 
 class Averaging:

@@ -1,4 +1,4 @@
-"""Checkpoints: weights, their average, optimizer, weighting and counters in one safetensors file, whole or absent."""
+"""Checkpoints: weights, average, optimizer, weighting, renewal and counters in one safetensors file, or none at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,12 @@ from endtask.train.averaging import Averaging
 from endtask.train.optimizer import Optimizer
 from endtask.weighting.base import Weighting
 
+if TYPE_CHECKING:
+    from endtask.train.loop import Renewal
+
 CHECKPOINT = "checkpoint.safetensors"
 _START_OVER = "delete it to train this stage again from its start"
-_NETWORK, _OPTIMIZER, _WEIGHTING, _AVERAGE = "network/", "optimizer/", "weighting/", "average/"
+_NETWORK, _OPTIMIZER, _WEIGHTING, _AVERAGE, _RENEWAL = "network/", "optimizer/", "weighting/", "average/", "renewal/"
 
 
 class Checkpoints:
@@ -32,9 +35,11 @@ class Checkpoints:
         optimizer: Optimizer,
         weighting: Weighting,
         averaging: Averaging | None = None,
+        renewal: Renewal | None = None,
     ) -> None:
         self.path = folder / CHECKPOINT
         self._network, self._optimizer, self._weighting, self._averaging = network, optimizer, weighting, averaging
+        self._renewal = renewal
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -46,6 +51,7 @@ class Checkpoints:
             **_prefixed(_OPTIMIZER, self._optimizer.state_tensors()),
             **_prefixed(_WEIGHTING, self._weighting.state()),
             **_prefixed(_AVERAGE, {} if self._averaging is None else self._averaging.state()),
+            **_prefixed(_RENEWAL, {} if self._renewal is None else self._renewal.state()),
         }
         # Copied where they lie, which on a GPU takes a moment and no waiting; the writer fetches the copies.
         copies = {name: value.detach().clone() for name, value in tensors.items()}
@@ -64,6 +70,8 @@ class Checkpoints:
             self._weighting.load_state(_without(_WEIGHTING, tensors))
             if self._averaging is not None:
                 self._averaging.load_state(_without(_AVERAGE, tensors))
+            if self._renewal is not None:
+                self._renewal.load_state(_without(_RENEWAL, tensors))
         except ValueError as error:
             raise InputError(f"does not fit this phase: {error}", path=self.path, hint=_START_OVER) from None
         return int(header["step"]), dict(header["memory"])

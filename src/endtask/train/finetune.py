@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
+from endtask.train.averaging import put_in_mean
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
@@ -67,15 +69,18 @@ def finetune_phase(
     *,
     seed: int,
     learning_rate: float | None = None,
+    member: int = 0,
 ) -> Phase:
     """The phase of one seed, with the network's task head reset if so set; the plan may put in fewer steps.
 
-    Rates share heads and batches of a seed, so that nothing but the rate tells them apart.
+    Rates share heads and batches of a seed, so that nothing but the rate tells them apart. Members share the head, for
+    only what starts alike can be averaged, and differ in batches and dropout.
     """
     finetune = settings.finetune
-    seed_here = derive(settings.seed, "finetune", seed)
+    of_seed = derive(settings.seed, "finetune", seed)
+    seed_here = derive(of_seed, "member", member) if member else of_seed
     if finetune.reset_head:
-        network.reset_task_head(derive(seed_here, "head"))
+        network.reset_task_head(derive(of_seed, "head"))
     if settings.aligned.keep_head:
         keep_aligned_head(network, settings)
     network.set_dropout(settings.model.dropout)
@@ -173,30 +178,64 @@ class _Stage2:
         _, budget = split_budget(self.settings)
         if budget is None:
             return plan
-        share = budget.share(1 / (len(self._rates) * len(self._seeds)))
+        trainings = len(self._rates) * len(self._seeds) * self.settings.finetune.members
+        share = budget.share(1 / trainings)
         cost = measure_cost(phase, share)
         with_dev = with_scoring(cost, self.packed / "dev", every=self.settings.finetune.eval_steps or epoch)
         plan["steps"] = min(phase.steps, max(epoch, steps_for(share, with_dev)))
         return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
 
-    def _phase(self, rate: float, seed: int) -> Phase:
+    def _phase(self, rate: float, seed: int, member: int = 0) -> Phase:
         return finetune_phase(
-            self.network, self.task, self.packed, self.settings, self.place, seed=seed, learning_rate=rate
+            self.network,
+            self.task,
+            self.packed,
+            self.settings,
+            self.place,
+            seed=seed,
+            learning_rate=rate,
+            member=member,
         )
 
     def _result(self, rate: float, seed: int) -> Result:
         """What a rate and a seed scored and cost, trained now unless it was before."""
-        path = self._folder(rate, seed) / SEED_RESULT
+        folder = self._folder(rate, seed)
+        if self.settings.finetune.members == 1:
+            return self._kept_or_made(folder, partial(self._train, rate, seed, folder))
+        members = [folder / f"member-{number}" for number in range(self.settings.finetune.members)]
+        result = self._kept_or_made(folder, partial(self._train_members, rate, seed, folder, members))
+        for member in members:
+            (member / BEST_WEIGHTS).unlink(missing_ok=True)
+        return result
+
+    def _kept_or_made(self, folder: Path, make: Callable[[], Result]) -> Result:
+        path = folder / SEED_RESULT
         if not path.exists():
-            self._train(rate, seed)
+            write_json(path, make())
+            (folder / CHECKPOINT).unlink(missing_ok=True)
         result: Result = json.loads(path.read_text(encoding="utf-8"))
         return result
 
-    def _train(self, rate: float, seed: int) -> None:
-        folder, plan = self._folder(rate, seed), self.stage.plan
+    def _train_members(self, rate: float, seed: int, folder: Path, members: Sequence[Path]) -> Result:
+        """The mean of several trainings, scored as one model."""
+        results = [
+            self._kept_or_made(member, partial(self._train, rate, seed, member, number))
+            for number, member in enumerate(members)
+        ]
+        put_in_mean(self.network, [member / BEST_WEIGHTS for member in members])
+        memory = nothing_yet()
+        row = self._dev_scores(folder).score(max(result["steps"] for result in results), memory)
+        MetricsFile(folder / "metrics.jsonl", start=-1, every=1).write({"step": memory["steps"], **row})
+        costs = {name: sum(result[name] for result in results) for name in _COSTS}
+        of_members = [result["dev"] for result in results]
+        return {"seed": seed, "learning_rate": rate, **memory, **costs, "dev_of_members": of_members}
+
+    def _train(self, rate: float, seed: int, folder: Path, member: int = 0) -> Result:
+        plan = self.stage.plan
         load_weights(self.start, self.network)
-        phase = replace(self._phase(rate, seed), steps=plan["steps"])
+        phase = replace(self._phase(rate, seed, member), steps=plan["steps"])
         name = f"rate {rate:g} seed {seed}" if len(self._rates) > 1 else f"seed {seed}"
+        name += f" member {member}" if self.settings.finetune.members > 1 else ""
         with self._trackers(folder, name) as trackers:
             memory = run_phase(
                 phase,
@@ -212,8 +251,7 @@ class _Stage2:
                 trackers=trackers,
             )
         flops = training_flops(parameters_of(phase), memory["tokens"])
-        write_json(folder / SEED_RESULT, {"seed": seed, "learning_rate": rate, "flops": flops, **memory})
-        (folder / CHECKPOINT).unlink(missing_ok=True)
+        return {"seed": seed, "learning_rate": rate, "flops": flops, **memory}
 
     def _trackers(self, folder: Path, name: str) -> Trackers:
         run = f"{Path(self.settings.output_dir).name} stage 2 {name}"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
 from endtask.errors import InputError
 from endtask.models.network import TASK, Network
 from endtask.objectives.hyperlinks import CLASSES
-from endtask.settings import Settings
+from endtask.settings import Settings, TaskKind
 from endtask.settings.objectives import ALIGNED_KINDS
 from endtask.train.aligned_kinds import PAIR_CLASSES, aligned_head, learned_by
 
 _KEY = "aligned.keep_head"
+_KINDS = ("text", "pair", "tags")
 _OTHER_NAMES = {
     "none": ("none", "n", "o", "neither"),
     "start": ("start", "s", "begin"),
@@ -29,18 +32,24 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
     Classes with types, such as B-gene, all begin as the one without.
     """
-    task_head, labels = network.heads[TASK], tuple(network.config.id2label.values())
+    name, rows = kept_objective(network.kind, tuple(network.config.id2label.values()), settings)
+    _copy(network.heads[aligned_head(name)], network.heads[TASK], rows)
+
+
+def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
+    """The objective whose head a task of that kind can start from, and its class for each label; refused if none."""
+    if kind not in _KINDS:
+        raise InputError(f"a task of kind {kind!r} has no classes to start from", key=_KEY, hint="leave it off")
     for name, one in settings.train.used_objectives.items():
         if one.kind not in ALIGNED_KINDS:
             continue
         spans = learned_by(one.kind, settings.aligned) == "spans"
-        if spans != (network.kind == "tags"):
+        if spans != (kind == "tags"):
             continue
         classes = CLASSES[settings.aligned.span_labels] if spans else PAIR_CLASSES
-        rows = [aligned_class(label, classes) for label in labels]
-        if None not in rows:
-            _copy(network.heads[aligned_head(name)], task_head, [row for row in rows if row is not None])
-            return
+        rows = [row for label in labels if (row := aligned_class(label, classes)) is not None]
+        if len(rows) == len(labels):
+            return name, rows
     raise InputError(
         f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
         key=_KEY,

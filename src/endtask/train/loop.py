@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +19,31 @@ from endtask.train.optimizer import Optimizer
 from endtask.train.prefetch import Ready, costs_by_objective, prepare_ahead
 from endtask.train.schedule import batches_in_step, schedule_factor, warmup_steps_of
 from endtask.weighting.base import Weighting
+
+
+class Renewal(Protocol):
+    """What changes the batches of a phase every `steps` steps, such as a new choice of texts.
+
+    Batches are a pure function of the step and of its state, which travels in the checkpoint. None is made ready
+    across such a step.
+    """
+
+    @property
+    def steps(self) -> int:
+        """How many steps from one change to the next."""
+        ...
+
+    def renew(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
+        """Change the batches after so many steps; may add to the counts in `memory`, returns values for the curves."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What a resumed run must know."""
+        ...
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -43,6 +68,7 @@ class Phase:
     ramp_fraction: float = 0.0
     idle_heads_move: bool = False
     layer_decay: float = 1.0
+    renewal: Renewal | None = None
 
     def batches_in(self, step: int) -> int:
         """How many batches of each objective make up a step."""
@@ -82,18 +108,20 @@ def build_optimizer(phase: Phase) -> Optimizer:
         phase.place.device,
         learning_rate=phase.learning_rate,
         layer_decay=phase.layer_decay,
+        # Heads then learn by unweighted losses, whose long gradients would shorten the body's.
+        clip_all_heads_apart=phase.weighting.sees_gradients(0),
     )
 
 
-def train(phase: Phase, optimizer: Optimizer, start: int = 0) -> Iterator[StepRecord]:
-    """Train from step `start` to the end, yielding after every step; printing and saving are the caller's.
+def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = None) -> Iterator[StepRecord]:
+    """Train from step `start` to the last or to `end`, yielding after every step; printing and saving are the caller's.
 
     Batches and dropout depend on (seed, step) alone, so weights, optimizer and weighting state are all a resumed run
-    needs. Nothing in here waits for the device.
+    needs. Nothing in here waits for the device. Where a phase has a renewal, its caller does it between two calls.
     """
     phase.network.train()
     gradients = BodyGradients(phase.network.body)
-    with prepare_ahead(phase, start) as batches:
+    with prepare_ahead(phase, start, end) as batches:
         for step, ready in enumerate(batches, start):
             torch.manual_seed(derive(phase.seed, "dropout", step))
             losses = _backward(phase, step, ready, gradients)

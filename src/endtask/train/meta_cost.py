@@ -32,8 +32,8 @@ def held_out_cost(network: Network, packed: Path, settings: Settings) -> HeldOut
     meta = settings.train.meta
     if settings.train.weighting != "meta":
         return None
-    held_out = "dev" if meta.split == "dev" else "internal"
-    tokens, flops = _read(network, packed / held_out, meta.gradient_batch)
+    held_out, parts = ("dev", 1) if meta.split == "dev" else ("internal", meta.folds)
+    tokens, flops = _read(network, packed / held_out, meta.gradient_batch, parts=parts)
     if meta.same_head:
         return HeldOutCost(tokens, tokens, flops)
     fit_tokens, fit_flops = _read(network, packed / "internal", meta.fit_batch)
@@ -62,10 +62,10 @@ def count_held_out(memory: Memory, look: HeldOutCost | None, settings: Settings)
     return looks * look.trained_tokens
 
 
-def _read(network: Network, folder: Path, texts: int) -> tuple[float, float]:
-    """Tokens and matrix products of training on so many texts."""
+def _read(network: Network, folder: Path, texts: int, *, parts: int = 1) -> tuple[float, float]:
+    """Tokens and matrix products of training on so many texts, at most those of one of the parts."""
     packed = PackedTexts(folder)
-    size = BatchSize.parse(min(texts, len(packed)))
+    size = BatchSize.parse(min(texts, max(1, len(packed) // parts)))
     stream = TextStream("meta cost", packed, network, batch_size=size, seed=0)
     batches = [stream.batch(number) for number in range(_SAMPLED_BATCHES)]
     read = sum(batch.texts for batch in batches)

@@ -35,14 +35,33 @@ class Folds:
 
 
 def folds_of(examples: Sequence[Example], settings: MetaSettings, seed: int) -> Folds:
-    """Parts of nearly equal size and mix of labels; what the task's splits keep together stays together here."""
+    """The parts that judge learned weights in turn."""
+    return Folds(part_numbers(examples, settings.folds, seed, key="train.meta.split"), settings.fold_steps)
+
+
+def groups_in(examples: Sequence[Example]) -> int:
+    """How many parts there can be at most: groups of examples that stay together.
+
+    >>> groups_in([Example("1", "same text", "a"), Example("2", "Same text", "a"), Example("3", "other", "a")])
+    2
+    """
+    return len({group_key(example) for example in examples})
+
+
+def part_numbers(examples: Sequence[Example], count: int, seed: int, *, key: str) -> NDArray[np.int64]:
+    """The part of each example, out of parts of nearly equal size and mix of labels.
+
+    What the task's splits keep together stays together here; `key` is the setting to complain about.
+    """
     groups: dict[str, list[int]] = {}
     for place, example in enumerate(examples):
         groups.setdefault(group_key(example), []).append(place)
-    parts = min(settings.folds, len(groups))
+    parts = min(count, len(groups))
     if parts < 2:
         raise InputError(
-            "train is a single group, of which nothing can be held out", key="train.meta.split", hint="use split: dev"
+            "train is a single group, of which nothing can be held out",
+            key=key,
+            hint=f"use {key.rpartition('.')[2]}: dev",
         )
     # Neighbours have the same label, and so go to different parts.
     order = sorted(groups, key=lambda key: (str(examples[groups[key][0]].label), derive(seed, "fold", key)))
@@ -51,4 +70,4 @@ def folds_of(examples: Sequence[Example], settings: MetaSettings, seed: int) -> 
         part = int(sizes.argmin())
         numbers[groups[key]] = part
         sizes[part] += len(groups[key])
-    return Folds(numbers, settings.fold_steps)
+    return numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -70,7 +71,8 @@ class HeldOutGradient:
         self._weights = {weight: name in counted for name, weight in named}  # and whether its gradient is compared
         self.parts = tuple(_stretches([(counts, weight.numel()) for weight, counts in self._weights.items()]))
         self._room: FlatGradient | None = None
-        self._ahead = _Ahead(self._batches, settings.every)
+        # Nothing in there knows this object: its thread ends as soon as nobody holds it.
+        self._ahead = _Ahead(partial(_batches, held_out, settings.same_head, place.pins_memory), settings.every)
 
     def __call__(self, step: int) -> Tensor:
         """(P,), zeros where gradients are not compared; good until the next call."""
@@ -82,14 +84,6 @@ class HeldOutGradient:
         found = dict(zip(compared, torch.autograd.grad(loss, compared, allow_unused=True), strict=True))
         self._room.take([found.get(weight) for weight in self._weights])
         return self._room.flat
-
-    def _batches(self, step: int) -> _Batches:
-        """Both batches of a step, on the CPU."""
-        fit = None if self._settings.same_head else self._held_out.fit_batch(step)
-        batches = fit, self._held_out.gradient_batch(step)
-        if not self._place.pins_memory:
-            return batches
-        return None if fit is None else fit.pin(), batches[1].pin()
 
     def _loss(self, step: int) -> Tensor:
         fit, batch = self._ahead.at(step)
@@ -130,6 +124,15 @@ def counted_weights(body: nn.Module, settings: MetaSettings) -> frozenset[str]:
         raise InputError("the network has no numbered layers", key="train.meta.parameters", hint="use encoder or body")
     # What stands behind the layers, such as the last norm, goes with them.
     return frozenset(name for name in encoder if (layers[name] or last) > last - settings.last_layers)
+
+
+def _batches(held_out: HeldOut, same_head: bool, pins_memory: bool, step: int) -> _Batches:
+    """Both batches of a step, on the CPU."""
+    fit = None if same_head else held_out.fit_batch(step)
+    batch = held_out.gradient_batch(step)
+    if not pins_memory:
+        return fit, batch
+    return None if fit is None else fit.pin(), batch.pin()
 
 
 class _Ahead:

@@ -14,6 +14,7 @@ from endtask.models.place import Place
 from endtask.objectives.by_kind import task_objective
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
+from endtask.progress import say
 from endtask.seeds import derive
 from endtask.settings import BatchSize, Settings
 from endtask.task import Task
@@ -21,6 +22,7 @@ from endtask.text.packed import PackedTexts
 from endtask.train.meta_folds import Folds, folds_of
 from endtask.train.meta_gradient import HeldOutGradient
 from endtask.train.meta_texts import TextHeldOut
+from endtask.weighting.direction import Direction
 from endtask.weighting.meta import Meta
 from endtask.weighting.meta_head import Classes, HeadTask, LabelSets, Scores
 
@@ -31,6 +33,26 @@ def folds_of_stage_1(task: Task, settings: Settings) -> Folds | None:
     if train.weighting != "meta" or train.meta.split == "dev":
         return None
     return folds_of(task.train, train.meta, derive(settings.pretrain_seed, "folds"))
+
+
+def with_short_folds(settings: Settings, steps: int) -> Settings:
+    """The settings for a stage of so many steps, of which every part of train is held out for some."""
+    meta = settings.train.meta
+    longest = max(1, steps // meta.folds)
+    if settings.train.weighting != "meta" or meta.split == "dev" or meta.fold_steps <= longest:
+        return settings
+    train = settings.train.model_copy(update={"meta": meta.model_copy(update={"fold_steps": longest})})
+    return settings.model_copy(update={"train": train})
+
+
+def warn_of_small_parts(folds: Folds, settings: Settings) -> None:
+    """Say where a part has fewer rows than the held-out gradient is to be taken from."""
+    fewest, asked = int(np.bincount(folds.numbers).min()), settings.train.meta.gradient_batch
+    if fewest < asked:
+        say(
+            f"warning: the parts of train that judge learned weights have {fewest} rows, fewer than "
+            f"train.meta.gradient_batch ({asked}); fewer train.meta.folds make them larger"
+        )
 
 
 def left_out_of_batches(folds: Folds, settings: Settings) -> Callable[[int], NDArray[np.bool_]]:
@@ -49,8 +71,12 @@ def meta_rule(
     place: Place,
     *,
     head: str,
+    direction: Direction | None = None,
 ) -> Meta:
-    """The rule over named objectives, one of which learns the task through `head`."""
+    """The rule over named objectives, one of which learns the task through `head`.
+
+    `direction` is what objectives weigh their texts by, where they do.
+    """
     meta, seed = settings.train.meta, derive(settings.pretrain_seed, "meta")
     folds = folds_of_stage_1(task, settings)
 
@@ -71,7 +97,7 @@ def meta_rule(
     )
     gradient = HeldOutGradient(network, source, settings=meta, place=place, seed=seed)
     names = [end_task, *(name for name in objectives if name != end_task)]
-    return Meta(names, gradient, settings=meta, device=place.device, seed=seed)
+    return Meta(names, gradient, settings=meta, device=place.device, seed=seed, direction=direction)
 
 
 def head_task_of(task: Task) -> HeadTask:

@@ -12,8 +12,9 @@ from endtask.objectives.base import Objective
 from endtask.progress import say
 from endtask.settings import Settings
 from endtask.task import Task
+from endtask.train.example_weights import direction_of
 from endtask.train.joint import EXTERNAL, INTERNAL, rho1_of, stage_1_head
-from endtask.train.meta_rule import meta_rule
+from endtask.train.meta_rule import folds_of_stage_1, meta_rule, warn_of_small_parts
 from endtask.weighting.alternate import Alternate
 from endtask.weighting.annealed_interleave import AnnealedInterleave, MeanInterleave
 from endtask.weighting.base import Weighting
@@ -35,6 +36,9 @@ class Mix:
     def over(self, steps: int) -> Weighting:
         """The weighting of a stage of so many steps."""
         if not self._interleaves:
+            folds = folds_of_stage_1(self.task, self.settings)
+            if folds is not None:
+                warn_of_small_parts(folds, self.settings)
             return self._constant()
         rho1, rho1_end = rho1_of(len(self.task.train), self.settings, steps), self.settings.train.rho1_end
         if rho1_end is None:
@@ -81,4 +85,5 @@ class Mix:
             self.settings,
             self.place,
             head=head,
+            direction=direction_of(self.objectives),
         )

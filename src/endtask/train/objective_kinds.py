@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,9 @@ from endtask.settings.objectives import ALIGNED_KINDS
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
 from endtask.train.aligned_kinds import ALIGNED_TEXTS, build_aligned
+from endtask.train.example_weights import WeighedMaskedLM, direction_for
 from endtask.train.meta_rule import folds_of_stage_1, left_out_of_batches
+from endtask.weighting.direction import Direction
 
 FOLDERS = {"selection": "external", "task": "internal", "domain": "domain", ALIGNED_TEXTS: ALIGNED_TEXTS}
 """Where the pack stage leaves the texts that an objective may read."""
@@ -68,6 +71,12 @@ class Ingredients:
             self.task, name, self.stream(name, asked, masked=masked), head=stage_1_head(self.settings)
         )
 
+    @cached_property
+    def direction(self) -> Direction | None:
+        """What texts of masked LM are weighed by, if they are; the same for all objectives."""
+        train = self.settings.train
+        return direction_for(self.network) if train.weighting == "meta" and train.meta.example_weights else None
+
     def _left_out(self) -> Callable[[int], NDArray[np.bool_]] | None:
         """What the task must not learn from while the weights of the objectives do."""
         folds = folds_of_stage_1(self.task, self.settings)
@@ -82,7 +91,8 @@ Builder = Callable[[str, ObjectiveSettings, Ingredients], Objective]
 
 
 def _masked_lm(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
-    return MaskedLM(name, given.stream(name, asked))
+    stream, direction = given.stream(name, asked), given.direction
+    return MaskedLM(name, stream) if direction is None else WeighedMaskedLM(name, stream, given.network, direction)
 
 
 def _task(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:

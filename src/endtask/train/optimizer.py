@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from endtask.settings.training import PhaseSettings
 from endtask.train.muon import Muon
-from endtask.train.rates import base_rate, decay_of, is_apart, layer_factors
+from endtask.train.rates import base_rate, decay_of, is_apart, is_head, layer_factors
 
 _NAMES_SHOWN = 5
 
@@ -52,6 +52,7 @@ class Optimizer:
         learning_rate: float,
         fused: bool,
         layer_decay: float = 1.0,
+        clip_all_heads_apart: bool = False,
     ) -> None:
         parameters = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
         _check_float32(parameters)
@@ -60,7 +61,7 @@ class Optimizer:
         self._parameters = list(parameters.values())
         self._muon_rate = settings.muon_learning_rate
         self._max_grad_norm = settings.max_grad_norm
-        self._clipped_apart = _sides(parameters, settings) if settings.clip_heads_apart else ()
+        self._clipped_apart = _sides(parameters, settings, all_heads=clip_all_heads_apart)
         self._fused = fused
         self._adamw_parameters = {name: weight for name, weight in parameters.items() if name not in matrices}
         peaks = {name: base_rate(name, settings, learning_rate) * factors[name] for name in self._adamw_parameters}
@@ -166,11 +167,23 @@ def build_optimizer(
     *,
     learning_rate: float,
     layer_decay: float = 1.0,
+    clip_all_heads_apart: bool = False,
 ) -> Optimizer:
-    """The optimizer that the settings ask for, over a module that lies on `device`."""
+    """The optimizer that the settings ask for, over a module that lies on `device`.
+
+    `clip_all_heads_apart` is for heads that learn by losses of another weight than the body's.
+    """
     # MPS has a fused AdamW too, but nothing here could check that it honours `found_inf`.
     fused = device.type in ("cpu", "cuda")
-    return Optimizer(module, settings, device, learning_rate=learning_rate, fused=fused, layer_decay=layer_decay)
+    return Optimizer(
+        module,
+        settings,
+        device,
+        learning_rate=learning_rate,
+        fused=fused,
+        layer_decay=layer_decay,
+        clip_all_heads_apart=clip_all_heads_apart,
+    )
 
 
 def muon_matrices(module: nn.Module) -> frozenset[str]:
@@ -210,10 +223,12 @@ def _build_adamw(
 
 
 def _sides(
-    parameters: Mapping[str, nn.Parameter], settings: PhaseSettings
-) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The encoder's parameters, and those of the heads that are told apart."""
-    apart = {name: is_apart(name, settings) for name in parameters}
+    parameters: Mapping[str, nn.Parameter], settings: PhaseSettings, *, all_heads: bool
+) -> tuple[list[nn.Parameter], ...]:
+    """The encoder's parameters, and those of the heads that are told apart; nothing where all are clipped together."""
+    if not (all_heads or settings.clip_heads_apart):
+        return ()
+    apart = {name: is_head(name) if all_heads else is_apart(name, settings) for name in parameters}
     return (
         [weight for name, weight in parameters.items() if not apart[name]],
         [weight for name, weight in parameters.items() if apart[name]],

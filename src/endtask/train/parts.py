@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from endtask.settings import Settings
+from endtask.settings import ObjectiveSettings, PhaseSettings, Settings
 from endtask.train.loop import Phase
 from endtask.train.phase_run import Memory
 from endtask.weighting.equal import Equal
+
+_ADDED_UP = frozenset({"steps", "tokens", "padded_tokens", "matmul_flops", "skipped_steps", "rate_halvings"})
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,19 @@ def parts_of(phase: Phase, settings: Settings) -> list[Part]:
                 objectives={name: objective},
                 weighting=Equal(name),
                 steps=count,
+                settings=_settings_of(used[name], phase.settings),
                 learning_rate=used[name].learning_rate or phase.learning_rate,
             ),
         )
         for (name, objective), count in zip(phase.objectives.items(), steps, strict=True)
     ]
+
+
+def _settings_of(asked: ObjectiveSettings, settings: PhaseSettings) -> PhaseSettings:
+    """Those of the phase, with the objective's own warm-up if it has one."""
+    if asked.warmup_fraction is None:
+        return settings
+    return settings.model_copy(update={"warmup_fraction": asked.warmup_fraction, "warmup_steps": None})
 
 
 def split_steps(steps: int, weights: Sequence[float]) -> list[int]:
@@ -57,8 +67,8 @@ def split_steps(steps: int, weights: Sequence[float]) -> list[int]:
 
 def total_memory(memories: Sequence[Memory]) -> Memory:
     """The counts of all parts together; scores are those of the last part that was scored."""
-    total = {name: value for memory in memories for name, value in memory.items()}
-    for name in ("steps", "tokens", "padded_tokens", "matmul_flops"):
-        total[name] = sum(memory[name] for memory in memories)
+    total = {name: value for memory in memories for name, value in memory.items() if name != "stop"}
+    for name in _ADDED_UP & total.keys():
+        total[name] = sum(memory.get(name, 0) for memory in memories)
     total["objectives"] = {name: counts for memory in memories for name, counts in memory["objectives"].items()}
     return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +56,7 @@ def run_phase(
     optimizer, decay = build_optimizer(phase), phase.settings.average_decay
     averaging = None if decay is None else Averaging(phase.network, decay)
     work = _PhaseRun(phase, optimizer, averaging, folder, pause, on_checkpoint, max_skipped_steps, trackers)
-    checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, averaging)
+    checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, averaging, phase.renewal)
     with explained_memory_trouble(), closing(checkpoints):
         memory = work.go(checkpoints, label)
     if averaging is not None:
@@ -120,12 +120,12 @@ class _PhaseRun:
         with bar(label, phase.steps, done=start) as advance:
             if start == phase.steps or memory.get("stop"):
                 return memory
-            for record in train(phase, self.optimizer, start):
+            for record in self._steps(start):
                 _count(memory, record)
                 if self.averaging is not None:
                     self.averaging.update(record.step)
-                at_pause = self._is_pause(record.step)
-                at_checkpoint = record.step % phase.settings.checkpoint_steps == 0
+                at_pause, renews = self._is_pause(record.step), self._renews(record.step)
+                at_checkpoint = renews or record.step % phase.settings.checkpoint_steps == 0
                 # A row before each checkpoint: a resumed run has the same curves.
                 row = metrics.add(record, flush=at_pause or at_checkpoint)
                 if row:
@@ -134,12 +134,30 @@ class _PhaseRun:
                 if (at_pause or at_checkpoint) and self._is_sound(record.step):
                     if at_pause:
                         self._do_pause(record.step, memory, metrics)
+                    if renews and not memory.get("stop"):
+                        self._renew(record.step, memory, metrics)
                     checkpoints.save(record.step, memory)
                     self.on_checkpoint()
                 advance(1, note=_note(row) if row else "")
                 if memory.get("stop"):
                     break
         return memory
+
+    def _steps(self, start: int) -> Iterator[StepRecord]:
+        """All steps from `start` on; batches are made ready anew after each renewal."""
+        every = self.phase.steps if self.phase.renewal is None else self.phase.renewal.steps
+        while start < self.phase.steps:
+            end = min(self.phase.steps, (start // every + 1) * every)
+            yield from train(self.phase, self.optimizer, start, end)
+            start = end
+
+    def _renews(self, step: int) -> bool:
+        renewal = self.phase.renewal
+        return renewal is not None and step % renewal.steps == 0 and step < self.phase.steps
+
+    def _renew(self, step: int, memory: Memory, metrics: MetricsFile) -> None:
+        assert self.phase.renewal is not None
+        self._log({"step": step, **self.phase.renewal.renew(step, memory)}, metrics)
 
     def _is_sound(self, step: int) -> bool:
         """Weights that no longer have finite losses are not scored, and nothing to go back to or to end with.

@@ -31,8 +31,9 @@ class Ready:
 
 
 @contextmanager
-def prepare_ahead(phase: Phase, start: int) -> Iterator[Iterator[list[Ready]]]:
-    """The batches of every step from `start` on, in order; the thread ends with the block."""
+def prepare_ahead(phase: Phase, start: int, end: int | None = None) -> Iterator[Iterator[list[Ready]]]:
+    """The batches of every step from `start` to the last, or to `end`, in order; the thread ends with the block."""
+    end = phase.steps if end is None else end
     queue: Queue[list[Ready] | BaseException] = Queue(_STEPS_AHEAD)
     stop = Event()
 
@@ -44,7 +45,7 @@ def prepare_ahead(phase: Phase, start: int) -> Iterator[Iterator[list[Ready]]]:
 
     def work() -> None:
         try:
-            for step in range(start, phase.steps):
+            for step in range(start, end):
                 if stop.is_set():
                     return
                 put(batches_of(phase, step))
@@ -54,7 +55,7 @@ def prepare_ahead(phase: Phase, start: int) -> Iterator[Iterator[list[Ready]]]:
     thread = Thread(target=work, name="batches", daemon=True)
     thread.start()
     try:
-        yield _take(queue, phase.steps - start)
+        yield _take(queue, end - start)
     finally:
         stop.set()
         thread.join()

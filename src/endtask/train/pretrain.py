@@ -19,13 +19,18 @@ from endtask.task import Task
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
+from endtask.train.example_weights import weighing_tokens, with_weighing
 from endtask.train.joint import joint_objectives, rho1_of, stage_1_head
 from endtask.train.loop import Phase
 from endtask.train.meta_cost import count_held_out, held_out_cost, with_held_out
+from endtask.train.meta_folds import groups_in
+from endtask.train.meta_rule import with_short_folds
 from endtask.train.mix import Mix
 from endtask.train.parts import Part, parts_of, total_memory
 from endtask.train.phase_run import Memory, Pause, nothing_yet, run_phase
 from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
+from endtask.train.reselect_build import reselection_of
+from endtask.train.reselect_cost import count_reselection, with_reselection
 from endtask.train.start import network_for
 from endtask.train.trackers import open_trackers
 from endtask.weighting.base import Weighting
@@ -44,24 +49,31 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         budget, _ = split_budget(settings)
         steps, cost = _plan(phase, task, packed, settings, budget)
         stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
-    steps = stage.plan["steps"]
+    steps, asked = stage.plan["steps"], settings
+    settings = with_short_folds(asked, steps)
+    if settings is not asked:
+        phase = replace(phase, objectives=joint_objectives(task, packed, phase.network, settings))
     phase = replace(phase, steps=steps, weighting=_mix(phase, task, packed, settings).over(steps))
+    phase = replace(phase, renewal=reselection_of(phase, task, packed, settings))
     parts = parts_of(phase, settings)
     memory = total_memory([_train(part, task, packed, settings, stage) for part in parts])
     save_weights(folder / WEIGHTS, phase.network)
-    for part in parts:
-        (folder / part.name / CHECKPOINT).unlink(missing_ok=True)
     parameters, trained = parameters_of(phase), memory["tokens"]
     trained += count_held_out(memory, held_out_cost(phase.network, packed, settings), settings)
-    return {
+    trained += weighing_tokens(memory, phase.objectives, phase.network) + count_reselection(memory, phase.network)
+    counts = {
         "steps": phase.steps,
         "parameters": parameters,
         "device": str(phase.place.device),
         "attention": phase.network.backend,
         "flops": training_flops(parameters, trained),
-        "uses": _uses(settings, phase),
+        "uses": _uses(task, settings, phase),
         **memory,
     }
+    # At the very end: whatever fails before can go on from them.
+    for part in parts:
+        (folder / part.name / CHECKPOINT).unlink(missing_ok=True)
+    return counts
 
 
 def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: StageFolder) -> Memory:
@@ -81,10 +93,10 @@ def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: Stag
         )
 
 
-def _uses(settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
+def _uses(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
     """Which split feeds what, without objectives that had no text."""
     absent = settings.train.used_objectives.keys() - (phase.objectives.keys() if phase is not None else ())
-    return [asdict(use) for use in uses_of(settings) if use.part not in absent]
+    return [asdict(use) for use in uses_of(settings, groups=groups_in(task.train)) if use.part not in absent]
 
 
 def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
@@ -103,6 +115,7 @@ def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Bu
 def _cost(phase: Phase, packed: Path, settings: Settings, budget: Budget) -> StepCost:
     look, steps = held_out_cost(phase.network, packed, settings), settings.train.eval_steps
     cost = with_held_out(measure_cost(phase, budget), look, parameters_of(phase), settings)
+    cost = with_reselection(with_weighing(cost, phase), phase.network, packed, parameters_of(phase), settings)
     return cost if steps is None else with_scoring(cost, packed / "dev", every=steps)
 
 
@@ -111,7 +124,7 @@ def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, fol
     save_weights(folder / WEIGHTS, network)
     parameters = sum(weight.numel() for weight in network.parameters())
     counts = {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **nothing_yet()}
-    return {**counts, "uses": _uses(settings, None)}
+    return {**counts, "uses": _uses(task, settings, None)}
 
 
 def pretrain_phase(task: Task, packed: Path, settings: Settings) -> Phase:

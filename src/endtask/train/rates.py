@@ -38,7 +38,16 @@ def decay_of(name: str, settings: PhaseSettings) -> float:
 
 def is_apart(name: str, settings: PhaseSettings) -> bool:
     """Whether a parameter belongs to a head that is told apart from the encoder."""
-    return name.startswith(_HEADS) and not (settings.heads_apart == "task" and name.startswith(_MASKED_LM))
+    return is_head(name) and not (settings.heads_apart == "task" and name.startswith(_MASKED_LM))
+
+
+def is_head(name: str) -> bool:
+    """Whether a parameter belongs to a head.
+
+    >>> is_head("heads.task.bias"), is_head("body.heads")
+    (True, False)
+    """
+    return name.startswith(_HEADS)
 
 
 def layer_factors(names: Collection[str], decay: float) -> dict[str, float]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from endtask.settings.meta import MetaSettings
 from endtask.weighting.base import Turn, Weighting
+from endtask.weighting.direction import Direction
 from endtask.weighting.subset import Subset
 
 _SMALLEST = 1e-30
@@ -31,9 +32,12 @@ class MetaGradient(Protocol):
 class Meta(Weighting):
     """softmax(logits), with logits that move by eta times the cosine of an objective's gradient and the held-out one.
 
-    The first of the objectives is the end task, which runs at every step; of the others `sample` run at each step, and
-    then count as much more as they run less often. Logits start at 1 / n (TARTAN, Algorithm 1), and as there a step
-    is weighed by the logits that its own gradients have moved. A `floor` keeps weights above that share of 1 / n.
+    The first of the objectives is the end task, which runs at every step; of the others `sample` run from one look to
+    the next, and then count as much more as they run less often. Logits start at 1 / n (TARTAN, Algorithm 1), and as
+    there a step is weighed by the logits that its own gradients have moved. A `floor` keeps weights above that share of
+    1 / n.
+
+    A `direction`, where given, is kept at that of the last held-out gradient.
 
     All numbers stay on the device. The loop hands over gradients at every step, for heads learn by unweighted losses;
     that costs some reading and writing of memory, and every M-th step alone pays for the held-out gradient.
@@ -58,6 +62,7 @@ class Meta(Weighting):
         settings: MetaSettings,
         device: torch.device,
         seed: int,
+        direction: Direction | None = None,
     ) -> None:
         count = len(objectives)
         if not objectives or len(set(objectives)) != count:
@@ -71,11 +76,21 @@ class Meta(Weighting):
         self._similarities = torch.zeros(count, device=device)  # moving averages, the newest where there is none
         self._looks = torch.zeros(count, device=device)  # how many similarities have gone into each
         self._next = (self._logits, self._similarities, self._looks)
+        self._direction = direction
+        self._next_direction: Tensor | None = None
+        if direction is not None:
+            direction.value = torch.zeros_like(direction.value)
 
     def turns(self, step: int) -> tuple[Turn, ...]:
-        """The end task, and the others whose turn it is; the weights given here are never used."""
-        chosen = [(self._names[0], step), *self._subset.at(step)]
-        return tuple(Turn(name, 1.0 / len(self._names), own) for name, own in chosen)
+        """The end task, and the others whose turn it is; the weights given here are never used.
+
+        Turns change with the looks: were they drawn by the step, those that run at looks would be a random few, and the
+        weights would learn who was seen how often.
+        """
+        every = self._settings.every
+        look, since = divmod(step, every)
+        others = [(name, own * every + since) for name, own in self._subset.at(look)]
+        return tuple(Turn(name, 1.0 / len(self._names), own) for name, own in [(self._names[0], step), *others])
 
     def sees_gradients(self, step: int) -> bool:
         """Always: heads learn by unweighted losses."""
@@ -97,6 +112,9 @@ class Meta(Weighting):
         self._logits, self._similarities, self._looks = (
             torch.where(skipped, old, new) for old, new in zip(before, self._next, strict=True)
         )
+        if self._direction is not None and self._next_direction is not None:
+            self._direction.value = torch.where(skipped, self._direction.value, self._next_direction)
+        self._next_direction = None
 
     def values(self) -> dict[str, Tensor]:
         """Weight and similarity of every objective."""
@@ -107,8 +125,9 @@ class Meta(Weighting):
         }
 
     def state(self) -> dict[str, Tensor]:
-        """Logits, and the averages of similarities."""
-        return {"logits": self._logits, "similarities": self._similarities, "looks": self._looks}
+        """Logits, the averages of similarities, and the direction by which texts are weighed, if they are."""
+        own = {"logits": self._logits, "similarities": self._similarities, "looks": self._looks}
+        return own if self._direction is None else {**own, "direction": self._direction.value}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave; the objectives must be as many as they were."""
@@ -116,7 +135,9 @@ class Meta(Weighting):
         if own.keys() != state.keys() or any(value.shape != state[name].shape for name, value in own.items()):
             raise ValueError(f"{len(self._names)} learned weights do not fit into a state of {sorted(state)}")
         taken = {name: state[name].to(value.device, copy=True) for name, value in own.items()}
-        self._logits, self._similarities, self._looks = (taken[name] for name in own)
+        self._logits, self._similarities, self._looks = (taken[name] for name in ("logits", "similarities", "looks"))
+        if self._direction is not None:
+            self._direction.value = taken["direction"]
         self._next = (self._logits, self._similarities, self._looks)
 
     def _places(self, gradients: Mapping[str, Tensor]) -> dict[str, int]:
@@ -125,6 +146,8 @@ class Meta(Weighting):
     def _measured(self, step: int, gradients: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Similarities of those that ran, zeros for the others, and which ran."""
         held_out = self._gradient(step)
+        if self._direction is not None:
+            self._next_direction = self._direction.of(held_out)
         similarities, ran = torch.zeros_like(self._logits), torch.zeros_like(self._logits)
         for name, place in self._places(gradients).items():
             similarities[place] = self._similarity(held_out, gradients[name])

@@ -1,4 +1,4 @@
-"""Which of many auxiliary objectives run at a step: a few in turn, each as often as any other."""
+"""Which of many auxiliary objectives have a turn: a few at a time, each as often as any other."""
 
 from __future__ import annotations
 

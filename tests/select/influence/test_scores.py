@@ -15,10 +15,10 @@ from endtask.gradients.losses import masked_lm_losses, task_losses
 from endtask.models.batch import lay_out
 from endtask.models.network import Network
 from endtask.models.weights import load_weights
+from endtask.objectives.text_masks import mask_texts
 from endtask.seeds import derive
 from endtask.select.influence.candidates import CandidateUnits
 from endtask.select.influence.fit import Fold
-from endtask.select.influence.masks import mask_texts
 from endtask.select.influence.scorer import Scorer
 from endtask.select.influence.shards import score_units
 from endtask.select.influence.work import InfluenceWork

@@ -34,8 +34,14 @@ def columns_of(parts: list[Task], target_batch: int) -> list[Column]:
     ]
 
 
+def judged_labels(columns: list[Column], labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The classes of which there are targets: of the others nobody can tell what would help them."""
+    found = {str(example.label) for column in columns for example in column.examples}
+    return tuple(label for label in labels if label in found)
+
+
 def class_shares(columns: list[Column], labels: tuple[str, ...]) -> NDArray[np.float32]:
-    """The share of each column in the mean over a class's targets: (columns, classes); 0 where a class has none."""
+    """The share of each column in the mean over a class's targets: (columns, classes)."""
     number = {label: place for place, label in enumerate(labels)}
     counts = np.zeros((len(columns), len(labels)))
     for place, column in enumerate(columns):

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.files.selection_table import write_selection
+from endtask.gradients.layers import choose_weights
 from endtask.models.flops import training_flops
 from endtask.models.network import Network
 from endtask.models.place import Place
@@ -62,8 +64,12 @@ class Fold:
         """Where the model is fitted and scores."""
         return choose_place(self.settings)
 
+    def kept_weights(self) -> list[Path]:
+        """Those that score once the model is fitted: a moment without a finite loss has left none."""
+        return [path for path in self.weights() if path.exists()]
+
     def weights(self) -> list[Path]:
-        """The files of the weights that score, the last training step's last."""
+        """The files of the weights along the training, the last step's last."""
         count = self.settings.select.influence.checkpoints
         return [self.folder / f"weights-{number}.safetensors" for number in range(1, count + 1)]
 
@@ -77,8 +83,19 @@ class Fold:
         phase = pretrain_phase(self.task, self.packed, self.settings)
         (objective,) = phase.objectives.values()
         steps = own.epochs * objective.stream.plan.batches_per_epoch  # type: ignore[attr-defined]
+        if own.checkpoints > steps:
+            message = f"{own.checkpoints} checkpoints of a training of {steps} steps"
+            raise InputError(message, key="select.influence.checkpoints", hint=f"at most {steps}, or raise epochs")
         every = math.ceil(steps / own.checkpoints)
         return replace(phase, steps=every * own.checkpoints)  # so that the last of the checkpoints is the last step
+
+
+def refuse_unknown_layers(network: Network, layers: tuple[str, ...]) -> None:
+    """Before anything is trained; complaints name the setting."""
+    try:
+        choose_weights(network, layers)
+    except InputError as error:
+        raise InputError(str(error).replace("'layers'", "'select.influence.layers'")) from None
 
 
 def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Settings, folder: Path) -> list[Fold]:
@@ -120,7 +137,11 @@ def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: N
         on_checkpoint=on_checkpoint,
         max_skipped_steps=fold.settings.max_skipped_steps,
     )
-    counts = {**memory, "flops": training_flops(parameters_of(phase), memory["tokens"])}
+    counts = {
+        **memory,
+        "weights": len(fold.kept_weights()),
+        "flops": training_flops(parameters_of(phase), memory["tokens"]),
+    }
     write_json(fold.folder / _FITTED, counts)
     (fold.folder / CHECKPOINT).unlink(missing_ok=True)
     return counts

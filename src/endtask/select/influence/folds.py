@@ -37,8 +37,15 @@ def folds_of(task: Task, settings: InfluenceSettings, seed: int) -> list[Task]:
 
 
 def _some(rows: Rows, most: int | None, seed: int) -> Rows:
-    """All rows, or a draw from them by their ids, in their own order."""
+    """All rows, or a draw from them by their ids, in their own order: of every class its share, and at least one."""
     if most is None or len(rows) <= most:
         return rows
     numbers = draws([row.id for row in rows], seed, "influence targets")
-    return tuple(rows[place] for place in np.sort(np.argsort(numbers, kind="stable")[:most]).tolist())
+    _, classes, counts = np.unique([str(row.label) for row in rows], return_inverse=True, return_counts=True)
+    drawn = np.argsort(numbers, kind="stable")
+    by_class = drawn[np.argsort(classes[drawn], kind="stable")]
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # The first of every class, then evenly from all: the second of ten rows comes before the third of fifteen.
+    urgency = np.where(within == 0, -1.0, within / np.repeat(counts, counts))
+    chosen = by_class[np.lexsort((numbers[by_class], urgency))[: max(most, len(counts))]]
+    return tuple(rows[place] for place in np.sort(chosen).tolist())

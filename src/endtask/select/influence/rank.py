@@ -53,7 +53,7 @@ class _Table:
     """The figures of units, spread over the candidates that they are made of."""
 
     def __init__(self, scored: Scored, figures: SelectionFigures) -> None:
-        self.shards, self.columns, self.figures = scored.shards, scored.columns, figures
+        self.shards, self.columns, self.labels, self.figures = scored.shards, scored.columns, scored.labels, figures
         self.units, self.class_sketches = scored.shards.units, scored.class_sketches
         self.is_scored = np.zeros(len(figures.rank), dtype=bool)
         self.is_scored[self.units.order] = True
@@ -75,7 +75,7 @@ class _Table:
 def _choose(table: _Table, work: InfluenceWork) -> Chosen:
     own, figures = work.own, table.figures
     if work.inputs.settings.per_class:
-        return by_class(table.spread(table.shards.gathered("by_class"), np.nan), figures, work.task.labels)
+        return by_class(table.spread(table.shards.gathered("by_class"), np.nan), figures, table.labels)
     if own.choice == "top_k":
         parts = (shard["scores"] for shard in table.shards.read())
         ranks = best_ranks(parts, len(table.columns), table.units.count)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def _keep_lists(table: _Table, work: InfluenceWork) -> None:
         work.inputs.folder / HELPFUL,
         table.columns,
         merge_lists(table.shards.read()),
-        work.task.labels,
+        table.labels,
         class_lists(table.shards.gathered("by_class")),  # type: ignore[arg-type]
         table.members,
         work.table,

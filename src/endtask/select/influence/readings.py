@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import TextLosses
 from endtask.gradients.rows import Gradients, average
+from endtask.gradients.scoring import like_lengths
 from endtask.gradients.units import Units
 from endtask.models.batch import TextBatch, lay_out
 from endtask.models.network import Network
+from endtask.objectives.text_masks import mask_texts
 from endtask.seeds import derive
 from endtask.select.influence.candidates import CandidateUnits
 from endtask.select.influence.fit import Fold
-from endtask.select.influence.masks import mask_texts
 from endtask.select.influence.scoring_settings import seed_of
 from endtask.text.packed import PackedTexts
 
@@ -60,10 +61,8 @@ class Reader:
         return Prepared(self._masked(batch, numbers), None if len(numbers) == len(which) else owners)
 
     def targets(self, texts: PackedTexts, labels: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
-        """All targets, some at a time, with their numbers."""
-        by_length = np.argsort(texts.lengths, kind="stable")
-        ends = np.cumsum(texts.lengths[by_length]) // self.most_tokens
-        for numbers in np.split(by_length, np.flatnonzero(np.diff(ends)) + 1):
+        """All targets, some at a time, with their numbers: the longest first, whose memory is planned for."""
+        for numbers in reversed(list(like_lengths(texts.lengths, self.most_tokens))):
             batch = replace(self._lay_out(texts, numbers), labels=torch.from_numpy(labels[numbers]))
             # Numbers of targets and of candidates are apart, and so are their masks.
             yield numbers, Prepared(self._masked(batch, -1 - numbers) if self._own.mask_targets else (batch,))

@@ -47,9 +47,10 @@ class Scorer:
 
     def __init__(self, folds: list[Fold], units: CandidateUnits, *, memory: int, compiled: bool = False) -> None:
         self._own, self._compiled = folds[0].settings.select.influence, compiled
-        self._memory = memory // sum(len(fold.weights()) for fold in folds)
+        self._memory = memory // sum(len(fold.kept_weights()) for fold in folds)
         self.place = folds[0].place
-        networks = [[_loaded(fold, path) for path in fold.weights()] for fold in folds]
+        self._class_targets = sum(_class_targets(fold) for fold in folds)
+        networks = [[_loaded(fold, path) for path in fold.kept_weights()] for fold in folds]
         self.reader = Reader(folds[0], networks[0][0])
         pairs = zip(folds, networks, strict=True)
         self._judges = [[self._judge(fold, network, units) for network in some] for fold, some in pairs]
@@ -69,9 +70,10 @@ class Scorer:
         return torch.cat(by_fold, dim=1), torch.cat(sketches, dim=1) if sketches else None
 
     def class_sketches(self) -> Tensor:
-        """The mean gradient of each class's targets, as the candidates' are sketched: (classes, size)."""
+        """The mean gradient of each class that has targets, as the candidates' are sketched: (classes, size)."""
         found = [judge.class_sketches for judges in self._judges for judge in judges]
-        return torch.cat([self._scaled(one) for one in found if one is not None], dim=1)
+        everything = torch.cat([self._scaled(one) for one in found if one is not None], dim=1)
+        return everything[torch.from_numpy(np.flatnonzero(self._class_targets)).to(everything.device)]
 
     def _scaled(self, sketches: Tensor) -> Tensor:
         return unit_length(sketches) if self._own.measure == "cosine" else sketches
@@ -105,12 +107,17 @@ class Scorer:
         options = Options(rank=self._own.rank, memory=self._memory)
         targets = Targets(make_plan(sample, first[1], work, options), groups)
         sketches = Sketches(self._own.greedy_size, seed_of(fold.settings))
-        means = _ClassMeans(np.bincount(labels, minlength=len(fold.task.labels)))
+        means = _ClassMeans(_class_targets(fold))
         for numbers, gradients in chain((first,), found):
             targets.add(gradients, numbers)
             if self._own.choice == "greedy":
-                means.add(sketches.of(gradients), labels[numbers])
+                means.add(self._scaled(sketches.of(gradients)), labels[numbers])
         return Judge(engine, targets, sketches, means.total)
+
+
+def _class_targets(fold: Fold) -> NDArray[np.int64]:
+    """How many targets each class has in a fold."""
+    return np.bincount(fold.task.label_numbers("dev"), minlength=len(fold.task.labels))
 
 
 def _loaded(fold: Fold, path: Path) -> Network:

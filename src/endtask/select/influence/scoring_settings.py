@@ -79,7 +79,7 @@ def _train(settings: Settings, own: InfluenceSettings) -> TrainSettings:
         batch_size=own.batch_size,
         max_length=own.max_length,
         mask_probability=own.mask_probability,
-        mask_task=own.mlm_weight > 0,
+        mask_task=True,
         rho1=0,
         rho2=own.mlm_weight,
         dropout=own.dropout,

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from endtask.errors import TrainingError
 from endtask.files.atomic import whole_file
+from endtask.gradients.calibration import Calibration
 from endtask.gradients.scoring import made_ahead
 from endtask.progress import bar
 from endtask.select.influence.candidates import CandidateUnits
@@ -24,30 +25,6 @@ LISTED = 10
 _FEWEST_UNITS, _MOST_SHARDS = 1024, 128
 
 Arrays = dict[str, NDArray[np.generic]]
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Mean and deviation of each column's scores over a draw of the candidates.
-
-    Losses differ in the size of their gradients, and folds in their models; in deviations from what is usual for it,
-    every target has the same say.
-    """
-
-    mean: NDArray[np.float32]
-    deviation: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, scores: Tensor) -> Calibration:
-        """From the scores of some units: (units, columns)."""
-        wide = scores.double()
-        deviation = wide.std(dim=0, correction=0)
-        return cls(wide.mean(0).float().cpu().numpy(), deviation.float().cpu().numpy())
-
-    def apply(self, scores: Tensor) -> Tensor:
-        """Scores in deviations from the mean; 0 in a column where all are alike."""
-        mean, deviation = (torch.from_numpy(part).to(scores.device) for part in (self.mean, self.deviation))
-        return torch.where(deviation > 0, (scores - mean) / deviation, 0)
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,19 @@ from endtask.errors import InputError
 from endtask.files.atomic import whole_file
 from endtask.files.run_layout import INFLUENCE_WORK, RETRIEVED
 from endtask.files.selection_table import SelectionFigures
-from endtask.gradients.layers import choose_weights
+from endtask.gradients.calibration import Calibration
 from endtask.progress import say
 from endtask.seeds import generator
 from endtask.select.best_rank import best_rank
 from endtask.select.fill import fill
 from endtask.select.influence.candidates import Candidates, CandidateUnits, pack_candidates, scoring_order
-from endtask.select.influence.columns import Column, class_shares, columns_of
-from endtask.select.influence.fit import TOKENIZER, Fold, fit, prepare_folds
+from endtask.select.influence.columns import Column, class_shares, columns_of, judged_labels
+from endtask.select.influence.fit import TOKENIZER, Fold, fit, prepare_folds, refuse_unknown_layers
 from endtask.select.influence.folds import folds_of
 from endtask.select.influence.limits import Allowance, allowance, fitting_cost, target_memory
 from endtask.select.influence.scorer import Scorer
 from endtask.select.influence.scoring_settings import scoring_settings, seed_of
-from endtask.select.influence.shards import Calibration, Shards, ShardWork, score_units
+from endtask.select.influence.shards import Shards, ShardWork, score_units
 from endtask.select.inputs import Inputs, Order
 from endtask.settings import Settings
 from endtask.settings.influence import InfluenceSettings
@@ -46,6 +46,7 @@ class Scored:
 
     shards: Shards
     columns: list[Column]
+    labels: tuple[str, ...]  # of the classes that have targets
     counts: dict[str, Any]
     class_sketches: Tensor | None
 
@@ -59,24 +60,25 @@ class InfluenceWork:
 
     def score(self) -> Scored:
         """Fit the scoring models, and score as many candidates as may be."""
-        self.refuse_unknown_layers()
+        columns = columns_of([fold.task for fold in self.folds], self.own.target_batch)
+        labels = judged_labels(columns, self.task.labels)
+        self.look_ahead(labels)
         fitted = self.expected_fitting()
         counts = self.fit()
         everything = self.units(np.arange(len(self.figures.rank)))
         memory = self.decided("memory", lambda: target_memory(self.folds[0].place.device))
         scorer = Scorer(self.folds, everything, memory=memory, compiled=self.compiled)
-        columns = columns_of([fold.task for fold in self.folds], self.own.target_batch)
         self.say_size(scorer, len(columns))
         calibration, cost = self.calibrate(scorer, everything)
         scored = self.decided("candidates", lambda: self.allowed_candidates(fitted, cost))
         units = everything if scored == len(everything.order) else self.units(best_rank(self.figures)[:scored])
         shards = Shards(units, self.folder / "shards")
-        shares = class_shares(columns, self.task.labels)
-        shards.score(scorer, ShardWork(self.own, calibration, shares), self.keep_time)
+        shards.score(scorer, ShardWork(self.own, calibration, class_shares(columns, labels)), self.keep_time)
         tokens = int(units.tokens.sum())
         counts |= {"candidates": len(self.figures.rank), "scored": scored, "scored_tokens": tokens}
         counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
-        return Scored(shards, columns, counts, scorer.class_sketches() if self.own.choice == "greedy" else None)
+        sketches = scorer.class_sketches() if self.own.choice == "greedy" else None
+        return Scored(shards, columns, labels, counts, sketches)
 
     @property
     def own(self) -> InfluenceSettings:
@@ -136,12 +138,21 @@ class InfluenceWork:
         order = np.sort(places) if size == 1 else scoring_order(places, self.table, self.figures, self.task.train)
         return CandidateUnits(self.candidates, order, size)
 
-    def refuse_unknown_layers(self) -> None:
-        """Before anything is trained; complaints name the setting."""
-        try:
-            choose_weights(self.folds[0].network(), self.own.layers)
-        except InputError as error:
-            raise InputError(str(error).replace("'layers'", "'select.influence.layers'")) from None
+    def look_ahead(self, labels: tuple[str, ...]) -> None:
+        """Before anything is trained: refuse what cannot be ranked, and say what would surprise."""
+        refuse_unknown_layers(self.folds[0].network(), self.own.layers)
+        size, candidates = self.own.candidate_batch, len(self.figures.rank)
+        if size > 1 and 2 * size > candidates:
+            raise InputError(
+                f"{candidates:,} candidates are less than two units of {size:,}: there is nothing to rank",
+                key="select.influence.candidate_batch",
+                hint="lower it, or retrieve more",
+            )
+        if self.inputs.settings.budget is None and self.own.top_k is None:
+            hint = "--set select.budget=20%retrieved"
+            say(f"warning: without select.budget every candidate is kept, and influence only orders them ({hint})")
+        if missing := [label for label in self.task.labels if label not in labels]:
+            say(f"warning: influence: no target is of class {', '.join(missing)}; nothing is chosen for it")
 
     def expected_fitting(self) -> float:
         """What fitting will cost, in the unit of the allowance; refused where that is too much."""
@@ -159,6 +170,7 @@ class InfluenceWork:
         ]
         return {
             "fitted_steps": sum(one["steps"] for one in found),
+            "scoring_weights": sum(one["weights"] for one in found),
             "fitted_tokens": sum(one["tokens"] for one in found),
             "fitting_flops": sum(one["flops"] for one in found),
         }
@@ -179,6 +191,7 @@ class InfluenceWork:
             started = time.perf_counter()
             found = Calibration.of(score_units(scorer, units, drawn)[0])  # brings it to the CPU, so all is done
             seconds = (time.perf_counter() - started) / len(drawn) / units.size
+            _refuse_alike(found, units.count)
             with whole_file(path) as aside, open(aside, "wb") as file:
                 np.savez(file, mean=found.mean, deviation=found.deviation, seconds=seconds)
         with np.load(path) as file:
@@ -219,3 +232,12 @@ class InfluenceWork:
         """What the targets take, before scoring starts."""
         size = scorer.record()["bytes_per_target"] * sum(len(fold.task.dev) for fold in self.folds)
         say(f"influence: {columns:,} targets in {size / 1e6:,.1f} MB; {len(self.figures.rank):,} candidates")
+
+
+def _refuse_alike(calibration: Calibration, units: int) -> None:
+    if units > 1 and not calibration.deviation.any():
+        raise InputError(
+            "for every target all candidates have the same score: there is nothing to rank",
+            key="select.influence",
+            hint="are the candidates too short, or too few? other layers or more epochs may tell them apart",
+        )

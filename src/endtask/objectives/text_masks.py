@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from endtask.models.batch import TextBatch
 from endtask.objectives.masking import Masking
-from endtask.seeds import derive
-from endtask.select.draws import spread, uniform
+from endtask.seeds import derive, spread, uniform
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 

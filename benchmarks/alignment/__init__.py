@@ -1,0 +1,1 @@
+"""Evidence for aligned objectives: concept tagging and acronym detection from a few labels."""

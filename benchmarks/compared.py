@@ -1,0 +1,141 @@
+"""Results files of `endtask compare` judged together: cells that did not fit into one bundle are still one table.
+
+Each file has the right answers and all predictions, so paired tests between cells of different files are as good as
+those inside one, as long as the rows are the same; other rows are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from endtask.errors import InputError, did_you_mean
+from endtask.evaluate.measures import Measure
+from endtask.evaluate.significance import holm, metric_permutation
+from endtask.task.targets import Answers, from_lists
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The runs of all files by cell, and the rows that judge them."""
+
+    measure: Measure
+    split: str
+    truth: Answers
+    clean: np.ndarray
+    runs: Mapping[str, list[Tree]]
+    gpu: str | None
+
+    @classmethod
+    def read(cls, files: Sequence[Path]) -> Compared:
+        """From one file or several; of a cell that stands in two, the seeds are taken together."""
+        trees = [_tree(file) for file in files]
+        if not trees:
+            raise InputError("no results file was given")
+        first = trees[0]
+        for file, tree in zip(files, trees, strict=True):
+            for key in ("metric", "split", "truth", "leak_free", "kind"):
+                if tree[key] != first[key]:
+                    raise InputError(f"judged by another {key} than {files[0]}", path=file, key=key)
+        runs: dict[str, list[Tree]] = {}
+        for run in (run for tree in trees for run in tree["runs"]):
+            known = [other["seed"] for other in runs.setdefault(run["cell"], [])]
+            if run["seed"] not in known:
+                runs[run["cell"]].append(run)
+        kind, labels = first["kind"], tuple(first["labels"])
+        truth = from_lists(first["truth"], kind)
+        clean = np.asarray(first["leak_free"], dtype=bool)
+        gpu = (first.get("machine") or {}).get("gpu")
+        return cls(Measure(first["metric"], kind, labels), first["split"], truth, clean, runs, gpu)
+
+    def models(self, cell: str, part: str | None = None) -> list[float]:
+        """The scores of all models of a cell, on the split that decides or another `part`."""
+        return [score for run in self._runs(cell) for score in run[part or self.split]]
+
+    def predictions(self, cell: str) -> Answers:
+        """(models, rows, ...)."""
+        kind = self.measure.kind
+        return np.stack([from_lists(answers, kind) for run in self._runs(cell) for answers in run["predicted"]])
+
+    def p_value(self, cell: str, against: str, *, clean: bool = False) -> float:
+        """Of the difference, by swapping what both said in each row; `clean`: in rows that are not in train."""
+        rows = self.clean if clean else np.ones(len(self.truth), dtype=bool)
+        one, other = self.predictions(cell)[:, rows], self.predictions(against)[:, rows]
+        return metric_permutation(one, other, self.truth[rows], self.measure)
+
+    def table(self, cells: Mapping[str, str], against: str) -> list[Tree]:
+        """A row for each cell that is there, by the title it is shown under; Holm's p counts these rows alone."""
+        there = {name: title for name, title in cells.items() if name in self.runs}
+        rows = [self._row(name, title) for name, title in there.items()]
+        others = [row for row in rows if row["cell"] != against]
+        if against not in self.runs:
+            return rows
+        for kind, clean in (("", False), ("leak_free_", True)):
+            if clean and self.clean.all():
+                continue
+            found = [self.p_value(row["cell"], against, clean=clean) for row in others]
+            for row, p_value, corrected in zip(others, found, holm(found) if found else [], strict=True):
+                row |= {f"{kind}p": round(p_value, 5), f"{kind}p_holm": round(corrected, 5)}
+        base = fmean(self.models(against))
+        for row in others:
+            row["lead"] = round(row["mean"] - base, 5)
+        return rows
+
+    def _row(self, name: str, title: str) -> Tree:
+        scores, runs = self.models(name), self._runs(name)
+        row: Tree = {"cell": name, "title": title, "models": len(scores), "seeds": len(runs)}
+        row |= {"mean": round(fmean(scores), 5), "std": round(stdev(scores) if len(scores) > 1 else 0.0, 5)}
+        if dev := self.models(name, "dev"):
+            row["dev"] = round(fmean(dev), 5)
+        if not self.clean.all() and (leak_free := self.models(name, "leak_free")):
+            row["leak_free"] = round(fmean(leak_free), 5)
+        seconds = [run["cost"]["train_seconds"] for run in runs]
+        return row | {"train_seconds": round(fmean(seconds), 1), "text_bytes": runs[0]["cost"]["text_bytes"]}
+
+    def raw(self) -> list[Tree]:
+        """Every run without its predictions, for the results file."""
+        return [
+            {key: value for key, value in run.items() if key != "predicted"}
+            for runs in self.runs.values()
+            for run in runs
+        ]
+
+    def _runs(self, cell: str) -> list[Tree]:
+        if cell not in self.runs:
+            raise InputError(f"no cell is named {cell!r}", hint=did_you_mean(cell, self.runs))
+        return self.runs[cell]
+
+
+def _tree(file: Path) -> Tree:
+    try:
+        tree: Tree = json.loads(file.read_text(encoding="utf-8"))
+        assert isinstance(tree["runs"], list)
+    except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        raise InputError("not a results file of `endtask compare --results`", path=file) from None
+    return tree
+
+
+def markdown(rows: Sequence[Tree], *, against: str, metric: str) -> str:
+    """The rows of `table` as a table; a dagger stands where Holm's p is below .05."""
+    has_leaks = any("leak_free" in row for row in rows)
+    heads = ["", metric, *(["leak-free"] if has_leaks else []), f"against {against}", "p (Holm)", "models", "training"]
+    lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
+    for row in rows:
+        lead = f"{100 * row['lead']:+.1f}{'†' if row['p_holm'] < 0.05 else ''}" if "lead" in row else ""
+        cells = [row["title"], f"{100 * row['mean']:.1f} ± {100 * row['std']:.1f}"]
+        cells += [f"{100 * row['leak_free']:.1f}" if "leak_free" in row else ""] if has_leaks else []
+        cells += [lead, f"{row['p_holm']:.4f}" if "p_holm" in row else "", str(row["models"])]
+        lines.append(f"| {' | '.join([*cells, _seconds(row)])} |")
+    return "\n".join(lines)
+
+
+def _seconds(row: Tree) -> str:
+    return f"{row['train_seconds']:.0f} s" if row["train_seconds"] else ""

@@ -1,0 +1,128 @@
+"""What is compared: how the fifth of the candidates is chosen, how much is kept, and whose gradients choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+Tree = dict[str, Any]
+
+TASKS: dict[str, str] = {"chemprot": "micro_f1", "sciie": "macro_f1"}
+"""The tasks and what decides, as in the papers."""
+
+LAYERS = ("last", "three_quarters", "half", "quarter", "embedding")
+SIZES = (10, 40, 60)
+FIFTH = 20
+STEPS = 3000
+"""About a minute of an H200."""
+OTHER_STEPS = (500, 1500, 6000)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A cell: the first `percent` of the candidates in an order, the title it is shown under, and its steps."""
+
+    order: str
+    percent: int
+    title: str
+    steps: int = STEPS
+
+    @property
+    def name(self) -> str:
+        """The cell's name."""
+        steps = "" if self.steps == STEPS else f"-{self.steps}steps"
+        return f"{self.order}-{self.percent}{steps}"
+
+
+def order_of(layer: str) -> str:
+    """The name of the order by influence with respect to a layer of the larger scoring model."""
+    return f"layer_{layer}"
+
+
+SCORINGS: dict[str, tuple[str, str]] = {"influence": ("auto", "last")} | {
+    order_of(layer): ("mini", layer) for layer in LAYERS
+}
+"""The orders that a GPU makes: size of the scoring model, and layer. The usual model has only two layers."""
+
+TABLES: dict[str, tuple[Arm, ...]] = {
+    "main": (
+        Arm("influence", FIFTH, "20% by influence"),
+        Arm("best_rank", FIFTH, "20% by best BM25 rank"),
+        Arm("random", FIFTH, "20% at random"),
+        Arm("dsir", FIFTH, "20% by DSIR"),
+    ),
+    "all": (Arm("best_rank", 100, "all candidates"),),
+    "sizes": tuple(Arm("influence", percent, f"{percent}% by influence") for percent in SIZES),
+    "eighty": (Arm("influence", 80, "80% by influence"),),
+    "layers": tuple(Arm(order_of(layer), FIFTH, f"20%, {layer.replace('_', ' ')}") for layer in LAYERS),
+    "steps": tuple(
+        Arm(order, FIFTH, f"{steps:,} steps, {words}", steps)
+        for steps in OTHER_STEPS
+        for order, words in (("influence", "by influence"), ("best_rank", "by best BM25 rank"))
+    ),
+}
+"""The bundles: what belongs together, as far as it fits into one file of 60 MB."""
+
+AGAINST = "influence-20"
+"""What all other cells are tested against, but for the layers."""
+LAST_LAYER = f"{order_of('last')}-{FIFTH}"
+SHOWN: dict[str, tuple[str, ...]] = {
+    "main": ("main", "all"),
+    "sizes": ("sizes", "eighty", "all"),
+    "steps": ("steps",),
+    "layers": ("layers",),
+}
+"""The tables of the page: the arms of these bundles, beside the cell that all are tested against."""
+
+
+def titles(table: str) -> dict[str, str]:
+    """The cells of a table of the page in their order, by the title they are shown under."""
+    arms = [arm for bundle in SHOWN[table] for arm in TABLES[bundle]]
+    if table == "sizes":
+        arms = sorted([TABLES["main"][0], *arms], key=lambda arm: arm.percent)
+    elif table == "steps":
+        usual = [replace(arm, title=f"{STEPS:,} steps, {arm.title[4:]}") for arm in TABLES["main"][:2]]
+        arms = sorted([*usual, *arms], key=lambda arm: arm.steps)
+    return {arm.name: arm.title for arm in arms}
+
+
+def cells(arms: tuple[Arm, ...], orders: Mapping[str, str], size: int) -> dict[str, Tree]:
+    """The cells of a comparison; `orders` are the tables by name, `size` the bytes of all candidates."""
+    return {
+        arm.name: {
+            "select.selector": "imported",
+            "select.path": orders[arm.order],
+            "select.budget": f"{size * arm.percent // 100}B",
+            **({} if arm.steps == STEPS else {"budget": f"{arm.steps}steps"}),
+        }
+        for arm in arms
+    }
+
+
+def against(table: str) -> str:
+    """What the other cells of a table of the page are tested against."""
+    return LAST_LAYER if table == "layers" else AGAINST
+
+
+def base_settings(task: str, corpus: str, task_path: str, tokenizer: str | None, *, budget: str) -> Tree:
+    """What all cells share: 23 M parameters, about a minute of an H200 with `budget`, TLM's two objectives."""
+    return {
+        "budget": budget,
+        "task": {"path": task_path},
+        "corpus": {"sources": [{"path": corpus}]},
+        "select": {"selector": "best_rank", "budget": "34%"},
+        "keep_scratch": False,
+        "tokenizer": {"path": tokenizer, "vocab_size": 30_000, "marks": ["<<", ">>", "[[", "]]"]},
+        "model": {"architecture": "lean", "size": "compact"},
+        "train": {
+            "batch_size": "65536tok",
+            "internal_batch_size": "16384tok",
+            "learning_rate": 1e-3,
+            "mask_probability": 0.25,
+            "rho1": 19,
+            "rho2": 20.0,
+        },
+        "finetune": {"learning_rate": 2e-4, "epochs": 10, "seeds": [0, 1, 2]},
+        "evaluate": {"metric": TASKS[task]},
+    }

@@ -1,0 +1,116 @@
+"""The evidence as a results file, and that file as tables.
+
+    .venv/bin/python -m benchmarks.influence.page --results DIR
+
+DIR holds what came back from the GPU: `TASK-BUNDLE.json` of `endtask compare --results`, and `TASK.npz` of scoring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compared import Compared, markdown
+from benchmarks.influence.cells import SHOWN, TABLES, TASKS, against, order_of, titles
+from benchmarks.results_file import RESULTS, Results, write_results
+from endtask.errors import InputError
+from endtask.report.format import metric_name
+
+Tree = dict[str, Any]
+NAMES = {"chemprot": "ChemProt", "sciie": "SciERC"}
+_HEADS = {
+    "main": "How the fifth is chosen",
+    "sizes": "How much is kept",
+    "steps": "How long it is trained",
+    "layers": "Whose gradients choose",
+}
+COMMAND = "python -m benchmarks.influence.page"
+
+
+def collect(folder: Path, results: Path = RESULTS) -> Path:
+    """Judge all files together and write `influence.json`."""
+    rows: list[Tree] = []
+    summary: Tree = {}
+    for task in TASKS:
+        files = [file for table in TABLES if (file := folder / f"{task}-{table}.json").exists()]
+        if not files:
+            continue
+        compared = Compared.read(files)
+        rows += [{"kind": "run", "task": task, "gpu": compared.gpu, **run} for run in compared.raw()]
+        for table in SHOWN:
+            found = compared.table(titles(table), against(table))
+            if len(found) > 1 and against(table) in compared.runs:
+                common = {"kind": "cell", "task": task, "table": table, "metric": compared.measure.name}
+                rows += [{**common, **row} for row in found]
+        rows += _scoring_rows(task, folder / f"{task}.npz")
+        summary |= {f"{task}_{row['cell']}": row["mean"] for row in compared.table(titles("main"), against("main"))}
+    if not rows:
+        raise InputError("no results file of a bundle there", path=folder, hint="such as chemprot-main.json")
+    return write_results("influence", COMMAND, rows, summary, results)
+
+
+def _scoring_rows(task: str, scores: Path) -> list[Tree]:
+    """What fitting and scoring cost, and how alike each order is to that of the last layer of the same model."""
+    if not scores.exists():
+        return []
+    with np.load(scores) as file:
+        facts = json.loads(str(file["facts"]))
+        ranks = {name: np.argsort(np.argsort(file[name])) for name in file.files if name != "facts"}
+    rows = []
+    for name, cost in facts.items():
+        row = {"kind": "scoring", "task": task, "order": name} | {k: v for k, v in cost.items() if k != "plan"}
+        if name != "influence" and order_of("last") in ranks:
+            row["rank_correlation"] = round(float(np.corrcoef(ranks[name], ranks[order_of("last")])[0, 1]), 4)
+        rows.append(row)
+    return rows
+
+
+def influence_table(results: Results) -> str:
+    """All tables of the page."""
+    parts: list[str] = []
+    rows: list[Tree] = results.rows
+    for table, head in _HEADS.items():
+        for task in TASKS:
+            found = [row for row in rows if (row["kind"], row["task"], row.get("table")) == ("cell", task, table)]
+            if found:
+                metric = metric_name(found[0]["metric"])
+                title = next(row["title"] for row in found if row["cell"] == against(table))
+                shown = markdown(found, against=title, metric=metric)
+                parts += [f"**{head}, {NAMES[task]}**", "", shown, ""]
+    parts += _costs(rows)
+    gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
+    how = "Mean ± spread over all models (pre-training seeds x fine-tuning seeds); † where Holm's p is below .05"
+    return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
+
+
+def _costs(rows: list[Tree]) -> list[str]:
+    found = [row for row in rows if row["kind"] == "scoring"]
+    if not found:
+        return []
+    heads = ["", "scoring model", "layer", "candidates", "fitting", "scoring", "bytes a target", "ranks like last's"]
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---:|---:|---:|---:|---:|"]
+    for row in found:
+        cells = [NAMES[row["task"]], row["size"], row["layer"].replace("_", " "), f"{row['candidates']:,}"]
+        cells += [f"{row['fitting_seconds']:.0f} s", f"{row['seconds']:.1f} s", f"{row['bytes_per_target']:,.0f}"]
+        cells.append(f"{row['rank_correlation']:.2f}" if "rank_correlation" in row else "")
+        lines.append(f"| {' | '.join(cells)} |")
+    return ["**What choosing costs**", "", *lines, ""]
+
+
+def main() -> None:
+    """Collect what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True, help="what came back from the GPU")
+    given = parser.parse_args()
+    try:
+        print(collect(given.results))
+    except InputError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

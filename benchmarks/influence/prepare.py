@@ -1,0 +1,208 @@
+"""Prepare the evidence for selection by influence where the corpus is; a GPU then scores, and later trains.
+
+    .venv/bin/python -m benchmarks.influence.prepare candidates chemprot      # here: retrieval, tokens, half an hour
+    python -m benchmarks.influence.score runs/influence/chemprot/scoring.tar.zst --out scores/chemprot.npz      # GPU
+    .venv/bin/python -m benchmarks.influence.prepare bundle chemprot main --scores scores/chemprot.npz          # here
+    endtask compare --bundle runs/influence/chemprot/main.tar.zst --results chemprot-main.json                  # GPU
+
+Candidates are the best-ranked 34% of the corpus. All arms share one tokenizer, learned from all candidates, so that
+they differ in what is read and in nothing else. Bundles: main, all, sizes, eighty,
+layers and steps (see `cells.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, Arm, base_settings, cells
+from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
+from endtask.bundle import write_bundle
+from endtask.compare import Outcome, compare
+from endtask.errors import InputError
+from endtask.files.atomic import whole_file, write_json, write_text
+from endtask.files.links import link_or_copy
+from endtask.files.run_layout import RETRIEVED, SELECTION
+from endtask.files.selection_table import read_figures
+from endtask.run import Run
+from endtask.seeds import generator
+from endtask.select.influence.candidates import pack_candidates
+from endtask.select.influence.fit import TOKENIZER, prepare_folds
+from endtask.select.influence.folds import folds_of
+from endtask.select.influence.scoring_settings import scoring_settings, seed_of
+from endtask.select.inputs import Inputs
+from endtask.select.rankers import RANKERS
+from endtask.select.ranking import by_score, ranks_of
+from endtask.select.table import keep_rows
+from endtask.settings import Settings, dump_yaml
+from endtask.settings.values import with_values
+from endtask.task.stored import task_files
+from endtask.text.tokenizer import load_tokenizer
+
+ROOT = Path(__file__).resolve().parents[2]
+BUDGET = f"{STEPS}steps"
+_LEVEL = 15
+
+
+class Prepared:
+    """The folder of a task: a run up to its tokens, the scoring archive, orders, comparisons and bundles."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder, self.settings = folder, settings
+        self.run = Run(settings.model_copy(update={"output_dir": str(folder / "base")}))
+
+    @property
+    def table(self) -> Path:
+        """The candidates."""
+        return self.folder / "candidates" / RETRIEVED
+
+    @property
+    def tokenizer(self) -> Path:
+        """What all arms read with."""
+        return self.folder / "base" / "pack" / "tokenizer"
+
+    def candidates(self) -> Path:
+        """Retrieve, tokenise, and write what scoring needs; what is there already stays."""
+        self.run.go(until="pack")
+        self.table.parent.mkdir(parents=True, exist_ok=True)
+        if not self.table.exists():
+            link_or_copy(self.folder / "base" / "select" / SELECTION, self.table)
+        archive = self.folder / "scoring.tar.zst"
+        if not archive.exists():
+            self._write_archive(archive)
+        for name in ("best_rank", "dsir", "random"):
+            self.order(name)
+        return archive
+
+    def _write_archive(self, archive: Path) -> None:
+        folder = self.folder / "scoring.partial"
+        shutil.rmtree(folder, ignore_errors=True)
+        settings = with_values(self.settings, {"tokenizer.path": str(self.tokenizer)}, "scoring")
+        task, own = self.run.task, settings.select.influence
+        parts = folds_of(task, own, seed_of(settings))
+        prepare_folds(task, parts, self.table, scoring_settings(settings), folder)
+        pack_candidates(self.table, load_tokenizer(folder / TOKENIZER), own, folder / CANDIDATES)
+        ids = [{split: [row.id for row in rows] for split, rows in part.splits.items()} for part in parts]
+        write_json(folder / FOLDS, ids)
+        (folder / TASK).mkdir()
+        for name, content in task_files(task).items():
+            (folder / TASK / name).write_bytes(content)
+        write_text(folder / SETTINGS, dump_yaml(with_values(settings, {"tokenizer.path": TOKENIZER}, "scoring")))
+        _archive(folder, archive)
+        shutil.rmtree(folder)
+
+    def order(self, name: str, scores: np.ndarray | None = None) -> Path:
+        """The candidates with their ranks in an order; a table that `select.selector: imported` reads."""
+        path = self.folder / "orders" / f"{name}.parquet"
+        if path.exists():
+            return path
+        path.parent.mkdir(exist_ok=True)
+        figures = read_figures(self.table)
+        if scores is not None:
+            order, score = by_score(scores.astype(np.float64), figures), scores.astype(np.float64)
+        elif name == "random":
+            order = generator(self.settings.seed, "random of the candidates").permutation(len(figures.rank))
+            score = np.zeros(len(order))
+        else:
+            inputs = Inputs(
+                self.settings.select, self.table.parent, seed=self.settings.seed, examples=self.run.task.train
+            )
+            ranking = RANKERS[name](inputs, figures)
+            order, score = ranking.order, ranking.score
+        with whole_file(path) as aside:
+            keep_rows(self.table, order, aside, replaced={"rank": ranks_of(order), "score": score})
+        return path
+
+    def orders(self, arms: Sequence[Arm], scores: Path | None) -> dict[str, str]:
+        """The tables that some arms need."""
+        given = read_scores(scores) if scores is not None else {}
+        names = {arm.order for arm in arms}
+        for name in sorted(names & set(SCORINGS)):
+            if name not in given and not (self.folder / "orders" / f"{name}.parquet").exists():
+                raise InputError(
+                    f"the order {name} needs scores", key="--scores", hint="see benchmarks.influence.score"
+                )
+        return {name: str(self.order(name, given.get(name))) for name in sorted(names)}
+
+    def compared(self, name: str, arms: Sequence[Arm], scores: Path | None, **asked: Any) -> Outcome:
+        """A comparison of some arms, up to their tokens or, with `until`, another stage."""
+        if not self.table.exists():
+            raise InputError("no candidates there", path=self.folder, hint="the step `candidates` comes first")
+        size = int(read_figures(self.table).bytes.sum())
+        values = {"output_dir": str(self.folder / name), "tokenizer.path": str(self.tokenizer), "select.budget": None}
+        comparison: dict[str, Any] = {
+            "cells": cells(tuple(arms), self.orders(arms, scores), size),
+            "seeds": [0, 1, 2],
+            "baselines": [],
+        }
+        if AGAINST in comparison["cells"]:
+            comparison["against"] = AGAINST
+        until = asked.pop("until", "pack")
+        return compare(with_values(self.settings, values, name), comparison | asked, until=until)
+
+
+def read_scores(path: Path) -> Mapping[str, np.ndarray]:
+    """The scores by the name of their order."""
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files if name != "facts"}
+
+
+def _archive(folder: Path, archive: Path) -> None:
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, threads=-1)
+    with (
+        whole_file(archive) as aside,
+        open(aside, "wb") as file,
+        compressor.stream_writer(file) as stream,
+        tarfile.open(fileobj=stream, mode="w|") as tar,
+    ):
+        for path in sorted(folder.rglob("*")):
+            tar.add(path, str(path.relative_to(folder)), recursive=False, filter=_plain)
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without dates and owners, so that the same run gives the same bytes."""
+    member.mtime = member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def prepared(task: str, data: Path, out: Path, budget: str = BUDGET) -> Prepared:
+    """The folder of a task of the sample data."""
+    tree = base_settings(task, str(data / "corpus" / "*.jsonl.zst"), str(data / "tasks" / task), None, budget=budget)
+    return Prepared(out / task, Settings.model_validate(tree))
+
+
+def main() -> None:
+    """Do the step that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("candidates", "bundle"))
+    parser.add_argument("task", choices=("chemprot", "sciie"))
+    parser.add_argument("tables", nargs="*", help=f"of a bundle: {', '.join(TABLES)}")
+    parser.add_argument("--scores", type=Path, help="what benchmarks.influence.score wrote")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "influence", help="where everything goes")
+    given = parser.parse_args()
+    found = prepared(given.task, given.data, given.out)
+    try:
+        if given.step == "candidates":
+            print(found.candidates())
+        for table in given.tables:
+            if table not in TABLES:
+                raise InputError(f"no table is named {table!r}", hint=f"known: {', '.join(TABLES)}")
+            found.compared(table, TABLES[table], given.scores)
+            bundle = write_bundle(found.folder / table, found.folder / f"{table}.tar.zst")
+            print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
+    except InputError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

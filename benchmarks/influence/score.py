@@ -1,0 +1,149 @@
+"""Score prepared candidates by influence, on a machine that has a GPU and neither the corpus nor pyarrow and numba.
+
+    python -m benchmarks.influence.score runs/influence/chemprot/scoring.tar.zst --out scores/chemprot.npz
+
+The archive, made by `python -m benchmarks.influence.prepare`, holds the task and the candidates' tokens. What comes out
+is one number for each candidate and order (`SCORINGS` in cells.py: sizes of the scoring model, and layers), and what it
+cost: a small file, from which the machine with the texts makes the orders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tarfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from benchmarks.influence.cells import SCORINGS
+from endtask.files.atomic import whole_file
+from endtask.gradients.calibration import Calibration
+from endtask.seeds import generator
+from endtask.select.influence.candidates import Candidates, CandidateUnits
+from endtask.select.influence.columns import class_shares, columns_of
+from endtask.select.influence.fit import Fold, fit, prepare_folds
+from endtask.select.influence.limits import target_memory
+from endtask.select.influence.scorer import Scorer
+from endtask.select.influence.scoring_settings import scoring_settings, seed_of
+from endtask.select.influence.shards import Shards, ShardWork, score_units
+from endtask.settings import Settings, load_settings
+from endtask.settings.values import with_values
+from endtask.task import Task
+from endtask.task.stored import read_task
+from endtask.text.packed import PackedTexts
+
+SETTINGS, TASK, FOLDS, CANDIDATES = "settings.yaml", "task", "folds.json", "candidates"
+_CALIBRATED = 512
+
+Facts = dict[str, dict[str, Any]]
+"""What each order cost."""
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Lay the archive out in a folder, once."""
+    if folder.exists():
+        return
+    aside = folder.with_name(f"{folder.name}.partial")
+    with (
+        open(archive, "rb") as file,
+        zstandard.ZstdDecompressor().stream_reader(file) as plain,
+        tarfile.open(fileobj=plain, mode="r|") as tar,
+    ):
+        tar.extractall(aside, filter="data")
+    aside.rename(folder)
+
+
+def folds_in(folder: Path, settings: Settings) -> list[Fold]:
+    """The folds whose tokens were prepared, in a folder of their own for each size of the scoring model."""
+    own = folder / f"size-{settings.select.influence.size}"
+    if not own.exists():
+        aside = own.with_name(f"{own.name}.partial")
+        shutil.rmtree(aside, ignore_errors=True)
+        kept = shutil.ignore_patterns(CANDIDATES, "size-*", "shards", TASK)
+        shutil.copytree(folder, aside, ignore=kept)
+        aside.rename(own)
+    task = read_task(folder / TASK)
+    rows = {example.id: example for example in task.train}
+    parts: list[Task] = [
+        replace(task, splits={split: tuple(rows[one] for one in ids) for split, ids in part.items()})
+        for part in json.loads((folder / FOLDS).read_text(encoding="utf-8"))
+    ]
+    return prepare_folds(task, parts, folder / "none.parquet", scoring_settings(settings), own)
+
+
+def score_order(folder: Path, folds: list[Fold], name: str, layer: str) -> tuple[np.ndarray, dict[str, Any]]:
+    """The score of every candidate with respect to one layer, as `select.influence.choice: budget` has it."""
+    chosen = [
+        replace(fold, settings=with_values(fold.settings, {"select.influence.layers": [layer]}, layer))
+        for fold in folds
+    ]
+    settings, started = chosen[0].settings, time.perf_counter()
+    candidates = Candidates(PackedTexts(folder / CANDIDATES), np.load(folder / CANDIDATES / "starts.npy"))
+    units = CandidateUnits(candidates, np.arange(len(candidates)), settings.select.influence.candidate_batch)
+    place = chosen[0].place
+    compiled = place.device.type == "cuda"
+    scorer = Scorer(chosen, units, memory=target_memory(place.device), compiled=compiled)
+    random = generator(seed_of(settings), "influence", "calibration")
+    drawn = np.sort(random.permutation(units.count)[:_CALIBRATED])
+    calibration = Calibration.of(score_units(scorer, units, drawn)[0])
+    columns = columns_of([fold.task for fold in chosen], settings.select.influence.target_batch)
+    work = ShardWork(settings.select.influence, calibration, class_shares(columns, chosen[0].task.labels))
+    ready = time.perf_counter()
+    shards = Shards(units, folder / "shards" / name)
+    shards.score(scorer, work)
+    scored = time.perf_counter() - ready
+    facts = {"setup_seconds": round(ready - started, 2), "seconds": round(scored, 2), "candidates": len(candidates)}
+    facts |= {"flops": float(units.tokens.sum()) * scorer.flops_per_token, **scorer.record()}
+    return np.asarray(shards.gathered("score"), dtype=np.float32), facts
+
+
+def fitted(folder: Path, settings: Settings) -> tuple[list[Fold], dict[str, Any]]:
+    """The folds with fitted scoring models, and what fitting cost."""
+    started = time.perf_counter()
+    folds = folds_in(folder, settings)
+    counts = [fit(fold, label=f"scoring model {number} of {len(folds)}") for number, fold in enumerate(folds, start=1)]
+    facts = {"fitting_seconds": round(time.perf_counter() - started, 2), "size": folds[0].settings.model.size}
+    return folds, facts | {"fitted_tokens": sum(one["tokens"] for one in counts)}
+
+
+def score(archive: Path, out: Path, orders: tuple[str, ...] = tuple(SCORINGS), *, device: str = "auto") -> Facts:
+    """Fit each size of scoring model once, score for each order, and keep what is done after each."""
+    folder = archive.with_name(archive.name.removesuffix(".tar.zst"))
+    unpack(archive, folder)
+    models: dict[str, tuple[list[Fold], dict[str, Any]]] = {}
+    facts: Facts = {}
+    scores: dict[str, np.ndarray] = {}
+    for name in orders:
+        size, layer = SCORINGS[name]
+        if size not in models:
+            overrides = [f"device={device}", f"select.influence.size={size}"]
+            models[size] = fitted(folder, load_settings(folder / SETTINGS, overrides=overrides))
+        folds, cost = models[size]
+        scores[name], found = score_order(folder, folds, name, layer)
+        facts[name] = {"layer": layer, **cost, **found}
+        print(name, facts[name], flush=True)
+        with whole_file(out) as aside, open(aside, "wb") as file:
+            np.savez(file, facts=np.array(json.dumps(facts)), **scores)  # type: ignore[arg-type]
+    return facts
+
+
+def main() -> None:
+    """Score what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("archive", type=Path)
+    parser.add_argument("--out", type=Path, required=True, help="an .npz file")
+    parser.add_argument("--orders", nargs="+", default=list(SCORINGS), choices=list(SCORINGS))
+    parser.add_argument("--device", default="auto", choices=("auto", "cuda", "cpu"))
+    given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    print(json.dumps(score(given.archive, given.out, tuple(given.orders), device=given.device), indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Evidence for end-task aware training: ACL-ARC, SciERC and ChemProt, fixed and learned weights against none."""

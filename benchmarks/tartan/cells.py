@@ -1,0 +1,145 @@
+"""What is compared: plain fine-tuning, masked LM before it, and the task inside pre-training, MT and META.
+
+The tables are those of the paper: 1 with the task's own text as auxiliary (TAPT), 2 with the domain's too (DAPT and
+TAPT), 4 with the domain's alone (DAPT); `amounts` is its Figure 2 and Table 3: how much of the domain is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.settings import Settings, load_settings
+
+Tree = dict[str, Any]
+Body = Literal["scratch", "checkpoint"]
+
+DOMAINS: dict[str, tuple[str, ...]] = {
+    "citation_intent": ("acl_anthology_abstracts", "peerread_arxiv_cs_papers", "scitldr_abstracts"),
+    "sciie": ("acl_anthology_abstracts", "peerread_arxiv_cs_papers", "scitldr_abstracts"),
+    "chemprot": ("pubmed_abstracts", "craft_pmc_fulltext"),
+}
+"""The sources of each task's domain."""
+
+METRICS = {"citation_intent": "macro_f1", "sciie": "macro_f1", "chemprot": "micro_f1"}
+NAMES = {"citation_intent": "ACL-ARC", "sciie": "SciERC", "chemprot": "ChemProt"}
+SEEDS = tuple(range(10))
+AMOUNT = "10x"
+PLAIN = "plain"
+
+_WITHOUT_TASK: Tree = {
+    "train.objectives.task.weight": 0,
+    "train.eval_steps": None,
+    "train.early_stopping_patience": None,
+    "finetune.start_from": "last",
+    "finetune.reset_head": True,
+    "finetune.keep_better": False,
+    "finetune.lr_scheduler_type": "linear",
+    "finetune.warmup_fraction": 0.06,
+    "finetune.batch_size": 32,
+}
+"""The head is new where the task had no part in stage 1, and fine-tuning is more than a last touch."""
+_RATES: dict[Body, float] = {"scratch": 3.0e-4, "checkpoint": 1.0e-4}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A cell: its name, the title it is shown under, and in what it differs from MT on the task's own text."""
+
+    name: str
+    title: str
+    values: Tree
+
+
+def _auxiliary(tapt: int, dapt: int) -> Tree:
+    return {"train.objectives.tapt.weight": tapt, "train.objectives.dapt.weight": dapt}
+
+
+def _trio(name: str, title: str, auxiliary: Tree, agnostic: Tree, more: Tree | None = None) -> tuple[Arm, ...]:
+    """Masked LM first, then the task (end-task agnostic); both at once with equal weights; with learned weights."""
+    more = more or {}
+    return (
+        Arm(name, title, {**_WITHOUT_TASK, **auxiliary, **agnostic, **more}),
+        Arm(f"mt-{name}", f"MT, {title}", {**auxiliary, **more}),
+        Arm(f"meta-{name}", f"META, {title}", {"train.weighting": "meta", **auxiliary, **more}),
+    )
+
+
+_AS_IN_THE_PAPER: Tree = {
+    "train.weighting": "meta",
+    "train.meta": {
+        "learning_rate": 1.0e-2,
+        "every": 1,
+        "floor": 0.0,
+        "parameters": "body",
+        "split": "dev",
+        "gradient_batch": 64,
+        "head": "adamw",
+    },
+}
+_SEQUENCE: Tree = {"train.weighting": "sequence", "train.objectives.dapt.weight": 3}
+TABLES: dict[str, tuple[Arm, ...]] = {
+    PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
+    "tapt": (
+        *_trio("tapt", "TAPT", _auxiliary(1, 0), {}),
+        Arm("meta-tapt-paper", "META as in the paper, TAPT", _AS_IN_THE_PAPER),
+    ),
+    "dapt-tapt": _trio("dapt-tapt", "DAPT + TAPT", _auxiliary(1, 1), _SEQUENCE),
+    "dapt": _trio("dapt", "DAPT", _auxiliary(0, 1), {}),
+    "amounts": (
+        *_trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {}, {"domain.amount": "1x"}),
+        *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {}, {"domain.amount": "all"}),
+    ),
+}
+"""The bundles; `plain` is shown in all tables and trained once."""
+
+AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt-all"}
+"""What all others of a table of the page are tested against: the same texts, read before the task is."""
+PAIRS = {table: (f"meta-{against}", f"mt-{against}") for table, against in AGAINST.items()}
+"""The other question: do learned weights beat equal ones?"""
+
+HEADS = {
+    "tapt": "Table 1: the task's own text",
+    "dapt-tapt": "Table 2: the domain's and the task's text",
+    "dapt": "Table 4: the domain's text alone",
+    "amounts": "Figure 2: how much of the domain",
+}
+
+
+def cells(table: str, body: Body) -> dict[str, Tree]:
+    """The cells of a comparison."""
+    rate = {"finetune.learning_rate": _RATES[body]}
+    return {
+        arm.name: arm.values | (rate if "train.objectives.task.weight" in arm.values else {}) for arm in TABLES[table]
+    }
+
+
+def titles(table: str) -> dict[str, str]:
+    """The cells of a table of the page in their order, by the title they are shown under."""
+    return {arm.name: arm.title for arm in [*TABLES[PLAIN], *TABLES[table]]}
+
+
+def seeds(table: str, body: Body) -> dict[str, list[int]]:
+    """Ten of each; a checkpoint that is fine-tuned as it is has no stage 1 to repeat."""
+    if table == PLAIN and body == "checkpoint":
+        return {"seeds": [0], "finetune_seeds": list(SEEDS)}
+    return {"seeds": list(SEEDS), "finetune_seeds": [0]}
+
+
+def base_settings(task: str, body: Body, data: Path, *, steps: int, checkpoint: str = SMALL_PRETRAINED) -> Settings:
+    """MT-TARTAN on the task's own text; from random weights (23 M), or continued from a small checkpoint."""
+    overrides = [f"domain.sources=[{','.join(DOMAINS[task])}]", f"domain.amount={AMOUNT}", "keep_scratch=false"]
+    overrides += [f"budget={steps}steps", f"evaluate.metric={METRICS[task]}", "finetune.seeds=[0]"]
+    if body == "scratch":
+        overrides += ['tokenizer.marks=["<<", ">>", "[[", "]]"]']
+    else:
+        overrides += [f"model.path={checkpoint}", "train.batch_size=128", "train.gradient_accumulation_steps=1"]
+        overrides += ["train.max_length=128", "finetune.max_length=128", "finetune.learning_rate=2e-5"]
+    given = {
+        "task": {"path": str(data / "tasks" / task)},
+        "corpus": {"sources": [{"path": str(data / "corpus" / f"{name}.jsonl.zst")} for name in DOMAINS[task]]},
+    }
+    preset = "mt-tartan-scratch" if body == "scratch" else "mt-tartan"
+    return load_settings(preset=preset, given=given, overrides=overrides)

@@ -1,0 +1,128 @@
+"""The evidence as a results file, and that file as tables.
+
+    .venv/bin/python -m benchmarks.tartan.page --results DIR
+
+DIR holds what came back from the GPU: `TASK-BODY-TABLE.json` of `endtask compare --results`, of a table that was
+trained in parts `TASK-BODY-TABLE-PART.json`, and `TASK-BODY-TABLE.curves.json` of `benchmarks.tartan.curves`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.compared import Compared, markdown
+from benchmarks.results_file import RESULTS, Results, write_results
+from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
+from endtask.errors import InputError
+from endtask.report.format import metric_name
+
+Tree = dict[str, Any]
+BODIES = {"scratch": "from random weights", "checkpoint": "from a small pretrained encoder"}
+COMMAND = "python -m benchmarks.tartan.page"
+_CURVES = ".curves.json"
+
+
+def result_files(folder: Path, start: str) -> list[Path]:
+    """The files of one task and body, of whole tables and of parts."""
+    names = {f"{start}-{table}" for table in TABLES}
+    found = [file for file in sorted(folder.glob(f"{start}-*.json")) if not file.name.endswith(_CURVES)]
+    # A part is a table's name with one word more; `dapt-tapt` is no part of `dapt`.
+    return [file for file in found if file.stem in names or file.stem.rpartition("-")[0] in names]
+
+
+def collect(folder: Path, results: Path = RESULTS) -> Path:
+    """Judge all files of a task and body together and write `tartan.json`."""
+    rows: list[Tree] = []
+    summary: Tree = {}
+    for task in NAMES:
+        for body in BODIES:
+            if files := result_files(folder, f"{task}-{body}"):
+                compared = Compared.read(files)
+                rows += list(_rows(compared, task, body))
+                rows += list(_curves(folder, task, body))
+                summary |= _learned(compared, f"{task}_{body}")
+    if not rows:
+        raise InputError("no results file of a bundle there", path=folder, hint="such as sciie-scratch-tapt.json")
+    return write_results("tartan", COMMAND, rows, summary or {"tables": 0}, results)
+
+
+def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:
+    common = {"task": task, "body": body}
+    for run in compared.raw():
+        yield {"kind": "run", **common, "gpu": compared.gpu, **run}
+    for table, against in AGAINST.items():
+        if against in compared.runs:
+            for row in compared.table(titles(table), against):
+                yield {"kind": "cell", **common, "table": table, "metric": compared.measure.name, **row}
+
+
+def _learned(compared: Compared, start: str) -> Tree:
+    """How far learned weights lie above equal ones, and its p, for each table."""
+    found: Tree = {}
+    for table, (meta, equal) in PAIRS.items():
+        if meta in compared.runs and equal in compared.runs:
+            lead = fmean(compared.models(meta)) - fmean(compared.models(equal))
+            name = f"{start}_{table.replace('-', '_')}_meta_over_mt"
+            found |= {name: round(lead, 5), f"{name}_p": round(compared.p_value(meta, equal), 5)}
+    return found
+
+
+def _curves(folder: Path, task: str, body: str) -> Iterator[Tree]:
+    for file in sorted(folder.glob(f"{task}-{body}-*{_CURVES}")):
+        for row in json.loads(file.read_text(encoding="utf-8")):
+            yield {"kind": "curve", "task": task, "body": body, **row}
+
+
+def tartan_table(results: Results) -> str:
+    """All tables of the page."""
+    parts: list[str] = []
+    rows: list[Tree] = results.rows
+    for body, words in BODIES.items():
+        for table, head in HEADS.items():
+            for task, name in NAMES.items():
+                wanted = ("cell", task, body, table)
+                found = [r for r in rows if (r["kind"], r["task"], r.get("body"), r.get("table")) == wanted]
+                if found:
+                    against = next(row["title"] for row in found if row["cell"] == AGAINST[table])
+                    shown = markdown(found, against=against, metric=metric_name(found[0]["metric"]))
+                    parts += [f"**{head}, {name}, {words}**", "", shown, "", *_times(rows, found), ""]
+    gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
+    how = (
+        "Mean ± spread over ten seeds; † where Holm's p is below .05; training is both stages, early stopping included"
+    )
+    return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
+
+
+def _times(rows: list[Tree], cells: list[Tree]) -> list[str]:
+    """How long each cell took to its best dev score, and the learned weights at the end."""
+    lines = []
+    for cell in cells:
+        key = (cell["task"], cell["body"], cell["cell"])
+        found = [r for r in rows if r["kind"] == "curve" and (r["task"], r["body"], r["cell"]) == key]
+        if found:
+            words = f"best on dev after {fmean(one['seconds_to_best'] for one in found):.0f} s"
+            weights = {name for one in found for name in one["weights"]}
+            means = {name: fmean(one["weights"].get(name, 0.0) for one in found) for name in sorted(weights)}
+            shares = ", ".join(f"{name} {value:.2f}" for name, value in means.items())
+            lines.append(f"- {cell['title']}: {words}{f'; last weights: {shares}' if shares else ''}")
+    return lines
+
+
+def main() -> None:
+    """Collect what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True, help="what came back from the GPU")
+    given = parser.parse_args()
+    try:
+        print(collect(given.results))
+    except InputError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

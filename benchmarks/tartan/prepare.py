@@ -1,0 +1,83 @@
+"""Prepare the evidence for end-task aware training where the corpus is; a GPU then trains.
+
+    .venv/bin/python -m benchmarks.tartan.prepare sciie plain tapt dapt-tapt    # here, a few minutes
+    endtask compare --bundle runs/tartan/sciie-scratch/tapt.tar.zst --results sciie-scratch-tapt.json    # on a GPU
+    python -m benchmarks.tartan.curves runs/tapt --out sciie-scratch-tapt.curves.json
+
+Several of these may train at once on one GPU, which a small model leaves idle most of the time, also with some seeds
+each (`--seeds 0,1,2,3,4`; the page takes files of the same table together). All cells from random weights share one
+tokenizer, learned from the task and all of the domain. `--body checkpoint` continues from a small pretrained encoder
+(`--checkpoint`, in half precision if it is to fit into a bundle: see benchmarks.half_checkpoint).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tartan.cells import DOMAINS, TABLES, Body, base_settings, cells, seeds
+from endtask.bundle import write_bundle
+from endtask.compare import Outcome, compare
+from endtask.errors import InputError
+from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.run import Run
+from endtask.settings import Settings
+from endtask.settings.values import with_values
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = 600
+_WHOLE_DOMAIN = {"train.objectives.dapt.weight": 1, "domain.amount": "all"}
+
+
+class Prepared:
+    """The folder of a task and a body: the tokenizer, and a comparison for each table."""
+
+    def __init__(self, folder: Path, settings: Settings, body: Body) -> None:
+        self.folder, self.settings, self.body = folder, settings, body
+
+    def shared(self) -> Settings:
+        """The settings of all cells: with the tokenizer that is learned first, unless a checkpoint brings its own."""
+        if self.settings.model.path is not None:
+            return self.settings
+        values = {**_WHOLE_DOMAIN, "output_dir": str(self.folder / "base")}
+        Run(with_values(self.settings, values, "base")).go(until="pack")
+        tokenizer = str(self.folder / "base" / "pack" / "tokenizer")
+        return with_values(self.settings, {"tokenizer.path": tokenizer}, "base")
+
+    def compared(self, table: str, **asked: Any) -> Outcome:
+        """The comparison of a table, up to its tokens or, with `until`, another stage."""
+        settings = with_values(self.shared(), {"output_dir": str(self.folder / table)}, table)
+        found = cells(table, self.body)
+        comparison: dict[str, Any] = {"cells": found, **seeds(table, self.body), "baselines": []}
+        until = asked.pop("until", "pack")
+        return compare(settings, comparison | asked, until=until)
+
+
+def main() -> None:
+    """Prepare and bundle the tables that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=sorted(DOMAINS))
+    parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)}; all")
+    parser.add_argument("--body", choices=("scratch", "checkpoint"), default="scratch")
+    parser.add_argument("--checkpoint", default=SMALL_PRETRAINED, help="what the body `checkpoint` goes on from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of stage 1, at most")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "tartan", help="where everything goes")
+    given = parser.parse_args()
+    try:
+        if unknown := [table for table in given.tables if table not in TABLES]:
+            raise InputError(f"no table is named {unknown[0]!r}", hint=f"known: {', '.join(TABLES)}")
+        settings = base_settings(given.task, given.body, given.data, steps=given.steps, checkpoint=given.checkpoint)
+        found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body)
+        for table in given.tables or TABLES:
+            found.compared(table)
+            bundle = write_bundle(found.folder / table, found.folder / f"{table}.tar.zst")
+            print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
+    except InputError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What the body says about rows: one vector for each unit, which is all that a head reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from endtask.few_examples.draws import Numbers
+from endtask.few_examples.units import Units
+from endtask.models.batch import TextBatch, lay_out
+from endtask.models.network import Network, pool
+from endtask.models.place import Place
+from endtask.text.packed import PackedTexts
+from endtask.text.tagged import WordPlaces
+
+_TEXTS_AT_ONCE = 64
+
+
+@torch.no_grad()
+def unit_vectors(network: Network, texts: PackedTexts, units: Units, rows: Numbers, place: Place) -> Tensor:
+    """The vectors of the rows' units, row after row, without dropout: (units of the rows, hidden)."""
+    network.eval()
+    words = WordPlaces(texts) if network.kind == "tags" else None
+    counts = units.offsets[rows + 1] - units.offsets[rows]
+    starts = np.cumsum(counts) - counts
+    vectors = torch.zeros(int(counts.sum()), network.config.hidden_size, device=place.device)
+    order = np.argsort(texts.lengths[rows], kind="stable")  # like lengths together spare padding
+    with place.autocast(), network.uncompiled():
+        layout = network.layout(int(texts.lengths.max()))
+        for start in range(0, len(order), _TEXTS_AT_ONCE):
+            some = order[start : start + _TEXTS_AT_ONCE]
+            batch = lay_out(texts, rows[some], layout)
+            hidden = network(on_device := batch.to(place.device))
+            where = np.concatenate([np.arange(starts[n], starts[n] + counts[n]) for n in some])
+            vectors[torch.from_numpy(where).to(place.device)] = _read(
+                network, hidden, on_device, words, rows[some]
+            ).float()
+    return vectors
+
+
+def _read(network: Network, hidden: Tensor, batch: TextBatch, words: WordPlaces | None, rows: Numbers) -> Tensor:
+    """What the task head would read: one vector per text, or those of words' first tokens."""
+    if words is None:
+        return pool(hidden, batch, network.architecture.pooling(network.config))
+    _, tokens = words.gather(rows, batch.offsets[:-1].cpu().numpy().astype(np.int64))
+    return hidden[torch.from_numpy(tokens).to(hidden.device)]

@@ -1,0 +1,94 @@
+"""From the settings to the re-selection of stage 1: which batches it narrows, and which rows of the task judge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from endtask.errors import InputError
+from endtask.objectives.masking import Masking
+from endtask.objectives.stream import TextStream
+from endtask.seeds import derive
+from endtask.settings import ObjectiveSettings, Settings
+from endtask.task import Task
+from endtask.task.targets import targets
+from endtask.text.packed import PackedTexts
+from endtask.train.joint import masking_of, stage_1_head
+from endtask.train.loop import Phase
+from endtask.train.meta_folds import Folds, part_numbers
+from endtask.train.meta_rule import folds_of_stage_1
+from endtask.train.reselect import HeldOutRows, Reselection
+from endtask.train.reselect_scores import HelpScores, Judging
+
+_NO_CLASS = -1
+
+
+def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -> Reselection | None:
+    """What chooses the external texts anew, if asked for; the batches are left as the first steps want them."""
+    asked = settings.train.reselect
+    if asked.every is None:
+        return None
+    external = [one.reads == "selection" for one in _used(phase, settings)]
+    streams = [stream for stream, is_external in zip(_streams(phase), external, strict=True) if is_external]
+    if not streams:
+        raise InputError("there is no external text to choose from", key="train.reselect.every")
+    if task.kind not in ("text", "pair"):
+        raise InputError(f"needs a class for each text; the task is of kind {task.kind!r}", key="train.reselect.every")
+    scores = HelpScores(
+        phase.network,
+        phase.place,
+        streams[0].texts,
+        _judging(task, packed, asked.targets),
+        _masking(packed, settings),
+        asked,
+        _most_tokens(settings),
+        stage_1_head(settings),
+    )
+    held_out = _held_out(phase, task, settings)
+    seed = derive(settings.pretrain_seed, "reselect")
+    return Reselection(scores, streams, held_out, last_step=phase.steps, seed=seed)
+
+
+def _held_out(phase: Phase, task: Task, settings: Settings) -> HeldOutRows:
+    asked = settings.train.reselect
+    if asked.targets == "dev":
+        return HeldOutRows()
+    known = folds_of_stage_1(task, settings)
+    if known is not None:
+        return HeldOutRows(known)
+    labelled = [one.sees_labels for one in _used(phase, settings)]
+    seed = derive(settings.pretrain_seed, "reselect folds")
+    assert asked.every is not None
+    folds = Folds(part_numbers(task.train, asked.folds, seed, key="train.reselect.targets"), asked.every)
+    return HeldOutRows(folds, [stream for stream, sees in zip(_streams(phase), labelled, strict=True) if sees])
+
+
+def _used(phase: Phase, settings: Settings) -> list[ObjectiveSettings]:
+    return [settings.train.used_objectives[name] for name in phase.objectives]
+
+
+def _streams(phase: Phase) -> list[TextStream]:
+    return [objective.stream for objective in phase.objectives.values()]  # type: ignore[attr-defined]
+
+
+def _judging(task: Task, packed: Path, which: str) -> Judging:
+    split = "dev" if which == "dev" else "train"
+    texts = PackedTexts(packed / ("dev" if which == "dev" else "internal"))
+    labels = targets(task, split)[texts.examples]
+    # What train has no example of, no head can learn.
+    return Judging(texts, np.where(labels < len(task.labels), labels, _NO_CLASS))
+
+
+def _masking(packed: Path, settings: Settings) -> Masking:
+    used = settings.train.used_objectives.values()
+    own = next(one.mask_probability for one in used if one.kind == "mlm" and one.reads == "selection")
+    usual = masking_of(packed, settings)
+    return usual if own is None else replace(usual, probability=own)
+
+
+def _most_tokens(settings: Settings) -> int:
+    """As many as a batch of training has: scoring then never takes more memory."""
+    size = settings.train.batch_size
+    return size.amount if size.unit == "tokens" else size.amount * settings.train.max_length

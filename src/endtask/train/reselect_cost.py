@@ -1,0 +1,63 @@
+"""What re-selection costs beside training: planned before the first step, counted at each round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from endtask.models.flops import training_flops
+from endtask.models.network import Network
+from endtask.settings import Settings
+from endtask.text.packed import PackedTexts
+from endtask.train.phase_run import Memory
+from endtask.train.plan import StepCost
+
+PART = "re-selection"
+
+
+def reading_share(network: Network) -> float:
+    """What scoring costs of training on as much: a pass forward, and one backward through the last layer."""
+    return (1 + 2 / int(network.config.num_hidden_layers)) / 3
+
+
+def with_reselection(cost: StepCost, network: Network, packed: Path, parameters: int, settings: Settings) -> StepCost:
+    """The cost of a step with its part of a round."""
+    every = settings.train.reselect.every
+    if every is None:
+        return cost
+    tokens = _tokens(packed, settings) / every
+    trained = reading_share(network) * tokens
+    seconds = None if cost.seconds is None else cost.seconds * (1 + trained / cost.tokens)
+    flops = cost.flops + training_flops(parameters, trained)
+    return replace(cost, tokens=cost.tokens + tokens, flops=flops, seconds=seconds)
+
+
+def count_round(memory: Memory, tokens: int, matmul_flops: float, seconds: float) -> None:
+    """Remember what a round took; the totals of the stage get it at the end."""
+    usual = {"steps": 0, "tokens": 0, "matmul_flops": 0.0, "seconds": 0.0}
+    counts = memory.setdefault("objectives", {}).setdefault(PART, usual)
+    for name, value in (("steps", 1), ("tokens", tokens), ("matmul_flops", matmul_flops), ("seconds", seconds)):
+        counts[name] += value
+
+
+def count_reselection(memory: Memory, network: Network) -> float:
+    """Add all rounds to the counts of the stage; returns the tokens of training that would have cost as much."""
+    counts = memory.get("objectives", {}).get(PART)
+    if counts is None:
+        return 0.0
+    memory["tokens"] += counts["tokens"]
+    memory["padded_tokens"] += counts["tokens"]
+    memory["matmul_flops"] += counts["matmul_flops"]
+    return float(reading_share(network) * counts["tokens"])
+
+
+def _tokens(packed: Path, settings: Settings) -> float:
+    """Of a round, from texts of mean length."""
+    asked, candidates = settings.train.reselect, PackedTexts(packed / "external")
+    if not len(candidates):
+        return 0.0
+    judging = PackedTexts(packed / ("dev" if asked.targets == "dev" else "internal"))
+    rows = len(judging) if asked.targets == "dev" else len(judging) / asked.folds
+    reservoir = len(candidates) if asked.reservoir is None else min(asked.reservoir, len(candidates))
+    read = reservoir * candidates.lengths.mean() + min(rows, asked.most_targets) * judging.lengths.mean()
+    return float(read)

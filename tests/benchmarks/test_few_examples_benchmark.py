@@ -1,0 +1,56 @@
+"""The benchmark of few-example learning: it runs, and what is made of its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.few_examples import texts
+from benchmarks.few_examples.measure import Row, latency, make_run, one_by_one, side_by_side
+from benchmarks.few_examples.summary import few_examples_table, summarize
+from benchmarks.results_file import read_results, write_results
+from endtask.task import Task
+
+
+@pytest.mark.parametrize("kind", ["pair", "tags"])
+def test_every_measurement_runs(kind: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path, kind, "tiny")
+    row = side_by_side(run, kind, "tiny", runs=2, epochs=1)
+    assert (row["runs"], row["epochs"]) == (2, 1)
+    assert row["seconds"] > 0
+    assert one_by_one(run, kind, "tiny", runs=1, epochs=1)["runs"] == 1
+    assert latency(run, kind, "tiny")["texts"] == texts.SPLITS["test"]
+
+
+def test_made_up_tasks_are_read_as_what_they_are(tmp_path: Path) -> None:
+    pairs, tags = (Task.read(texts.write_task(tmp_path / kind, kind)) for kind in ("pair", "tags"))
+    assert (pairs.kind, tags.kind) == ("pair", "tags")
+    assert pairs.labels == ("n", "y")
+    assert tags.labels == ("none", "start")
+    assert (
+        texts.write_task(tmp_path / "again", "tags").joinpath("train.jsonl").read_text()
+        == (tmp_path / "tags" / "train.jsonl").read_text()
+    )
+
+
+def made_up(what: str, seconds: float, runs: int, kind: str = "pair") -> Row:
+    return {"what": what, "kind": kind, "size": "256x3", "runs": runs, "epochs": 50, "seconds": seconds}
+
+
+def test_headline_figures(tmp_path: Path) -> None:
+    rows = [made_up("side by side", seconds, 100) for seconds in (40.0, 30.0, 60.0)]
+    rows += [made_up("one by one", 60.0, 3), made_up("side by side", 60.0, 50, "tags")]
+    rows.append({"what": "latency", "kind": "pair", "size": "256x3", "torch": {"p50_ms": 2.5, "p99_ms": 4.0}})
+    summary = summarize(rows)
+    assert summary == {
+        "head_only_runs_per_minute_cpu": 150.0,
+        "speedup_vs_one_by_one": 50.0,
+        "latency_p50_ms_256x3": 2.5,
+        "latency_p99_ms_256x3": 4.0,
+        "head_only_runs_per_minute_cpu_tags": 50.0,
+    }
+    write_results("few_examples", "python", rows, summary, tmp_path)
+    page = few_examples_table(read_results("few_examples", tmp_path))
+    assert "| 150.0 | 50.0 times |" in page
+    assert "256x3: 2.5 ms, 4.0 ms" in page

@@ -1,0 +1,166 @@
+"""The evidence for end-task aware training from end to end on a toy, and results files judged together."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.compared import Compared, markdown
+from benchmarks.results_file import read_results
+from benchmarks.tartan import page, prepare
+from benchmarks.tartan.cells import AGAINST, DOMAINS, PAIRS, PLAIN, SEEDS, TABLES, base_settings, cells, titles
+from benchmarks.tartan.curves import curves
+from endtask.compare.comparison import check_comparison
+from endtask.compare.plan import listed_cells
+from endtask.compare.results import write_results
+from endtask.errors import InputError
+from endtask.settings import Settings
+from endtask.settings.values import with_values
+
+Tree = dict[str, Any]
+SMALL = {
+    "tokenizer.vocab_size": 200,
+    "tokenizer.marks": [],
+    "model.hidden_size": 16,
+    "model.num_hidden_layers": 1,
+    "model.num_attention_heads": 2,
+    "model.max_position_embeddings": 32,
+    "train.max_length": 16,
+    "train.batch_size": 8,
+    "train.eval_steps": 2,
+    "finetune.max_length": 16,
+    "finetune.epochs": 1,
+    "domain.sources": [],
+    "domain.amount": "1x",
+    "threads": 1,
+    "device": "cpu",
+    "budget": "4steps",
+}
+
+
+def small(toy: Path) -> Settings:
+    """The evidence's settings, cut down, over the toy's task and corpus."""
+    data = {"task.path": str(toy / "task"), "corpus.sources": [{"path": str(toy / "corpus.jsonl")}]}
+    return with_values(base_settings("sciie", "scratch", toy, steps=4), {**SMALL, **data}, "toy")
+
+
+def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
+    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch")
+    results = tmp_path / "results"
+    results.mkdir()
+    for table, seeds in ((PLAIN, [0]), ("tapt", [0, 1]), ("dapt-tapt", [0])):
+        outcome = found.compared(table, until="evaluate", seeds=seeds)
+        assert [row.name for row in outcome.rows] == [arm.name for arm in TABLES[table]]
+        assert all(row.score is not None for row in outcome.rows)
+        write_results(outcome, results / f"sciie-scratch-{table}.json")
+    (results / "sciie-scratch-tapt.curves.json").write_text(json.dumps(curves(found.folder / "tapt")), encoding="utf-8")
+    assert {row["cell"] for row in curves(found.folder / "tapt")} == {"mt-tapt", "meta-tapt", "meta-tapt-paper"}
+    page.collect(results, tmp_path)
+    written = read_results("tartan", tmp_path)
+    shown = page.tartan_table(written)
+    assert "Table 1: the task's own text, SciERC, from random weights" in shown
+    assert "plain fine-tuning" in shown
+    assert "last weights: tapt" in shown
+    assert "Table 4" not in shown
+    assert {"sciie_scratch_tapt_meta_over_mt", "sciie_scratch_tapt_meta_over_mt_p"} < set(written.summary)
+    assert all("predicted" not in row for row in written.rows)
+
+
+@pytest.mark.parametrize("task", sorted(DOMAINS))
+@pytest.mark.parametrize("body", ["scratch", "checkpoint"])
+def test_all_cells_are_settings(task: str, body: Any, tmp_path: Path) -> None:
+    settings = base_settings(task, body, tmp_path, steps=600)
+    for table in TABLES:
+        found = listed_cells(settings, check_comparison({"cells": cells(table, body), "seeds": [0]}, "cells"), "cells")
+        for cell in found:
+            assert cell.settings.reads_domain == ("dapt" in cell.name)
+            assert cell.settings.train.trains_task == (cell.name.startswith(("mt-", "meta-")))
+
+
+def test_every_table_has_what_it_is_tested_against() -> None:
+    for table, against in AGAINST.items():
+        assert against in titles(table)
+        assert PLAIN in titles(table)
+        assert set(PAIRS[table]) <= set(titles(table))
+    names = [arm.name for arms in TABLES.values() for arm in arms]
+    assert len(set(names)) == len(names)
+
+
+def test_a_checkpoint_is_fine_tuned_with_ten_seeds() -> None:
+    assert prepare.seeds(PLAIN, "checkpoint") == {"seeds": [0], "finetune_seeds": list(SEEDS)}
+    assert prepare.seeds("tapt", "checkpoint") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
+
+
+def test_an_unknown_table_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["prepare", "sciie", "tatp", "--data", str(tmp_path), "--out", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        prepare.main()
+    assert "no table is named 'tatp'" in capsys.readouterr().err
+
+
+def results_file(path: Path, runs: list[Tree], **changes: Any) -> Path:
+    """A results file with two rows of each of two classes, of which the last also stands in train."""
+    tree = {
+        "metric": "accuracy",
+        "split": "test",
+        "kind": "text",
+        "labels": ["a", "b"],
+        "truth": [0, 1, 0, 1],
+        "leak_free": [1, 1, 1, 0],
+        "machine": {"gpu": "a GPU"},
+        "runs": runs,
+        **changes,
+    }
+    path.write_text(json.dumps(tree), encoding="utf-8")
+    return path
+
+
+def one_run(cell: str, seed: int, predicted: list[int]) -> Tree:
+    right = [answer == truth for answer, truth in zip(predicted, [0, 1, 0, 1], strict=True)]
+    cost = {"train_seconds": 2.0, "text_bytes": 10}
+    scores = {"dev": [0.5], "test": [sum(right) / 4], "leak_free": [sum(right[:3]) / 3]}
+    return {"cell": cell, "seed": seed, "finetune_seeds": [0], **scores, "cost": cost, "predicted": [predicted]}
+
+
+def test_files_are_judged_together(tmp_path: Path) -> None:
+    one = results_file(tmp_path / "one.json", [one_run("good", 0, [0, 1, 0, 1]), one_run("good", 1, [0, 1, 0, 0])])
+    two = results_file(tmp_path / "two.json", [one_run("bad", 0, [1, 0, 1, 1]), one_run("good", 1, [0, 0, 0, 0])])
+    found = Compared.read([one, two])
+    assert found.models("good") == [1.0, 0.75]  # the second file's seed 1 is the same run done again
+    rows = found.table({"good": "Good", "bad": "Bad", "absent": "Absent"}, "bad")
+    assert [(row["title"], row["mean"]) for row in rows] == [("Good", 0.875), ("Bad", 0.25)]
+    assert rows[0]["lead"] == 0.625
+    assert rows[0]["p_holm"] == rows[0]["p"] >= 2 / 2**4
+    assert rows[0]["leak_free"] == pytest.approx(1.0)
+    shown = markdown(rows, against="Bad", metric="accuracy")
+    assert "| Good | 87.5 ± 17.7 | 100.0 | +62.5 |" in shown
+    assert found.gpu == "a GPU"
+
+
+@pytest.mark.parametrize(("key", "value"), [("truth", [1, 1, 1, 1]), ("metric", "macro_f1")])
+def test_files_judged_otherwise_are_refused(tmp_path: Path, key: str, value: Any) -> None:
+    one = results_file(tmp_path / "one.json", [one_run("good", 0, [0, 1, 0, 1])])
+    two = results_file(tmp_path / "two.json", [one_run("bad", 0, [0, 1, 0, 1])], **{key: value})
+    with pytest.raises(InputError, match=f"judged by another {key}"):
+        Compared.read([one, two])
+    with pytest.raises(InputError, match=r"no cell is named 'goood' .did you mean 'good'"):
+        Compared.read([one]).models("goood")
+    with pytest.raises(InputError, match="no results file was given"):
+        Compared.read([])
+
+
+def test_parts_of_a_table_are_found_and_other_tables_are_not_taken_for_parts(tmp_path: Path) -> None:
+    names = ["sciie-scratch-dapt", "sciie-scratch-dapt-tapt", "sciie-scratch-dapt-tapt-b", "sciie-scratch-other"]
+    for name in names:
+        results_file(tmp_path / f"{name}.json", [])
+    shutil.copy(tmp_path / f"{names[0]}.json", tmp_path / f"{names[0]}.curves.json")
+    assert {file.stem for file in page.result_files(tmp_path, "sciie-scratch")} == set(names[:3])
+    with pytest.raises(InputError, match="no results file of a bundle there"):
+        page.collect(tmp_path / "nowhere", tmp_path)

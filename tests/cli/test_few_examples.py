@@ -1,0 +1,70 @@
+"""`endtask few-examples`: what it prints, and one line for each mistake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Answer
+from tests.few_examples.conftest import make_run
+
+
+@pytest.fixture(scope="module")
+def run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    train = {"max_length": 16, "batch_size": 8, "rho1": "inf"}
+    return make_run(toy, tmp_path_factory.mktemp("cli") / "run", train=train)
+
+
+def test_a_table_a_picture_and_figures(run: Path, command: Callable[..., Answer], tmp_path: Path) -> None:
+    asked = [run, "--labels", "10,20", "--samples", 2, "--seeds", "0", "--rates", "1e-3,1e-2", "--set", "epochs=2"]
+    answer = command("few-examples", *asked, "--output", tmp_path / "out")
+    assert answer.code == 0
+    assert "20 labels" in answer.out
+    assert "perplexity" in answer.out
+    assert answer.out.rstrip().endswith(f"report: {tmp_path / 'out' / 'few-examples.html'}")
+    again = command("few-examples", *asked, "--output", tmp_path / "out", "--json", "-q")
+    figures = json.loads(again.out)
+    assert figures["labels"] == [10, 20]
+    assert figures["plan"]["epochs"] == 2
+    assert len(figures["rows"][0]["cells"][0]["rates"]) == 2
+    assert again.err == ""
+
+
+def test_the_folder_is_the_runs_with_a_name_behind_it(run: Path, command: Callable[..., Answer]) -> None:
+    answer = command("few-examples", run, "--labels", "8", "--samples", 1, "--set", "epochs=1", "-q")
+    assert answer.code == 0
+    assert (run.parent / "run-few-examples" / "few-examples.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--labels", "ten"], "--labels 'ten': not a number"),
+        (["--labels", "0"], "greater than 0"),
+        (["--labels", "8,8"], "8 stands twice"),
+        (["--seeds", "-1"], "seeds"),
+        (["--train", "heads"], "'head', 'transformer' or 'all'"),
+        (["--head", "old"], "'new' or 'keep'"),
+        (["--folds", "1"], "greater than or equal to 2"),
+        (["--folds", "3", "--samples", "2"], "give one of --samples and --folds"),
+        (["--folds", "3", "--held-out", "dev"], "with folds, the rows of dev are scored"),
+        (["--held-out", "half"], "a share such as 0.25, or dev"),
+        (["--rates", "fast"], "--rates 'fast': not a number"),
+        (["--set", "epoch=3"], "did you mean 'epochs'?"),
+        (["--set", "epochs"], "key=value"),
+        (["--labels", "5000"], "--labels 5000 and 1250 held-out ones beside them: there are 60 rows"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    run: Path, command: Callable[..., Answer], tmp_path: Path, flags: list[str], said: str
+) -> None:
+    answer = command("few-examples", run, "--output", tmp_path / "out", *flags)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("endtask: ")
+    assert answer.err.count("\n") == 1
+    assert said in answer.err
+    assert not (tmp_path / "out").exists()

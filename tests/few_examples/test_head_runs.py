@@ -1,0 +1,203 @@
+"""Heads trained side by side against the same heads trained one by one, by the training loop and by a plain one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from endtask.few_examples import head_runs
+from endtask.few_examples.bench import Bench, phase_settings
+from endtask.few_examples.body_runs import BodyRuns
+from endtask.few_examples.draws import Rows, make_draws
+from endtask.few_examples.features import unit_vectors
+from endtask.few_examples.head_runs import Cache, HeadRuns
+from endtask.few_examples.noise import dropout_factors
+from endtask.few_examples.plan import Key, Plan
+from endtask.few_examples.result import Result
+from endtask.few_examples.stacked_heads import Weights, with_given_dropout
+from endtask.few_examples.units import Units
+from endtask.models.network import TASK, Network, build_network
+from endtask.models.place import Place
+from endtask.records import Example
+from endtask.settings import ModelSettings, TaskKind
+from endtask.task import Task
+from endtask.text.packed import PackedTexts, pack_examples
+from endtask.text.tagged import pack_tagged
+from endtask.train.optimizer import build_optimizer
+from tests.tiny import ARCHITECTURES, MAX_LENGTH, WORDS, make_texts, make_tokenizer, shake
+
+CPU = Place(torch.device("cpu"))
+
+
+def make_task(kind: TaskKind) -> Task:
+    """Texts by whether their first word comes early among the words; words by whether they do."""
+
+    def label(word: str) -> str:
+        return "early" if WORDS.index(word) < len(WORDS) // 2 else "late"
+
+    examples = []
+    for number, text in enumerate(make_texts(72, longest=7)):
+        words = text.split()
+        tags = tuple(label(word) for word in words)
+        answer = tags if kind == "tags" else tags[0]
+        examples.append(Example(str(number), text, answer, tokens=tuple(words) if kind == "tags" else None))
+    parts = {"train": examples[:48], "dev": examples[48:56], "test": examples[56:]}
+    return Task.from_examples("words", parts, kind=kind)
+
+
+class Arm:
+    """A network over a task, and all that its runs need."""
+
+    def __init__(self, kind: TaskKind, architecture: str, plan: Plan, folder: Path) -> None:
+        task, tokenizer = make_task(kind), make_tokenizer()
+        rows = Rows.of(task)
+        self.texts: PackedTexts = (
+            pack_tagged([example.tokens or () for example in rows.examples], tokenizer, MAX_LENGTH, folder)
+            if kind == "tags"
+            else pack_examples([(example.text, None) for example in rows.examples], tokenizer, MAX_LENGTH, folder)
+        )
+        self.plan = plan
+        self.bench = Bench(plan, (12, 20), make_draws(rows, plan), Units(task, rows, self.texts))
+        self.network: Network = shake(
+            build_network(
+                ModelSettings.model_validate(
+                    {
+                        "architecture": architecture,
+                        "dropout": plan.dropout,
+                        "hidden_size": 16,
+                        "num_hidden_layers": 1,
+                        "num_attention_heads": 2,
+                        "max_position_embeddings": 32,
+                    }
+                ),
+                vocabulary=len(tokenizer),
+                special_ids={
+                    "pad": tokenizer.pad_token_id,
+                    "cls": tokenizer.cls_token_id,
+                    "sep": tokenizer.sep_token_id,
+                },
+                labels=task.labels,
+                seed=0,
+                kind=kind,
+            )
+        )
+
+    def first_weights(self, seed: int) -> Weights:
+        self.network.reset_task_head(seed)
+        return {name: weight.detach().clone() for name, weight in self.network.heads[TASK].named_parameters()}
+
+    def cache(self) -> Cache:
+        rows, units = self.bench.all_rows(), self.bench.units
+        vectors = unit_vectors(self.network, self.texts, units, rows, CPU)
+        return Cache(vectors, units.of(rows), len(units.classes))
+
+    def together(self, keys: Sequence[Key]) -> list[Result]:
+        runs = HeadRuns(self.bench, self.network.heads[TASK], self.first_weights, self.cache())
+        return sorted((one for some in runs.train(keys) for one in some), key=lambda result: result.key)
+
+    def one_by_one(self, keys: Sequence[Key]) -> list[Result]:
+        runs = BodyRuns(self.bench, self.network, self.texts, CPU, "head")
+        return sorted(
+            (one for some in runs.train(keys, self.network.reset_task_head) for one in some), key=lambda r: r.key
+        )
+
+
+def assert_alike(found: Sequence[Result], wanted: Sequence[Result]) -> None:
+    assert [one.key for one in found] == [one.key for one in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert one.epoch == other.epoch
+        assert one.answers == other.answers
+        assert np.log(one.held_out_perplexity) == pytest.approx(np.log(other.held_out_perplexity), abs=1e-5)
+        assert one.surprise == pytest.approx(other.surprise, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["text", "tags"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_side_by_side_is_the_training_loop(architecture: str, kind: TaskKind, tmp_path: Path) -> None:
+    plan = Plan(samples=2, epochs=4, batch_size=8, dropout=0.0, learning_rates=(1e-3, 2e-2))
+    arm = Arm(kind, architecture, plan, tmp_path)
+    keys = list(plan.keys((12, 20), "head"))
+    assert len(keys) == 16
+    assert_alike(arm.together(keys), arm.one_by_one(keys))
+
+
+def test_patience_ends_runs_side_by_side_as_it_ends_them_alone(tmp_path: Path) -> None:
+    plan = Plan(samples=4, epochs=12, batch_size=4, dropout=0.0, patience=1, learning_rates=(0.1,))
+    arm = Arm("text", "lean", plan, tmp_path)
+    keys = list(plan.keys((12,), "head"))
+    found = arm.together(keys)
+    assert_alike(found, arm.one_by_one(keys))
+    patient = Arm("text", "lean", plan.model_copy(update={"patience": None}), tmp_path).together(keys)
+    assert any(one.epoch < other.epoch for one, other in zip(found, patient, strict=True))
+
+
+def plain_loop(arm: Arm, key: Key) -> tuple[list[float], Weights]:
+    """Held-out losses of all epochs and the last weights, with a head, an optimizer and dropout of its own."""
+    bench, cache, losses = arm.bench, arm.cache(), []
+    arm.first_weights(key.seed)
+    head = with_given_dropout(copy.deepcopy(arm.network.heads[TASK]))
+    holder = nn.ModuleDict({"heads": head})
+    optimizer = build_optimizer(holder, phase_settings(), torch.device("cpu"), learning_rate=key.rate)
+    names = [name for name, _ in head.named_buffers() if name.endswith("factors")]
+    batches, held_out = bench.batches(key), bench.units.of(bench.held_out(key))
+    for step in range(batches.batches_per_epoch * arm.plan.epochs):
+        units = bench.units.of(bench.learned(key)[batches.positions(step)])
+        for name in names:
+            noise = dropout_factors(key.seed, step, name, len(units), 16, arm.plan.dropout)
+            head.get_submodule(name.rpartition(".")[0]).factors = noise
+        loss = functional.cross_entropy(head(cache[units]), torch.from_numpy(bench.units.classes[units]))
+        loss.backward()
+        optimizer.step(1.0)
+        if (step + 1) % batches.batches_per_epoch == 0:
+            for name in names:
+                head.get_submodule(name.rpartition(".")[0]).factors = torch.ones(())
+            answer = torch.from_numpy(bench.units.classes[held_out])
+            losses.append(functional.cross_entropy(head(cache[held_out]), answer).item())
+    return losses, {name: weight.detach() for name, weight in head.named_parameters()}
+
+
+@pytest.mark.parametrize("kind", ["text", "tags"])
+@pytest.mark.parametrize("architecture", ["lean", "bert", "roberta"])
+def test_dropout_is_that_of_a_plain_loop(architecture: str, kind: TaskKind, tmp_path: Path) -> None:
+    plan = Plan(samples=2, epochs=3, batch_size=8, dropout=0.3, learning_rates=(1e-2,))
+    arm = Arm(kind, architecture, plan, tmp_path)
+    for result in arm.together(list(plan.keys((12,), "head"))):
+        losses, _ = plain_loop(arm, result.key)
+        assert result.epoch == int(np.argmin(losses)) + 1
+        assert result.held_out_perplexity == pytest.approx(np.exp(min(losses)), abs=1e-5)
+
+
+def test_a_run_does_not_depend_on_its_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(samples=3, epochs=2, batch_size=8, learning_rates=(1e-2,))
+    arm = Arm("tags", "lean", plan, tmp_path)
+    keys = list(plan.keys((12,), "head"))
+    wanted = arm.together(keys)
+    assert_alike(arm.together(keys[3:]), [one for one in wanted if one.key in keys[3:]])
+    monkeypatch.setattr(head_runs, "_WEIGHTS_AT_ONCE", 1)
+    assert_alike(arm.together(keys), wanted)
+
+
+def test_trained_bodies_leave_frozen_parts_alone(tmp_path: Path) -> None:
+    plan = Plan(samples=1, seeds=(0,), epochs=1, batch_size=8, learning_rates=(1e-2,))
+    arm = Arm("text", "lean", plan, tmp_path)
+    before = {name: weight.detach().clone() for name, weight in arm.network.named_parameters()}
+    moved: dict[str, set[str]] = {}
+    for trained in ("head", "transformer", "all"):
+        runs = BodyRuns(arm.bench, arm.network, arm.texts, CPU, trained)
+        for _ in runs.train(list(plan.keys((12,), "all")), None):
+            after = dict(arm.network.named_parameters())
+            moved[trained] = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
+    assert all(name.startswith("heads.task.") for name in moved["head"])
+    assert any(name.startswith("body.layers.") for name in moved["transformer"])
+    assert not any(name.startswith("body.embeddings.") for name in moved["transformer"])
+    assert "body.embeddings.tok_embeddings.weight" in moved["all"]
+    assert not any(name.startswith("heads.masked_lm.") for name in moved["all"])
+    assert all(torch.equal(weight, before[name]) for name, weight in arm.network.named_parameters())
+    assert all(weight.requires_grad for weight in arm.network.parameters())

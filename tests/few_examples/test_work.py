@@ -1,0 +1,187 @@
+"""Few-example learning as a whole: results, resume, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from endtask.errors import InputError
+from endtask.few_examples import Outcome, Plan, few_examples
+from endtask.few_examples.arm import ArmWork
+from endtask.few_examples.page import PAGE
+from endtask.few_examples.work import RECORD
+from tests.aligned_toy import make_documents
+from tests.few_examples.conftest import make_run
+from tests.toy_kinds import write_kind
+from tests.toy_run import hashes, write_rows
+
+SMALL = Plan(labels=(12, 24), samples=2, seeds=(0, 1), epochs=3, batch_size=8)
+
+
+def results(outcome: Outcome) -> dict[str, str]:
+    return hashes(outcome.folder, "runs/**/*.json")
+
+
+@pytest.mark.parametrize("train", ["head", "transformer", "all"])
+@pytest.mark.parametrize("run", ["plain_run", "tags_run"])
+def test_everything_learns_and_is_scored(run: str, train: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    plan = Plan.model_validate({**SMALL.model_dump(), "train": (train,)})
+    outcome = few_examples([request.getfixturevalue(run)], plan, tmp_path / "out")
+    (row,) = outcome.rows
+    assert [cell.labels for cell in row.cells] == [12, 24]
+    assert all(cell.runs == 4 for cell in row.cells)
+    for cell in row.cells:
+        assert 1 <= cell.epoch <= 3
+        assert 0 <= cell.scores["accuracy"]["mean"] <= 1
+        assert cell.scores["perplexity"]["mean"] > 1
+    assert len(results(outcome)) == 8
+    kept = json.loads((outcome.folder / RECORD).read_text(encoding="utf-8"))
+    assert kept["outcome"] == json.loads(json.dumps(outcome.figures()))
+    assert "<svg" in (outcome.folder / PAGE).read_text(encoding="utf-8")
+
+
+def test_more_labels_and_epochs_teach_a_head(plain_run: Path, tmp_path: Path) -> None:
+    plan = Plan(labels=(40,), samples=2, epochs=60, batch_size=8, learning_rates=(1e-5, 3e-2))
+    (row,) = few_examples([plain_run], plan, tmp_path / "out").rows
+    (cell,) = row.cells
+    assert cell.learning_rate == 3e-2
+    assert cell.scores["accuracy"]["mean"] > 0.6
+    assert [rate["learning_rate"] for rate in cell.rates] == [1e-5, 3e-2]
+    assert cell.rates[0]["held_out_perplexity"] > cell.rates[1]["held_out_perplexity"]
+
+
+def test_equal_runs_do_not_differ(two_runs: tuple[Path, Path], tmp_path: Path) -> None:
+    outcome = few_examples(two_runs, SMALL, tmp_path / "out")
+    first, second = outcome.rows
+    assert [cell.scores for cell in first.cells] == [cell.scores for cell in second.cells]
+    assert all(not cell.tests for cell in first.cells)
+    assert all(test.p_holm == 1 and test.lead == 0 for cell in second.cells for test in cell.tests.values())
+
+
+def test_folds_score_every_row_once(plain_run: Path, tmp_path: Path) -> None:
+    plan = Plan(labels=(12,), folds=3, seeds=(0,), epochs=1, batch_size=8)
+    outcome = few_examples(
+        [
+            plain_run,
+        ],
+        plan,
+        tmp_path / "out",
+    )
+    files = sorted((outcome.folder / "runs").rglob("*.json"))
+    assert len(files) == 3
+    assert sum(len(json.loads(file.read_text(encoding="utf-8"))["answers"]) for file in files) == 60 + 18 + 18
+
+
+def test_a_stopped_command_goes_on_with_the_same_results(
+    plain_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = few_examples([plain_run], SMALL, tmp_path / "whole")
+    half = few_examples([plain_run], SMALL.model_copy(update={"labels": (12,)}), tmp_path / "half")
+    removed = sorted((half.folder / "runs").rglob("*.json"))[0]
+    removed.unlink()
+    (half.folder / ".texts-left").mkdir()
+    asked: list[int] = []
+    train = ArmWork.train
+    monkeypatch.setattr(ArmWork, "train", lambda self, arm, keys: asked.append(len(keys)) or train(self, arm, keys))
+    again = few_examples([plain_run], SMALL, tmp_path / "half")
+    assert asked == [5]
+    assert results(again) == results(whole)
+    assert again.figures() | {"folder": ""} == whole.figures() | {"folder": ""}
+    assert not list(half.folder.glob(".texts-*"))
+
+
+def test_labels_that_stage_1_saw_are_spoken_of(toy: Path, tmp_path: Path) -> None:
+    run = make_run(toy, tmp_path / "joint", train={"max_length": 16, "batch_size": 8, "rho1": 1})
+    outcome = few_examples([run], Plan(labels=(12,), samples=1, epochs=1, head=("new", "keep")), tmp_path / "out")
+    assert "learned from all 60 labels" in outcome.notes[0]
+    assert [row.head for row in outcome.rows] == ["new", "keep"]
+    with pytest.raises(InputError, match="--folds: stage 1 learned from the labels of train"):
+        few_examples([run], Plan(folds=3), tmp_path / "folds")
+    assert not (tmp_path / "folds").exists()
+
+
+def test_what_cannot_be_done_is_refused(plain_run: Path, toy_pairs: Path, tmp_path: Path) -> None:
+    def refused(*runs: Path, plan: Plan = SMALL) -> str:
+        with pytest.raises(InputError) as caught:
+            few_examples(runs, plan, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    assert "no run here" in refused(tmp_path / "absent")
+    assert "no run to learn on top of" in refused()
+    assert "--head new" in refused(plain_run, plan=SMALL.model_copy(update={"head": ("keep",)}))
+    assert "--labels 60 and 15 held-out ones beside them: there are 60 rows to draw from (fewer --labels" in refused(
+        plain_run, plan=Plan(labels=(60,))
+    )
+    half = Path(shutil.copytree(plain_run, tmp_path / "half"))
+    shutil.rmtree(half / "pretrain")
+    assert "stage 1 is not finished (endtask run" in refused(half)
+    twin = Path(shutil.copytree(plain_run, tmp_path / "twin" / "plain"))
+    assert "two runs are called 'plain'" in refused(plain_run, twin)
+    (twin / "pretrain" / "weights.safetensors").rename(twin / "weights")
+    assert "the weights of stage 1 are not here" in refused(twin)
+    changed = Path(shutil.copytree(plain_run, tmp_path / "changed"))
+    manifest = changed / "read" / "manifest.json"
+    tree = json.loads(manifest.read_text(encoding="utf-8"))
+    manifest.write_text(json.dumps({**tree, "inputs": {"task": "other"}}), encoding="utf-8")
+    assert "changed since this run was made" in refused(changed)
+    assert "this is labels" in refused(make_run(write_kind(tmp_path / "data", "labels"), tmp_path / "labels"))
+    other = make_run(toy_pairs, tmp_path / "pairs")
+    assert "another task than that of" in refused(plain_run, other)
+
+
+def test_results_made_otherwise_are_not_mixed(plain_run: Path, tmp_path: Path) -> None:
+    plan = Plan(labels=(12,), samples=1, seeds=(0,), epochs=1)
+    few_examples([plain_run], plan, tmp_path / "out")
+    with pytest.raises(InputError, match=r"made otherwise: .*epochs.*choose another --output"):
+        few_examples([plain_run], plan.model_copy(update={"epochs": 2}), tmp_path / "out")
+    (file,) = (tmp_path / "out" / "runs").rglob("*.json")
+    file.write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="not the result of a run"):
+        few_examples([plain_run], plan, tmp_path / "out")
+    (tmp_path / "out" / RECORD).write_text("[]", encoding="utf-8")
+    with pytest.raises(InputError, match="not the record"):
+        few_examples([plain_run], plan, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tagging task whose stage 1 learned where links are."""
+    folder = tmp_path_factory.mktemp("aligned")
+    rows = [
+        {"text": one.text, "title": one.title, "links": [list(link) for link in one.links]}
+        for one in make_documents(30)
+    ]
+    return make_run(
+        write_kind(folder / "data", "tags"),
+        folder / "run",
+        corpus={"sources": []},
+        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", rows))}], "span_labels": "bio"},
+        select={"selector": "none"},
+        train={
+            "max_length": 32,
+            "batch_size": 8,
+            "weighting": "equal",
+            "objectives": {"links": {"kind": "hyperlinks"}},
+        },
+    )
+
+
+@pytest.mark.parametrize("train", ["head", "all"])
+def test_a_kept_head_is_where_all_seeds_start(aligned_run: Path, train: str, tmp_path: Path) -> None:
+    plan = Plan.model_validate(
+        {"labels": (12,), "samples": 1, "epochs": 1, "dropout": 0, "learning_rates": (1e-12,), "head": ("new", "keep")}
+        | {"train": (train,)}
+    )
+    outcome = few_examples([aligned_run], plan, tmp_path / "out")
+    said: dict[str, list[list[float]]] = {}
+    for head in ("new", "keep"):
+        files = sorted((outcome.folder / "runs" / "run" / f"{train}-{head}").glob("*.json"))
+        said[head] = [json.loads(file.read_text(encoding="utf-8"))["surprise"] for file in files]
+    assert said["keep"][0] == pytest.approx(said["keep"][1], abs=1e-5)
+    assert said["new"][0] != pytest.approx(said["new"][1], abs=1e-3)
+    assert outcome.notes == ()

@@ -1,0 +1,67 @@
+"""Scores at a re-selection against single texts through autograd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from endtask.errors import TrainingError
+from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.models.batch import lay_out
+from endtask.models.network import TASK, TLM_TASK, Network
+from endtask.objectives.text_masks import mask_texts
+from endtask.settings.reselect import ReselectSettings
+from endtask.train.reselect_scores import HelpScores, Judging
+from tests.gradients.oracle import flat_gradients
+from tests.tiny import make_labels, make_masking, make_network, make_packed, shake
+
+from .conftest import CPU
+
+WHICH, ROWS, SEED = np.array([1, 4, 5, 9, 20, 17]), np.array([0, 2, 3, 11]), 8
+
+
+def make_scores(folder: Path, network: Network, head: str = TASK, **asked: Any) -> HelpScores:
+    settings = ReselectSettings(every=1, top_targets=2, **asked)
+    judging = Judging(make_packed(folder / "rows", 12, seed=5), make_labels(12))
+    return HelpScores(network, CPU, make_packed(folder / "texts"), judging, make_masking(), settings, 24, head)
+
+
+def by_autograd(scores: HelpScores, network: Network) -> np.ndarray:
+    batch = lay_out(scores.candidates, WHICH, network.layout(16))
+    one = flat_gradients(network, mask_texts(batch, WHICH, scores.masking, SEED), masked_lm_losses, ("last",))
+    rows = lay_out(scores.judging.texts, ROWS, network.layout(16))
+    object.__setattr__(rows, "labels", torch.from_numpy(scores.judging.labels[ROWS]))
+    other = flat_gradients(network, rows, lambda *given: task_losses(*given, head=scores.head), ("last",))
+    if scores.settings.measure == "cosine":
+        one, other = (torch.nn.functional.normalize(side, dim=1) for side in (one, other))
+    table = (one @ other.T).detach().numpy()
+    usual = (table - table.mean(0)) / table.std(0)
+    return np.asarray(np.sort(usual, axis=1)[:, -2:].mean(1))
+
+
+@pytest.mark.parametrize("measure", ["dot", "cosine"])
+@pytest.mark.parametrize(("architecture", "head"), [("lean", TASK), ("bert", TASK), ("lean", TLM_TASK)])
+def test_scores_are_those_of_single_texts(tmp_path: Path, architecture: str, head: str, measure: str) -> None:
+    network = shake(make_network(architecture, dropout=0.3, tlm_head=True)).double()
+    network.dtype = torch.float64
+    scores = make_scores(tmp_path, network, head, measure=measure)
+    network.train()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    found = scores.scores(WHICH, ROWS, SEED)
+    assert network.training
+    assert all(weight.requires_grad and weight.grad is None for weight in network.parameters())
+    assert all(value.equal(before[name]) for name, value in network.state_dict().items())
+    assert found.tokens > scores.candidates.lengths[WHICH].sum()
+    np.testing.assert_allclose(found.values, by_autograd(scores, network.eval()), rtol=1e-6, atol=1e-8)
+
+
+def test_broken_weights_have_no_scores(tmp_path: Path) -> None:
+    network = make_network()
+    with torch.no_grad():
+        next(network.body.parameters()).fill_(float("nan"))
+    with pytest.raises(TrainingError, match="not finite"):
+        make_scores(tmp_path, network).scores(WHICH, ROWS, SEED)
