@@ -21,6 +21,10 @@ def check_ahead(task: Task, settings: Settings, *, has_selection: bool = False) 
     _check_model(task, settings)
     _check_training(settings)
     _check_aligned(task, settings)
+    if settings.select.uses_influence and not has_selection:
+        from endtask.select.influence.ahead import refuse_impossible_influence
+
+        refuse_impossible_influence(task, settings)
 
 
 def _check_text(task: Task, settings: Settings) -> None:

@@ -78,7 +78,7 @@ def test_files_that_do_not_fit_the_model(finished_pair_run: Path, tmp_path: Path
     path.write_text(json.dumps({"text": "soup", "second": "bread"}) + "\n")
     answer = command("predict", finished_pair_run, "--file", path)
     assert (answer.code, answer.out) == (2, "")
-    assert "texts.jsonl: no column 'text_pair' for the second text (known: second, text)" in answer.err
+    assert "texts.jsonl: no column 'text_pair' for the second text (known: second)" in answer.err
     assert command("predict", finished_pair_run, "--file", path, "--pair-column", "second").code == 0
 
 

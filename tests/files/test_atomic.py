@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from endtask.files import atomic
-from endtask.files.atomic import remove_leftovers, replace_folder, whole_file, write_json, write_text
+from endtask.files.atomic import remove_folder, remove_leftovers, replace_folder, whole_file, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -97,6 +98,28 @@ def test_what_safetensors_writes_aside_is_a_leftover_too(tmp_path: Path) -> None
     assert names(tmp_path / "deep") != []
     remove_leftovers(tmp_path)
     assert [name for name in names(tmp_path / "deep") if name != "file.safetensors"] == []
+
+
+def test_a_folder_is_deleted_whole_or_left_as_a_leftover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("work", "work/deep"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ".file.1.tmp").write_text("x")
+
+    def stopped(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            remove_folder(tmp_path / "work")
+    assert names(tmp_path) == [".work.tmp"]
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == []
+    (tmp_path / "work").mkdir()
+    (tmp_path / ".work.tmp").mkdir()
+    remove_folder(tmp_path / "work")
+    remove_folder(tmp_path / "work")
+    assert names(tmp_path) == []
 
 
 def test_json_is_readable_by_others(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def _table_texts(path: Path, columns: _Columns, *, tags: bool) -> Iterator[Text]
         if column not in row:
             find_column(list(row), column, (), path=path, role="text")
         if columns.needs_pair and columns.pair not in row:
-            find_column(list(row), columns.pair, (), path=path, role="second text")
+            find_column([name for name in row if name != column], columns.pair, (), path=path, role="second text")
         text, second = row[column], row.get(columns.pair) if columns.pair else None
         if tags and isinstance(text, list) and text and all(isinstance(word, str) and word.strip() for word in text):
             yield text

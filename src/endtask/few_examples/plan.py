@@ -124,7 +124,7 @@ def check_plan(tree: Mapping[str, Any]) -> Plan:
     >>> check_plan({"train": ["heads"]})
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: key 'train.0': Input should be 'head', 'transformer' or 'all'
+    endtask.errors.InputError: key 'train.0': must be 'head', 'transformer' or 'all', got 'heads'
     """
     try:
         return Plan.model_validate(dict(tree))

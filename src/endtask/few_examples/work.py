@@ -32,8 +32,9 @@ _MAY_GROW = {"labels", "samples", "seeds", "train", "head", "learning_rates"}
 
 
 def few_examples(runs: Sequence[str | Path], plan: Plan | None = None, output: str | Path | None = None) -> Outcome:
-    """Learn from few labels on top of each run's stage 1; the first run, as trained first, is what others are tested
-    against. Finished runs in `output` are kept: the same call goes on after a stop, and may ask for more.
+    """Learn from few labels on top of each run's stage 1, and test every other line against the first.
+
+    Finished runs in `output` are kept: the same call goes on after a stop, and may ask for more.
     """
     plan, folders = plan or Plan(), [Path(run) for run in runs]
     if not folders:

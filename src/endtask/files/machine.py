@@ -9,7 +9,8 @@ from typing import Any
 
 from endtask.files.energy import gpu_names
 
-_PROCESSORS = Path("/proc/cpuinfo")
+_PROCESSORS, _MEMORY = Path("/proc/cpuinfo"), Path("/proc/meminfo")
+_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def usable_cores() -> int:
@@ -17,6 +18,16 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def available_memory(memory: Path = _MEMORY, limits: tuple[Path, ...] = _MEMORY_LIMITS) -> int:
+    """Bytes that this process could take without others being put aside; in a container never more than its limit."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    lines = memory.read_text(encoding="utf-8").splitlines() if memory.exists() else []
+    found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    told = [path.read_text(encoding="utf-8").strip() for path in limits if path.exists()]
+    found += [int(limit) for limit in told if limit.isdigit()]  # "max" is none
+    return min(found)
 
 
 def describe_machine() -> dict[str, Any]:

@@ -127,7 +127,9 @@ class PhaseSettings(Section):
         1.0, description="longer gradients are scaled down to this norm; null: never"
     )
     clip_heads_apart: bool = Field(
-        False, description="encoder and heads are clipped each by the norm of their own gradients, as in TARTAN's code"
+        False,
+        description="encoder and heads are clipped each by the norm of their own gradients, as in TARTAN's code; with "
+        "`weighting: meta` all heads always are",
     )
     eval_steps: Positive | None = Field(None, description="score dev every so many steps")
     early_stopping_patience: Positive | None = Field(

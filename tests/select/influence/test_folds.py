@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +47,7 @@ def test_halves_are_cut_by_group_and_cover_train(rows: list[tuple[int, str]], se
     for fold in folds:
         fitted = {group_key(row) for row in fold.train}
         assert fitted.isdisjoint(group_key(row) for row in fold.dev)
-        assert len(fold.dev) <= (max(1, most // 2) if most else len(task.train))
+        assert len(fold.dev) <= (max(1, most // 2, len(task.labels)) if most else len(task.train))
         assert fold.labels == task.labels
     one, other = folds
     assert {row.id for row in one.train} | {row.id for row in other.train} == {row.id for row in task.train}
@@ -53,6 +55,18 @@ def test_halves_are_cut_by_group_and_cover_train(rows: list[tuple[int, str]], se
     if most is None:
         assert one.dev == other.train
         assert other.dev == one.train
+
+
+@pytest.mark.parametrize("most", [2, 6, 20])
+def test_every_class_keeps_a_target_and_about_its_share(most: int) -> None:
+    task = task_of([(number, "a" if number % 30 == 0 else "b") for number in range(120)])
+    (fold,) = folds_of(
+        replace(task, splits={**task.splits, "dev": task.train}), InfluenceSettings(targets="dev", most_targets=most), 0
+    )
+    counts = Counter(row.label for row in fold.dev)
+    assert counts == {"a": 1, "b": most - 1}
+    places = [int(row.id[1:]) for row in fold.dev]
+    assert places == sorted(places)
 
 
 def test_with_dev_as_targets_one_model_is_fitted_on_all_of_train() -> None:

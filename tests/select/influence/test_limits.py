@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
 from endtask.errors import InputError
+from endtask.files.machine import available_memory
+from endtask.select.influence.estimate import _Amounts, _columns
 from endtask.select.influence.limits import Allowance, allowance, target_memory
+from endtask.select.influence.scorer import Scorer
 from endtask.select.influence.scoring_settings import scoring_settings, size_for
 from endtask.settings import ModelSettings, Settings, resolve
+from endtask.settings.influence import InfluenceSettings
+from tests.select.influence.small import make_work, small_settings
 
 
 @pytest.mark.parametrize(
@@ -47,6 +55,33 @@ def test_how_many_candidates_the_rest_is_enough_for() -> None:
     allowed = Allowance(60.0, "seconds", 0.1)
     assert allowed.candidates(fitted=20.0, each=0.5) == 80
     assert allowed.candidates(fitted=70.0, each=0.5) == 0
+
+
+def test_no_more_memory_than_a_container_has(tmp_path: Path) -> None:
+    memory, limit, none = tmp_path / "meminfo", tmp_path / "memory.max", tmp_path / "other"
+    memory.write_text("MemTotal: 9000 kB\nMemAvailable:   4000 kB\n")
+    none.write_text("max\n")
+    assert available_memory(memory, (limit, none)) == 4000 * 1024
+    limit.write_text("123456\n")
+    assert available_memory(memory, (limit, none)) == 123456
+
+
+def test_targets_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
+    work = make_work(tmp_path, small_settings())
+    work.fit()
+    units = work.units(np.arange(4))
+    with pytest.raises(InputError) as caught:
+        Scorer(work.folds, units, memory=1000)
+    line = str(caught.value)
+    assert line.startswith("key 'select.influence.most_targets': the gradients of 12 targets take ")
+    assert line.endswith("(lower it, set select.influence.rank, or compare fewer layers)")
+
+
+def test_what_is_kept_of_a_unit_until_the_choice() -> None:
+    amounts = _Amounts(rows=10, targets=11, folds=2, row_tokens=5.0, candidates=7.0, candidate_tokens=70.0)
+    assert _columns(amounts, InfluenceSettings()) == 0
+    assert _columns(amounts, InfluenceSettings(choice="top_k", target_batch=4)) == 3
+    assert _columns(amounts, InfluenceSettings(choice="greedy", greedy_size=8, checkpoints=3)) == 48
 
 
 def test_the_memory_of_this_machine_is_known() -> None:
@@ -99,6 +134,7 @@ def test_a_seed_of_its_own() -> None:
         ({"share_of_budget": 0}, "greater than 0"),
         ({"batch_size": "100tok"}, "100tok is less than two texts of 128 tokens"),
         ({"size": "huge"}, "size"),
+        ({"mlm_weight": 0}, "greater than 0"),
     ],
 )
 def test_bad_settings_are_met_with_one_line(values: dict[str, object], line: str) -> None:

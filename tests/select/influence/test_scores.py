@@ -61,7 +61,7 @@ def slow_scores(work: InfluenceWork, fold: Fold, units: CandidateUnits) -> Tenso
 
 
 def slow_candidates(work: InfluenceWork, fold: Fold, units: CandidateUnits, network: Network) -> Tensor:
-    """Each unit's gradient: the mean over its texts and the masks."""
+    """Each unit's gradient: the mean over its candidates and the masks, of pieces by their tokens."""
     lines = []
     for unit in range(units.count):
         members = units.order[unit * units.size : (unit + 1) * units.size]
@@ -70,7 +70,10 @@ def slow_candidates(work: InfluenceWork, fold: Fold, units: CandidateUnits, netw
         batch = lay_out(units.candidates.texts, texts, network.layout(work.own.max_length))
         masked = (mask_texts(batch, texts, fold.masking, derive(0, "mask", mask)) for mask in range(work.own.masks))
         each = [flat_gradients(network, one, masked_lm_losses, work.own.layers) for one in masked]
-        lines.append(torch.cat(each).mean(0))
+        lengths = units.candidates.texts.lengths
+        shares = [(lengths[starts[one] : starts[one + 1]] - 2).astype(np.float64) for one in members.tolist()]
+        weights = torch.from_numpy(np.concatenate([one / one.sum() / len(members) for one in shares])).to(each[0])
+        lines.append(weights @ torch.stack(each).mean(0))
     return torch.stack(lines)
 
 

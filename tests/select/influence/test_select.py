@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,12 +19,15 @@ from endtask.files.run_layout import HELPFUL, INFLUENCE_WORK, SELECTION
 from endtask.files.stage_folder import StageFolder
 from endtask.select.choose import refuse_impossible
 from endtask.select.influence import shards as shards_module
+from endtask.select.influence.scorer import Scorer
+from endtask.select.influence.shards import score_units
 from endtask.select.influence.work import InfluenceWork
 from endtask.settings import Budget, SelectSettings, Settings
 from tests.select.influence.small import (
     CANDIDATES,
     make_candidates,
     make_task,
+    make_work,
     run_influence,
     small_settings,
     write_table,
@@ -104,6 +108,7 @@ def test_influence_can_be_fused(tmp_path: Path) -> None:
     assert len(kept) == 10
     assert all("influence " in item.reason for item in kept)
     assert counts["fused"].keys() == {"best_rank, influence"}
+    assert counts["influence"]["scored"] == CANDIDATES
 
 
 class Killed(BaseException):
@@ -243,6 +248,31 @@ def test_a_text_without_a_token_has_no_influence(tmp_path: Path) -> None:
     candidates = make_candidates()
     empty = replace(candidates[0], document=replace(candidates[0].document, text=" "))
     write_table(tmp_path, [empty, *candidates[1:]])
-    counts, kept = run_influence(tmp_path, small_settings(budget=None))
-    assert counts["influence"]["scored"] == len(kept) == CANDIDATES
-    assert np.isfinite([item.score for item in kept]).all()
+    work = make_work(tmp_path, small_settings())
+    work.fit()
+    units = work.units(np.arange(3))
+    scores, _ = score_units(Scorer(work.folds, units, memory=1 << 30), units, np.arange(3))
+    assert not scores[0].any()
+    assert scores[1].all()
+    assert scores[2].all()
+
+
+def test_a_selection_killed_while_its_work_is_deleted_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_in(tmp_path / "run")
+    whole, _ = run_influence(tmp_path, small_settings())
+
+    def half(folder: Path, *args: Any, **values: Any) -> None:
+        for path in Path(folder).rglob("*.safetensors"):
+            path.unlink()
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", half)
+        with pytest.raises(Killed):
+            run_influence(tmp_path, small_settings(), stage=stage)
+    counts, _ = run_influence(tmp_path, small_settings(), stage=stage_in(tmp_path / "run"))
+    assert counts == whole
+    assert hashes(tmp_path / "run" / "select.partial", "*.parquet") == hashes(tmp_path / "out", "*.parquet")
+    assert not [entry.name for entry in (tmp_path / "run" / "select.partial").iterdir() if entry.is_dir()]

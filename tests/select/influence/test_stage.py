@@ -44,7 +44,10 @@ def selected_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ({"model": {"size": "mini"}}, True),
         ({"tokenizer": {"vocab_size": 300}}, True),
-        ({"budget": "7steps"}, True),
+        ({"budget": "7steps"}, False),
+        ({"budget": "7steps", "limited": True}, True),
+        ({"train": {"batch_size": 5, "max_length": 16}}, False),
+        ({"compile": True}, True),
         ({"finetune": {"max_length": 24}}, False),
         ({"keep_scratch": False}, False),
     ],
@@ -52,9 +55,11 @@ def selected_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_the_scoring_model_reads_makes_the_selection_anew(
     toy: Path, tmp_path: Path, changes: dict[str, Any], is_redone: bool
 ) -> None:
+    own = {**OWN, "share_of_budget": 0.1 if changes.pop("limited", False) else None}
+
     def mark(selector: str, changes: dict[str, Any]) -> str:
         values = influence_run(toy, tmp_path / "run", **changes)
-        values["select"] = {**values["select"], "selector": selector}
+        values["select"] = {**values["select"], "selector": selector, "influence": own}
         return Run(resolve(values)).stage_folders()["select"].fingerprint
 
     assert (mark("influence", {}) != mark("influence", changes)) == is_redone
@@ -97,6 +102,8 @@ def test_why_shows_what_helps_a_class(selected_run: Path, command: Command) -> N
     assert answer.code == 0, answer
     assert answer.out.startswith("most helpful for class food, in deviations from the usual candidate:\n1. ")
     assert json.loads(command("why", selected_run, "--class", "food", "--json").out)["helped"]["kind"] == "class"
+    many = command("why", selected_run, "--class", "food", "--top", 50)
+    assert "10 of the most and of the least helpful texts are on record, no more" in " ".join(many.err.split())
     wrong = command("why", selected_run, "--class", "fod")
     assert wrong.code == 2
     assert wrong.err.strip().endswith("no class 'fod' (did you mean 'food'?)")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _STARTS = "starts.npy"
 _TEXTS_AT_ONCE = 2000
+_SPECIAL, _OF_NOTHING = 2, 1e-9  # tokens around a piece; and a share for one that has no others
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,15 @@ def _pieces(
 
 
 @dataclass(frozen=True)
+class UnitTexts:
+    """Texts by their numbers among all; for each its unit's place among some units, and its share in the unit."""
+
+    numbers: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class CandidateUnits:
     """Candidates in the order in which they are scored; each `size` neighbours are a unit (B_p)."""
 
@@ -105,16 +115,18 @@ class CandidateUnits:
         if start < len(by_length):
             yield by_length[start:]
 
-    def texts_of(self, units: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The numbers of some units' texts among all, and for each its place among these units."""
-        texts: list[int] = []
-        owners: list[int] = []
+    def texts_of(self, units: NDArray[np.int64]) -> UnitTexts:
+        """The texts of some units: a unit's candidates count alike, a candidate's pieces by their tokens."""
+        texts, owners, shares = [], [], []
         for place, unit in enumerate(units.tolist()):
-            for candidate in self.order[unit * self.size : (unit + 1) * self.size].tolist():
-                found = range(int(self.candidates.starts[candidate]), int(self.candidates.starts[candidate + 1]))
-                texts.extend(found)
-                owners.extend([place] * len(found))
-        return np.asarray(texts, dtype=np.int64), np.asarray(owners, dtype=np.int64)
+            members = self.order[unit * self.size : (unit + 1) * self.size]
+            for candidate in members.tolist():
+                found = np.arange(self.candidates.starts[candidate], self.candidates.starts[candidate + 1])
+                opened = np.maximum(self.candidates.texts.lengths[found] - _SPECIAL, _OF_NOTHING)
+                texts.append(found)
+                owners.append(np.full(len(found), place))
+                shares.append(opened / opened.sum() / len(members))
+        return UnitTexts(np.concatenate(texts), np.concatenate(owners), np.concatenate(shares))
 
 
 def scoring_order(places: Order, table: Path, figures: SelectionFigures, examples: tuple[Example, ...]) -> Order:

@@ -66,7 +66,11 @@ def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) 
 
     `scores` are parts of rows (units, columns), read once.
     """
-    table = np.concatenate([np.zeros((0, columns), dtype=np.float32), *scores])
+    table = np.empty((units, columns), dtype=np.float32)
+    filled = 0
+    for part in scores:
+        table[filled : filled + len(part)] = part
+        filled += len(part)
     best = np.full(units, units + 1, dtype=np.int64)
     for first in range(0, columns, _COLUMNS_AT_ONCE):
         order = np.argsort(-table[:, first : first + _COLUMNS_AT_ONCE], axis=0, kind="stable")

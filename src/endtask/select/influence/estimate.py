@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from endtask.files.selection_table import write_selection
+from endtask.gradients.layers import choose_weights
+from endtask.models.network import Network
 from endtask.select.influence.fit import Fold, prepare_folds
 from endtask.select.influence.folds import folds_of
 from endtask.select.influence.limits import seconds_per_token
@@ -33,9 +36,10 @@ class _Amounts:
 
     rows: int  # that the models are fitted on
     targets: int
+    folds: int
     row_tokens: float
+    candidates: float
     candidate_tokens: float  # of all candidates
-    readings: int  # of each candidate
 
 
 def influence_cost(
@@ -44,38 +48,50 @@ def influence_cost(
     """From a short trial of the scoring model on `few`, a sample of the task's train rows."""
     own = settings.select.influence
     write_selection(folder / "none.parquet", [])
-    halves = folds_of(few, own.model_copy(update={"targets": "folds"}), seed_of(settings))
-    fold = prepare_folds(few, halves, folder / "none.parquet", scoring_settings(settings), folder / "influence")[0]
+    parts = folds_of(task, own, seed_of(settings))
+    # The rows of a sample stand for the fold's: they tell lengths and time, and no model is judged.
+    sample = replace(few, splits={"train": few.train, "dev": few.train})
+    once = settings.select.model_copy(update={"influence": own.model_copy(update={"checkpoints": 1})})
+    trial = scoring_settings(settings.model_copy(update={"select": once}))
+    (fold,) = prepare_folds(few, [sample], folder / "none.parquet", trial, folder / "influence")
     tokens = bytes_each / _BYTES_PER_TOKEN
     amounts = _Amounts(
-        rows=len(task.train),
-        targets=_targets(task, own),
+        rows=sum(len(part.train) for part in parts),
+        targets=sum(len(part.dev) for part in parts),
+        folds=len(parts),
         row_tokens=float(fold.targets.lengths.mean()),
+        candidates=candidates,
         candidate_tokens=candidates * (tokens if own.whole_passages else min(tokens, own.max_length)),
-        readings=(1 if own.targets == "dev" else 2) * own.checkpoints * own.masks,
     )
-    return _cost(fold, amounts, own, candidates)
+    return _cost(fold, amounts, own)
 
 
-def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings, candidates: float) -> InfluenceCost:
+def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings) -> InfluenceCost:
     phase = fold.phase()
-    config = phase.network.config
-    each = seconds_per_token(phase)
     # A pass forward is a third of training; of the rest, the layers above the lowest that is compared.
-    share = (1 + 2 / config.num_hidden_layers) / 3 if own.layers == ("last",) else 1.0
+    share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if own.layers == ("last",) else 1.0
+    models = amounts.folds * own.checkpoints
     fitted = own.epochs * amounts.rows * amounts.row_tokens
-    scored = amounts.candidate_tokens * amounts.readings * share
-    rows = 1.0 if own.layers == ("last",) and own.pooling == "cls" else amounts.row_tokens
-    each_target = 4.0 * min(2 * config.hidden_size * rows, config.hidden_size**2) * len(own.layers) * own.checkpoints
+    scored = amounts.candidate_tokens * models * own.masks * share
     weights = 4.0 * sum(weight.numel() for weight in phase.network.parameters())
-    table = {"top_k": amounts.targets, "greedy": own.greedy_size * amounts.readings}.get(own.choice, 0)
+    targets = own.checkpoints * amounts.targets * _target_bytes(phase.network, amounts.row_tokens, own)
+    table = 4.0 * math.ceil(amounts.candidates / own.candidate_batch) * _columns(amounts, own)
     return InfluenceCost(
-        seconds=each * (fitted + scored),
-        memory_bytes=amounts.targets * each_target + _OPTIMIZER_COPIES * weights + 4.0 * candidates * table,
-        disk_bytes=2.0 * amounts.candidate_tokens + 4.0 * candidates * table + amounts.readings * weights,
+        seconds=seconds_per_token(phase) * (fitted + scored),
+        memory_bytes=max(_OPTIMIZER_COPIES * weights, models * weights + max(targets, table)),
+        disk_bytes=2.0 * amounts.candidate_tokens + table + models * weights,
     )
 
 
-def _targets(task: Task, own: InfluenceSettings) -> int:
-    rows = len(task.dev if own.targets == "dev" else task.train)
-    return rows if own.most_targets is None else min(rows, own.most_targets)
+def _target_bytes(network: Network, row_tokens: float, own: InfluenceSettings) -> float:
+    """Of one target's gradients under one set of weights, kept as rows or whole."""
+    rows = 1.0 if own.layers == ("last",) and own.pooling == "cls" else row_tokens
+    compared = choose_weights(network, own.layers).values()
+    return sum(4.0 * min(sum(weight.shape) * rows, weight.numel()) for weight in compared)
+
+
+def _columns(amounts: _Amounts, own: InfluenceSettings) -> int:
+    """Numbers that are kept of each unit until something is chosen."""
+    if own.choice == "top_k":
+        return math.ceil(amounts.targets / own.target_batch)
+    return own.greedy_size * amounts.folds * own.checkpoints if own.choice == "greedy" else 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from endtask.files.atomic import whole_file
 from endtask.files.selection_table import read_batches
 from endtask.select.influence.columns import Column
-from endtask.select.influence.shards import LISTED, Arrays
+from endtask.select.influence.lookup import LISTED
+from endtask.select.influence.shards import Arrays
 
-Side = Literal["most", "least"]
-Row = dict[str, Any]
 _ROWS_AT_ONCE = 10_000
 
 
@@ -67,49 +66,63 @@ def write_helpful(
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    of_columns = _rows([[example.id for example in column.examples] for column in columns], "example", by_column)
-    of_classes = _rows([[label] for label in labels], "class", by_class)
-    rows = [row for part in (of_columns, of_classes) for row in part]
-    ids = _ids(table, {place for row in rows for place in members(row["unit"])})
-    schema = arrow.schema(
-        [
-            ("kind", arrow.string()),
-            ("targets", arrow.list_(arrow.string())),
-            ("side", arrow.string()),
-            ("place", arrow.int64()),
-            ("score", arrow.float64()),
-            ("passages", arrow.list_(arrow.string())),
-        ]
-    )
-    filled = [{**row, "passages": [ids[place] for place in members(row["unit"])]} for row in rows]
+    parts = [
+        _Part("example", [[example.id for example in column.examples] for column in columns], by_column),
+        _Part("class", [[label] for label in labels], by_class),
+    ]
+    distinct, unit = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)
+    passages = _passages(table, [members(one) for one in distinct.tolist()])
+    rows = arrow.concat_tables([_rows(part) for part in parts])
+    rows = rows.append_column("passages", passages.take(arrow.array(unit)))
     with whole_file(path) as aside:
-        parquet.write_table(arrow.Table.from_pylist(filled, schema=schema), aside, row_group_size=_ROWS_AT_ONCE)
+        parquet.write_table(rows, aside, row_group_size=_ROWS_AT_ONCE)
 
 
-def _rows(names: list[list[str]], kind: str, listed: Listed) -> Iterator[Row]:
-    sides: tuple[tuple[Side, NDArray[np.int64], NDArray[np.float32]], ...] = (
-        ("most", listed.most, listed.most_scores),
-        ("least", listed.least, listed.least_scores),
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one kind: for each name the most helpful units, then the least."""
+
+    kind: str
+    names: list[list[str]]
+    listed: Listed
+
+    @property
+    def units(self) -> NDArray[np.int64]:
+        return np.concatenate([self.listed.most.T, self.listed.least.T], axis=1).ravel()
+
+    @property
+    def scores(self) -> NDArray[np.float32]:
+        return np.concatenate([self.listed.most_scores.T, self.listed.least_scores.T], axis=1).ravel()
+
+
+def _rows(part: _Part) -> Any:
+    """The Arrow table of a part, but for the passages."""
+    import pyarrow as arrow
+
+    most, least, count = len(part.listed.most), len(part.listed.least), len(part.names)
+    targets = arrow.array(part.names, arrow.list_(arrow.string()))
+    return arrow.table(
+        {
+            "kind": arrow.array(np.repeat(part.kind, (most + least) * count), arrow.string()),
+            "targets": targets.take(arrow.array(np.repeat(np.arange(count), most + least))),
+            "side": arrow.array(np.tile(np.repeat(["most", "least"], [most, least]), count), arrow.string()),
+            "place": np.tile(np.concatenate([np.arange(most), np.arange(least)]) + 1, count),
+            "score": part.scores.astype(np.float64),
+        }
     )
-    for number, targets in enumerate(names):
-        for side, units, scores in sides:
-            for place, (unit, score) in enumerate(zip(units[:, number], scores[:, number], strict=True), start=1):
-                yield {
-                    "kind": kind,
-                    "targets": targets,
-                    "side": side,
-                    "place": place,
-                    "score": float(score),
-                    "unit": int(unit),
-                }
 
 
-def _ids(table: Path, places: set[int]) -> dict[int, str]:
-    """The ids of passages at some places of a table."""
-    found: dict[int, str] = {}
-    start = 0
+def _passages(table: Path, places: list[list[int]]) -> Any:
+    """The ids of the passages at lists of places of a table, as an Arrow array of lists."""
+    import pyarrow as arrow
+
+    wanted = np.unique(np.concatenate([np.asarray(some, dtype=np.int64) for some in places]))
+    parts, start = [], 0
     for batch in read_batches(table, columns=["id"]):
-        names = batch.column(0)
-        found.update({start + at: names[at].as_py() for at in range(len(batch)) if start + at in places})
+        here = wanted[(wanted >= start) & (wanted < start + len(batch))] - start
+        parts.append(batch.column(0).take(arrow.array(here)).cast(arrow.string()))
         start += len(batch)
-    return found
+    ids = arrow.concat_arrays(parts)
+    ends = np.cumsum([0, *(len(some) for some in places)])
+    flat = np.searchsorted(wanted, np.concatenate([np.asarray(some, dtype=np.int64) for some in places]))
+    return arrow.ListArray.from_arrays(arrow.array(ends, arrow.int32()), ids.take(arrow.array(flat)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import torch
 
 from endtask.errors import InputError
+from endtask.files.machine import available_memory
+from endtask.gradients.plan import Plan
 from endtask.models.flops import training_flops
 from endtask.models.sizes import shape_of
 from endtask.settings import Budget, Settings
@@ -95,7 +96,19 @@ def target_memory(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(_SHARE_OF_MEMORY * free)
-    return int(_SHARE_OF_MEMORY * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return int(_SHARE_OF_MEMORY * available_memory())
+
+
+def refuse_large(plan: Plan, targets: int, memory: int) -> None:
+    """Refuse where even the smallest form of the targets' gradients takes more memory than there is for them."""
+    needed = plan.bytes_per_target * targets
+    if needed > memory:
+        raise InputError(
+            f"the gradients of {targets:,} targets take {needed / 1e6:,.1f} MB, and {memory / 1e6:,.1f} MB are free "
+            "for them",
+            key="select.influence.most_targets",
+            hint="lower it, set select.influence.rank, or compare fewer layers",
+        )
 
 
 def _training_flops(settings: Settings) -> float:

@@ -10,7 +10,10 @@ from endtask.errors import InputError, did_you_mean
 from endtask.files.parquet_lookup import rows_where
 from endtask.files.rows import read_rows
 from endtask.files.run_layout import HELPFUL, RETRIEVED, SELECTION
+from endtask.progress import say
 
+LISTED = 10
+"""How many of the most and the least helpful units are kept on record for each target."""
 _SHOWN = ("id", "source", "title", "licence", "text")
 
 
@@ -73,6 +76,8 @@ def why_class_is_helped(run: Path, label: str, *, top: int = 5) -> WhyHelpful:
 def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
     """The most and the least helpful texts of some rows of the record."""
     listed = {side: _ranked(rows, side, top) for side in ("most", "least")}
+    if top > (most_listed := max(map(len, listed.values()))):
+        say(f"{most_listed} of the most and of the least helpful texts are on record, no more")
     wanted = {passage for pairs in listed.values() for passage, _ in pairs}
     texts = {row["id"]: row for row in rows_where(run / "retrieve" / RETRIEVED, "id", wanted, list(_SHOWN))}
     kept = {row["id"] for row in rows_where(run / "select" / SELECTION, "id", wanted, ["id"])}

@@ -13,12 +13,11 @@ from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import TextLosses
 from endtask.gradients.rows import Gradients, average
 from endtask.gradients.scoring import like_lengths
-from endtask.gradients.units import Units
 from endtask.models.batch import TextBatch, lay_out
 from endtask.models.network import Network
 from endtask.objectives.text_masks import mask_texts
 from endtask.seeds import derive
-from endtask.select.influence.candidates import CandidateUnits
+from endtask.select.influence.candidates import CandidateUnits, UnitTexts
 from endtask.select.influence.fit import Fold
 from endtask.select.influence.scoring_settings import seed_of
 from endtask.text.packed import PackedTexts
@@ -31,19 +30,23 @@ def tokens_at_once(device: torch.device) -> int:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The same texts under each of their masks; `owners` is each text's unit where some unit has several."""
+    """The same texts under each of their masks; `units` says how they make up units where some unit has several."""
 
     readings: tuple[TextBatch, ...]
-    owners: NDArray[np.int64] | None = None
+    units: UnitTexts | None = None
 
     def pin(self) -> Prepared:
         """The same in memory that a GPU can copy from while others work."""
         return replace(self, readings=tuple(batch.pin() for batch in self.readings))
 
     def gradients(self, engine: GradientEngine, losses: TextLosses) -> Gradients:
-        """The mean over the masks, and over the texts of each unit."""
+        """The mean over the masks, and over the texts of each unit by their shares."""
         found = average([engine.gradients(batch, losses) for batch in self.readings])
-        return found if self.owners is None else Units.alike(self.owners).merge(found)[0]
+        if self.units is None:
+            return found
+        device = next(iter(found.blocks.values()))[0].owners.device
+        owners, shares = (torch.from_numpy(one).to(device) for one in (self.units.owners, self.units.shares))
+        return found.merged(owners, shares, int(self.units.owners[-1]) + 1)
 
 
 class Reader:
@@ -56,9 +59,10 @@ class Reader:
 
     def candidates(self, units: CandidateUnits, which: NDArray[np.int64]) -> Prepared:
         """The texts of some units of candidates."""
-        numbers, owners = units.texts_of(which)
-        batch = self._lay_out(units.candidates.texts, numbers)
-        return Prepared(self._masked(batch, numbers), None if len(numbers) == len(which) else owners)
+        found = units.texts_of(which)
+        batch = self._lay_out(units.candidates.texts, found.numbers)
+        alone = len(found.numbers) == len(which)
+        return Prepared(self._masked(batch, found.numbers), None if alone else found)
 
     def targets(self, texts: PackedTexts, labels: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
         """All targets, some at a time, with their numbers: the longest first, whose memory is planned for."""

@@ -20,11 +20,12 @@ from endtask.gradients.options import Options
 from endtask.gradients.plan import make_plan
 from endtask.gradients.targets import Targets
 from endtask.gradients.units import Units
-from endtask.models.network import Network
+from endtask.models.network import MASKED_LM, Network
 from endtask.models.weights import load_weights
 from endtask.select.influence.candidates import CandidateUnits
 from endtask.select.influence.fit import Fold
 from endtask.select.influence.greedy import Sketches, unit_length
+from endtask.select.influence.limits import refuse_large
 from endtask.select.influence.readings import Prepared, Reader
 from endtask.select.influence.scoring_settings import seed_of
 
@@ -48,7 +49,7 @@ class Scorer:
     def __init__(self, folds: list[Fold], units: CandidateUnits, *, memory: int, compiled: bool = False) -> None:
         self._own, self._compiled = folds[0].settings.select.influence, compiled
         self._memory = memory // sum(len(fold.kept_weights()) for fold in folds)
-        self.place = folds[0].place
+        self.folds, self.place = folds, folds[0].place
         self._class_targets = sum(_class_targets(fold) for fold in folds)
         networks = [[_loaded(fold, path) for path in fold.kept_weights()] for fold in folds]
         self.reader = Reader(folds[0], networks[0][0])
@@ -80,14 +81,19 @@ class Scorer:
 
     @property
     def flops_per_token(self) -> float:
-        """About what a candidate's token costs: a pass forward, and backward through the layers that are compared."""
+        """About what a candidate's token costs: a pass forward, and backward through the layers that are compared.
+
+        Counted as training is, by 2 x parameters forward and 4 x parameters backward.
+        """
         judge = self._judges[0][0]
-        config = judge.engine.network.config
-        weights = 12 * config.hidden_size**2 * config.num_hidden_layers
-        differentiated = 1 / config.num_hidden_layers if tuple(self._own.layers) == ("last",) else 1.0
+        network, layers = judge.engine.network, judge.engine.network.config.num_hidden_layers
+        parts = (network.body, network.heads[MASKED_LM])
+        parameters = sum(weight.numel() for part in parts for weight in part.parameters())
+        each_layer = 12 * network.config.hidden_size**2
+        passed_back = parameters - (each_layer * (layers - 1) if self._own.layers == ("last",) else 0)
         passes = sum(map(len, self._judges)) * self._own.masks
         products = 2.0 * judge.targets.plan.multiply_adds / self._own.max_length
-        return float(passes * (2.0 * weights * (1 + 2 * differentiated) + products))
+        return float(passes * (2.0 * parameters + 4.0 * passed_back + products))
 
     def record(self) -> dict[str, Any]:
         """For the manifest: how the products are computed, and what a target takes."""
@@ -105,7 +111,9 @@ class Scorer:
         sample = few.gradients(engine, masked_lm_losses)
         work = Work(units.count, len(texts), groups.count)
         options = Options(rank=self._own.rank, memory=self._memory)
-        targets = Targets(make_plan(sample, first[1], work, options), groups)
+        plan = make_plan(sample, first[1], work, options)
+        refuse_large(plan, len(texts), self._memory)
+        targets = Targets(plan, groups)
         sketches = Sketches(self._own.greedy_size, seed_of(fold.settings))
         means = _ClassMeans(_class_targets(fold))
         for numbers, gradients in chain((first,), found):

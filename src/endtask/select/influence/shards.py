@@ -17,11 +17,10 @@ from endtask.gradients.calibration import Calibration
 from endtask.gradients.scoring import made_ahead
 from endtask.progress import bar
 from endtask.select.influence.candidates import CandidateUnits
+from endtask.select.influence.lookup import LISTED
 from endtask.select.influence.scorer import Scorer
 from endtask.settings.influence import InfluenceSettings
 
-LISTED = 10
-"""How many of the most and the least helpful are kept on record for each target."""
 _FEWEST_UNITS, _MOST_SHARDS = 1024, 128
 
 Arrays = dict[str, NDArray[np.generic]]
