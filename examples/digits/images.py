@@ -98,12 +98,17 @@ def _from_arrays(path: Path) -> Images:
 
 def _from_parquet(path: Path) -> Images:
     import pyarrow.parquet
-    from PIL import Image
 
     table = pyarrow.parquet.read_table(path)
     columns = [[name for name in names if name in table.column_names] for names in _COLUMNS]
     if not all(columns):
         raise InputError("there are no images and labels", path=path, hint=f"columns: {', '.join(table.column_names)}")
+    try:
+        from PIL import Image
+    except ImportError:
+        raise InputError(
+            "images in Parquet files need the package pillow", path=path, hint="pip install pillow"
+        ) from None
     encoded = [row["bytes"] for row in table.column(columns[0][0]).to_pylist()]
     pixels = np.stack([np.asarray(Image.open(BytesIO(one)).convert("RGB")) for one in encoded])
     return _checked(pixels, np.asarray(table.column(columns[1][0]).to_pylist()), path)

@@ -33,7 +33,7 @@ def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
     """An objective with inputs and a head like the task's, to be made from the corpus.
 
     >>> from endtask.records import Example
-    >>> rows = [Example(str(number), "ABC", "yes", text_pair="a big cat sat there") for number in range(4)]
+    >>> rows = [Example(str(n), "ABC", ("no", "yes")[n % 2], text_pair="a big cat sat there") for n in range(4)]
     >>> task = Task.from_examples("toy", {"train": rows, "dev": rows, "test": rows})
     >>> propose(task, [{"path": "docstrings"}]).settings["aligned.pairs_from"]
     'acronyms'

@@ -55,13 +55,12 @@ def made_up_images() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_images_of_a_file(tmp_path: Path) -> None:
-    from PIL import Image
-
+    image = pytest.importorskip("PIL.Image", reason="images in Parquet files need pillow")
     pixels, labels = made_up_images()
     np.savez(tmp_path / "images.npz", images=pixels, labels=labels)
     encoded = []
     for one in pixels:
-        Image.fromarray(one).save(buffer := io.BytesIO(), format="PNG")
+        image.fromarray(one).save(buffer := io.BytesIO(), format="PNG")
         encoded.append({"bytes": buffer.getvalue(), "path": None})
     table = pa.table({"img": encoded, "fine_label": labels})
     pyarrow.parquet.write_table(table, tmp_path / "images.parquet")
