@@ -6,8 +6,9 @@ those inside one, as long as the rows are the same; other rows are refused.
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -139,3 +140,14 @@ def markdown(rows: Sequence[Tree], *, against: str, metric: str) -> str:
 
 def _seconds(row: Tree) -> str:
     return f"{row['train_seconds']:.0f} s" if row["train_seconds"] else ""
+
+
+def collect_from_command_line(collect: Callable[[Path], Path], description: str | None) -> None:
+    """What `python -m` does for a page: collect the results in the folder that the command line names."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True, help="what came back from the GPU")
+    given = parser.parse_args()
+    try:
+        print(collect(given.results))
+    except InputError as error:
+        parser.error(str(error))

@@ -7,14 +7,13 @@ DIR holds what came back from the GPU: `TASK-BUNDLE.json` of `endtask compare --
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.compared import Compared, markdown
+from benchmarks.compared import Compared, collect_from_command_line, markdown
 from benchmarks.influence.cells import SHOWN, TABLES, TASKS, against, order_of, titles
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.errors import InputError
@@ -101,16 +100,5 @@ def _costs(rows: list[Tree]) -> list[str]:
     return ["**What choosing costs**", "", *lines, ""]
 
 
-def main() -> None:
-    """Collect what the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, required=True, help="what came back from the GPU")
-    given = parser.parse_args()
-    try:
-        print(collect(given.results))
-    except InputError as error:
-        parser.error(str(error))
-
-
 if __name__ == "__main__":
-    main()
+    collect_from_command_line(collect, __doc__)

@@ -8,14 +8,13 @@ trained in parts `TASK-BODY-TABLE-PART.json`, and `TASK-BODY-TABLE.curves.json` 
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.compared import Compared, markdown
+from benchmarks.compared import Compared, collect_from_command_line, markdown
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
 from endtask.errors import InputError
@@ -113,16 +112,5 @@ def _times(rows: list[Tree], cells: list[Tree]) -> list[str]:
     return lines
 
 
-def main() -> None:
-    """Collect what the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, required=True, help="what came back from the GPU")
-    given = parser.parse_args()
-    try:
-        print(collect(given.results))
-    except InputError as error:
-        parser.error(str(error))
-
-
 if __name__ == "__main__":
-    main()
+    collect_from_command_line(collect, __doc__)
