@@ -1,0 +1,182 @@
+"""What a worker does on a GPU: pre-train a body, learn from few labels on top of it, and score its first objectives."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks.alignment.cases import case_plans, case_rows
+from benchmarks.alignment.cells import TASKS, USUAL, Body, Effort, Job, plan_of
+from endtask.few_examples import Plan
+from endtask.few_examples.arm import Arm, ArmWork
+from endtask.few_examples.draws import Rows, make_draws
+from endtask.few_examples.result import Result
+from endtask.few_examples.stage_one import StageOne
+from endtask.files.run_layout import SETTINGS_FILE
+from endtask.files.stage_folder import read_manifest
+from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.network import TASK, Network
+from endtask.models.weights import load_tensors, load_weights, save_tensors
+from endtask.run import Run
+from endtask.settings import Settings, load_settings
+from endtask.settings.values import with_values
+from endtask.share import lend_data, share_stages
+from endtask.task import Task
+from endtask.task.targets import as_lists, numbered
+from endtask.train.aligned_kinds import aligned_head
+from endtask.train.device import choose_place, move
+from endtask.train.joint import joint_objectives
+from endtask.train.pretrain import WEIGHTS
+from endtask.train.start import network_for
+
+Tree = dict[str, Any]
+RUN, HELD_OUT = "body", "held_out"
+"""Runs of the bundle: what bodies start from, and whose text is only scored."""
+BATCHES = 40
+_TASK_HEAD = f"heads.{TASK}."
+
+
+@dataclass(frozen=True)
+class Place:
+    """An unpacked bundle; `values` change the settings of all bodies, `effort` is less for tries."""
+
+    folder: Path
+    values: Tree
+    effort: Effort = USUAL
+
+    def run(self, name: str) -> Run:
+        """A run of the bundle."""
+        folder = self.folder / name
+        return Run(load_settings(folder / SETTINGS_FILE, given={"output_dir": str(folder)}))
+
+    @cached_property
+    def tasks(self) -> dict[str, Task]:
+        """CT and AD, and the same with cases as test rows."""
+        return {name: self.run(name).task for task in TASKS for name in (task, f"{task}-cases")}
+
+    def truth(self, task: str) -> Tree:
+        """The right answers to all rows of a task, and which rows each draw is scored on."""
+        found = self.tasks[task]
+        rows = Rows.of(found)
+        answers = numbered([example.label for example in rows.examples], found.kind, found.all_labels)
+        draws = make_draws(rows, plan_of(task, "head", "new", 1.0, (1,), self.effort))
+        return {
+            "kind": "task",
+            "task": task,
+            "task_kind": found.kind,
+            "labels": list(found.all_labels),
+            "truth": as_lists(answers, found.kind),
+            "scored": [draw.test.tolist() for draw in draws],
+        }
+
+
+class BodyWork:
+    """A body in a run folder of its own, beside the runs of the bundle."""
+
+    def __init__(self, place: Place, body: Body) -> None:
+        self.place, self.body = place, body
+        base = place.run(RUN)
+        self.folder = place.folder / "bodies" / body.name
+        values = {**place.values, **body.values, "output_dir": str(self.folder)}
+        self._base, self._run = base, Run(with_values(base.settings, values, body.name))
+
+    @property
+    def _settings(self) -> Settings:
+        """Those of few-example learning: the paths lead to what is here, and nothing is compiled."""
+        return self._run.brought.settings_here(self._run.settings).model_copy(update={"compile": False})
+
+    def pretrain(self) -> Tree:
+        """Stage 1, unless it was done; what it cost."""
+        lend_data(self._base, self._run)
+        share_stages(self._run, [self._base.folder])
+        counts = self._run.go(until="pretrain").stages["pretrain"]
+        manifest = read_manifest(self.folder / "pretrain")
+        assert manifest is not None
+        kept = {key: counts[key] for key in ("steps", "tokens", "parameters")}
+        gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+        return {"kind": "body", "body": self.body.name, **kept, "seconds": manifest["seconds"], "gpu": gpu}
+
+    def stage_one(self, task: str) -> StageOne:
+        """The body as stage 1 of a run of this task: a new head in place of that of the task it was trained with."""
+        found, folder = self.place.tasks[task], self.folder / "tasks" / task
+        one = StageOne(self.body.name, folder, self._settings, found, self.body.name)
+        if not one.weights.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "pack").symlink_to(self._base.folder.resolve() / "pack")
+            trained, _ = load_tensors(self.folder / "pretrain" / WEIGHTS)
+            first = network_for(found, folder / "pack", self._settings).state_dict()
+            one.weights.parent.mkdir()
+            head = {name: value for name, value in first.items() if name.startswith(_TASK_HEAD)}
+            body = {name: value for name, value in trained.items() if not name.startswith(_TASK_HEAD)}
+            save_tensors(one.weights, {**head, **body}, {})
+        return one
+
+    def job(self, job: Job) -> Iterator[Tree]:
+        """The result of each run of a job."""
+        plan = plan_of(job.task, job.train, job.head, job.rate, job.labels, self.place.effort)
+        common = {"body": job.body, "task": job.task, "train": job.train, "head": job.head}
+        for result in self._results(job.task, plan):
+            yield {"kind": "result", **common, **asdict(result)}
+
+    def cases(self) -> Iterator[Tree]:
+        """What the heads say about the cases, before and after learning."""
+        for task in TASKS:
+            labels = self.place.tasks[f"{task}-cases"].labels
+            for stage, plan in case_plans(task, self.place.effort).items():
+                found = list(self._results(f"{task}-cases", plan))
+                yield from (
+                    {"kind": "case", "body": self.body.name, "task": task, **row}
+                    for row in case_rows(task, stage, found, labels)
+                )
+
+    def _results(self, task: str, plan: Plan) -> Iterator[Result]:
+        one = self.stage_one(task)
+        rows = Rows.of(one.task)
+        arm = Arm(one, plan.train[0], plan.head[0])
+        arm.check()
+        assert plan.labels is not None
+        with tempfile.TemporaryDirectory() as scratch:
+            work = ArmWork(one, rows, make_draws(rows, plan), plan, plan.labels, Path(scratch))
+            for results in work.train(arm, list(plan.keys(plan.labels, arm.train))):
+                yield from results
+
+    def held_out(self, batches: int = BATCHES) -> Iterator[Tree]:
+        """Accuracy and perplexity of masked LM and next sentences on pages that no body has read."""
+        settings, task = self._settings, self._base.task
+        place = choose_place(settings)
+        network = move(network_for(task, self._base.folder / "pack", settings), settings, place)
+        load_weights(self.folder / "pretrain" / WEIGHTS, network)
+        network.eval()
+        scored = self.place.run(HELD_OUT)
+        for name, objective in joint_objectives(task, scored.folder / "pack", network, scored.settings).items():
+            sums = np.zeros(3)
+            for step in range(batches):
+                batch = objective.batch(step).to(place.device)
+                assert isinstance(batch, TextBatch)
+                with torch.no_grad(), place.autocast(), network.uncompiled():
+                    sums += right_and_surprise(network, batch, name)
+            asked, right, surprise = sums
+            figures = {"accuracy": right / asked, "perplexity": float(np.exp(surprise / asked)), "asked": int(asked)}
+            yield {"kind": "held_out", "body": self.body.name, "objective": name, **figures}
+
+
+def right_and_surprise(network: Network, batch: TextBatch, objective: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """How much a batch asks, how much of it is answered rightly, and the sum of the cross-entropy."""
+    hidden = network(batch)  # (N, hidden)
+    if batch.masked_positions is not None:
+        logits, right = network.masked_logits(hidden, batch.masked_positions), batch.masked_targets
+    else:
+        logits, right = network.heads[aligned_head(objective)](network.pooled(hidden, batch)), batch.labels
+    assert right is not None
+    asked = right != IGNORED
+    logits, right = logits[asked].float(), right[asked]  # (asked, classes), (asked,)
+    surprise = functional.cross_entropy(logits, right, reduction="sum")
+    return np.array([len(right), float((logits.argmax(-1) == right).sum()), float(surprise)])

@@ -1,0 +1,191 @@
+"""What is trained and asked: bodies by size and objectives, and the tables of the paper as arms on top of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from endtask.few_examples import Plan
+from endtask.few_examples.plan import Head, Trained
+
+Tree = dict[str, Any]
+
+TASKS = {"ct": "concept tagging", "ad": "acronym detection"}
+OWN = {"ct": "hyperlinks", "ad": "acronyms"}
+"""The objective that is shaped like each task."""
+OBJECTIVES: Tree = {
+    "mlm": {"kind": "mlm", "texts": "aligned"},
+    "nsp": {"kind": "next_sentence"},
+    "hyperlinks": {"kind": "hyperlinks"},
+    "acronyms": {"kind": "acronyms"},
+}
+SPELLED = "spelled"
+"""The source whose words are cut at random, so that a model sees how they are spelled."""
+STEPS = 1500
+"""Less than a minute of an H200 for the largest body."""
+LARGEST, MIDDLE = "768x3", "512x3"
+SIZES = tuple(f"{width}x{layers}" for width in (256, 512, 768) for layers in (1, 2, 3))
+
+
+@dataclass(frozen=True)
+class Body:
+    """A pre-trained network: its size, and the objectives it does without."""
+
+    size: str
+    without: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name in rows and folders.
+
+        >>> Body("768x3", ("acronyms",)).name
+        '768x3-no-acronyms'
+        """
+        return "-no-".join((self.size, *self.without))
+
+    @property
+    def values(self) -> Tree:
+        """In what it differs from the settings that all share."""
+        return {"model.size": self.size, **{f"train.objectives.{name}.weight": 0 for name in self.without}}
+
+
+ALIGNED = Body(LARGEST)
+PLAIN = Body(LARGEST, tuple(OWN.values()))
+WITHOUT = {task: Body(LARGEST, (objective,)) for task, objective in OWN.items()}
+"""The paper's `768-x3`: what a task's aligned body is measured against."""
+_SMALLER = tuple(Body(size) for size in sorted(SIZES, key=lambda size: (size[-1], size), reverse=True)[1:])
+BODIES: dict[str, Body] = {body.name: body for body in (ALIGNED, WITHOUT["ad"], WITHOUT["ct"], *_SMALLER, PLAIN)}
+"""In the order in which they are trained: what the headlines need comes first."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A line of a table: a body, what is trained of it, the head it starts with and, where not the usual, the rate."""
+
+    title: str
+    body: Body
+    head: Head = "new"
+    train: Trained = "head"
+    rate: float | None = None
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate it learns by."""
+        return self.rate or Plan().rates(self.train)[0]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper for one task; all lines are tested against the first."""
+
+    title: str
+    arms: tuple[Arm, ...]
+    labels: tuple[int, ...] = (200,)
+
+
+def tables(task: str) -> dict[str, Table]:
+    """The tables of a task by their number in the paper."""
+    own = OWN[task]
+    without = Arm(f"{LARGEST}, without {own}, new head", WITHOUT[task])
+    kept, new = Arm(f"{LARGEST}, kept head", ALIGNED, "keep"), Arm(f"{LARGEST}, new head", ALIGNED)
+    sizes = [Arm(f"{size}, kept head", Body(size), "keep") for size in SIZES]
+    discarded = [Arm(f"{width}x3, new head", Body(f"{width}x3")) for width in (256, 512, 768)]
+    parts: tuple[tuple[Trained, str], ...] = (
+        ("head", "the head"),
+        ("transformer", "the head and all layers"),
+        ("all", "the embeddings too"),
+    )
+    left_out = [Arm(f"without {objective}", WITHOUT[other]) for other, objective in OWN.items()]
+    return {
+        "2": Table(
+            "Table 2: numbers of labels",
+            (without, Arm(f"{MIDDLE}, new head", Body(MIDDLE)), new, kept),
+            (50, 100, 150, 200, *([1000] if task == "ad" else [])),
+        ),
+        "1": Table("Table 1: sizes", (without, *sizes, *discarded)),
+        "5": Table(
+            "Table 5: objectives left out",
+            (Arm("all four objectives", ALIGNED), *left_out, Arm("masked LM and next sentences", PLAIN)),
+        ),
+        "4": Table(
+            "Table 4: learning rates",
+            tuple(Arm(f"{rate:g}", ALIGNED, "keep", rate=rate) for rate in (1e-3, 1e-4, 1e-5)),
+        ),
+        "3": Table("Table 3: what is trained", tuple(Arm(words, ALIGNED, "keep", trained) for trained, words in parts)),
+    }
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs on one body that share all but the number of labels, the draw and the seed."""
+
+    body: str
+    task: str
+    train: Trained
+    head: Head
+    rate: float
+    labels: tuple[int, ...]
+
+
+def jobs(body: str) -> list[Job]:
+    """What all tables ask of a body, every run once."""
+    asked: dict[tuple[str, Trained, Head, float], set[int]] = {}
+    for task in TASKS:
+        for table in tables(task).values():
+            for arm in (arm for arm in table.arms if arm.body.name == body):
+                asked.setdefault((task, arm.train, arm.head, arm.learning_rate), set()).update(table.labels)
+    return [Job(body, *key, tuple(sorted(labels))) for key, labels in asked.items()]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often and how long few labels are learned from; less is for tries."""
+
+    seeds: tuple[int, ...] = (0, 1)
+    epochs: int = 1000
+
+
+USUAL = Effort()
+
+
+def plan_of(task: str, train: Trained, head: Head, rate: float, labels: Sequence[int], effort: Effort = USUAL) -> Plan:
+    """Ten runs a cell: AD by five folds, CT by five draws scored on test, two seeds each, as in the paper.
+
+    Heads learn for as long as it helps, since a tenth of the rate takes ten times the epochs.
+    """
+    return Plan(
+        labels=tuple(labels),
+        samples=5,
+        folds=5 if task == "ad" else None,
+        seeds=effort.seeds,
+        train=(train,),
+        head=(head,),
+        learning_rates=(rate,),
+        epochs=min(effort.epochs, 1000 if train == "head" else 50),
+        patience=30 if train == "head" else 10,
+        held_out=0.2,  # with 1000 labels of AD there is no room for more
+    )
+
+
+def base_settings(task: str, sources: Sequence[Tree], tokenizer: str | None) -> Tree:
+    """What all bodies share; the objectives read the same text, and the task has no part in stage 1."""
+    return {
+        "budget": f"{STEPS}steps",
+        "task": {"path": task},
+        "aligned": {
+            "sources": list(sources),
+            "subword_sampling": {"sources": [one["name"] for one in sources if one["name"] == SPELLED]},
+        },
+        "tokenizer": {"path": tokenizer, "kind": "unigram", "vocab_size": 16_000},
+        "model": {"architecture": "lean", "size": LARGEST},
+        "train": {
+            "weighting": "equal",
+            "objectives": OBJECTIVES,
+            "batch_size": "16384tok",
+            "learning_rate": 1e-3,
+            "mask_rare_exponent": 0.5,
+            "checkpoint_steps": 1_000_000,
+        },
+        "evaluate": {"metric": "accuracy"},
+    }

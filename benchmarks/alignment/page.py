@@ -1,0 +1,275 @@
+"""The evidence as a results file, and that file as a page.
+
+    .venv/bin/python -m benchmarks.alignment.page --results DIR
+
+DIR holds what came back from the GPU: files of rows, `*.jsonl`, of one call of `benchmarks.alignment.train` or several.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.alignment.cases import SNIPPET
+from benchmarks.alignment.cells import ALIGNED, OWN, PLAIN, TASKS, WITHOUT, Arm, Table, plan_of, tables
+from benchmarks.compared import collect_from_command_line
+from benchmarks.results_file import RESULTS, Results, read_results, write_results
+from endtask.errors import InputError
+from endtask.evaluate.measures import Measure
+from endtask.few_examples.draws import Draw
+from endtask.few_examples.outcome import PERPLEXITY, Cell, Judge, judged
+from endtask.few_examples.plan import Key
+from endtask.few_examples.result import Result
+from endtask.few_examples.units import Units
+from endtask.files.atomic import write_text
+from endtask.settings import TaskKind
+from endtask.task.targets import Answers, from_lists
+
+Tree = dict[str, Any]
+COMMAND = "python -m benchmarks.alignment.page"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "alignment-results.md"
+SCORE = "accuracy"
+LABELS = 200
+_BORROWED = ("head_only_runs_per_minute_cpu", "latency_p50_ms_256x3")
+_FIRST_OBJECTIVES = {"mlm": "masked LM", "nsp": "next sentences"}
+_STAGES = {"pre-training": "after pre-training", "fine-tuning": f"after {LABELS} labels"}
+
+
+class ToldUnits(Units):
+    """The right answers as they came back: what scoring needs, without the texts."""
+
+    def __init__(self, kind: TaskKind, truth: Answers) -> None:
+        self.kind, self.truth = kind, truth
+
+
+@dataclass
+class Found:
+    """All rows of a folder by what they are; of what was done twice the last counts."""
+
+    tasks: dict[str, Tree] = field(default_factory=dict)
+    bodies: dict[str, Tree] = field(default_factory=dict)
+    results: dict[tuple[str, str, str, str, Key], Result] = field(default_factory=dict)
+    held_out: dict[tuple[str, str], Tree] = field(default_factory=dict)
+    cases: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Found:
+        """From all files of rows in a folder; rows of other tasks or of bodies trained otherwise are refused."""
+        found = cls()
+        for file in sorted(folder.glob("*.jsonl")):
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+                try:
+                    row = json.loads(line)
+                    found._take(row)
+                except (ValueError, KeyError, TypeError):
+                    raise InputError("not a row of benchmarks.alignment.train", path=file, row=number) from None
+                except InputError as error:
+                    raise InputError(str(error), path=file, row=number) from None
+        if not found.results:
+            raise InputError("no results there", path=folder, hint="benchmarks.alignment.train writes alignment.jsonl")
+        return found
+
+    def _take(self, row: Tree) -> None:
+        kind = row["kind"]
+        if kind == "task":
+            if self.tasks.setdefault(row["task"], row) != row:
+                raise InputError(f"other rows of the task {row['task']} than before")
+        elif kind == "body":
+            steps = next(iter(self.bodies.values()), row)["steps"]
+            self.bodies[row["body"]] = row
+            if steps != row["steps"]:
+                raise InputError(f"{row['body']} was trained for {row['steps']} steps, others for {steps}")
+        elif kind == "result":
+            key = Key(**row["key"])
+            names = ("epoch", "held_out_perplexity", "answers", "surprise", "asked")
+            result = Result(key, **{name: row[name] for name in names})
+            self.results[row["body"], row["task"], row["train"], row["head"], key] = result
+        elif kind == "held_out":
+            self.held_out[row["body"], row["objective"]] = row
+        elif kind == "case":
+            self.cases[row["task"], row["text"], row["stage"]] = row
+
+    def judge(self, task: str) -> Judge:
+        """How the runs of a task are put together and scored."""
+        row = self.tasks[task]
+        truth = from_lists(row["truth"], row["task_kind"])
+        nothing = np.zeros(0, dtype=np.int64)
+        draws = [Draw(nothing, nothing, np.asarray(scored)) for scored in row["scored"]]
+        plan = plan_of(task, "head", "new", 1.0, (LABELS,))
+        return Judge(
+            plan, draws, ToldUnits(row["task_kind"], truth), Measure(SCORE, row["task_kind"], tuple(row["labels"]))
+        )
+
+    def of(self, task: str, arm: Arm, labels: int) -> list[Result]:
+        """The runs of an arm with a number of labels, by draw and seed."""
+        wanted = (arm.body.name, task, arm.train, arm.head, labels, arm.learning_rate)
+        found = [one for (*names, key), one in self.results.items() if (*names, key.labels, key.rate) == wanted]
+        return sorted(found, key=lambda one: (one.key.draw, one.key.seed))
+
+
+def collect(folder: Path, results: Path = RESULTS, page: Path = PAGE) -> Path:
+    """Judge all rows together; write `alignment.json` and the page of its tables."""
+    found = Found.read(folder)
+    rows: list[Tree] = [*found.bodies.values()]
+    for task in found.tasks:
+        rows += _runs(found, task)
+        for number, table in tables(task).items():
+            rows += _cells(found, task, number, table)
+    rows += [*found.held_out.values(), *found.cases.values()]
+    path = write_results("alignment", COMMAND, rows, _summary(rows, results), results)
+    write_text(page, alignment_page(read_results("alignment", results)))
+    return path
+
+
+def _runs(found: Found, task: str) -> Iterator[Tree]:
+    """Every run by its figures, without its answers."""
+    judge = found.judge(task)
+    for (body, of_task, train, head, key), one in found.results.items():
+        if of_task == task:
+            truth = judge.units.truth[judge.draws[key.draw].test]
+            score = judge.measure.score(truth, one.as_array(judge.units))
+            figures = {SCORE: round(score, 5), PERPLEXITY: round(one.perplexity, 4), "epoch": one.epoch}
+            yield {"kind": "run", "task": task, "body": body, "train": train, "head": head, **vars(key), **figures}
+
+
+def _cells(found: Found, task: str, number: str, table: Table) -> Iterator[Tree]:
+    """The lines of a table for which all numbers of labels are there, tested against the first."""
+    by_arm = {arm: [found.of(task, arm, labels) for labels in table.labels] for arm in table.arms}
+    whole = max((len(runs) for several in by_arm.values() for runs in several), default=0)
+    there = {arm: several for arm, several in by_arm.items() if whole and all(len(runs) == whole for runs in several)}
+    if table.arms[0] not in there or len(there) < 2:
+        return
+    flat = {arm.title: [one for runs in several for one in runs] for arm, several in there.items()}
+    for title, cells in judged(found.judge(task), flat, table.labels).items():
+        for cell in cells:
+            yield {"kind": "cell", "task": task, "table": number, "title": title, **_figures(cell)}
+
+
+def _figures(cell: Cell) -> Tree:
+    scores = {name: {key: round(value, 5) for key, value in cell.scores[name].items()} for name in (SCORE, PERPLEXITY)}
+    tests = {
+        name: {"lead": round(test.lead, 5), "p": round(test.p_value, 5), "p_holm": round(test.p_holm, 5)}
+        for name, test in cell.tests.items()
+    }
+    return {"labels": cell.labels, "runs": cell.runs, "epoch": round(cell.epoch, 1), **scores, "tests": tests}
+
+
+def _summary(rows: Sequence[Tree], results: Path) -> Tree:
+    """What alignment gains with 200 labels, in points; speed and latency come from their own measurement."""
+    figures: Tree = {}
+    for task in TASKS:
+        arm = next(arm for arm in tables(task)["2"].arms if arm.body == ALIGNED and arm.head == "new")
+        cell = _cell_of(rows, task, "2", arm.title, LABELS)
+        if cell is not None:
+            test = cell["tests"][SCORE]
+            figures |= {f"{task}_gain_{LABELS}": round(100 * test["lead"], 2), f"{task}_gain_{LABELS}_p": test["p"]}
+    if (results / "few_examples.json").exists():
+        measured = read_results("few_examples", results).summary
+        figures |= {name: measured[name] for name in _BORROWED if name in measured}
+    return figures or {"tables": 0}
+
+
+def _cell_of(rows: Sequence[Tree], task: str, table: str, title: str, labels: int) -> Tree | None:
+    wanted = ("cell", task, table, title, labels)
+    keys = ("kind", "task", "table", "title", "labels")
+    return next((row for row in rows if tuple(row.get(key) for key in keys) == wanted), None)
+
+
+_PAGE = """# Aligned objectives: what they gain
+
+The tables of Pierse and Lu (2020) at a small part of their budget, on tasks like theirs. What aligned objectives are
+stands in [its own page](alignment.md), how this was measured in [the benchmarks](../benchmarks/README.md).
+
+<!-- results: alignment -->
+{tables}<!-- end -->
+"""
+
+
+def alignment_page(results: Results) -> str:
+    """The whole page."""
+    return _PAGE.format(tables=alignment_tables(results))
+
+
+def alignment_tables(results: Results) -> str:
+    """All tables of the paper that there are rows for."""
+    rows: list[Tree] = results.rows
+    parts: list[str] = []
+    for number in "12345":
+        for task, name in TASKS.items():
+            table = tables(task)[number]
+            if lines := _table(rows, task, number, table):
+                parts += [f"**{table.title}, {name}**", "", *lines, ""]
+    parts += [*_held_out(rows), *_cases(rows)]
+    bodies = [row for row in rows if row["kind"] == "body"]
+    gpu, steps = next(((row["gpu"], row["steps"]) for row in bodies), (None, 0))
+    seconds = [row["seconds"] for row in bodies if row["body"] == ALIGNED.name]
+    took = f" ({seconds[0]:.0f} s for {ALIGNED.name}, with others beside it)" if seconds else ""
+    how = (
+        f"Accuracy in % and perplexity, mean ± spread over draws and seeds; each body is pre-trained once, for "
+        f"{steps:,} steps{took}. † where a paired permutation test over rows against the first line of the same column "
+        f"has Holm's p below .05. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`."
+    )
+    return "\n".join([*parts, how, ""])
+
+
+def _table(rows: Sequence[Tree], task: str, number: str, table: Table) -> list[str]:
+    found = {
+        arm.title: [_cell_of(rows, task, number, arm.title, labels) for labels in table.labels] for arm in table.arms
+    }
+    lines = [
+        f"| {title} | {' | '.join(_in_words(cell, with_epoch=number == '4') for cell in cells if cell)} |"
+        for title, cells in found.items()
+        if all(cells)
+    ]
+    heads = " | ".join(f"{labels} labels" for labels in table.labels)
+    return [f"| | {heads} |", f"|---|{'---:|' * len(table.labels)}", *lines] if lines else []
+
+
+def _in_words(cell: Tree, *, with_epoch: bool) -> str:
+    score, perplexity, tests = cell[SCORE], cell[PERPLEXITY], cell["tests"]
+    marks = ["†" if name in tests and tests[name]["p_holm"] < 0.05 else "" for name in (SCORE, PERPLEXITY)]
+    spread = f"{100 * score['mean']:.1f} ± {100 * score['std']:.1f}{marks[0]}"
+    shown = f"{spread} / {perplexity['mean']:.2f} ± {perplexity['std']:.2f}{marks[1]}"
+    return f"{shown}, epoch {cell['epoch']:.0f}" if with_epoch else shown
+
+
+def _held_out(rows: Sequence[Tree]) -> list[str]:
+    """Table 6."""
+    found = {(row["body"], row["objective"]): row for row in rows if row["kind"] == "held_out"}
+    bodies = {ALIGNED: "all four objectives", **{WITHOUT[task]: f"without {own}" for task, own in OWN.items()}}
+    bodies[PLAIN] = "masked LM and next sentences"
+    lines = []
+    for body, title in bodies.items():
+        cells = [found.get((body.name, name)) for name in _FIRST_OBJECTIVES]
+        if all(cells):
+            shown = [f"{100 * cell['accuracy']:.1f} / {cell['perplexity']:.2f}" for cell in cells if cell]
+            lines.append(f"| {title} | {' | '.join(shown)} |")
+    if not lines:
+        return []
+    heads = f"| | {' | '.join(_FIRST_OBJECTIVES.values())} |"
+    title = "**Table 6: are the first objectives hurt? Pages that no body has read**"
+    return [title, "", heads, f"|---|{'---:|' * len(_FIRST_OBJECTIVES)}", *lines, ""]
+
+
+def _cases(rows: Sequence[Tree]) -> list[str]:
+    """The two case studies."""
+    found = {(row["task"], row["text"], row["stage"]): row["shown"] for row in rows if row["kind"] == "case"}
+    parts = []
+    for task, title in {"ct": "concepts in a query", "ad": f"acronyms of something in “{SNIPPET}”"}.items():
+        texts = dict.fromkeys(text for of_task, text, _ in found if of_task == task)
+        lines = [
+            f"| {text} | {' | '.join(found.get((task, text, stage), '') for stage in _STAGES)} |" for text in texts
+        ]
+        if lines:
+            heads = f"| | {' | '.join(_STAGES.values())} |"
+            parts += [f"**Case study: {title}**", "", heads, "|---|---|---|", *lines, ""]
+    return parts
+
+
+if __name__ == "__main__":
+    collect_from_command_line(collect, __doc__)
