@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.results_file import RESULTS, write_results
+from benchmarks.results_file import RESULTS, read_results, write_results
 from endtask.models.batch import lay_out, room_for
 from endtask.models.network import Network, build_network
 from endtask.objectives.masked_lm import MaskedLM
@@ -40,6 +41,14 @@ LIMITS = {
     "checkpoints_and_curves_share": 0.02,
     "checkpoint_share_110m": 0.02,
 }
+CHECKS = {
+    "attention": "attention",
+    "resume": "resume",
+    "waiting": "no step waits for the device",
+    "saving": "a checkpoint, 110 M parameters",
+    "overhead": "checkpoints and curves, 23 M parameters",
+}
+"""What each check calls its rows."""
 Row = dict[str, Any]
 
 
@@ -98,7 +107,9 @@ def attention_rows(texts: PackedTexts) -> list[Row]:
         loss, gradient = loss_and_gradient(make_phase(texts, "compact", "16384tok", 1, **changes), texts)
         reference = gradient if reference is None else reference
         distance = float((gradient - reference).norm() / reference.norm())
-        rows.append({"check": "attention", "backend": name, "loss": loss, "gradient_distance": round(distance, 5)})
+        rows.append(
+            {"check": CHECKS["attention"], "backend": name, "loss": loss, "gradient_distance": round(distance, 5)}
+        )
     return rows
 
 
@@ -125,7 +136,7 @@ def resume_row(texts: PackedTexts, folder: Path) -> Row:
 
     unbroken, broken = curve("unbroken", None), curve("broken", 1)
     difference = max(abs(one - other) for one, other in zip(unbroken, broken, strict=True))
-    return {"check": "resume", "steps": steps, "largest_loss_difference": difference, "last_loss": unbroken[-1]}
+    return {"check": CHECKS["resume"], "steps": steps, "largest_loss_difference": difference, "last_loss": unbroken[-1]}
 
 
 def waiting_row(texts: PackedTexts) -> Row:
@@ -140,36 +151,41 @@ def waiting_row(texts: PackedTexts) -> Row:
             next(steps)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    return {"check": "no step waits for the device", "steps": 10, "waits": 0}
+    return {"check": CHECKS["waiting"], "steps": 10, "waits": 0}
 
 
-def overhead_row(texts: PackedTexts, folder: Path, steps: int = 1000) -> Row:
-    """Seconds of a whole phase with curves and checkpoints as by default, against its bare steps."""
+def overhead_row(texts: PackedTexts, folder: Path, steps: int = 2000) -> Row:
+    """What curves and checkpoints, as by default, add to the bare steps, and how long the last one is waited for.
 
-    def bare(phase: Phase) -> float:
-        trained = train(phase, build_optimizer(phase))
-        next(trained)
-        phase.place.synchronize()
-        started = time.perf_counter()
-        for _ in trained:
-            pass
-        phase.place.synchronize()
-        return time.perf_counter() - started
+    Both are timed from the first checkpoint on, so that no start counts.
+    """
+    phase = make_phase(texts, "compact", "32768tok", 1)
+    first = phase.settings.checkpoint_steps
+    phase = replace(phase, steps=first + steps)
 
-    def whole(phase: Phase) -> float:
-        started = time.perf_counter()
-        run_phase(phase, folder / "whole", label="whole")
-        return time.perf_counter() - started
+    def bare() -> float:
+        started = 0.0
+        for record in train(phase, build_optimizer(phase)):
+            if record.step in (first, phase.steps):
+                phase.place.synchronize()
+                seconds, started = time.perf_counter() - started, time.perf_counter()
+        return seconds
 
-    phase = make_phase(texts, "compact", "32768tok", steps)
-    bare(replace(phase, steps=20))
-    without, together = bare(phase), whole(phase)
+    def whole() -> list[float]:
+        moments: list[float] = []
+        run_phase(phase, folder / "whole", label="whole", on_checkpoint=lambda: moments.append(time.perf_counter()))
+        return [*moments, time.perf_counter()]
+
+    without, moments = bare(), whole()
+    together = moments[-2] - moments[0]
     return {
-        "check": "checkpoints and curves, 23 M parameters",
+        "check": CHECKS["overhead"],
         "steps": steps,
+        "checkpoints": len(moments) - 2,
         "seconds_bare": round(without, 3),
         "seconds_whole": round(together, 3),
         "share": round(together / without - 1, 4),
+        "seconds_at_the_end": round(moments[-1] - moments[-2], 3),
     }
 
 
@@ -193,10 +209,21 @@ def saving_row(texts: PackedTexts, folder: Path) -> Row:
     checkpoints.close()
     every = phase.settings.checkpoint_steps
     return {
-        "check": "a checkpoint, 110 M parameters",
+        "check": CHECKS["saving"],
         "seconds_standing_still": round(seconds, 3),
         "seconds_per_step": round(per_step, 4),
         "share": round(seconds / (every * per_step), 4),
+    }
+
+
+def summary_of(rows: list[Row]) -> dict[str, float]:
+    """What is held to a limit."""
+    by_check = {name: [row for row in rows if row["check"] == check] for name, check in CHECKS.items()}
+    return {
+        "largest_gradient_distance": max(row["gradient_distance"] for row in by_check["attention"]),
+        "resume_loss_difference": by_check["resume"][0]["largest_loss_difference"],
+        "checkpoints_and_curves_share": by_check["overhead"][0]["share"],
+        "checkpoint_share_110m": by_check["saving"][0]["share"],
     }
 
 
@@ -204,28 +231,26 @@ def main() -> None:
     """Run all checks and write `benchmarks/results/gpu_checks.json`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--again", choices=CHECKS, nargs="+", help="do these alone; the file's other rows are kept")
     asked = parser.parse_args()
-    rows: list[Row] = []
+    wanted = asked.again or list(CHECKS)
+    rows = read_results("gpu_checks", asked.out).rows if asked.again else []
+    rows = [row for row in rows if row["check"] not in [CHECKS[name] for name in wanted]]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         few, many = random_texts(folder / "few", 500), random_texts(folder / "many", 40_000)
-        for check in (
-            lambda: attention_rows(few),
-            lambda: [resume_row(many, folder)],
-            lambda: [waiting_row(many)],
-            lambda: [saving_row(many, folder)],
-            lambda: [overhead_row(many, folder)],
-        ):
+        checks: dict[str, Callable[[], list[Row]]] = {
+            "attention": lambda: attention_rows(few),
+            "resume": lambda: [resume_row(many, folder)],
+            "waiting": lambda: [waiting_row(many)],
+            "saving": lambda: [saving_row(many, folder)],
+            "overhead": lambda: [overhead_row(many, folder)],
+        }
+        for wanted_name in wanted:
             torch._dynamo.reset()
-            rows += check()
+            rows += checks[wanted_name]()
             print(rows[-1], flush=True)
-    backends = [row for row in rows if row["check"] == "attention"]
-    summary = {
-        "largest_gradient_distance": max(row["gradient_distance"] for row in backends),
-        "resume_loss_difference": next(row["largest_loss_difference"] for row in rows if row["check"] == "resume"),
-        "checkpoints_and_curves_share": rows[-1]["share"],
-        "checkpoint_share_110m": next(row["share"] for row in rows if "110 M" in row["check"]),
-    }
+    summary = summary_of(rows)
     write_results("gpu_checks", "python -m benchmarks.gpu_checks", rows, summary, folder=asked.out)
     beyond = {name: summary[name] for name, most in LIMITS.items() if summary[name] > most}
     if beyond:

@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 import torch
+from torch import Tensor
 
 from endtask.files.atomic import write_text
 from endtask.train.loop import StepRecord
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Values on their way from the device: for a row, and as they stood at its step."""
+
+    step: int
+    learning_rate: float
+    names: list[str]
+    values: Tensor  # (names and counts,) float32, on the CPU
+    counts: list[str]
+    arrived: torch.cuda.Event | None
+
+    @property
+    def is_here(self) -> bool:
+        return self.arrived is None or bool(self.arrived.query())  # type: ignore[no-untyped-call]
+
+    def row(self) -> dict[str, float]:
+        """Means over the finite values, and the counts."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        finite: dict[str, list[float]] = {}
+        for name, value in zip(self.names, self.values.tolist(), strict=False):
+            if math.isfinite(value):
+                finite.setdefault(name, []).append(value)
+        means = {name: fmean(values) for name, values in sorted(finite.items())}
+        counts = dict(zip(self.counts, self.values[len(self.names) :].int().tolist(), strict=True))
+        return {"step": self.step, "learning_rate": self.learning_rate} | means | counts
 
 
 class MetricsFile:
@@ -18,33 +51,47 @@ class MetricsFile:
     def __init__(self, path: Path, *, start: int, every: int) -> None:
         self._path, self._every = path, every
         self._records: list[StepRecord] = []
+        self._asked: deque[_Asked] = deque()
         kept = [row for row in read_metrics(path) if row["step"] <= start]
         write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
 
-    def add(self, record: StepRecord, *, flush: bool) -> dict[str, float] | None:
-        """Remember a step; at every N-th one, or if told to `flush`, return the row to write."""
+    def add(
+        self, record: StepRecord, *, flush: bool, counts: Mapping[str, Tensor] | None = None
+    ) -> list[dict[str, float]]:
+        """Remember a step, every N-th for a row with the `counts` of that moment; returns the rows that can be written.
+
+        On a GPU they come some steps late, as it gets there: waiting for it would leave it idle until it is told more.
+        With `flush` all come at once, a row of the last steps among them.
+        """
         self._records.append(record)
-        return None if record.step % self._every and not flush else self._average()
+        if flush or record.step % self._every == 0:
+            self._asked.append(_ask(self._records, counts or {}))
+            self._records = []
+        rows = []
+        while self._asked and (flush or self._asked[0].is_here):
+            rows.append(self._asked.popleft().row())
+        return rows
 
     def write(self, row: dict[str, float]) -> None:
         """Append a row: the means since the last one, or a dev score."""
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
-    def _average(self) -> dict[str, float]:
-        """Means over the finite values since the last row; the device is asked once, for all of them together."""
-        records, self._records = self._records, []
-        row: dict[str, float] = {"step": records[-1].step, "learning_rate": records[-1].learning_rate}
-        names = [(name, value) for record in records for name, value in _values(record).items()]
-        read = torch.stack([value.float() for _, value in names])
-        finite: dict[str, list[float]] = {}
-        for (name, _), value, whole in zip(names, read.tolist(), read.isfinite().tolist(), strict=True):
-            if whole:
-                finite.setdefault(name, []).append(value)
-        return row | {name: fmean(values) for name, values in sorted(finite.items())}
+
+def _ask(records: list[StepRecord], counts: Mapping[str, Tensor]) -> _Asked:
+    """Have the device send the values of some steps, all of them together."""
+    named = [(name, value) for record in records for name, value in _values(record).items()]
+    values = torch.stack([value.float() for value in (*(value for _, value in named), *counts.values())])
+    sent = values.to("cpu", non_blocking=True)
+    arrived = None
+    if values.is_cuda:
+        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        arrived.record()
+    last = records[-1]
+    return _Asked(last.step, last.learning_rate, [name for name, _ in named], sent, list(counts), arrived)
 
 
-def _values(record: StepRecord) -> dict[str, torch.Tensor]:
+def _values(record: StepRecord) -> dict[str, Tensor]:
     return {**record.losses, "grad_norm": record.grad_norm}
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from endtask.errors import TrainingError
 from endtask.progress import bar, say
 from endtask.train.averaging import Averaging
@@ -22,6 +24,7 @@ Memory = dict[str, Any]
 _RATE_AFTER_TROUBLE = 0.5
 _MOST_RETURNS = 3
 _LOGGED_ROWS = 200
+_IN_A_ROW, _SKIPPED = "skipped_in_a_row", "skipped_steps"
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class _PhaseRun:
             except _TrainingBroke:
                 self._go_back(checkpoints, label)
                 continue
-            if skipped := memory.get("skipped_steps"):
+            if skipped := memory.get(_SKIPPED):
                 say(f"{label}: {skipped} of {memory['steps']} steps had no finite loss and were skipped")
             return memory
 
@@ -127,10 +130,9 @@ class _PhaseRun:
                 at_pause, renews = self._is_pause(record.step), self._renews(record.step)
                 at_checkpoint = renews or record.step % phase.settings.checkpoint_steps == 0
                 # A row before each checkpoint: a resumed run has the same curves.
-                row = metrics.add(record, flush=at_pause or at_checkpoint)
-                if row:
-                    self._check(memory, row)
-                    self._log(row, metrics)
+                rows = metrics.add(record, flush=at_pause or at_checkpoint, counts=self._counts())
+                for row in rows:
+                    self._log(self._checked(memory, row), metrics)
                 if (at_pause or at_checkpoint) and self._is_sound(record.step):
                     if at_pause:
                         self._do_pause(record.step, memory, metrics)
@@ -138,7 +140,7 @@ class _PhaseRun:
                         self._renew(record.step, memory, metrics)
                     checkpoints.save(record.step, memory)
                     self.on_checkpoint()
-                advance(1, note=_note(row) if row else "")
+                advance(1, note=_note(rows[-1]) if rows else "")
                 if memory.get("stop"):
                     break
         return memory
@@ -185,14 +187,18 @@ class _PhaseRun:
         if self.trackers is not None:
             self.trackers.log(row)
 
-    def _check(self, memory: Memory, row: dict[str, float]) -> None:
-        """Look at the device's counters where the curves are read anyway."""
-        if int(self.optimizer.skipped_in_a_row) >= self.max_skipped_steps:
+    def _counts(self) -> dict[str, Tensor]:
+        """The device's own counters, which travel with the curves."""
+        return {_IN_A_ROW: self.optimizer.skipped_in_a_row, _SKIPPED: self.optimizer.skipped_total}
+
+    def _checked(self, memory: Memory, row: dict[str, float]) -> dict[str, float]:
+        """A row for the file, unless its counters say that training has broken down."""
+        if row.pop(_IN_A_ROW) >= self.max_skipped_steps:
             raise _TrainingBroke
-        skipped = int(self.optimizer.skipped_total)
-        if skipped:
-            memory["skipped_steps"] = skipped
-            row["skipped_steps"] = skipped
+        if row[_SKIPPED]:
+            memory[_SKIPPED] = row[_SKIPPED]
+            return row
+        return {name: value for name, value in row.items() if name != _SKIPPED}
 
 
 def nothing_yet() -> Memory:
