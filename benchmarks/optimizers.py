@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.results_file import RESULTS, write_results
+from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.evaluate.measures import measure_of
 from endtask.evaluate.metrics import score_all
 from endtask.evaluate.probabilities import class_probabilities
@@ -179,6 +179,20 @@ def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
         summary[f"{name}_tokens"] = round(fmean([float(row["tokens"]) for row in full]))
     summary["parameters"] = rows[0]["parameters"]
     return summary
+
+
+def optimizers_table(results: Results) -> str:
+    """Both optimizers side by side."""
+    figure: dict[str, Any] = results.summary
+    lines = ["| | rate | tokens | loss on held-out text | dev |", "|---|---:|---:|---:|---:|"]
+    for name in RATES:
+        loss = f"{figure[f'{name}_held_out_loss']:.3f} ± {figure[f'{name}_held_out_loss_std']:.3f}"
+        dev = f"{100 * figure[f'{name}_dev_score']:.1f} ± {100 * figure[f'{name}_dev_score_std']:.1f}"
+        tokens = f"{figure[f'{name}_tokens'] / 1e6:.0f} M"
+        lines.append(f"| {name} | {figure[f'{name}_rate']:g} | {tokens} | {loss} | {dev} |")
+    seeds = len({row["seed"] for row in results.rows if row["kind"] == "full run"})
+    size = f"{figure['parameters'] / 1e6:.0f} M parameters, {seeds} seeds"
+    return "\n".join([*lines, "", f"{size}, {results.machine.gpu}, {results.date}; `{results.command}`.", ""])
 
 
 def main() -> None:

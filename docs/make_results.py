@@ -15,8 +15,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.alignment.page import PAGE as ALIGNMENT_PAGE  # noqa: E402
+from benchmarks.alignment.page import alignment_tables  # noqa: E402
 from benchmarks.few_examples.summary import few_examples_table  # noqa: E402
 from benchmarks.influence.page import influence_table  # noqa: E402
+from benchmarks.optimizers import optimizers_table  # noqa: E402
+from benchmarks.recipe.page import recipe_table, screens_table  # noqa: E402
 from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
 from benchmarks.retrieval.picture import COLOURS, COLUMNS, retrieval_picture  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
@@ -28,8 +32,9 @@ PAGES = (
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("retrieval", "training", "gradients", "weighting", "influence", "few-examples")
+        for name in ("retrieval", "training", "gradients", "weighting", "influence", "few-examples", "recipe")
     ),
+    *([ALIGNMENT_PAGE] if ALIGNMENT_PAGE.exists() else []),  # made whole by its benchmark
 )
 _PLACE = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -117,6 +122,10 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "few_examples": few_examples_table,
     "influence": influence_table,
     "tartan": tartan_table,
+    "alignment": alignment_tables,
+    "optimizers": optimizers_table,
+    "recipe": recipe_table,
+    "recipe_screens": screens_table,
 }
 PICTURES: dict[str, Callable[[Results], str]] = {
     "demo": demo_picture,

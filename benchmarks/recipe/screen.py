@@ -19,10 +19,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
 import shutil
+import threading
 import time
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -187,7 +186,8 @@ def pretrain(base: Run, name: str, values: Values, scratch: Path, done: list[Pat
     last = [row["external/mlm"] for row in losses[-10:]]
     counts = {key: result.stages["pretrain"][key] for key in ("steps", "tokens", "matmul_flops", "parameters")}
     loss = round(sum(last) / len(last), 4) if last else None
-    return {"stage1": name, "values": values, "loss": loss, **counts, "seconds": manifest["seconds"]}
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"stage1": name, "values": values, "loss": loss, **counts, "seconds": manifest["seconds"], "gpu": gpu}
 
 
 def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) -> None:
@@ -199,21 +199,32 @@ def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) 
     processes = [context.Process(target=work, args=arguments, daemon=True) for _ in range(workers)]
     for process in processes:
         process.start()
-    waiting = 0
+    arrivals = Arrivals(results, rows)
+    arrivals.start()
+    sent = 0
     done: list[Path] = []
     for name, values in plan.stage1.items():
         write(pretrain(base, name, values, scratch, done), rows)
         done.append(scratch / "stage1" / name)
         for job in plan.jobs(name, done[-1]):
             jobs.put(job)
-            waiting += 1
-        while not results.empty():
-            write(results.get(), rows)
-            waiting -= 1
-    while waiting and any(process.is_alive() for process in processes):
-        with suppress(queue.Empty):
-            write(results.get(timeout=5), rows)
-            waiting -= 1
+            sent += 1
+    while arrivals.count < sent and any(process.is_alive() for process in processes):
+        time.sleep(0.5)
+
+
+class Arrivals(threading.Thread):
+    """Writes what workers have done, also while stage 1 trains: the machine may be taken away."""
+
+    def __init__(self, results: Any, rows: TextIO) -> None:
+        super().__init__(daemon=True)
+        self._results, self._rows, self.count = results, rows, 0
+
+    def run(self) -> None:
+        """Go on until the process ends."""
+        while True:
+            write(self._results.get(), self._rows)
+            self.count += 1
 
 
 def write(row: dict[str, Any], rows: TextIO) -> None:
