@@ -79,10 +79,13 @@ def _onnx(model: Path, texts: Sequence[Text], kind: str | None) -> dict[str, Any
 def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -> Callable[[Text], object]:
     """The exported model behind the same tokenizer; raises where its answers are not those of torch."""
     import torch
-    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
+
+    from endtask.models.marked import classifier_class
 
     tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
-    stock = AutoModelForTokenClassification if kind == "tags" else AutoModelForSequenceClassification
+    config = AutoConfig.from_pretrained(str(model), local_files_only=True)
+    stock = AutoModelForTokenClassification if kind == "tags" else classifier_class(config)
     network = stock.from_pretrained(str(model), local_files_only=True).eval()
 
     def inputs(text: Text, form: str) -> dict[str, Any]:

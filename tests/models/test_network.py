@@ -252,7 +252,7 @@ def test_a_pooling_that_the_stock_head_lacks_is_refused(architecture: str) -> No
     with pytest.raises(
         InputError, match=rf"key 'model.pooling': the stock head of {architecture} cannot read the mean"
     ):
-        pooling_of(ModelSettings(path="a checkpoint", pooling="mean"), NETWORKS[architecture])
+        pooling_of(ModelSettings(path="a checkpoint", pooling="mean"), NETWORKS[architecture], ())
 
 
 def test_roberta_counts_positions_from_its_padding() -> None:

@@ -11,7 +11,7 @@ from endtask.models.attention import Backend
 from endtask.models.batch import TextBatch
 from endtask.models.sizes import Shape
 
-Pooling = Literal["cls", "mean"]
+Pooling = Literal["cls", "mean", "marks"]
 
 
 class Architecture(Protocol):
@@ -25,7 +25,7 @@ class Architecture(Protocol):
     input_names: tuple[str, ...]
     """What the stock model takes from its tokenizer."""
     poolings: tuple[Pooling, ...]
-    """What the stock classification head can read, its usual one first."""
+    """What the classification head can read, its usual one first."""
     to_classifier: dict[str, str]
     """Prefixes of our weights' names -> prefixes in the stock sequence classifier."""
     to_tagger: dict[str, str]
@@ -93,6 +93,11 @@ class Architecture(Protocol):
     def masked_lm(self, config: Any) -> Any:
         """An empty stock masked language model."""
         ...
+
+
+def marks_of(config: Any) -> tuple[int, ...]:
+    """The tokens that the classification head reads alone, where it does: marks around what a text is asked about."""
+    return tuple(getattr(config, "mark_token_ids", None) or ())
 
 
 def as_table(batch: TextBatch, pad_id: int) -> dict[str, Tensor]:

@@ -9,6 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from endtask.files.atomic import write_json
+from endtask.models.architecture import marks_of
+from endtask.models.marked import TO_MARKED
 from endtask.models.modernbert import rotary_of_each_kind
 from endtask.models.network import Network
 from endtask.models.without_bars import without_bars
@@ -19,6 +21,8 @@ def to_classifier(network: Network) -> Any:
     architecture, is_tagger = network.architecture, network.kind == "tags"
     model = (architecture.tagger if is_tagger else architecture.classifier)(network.config)
     names = architecture.to_tagger if is_tagger else architecture.to_classifier
+    if marks_of(network.config) and not is_tagger:
+        names = TO_MARKED
     model.load_state_dict(_renamed(network, names), strict=True)
     model.eval()
     return model

@@ -19,11 +19,17 @@ from transformers import (
 )
 from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
 
-from endtask.models.architecture import Pooling, through_table
+from endtask.models.architecture import Pooling, marks_of, through_table
 from endtask.models.attention import Backend, guide_for
 from endtask.models.batch import TextBatch
 from endtask.models.lean import LeanEncoder, PredictionHead
+from endtask.models.marked import ModernBertForMarkedClassification
 from endtask.models.sizes import Shape
+
+
+def _stock(pooling: Pooling) -> Pooling:
+    """The nearest that Hugging Face's configuration has a word for."""
+    return "mean" if pooling == "marks" else pooling
 
 
 class ModernTaskHead(nn.Module):
@@ -48,7 +54,7 @@ class ModernBert:
     padded = True
     gated = True
     input_names: tuple[str, ...] = ("input_ids", "attention_mask")
-    poolings: tuple[Pooling, ...] = ("mean", "cls")
+    poolings: tuple[Pooling, ...] = ("mean", "cls", "marks")
     to_classifier = {"body.": "model.", "heads.task.head.": "head.", "heads.task.classifier.": "classifier."}  # noqa: RUF012
     to_tagger = to_classifier
     to_masked_lm = {  # noqa: RUF012
@@ -80,7 +86,7 @@ class ModernBert:
             mlp_dropout=dropout,
             attention_dropout=0.0,
             classifier_dropout=dropout,
-            classifier_pooling=pooling,
+            classifier_pooling=_stock(pooling),
             attn_implementation="sdpa",
             **vars(shape),
         )
@@ -88,14 +94,14 @@ class ModernBert:
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
         config.embedding_dropout = config.mlp_dropout = config.classifier_dropout = dropout
         config.attention_dropout = 0.0
-        config.classifier_pooling = pooling
+        config.classifier_pooling = _stock(pooling)
 
     def longest_text(self, config: Any) -> int:
         return int(config.max_position_embeddings)
 
     def pooling(self, config: Any) -> Pooling:
-        pooling: Pooling = config.classifier_pooling
-        return pooling
+        stock: Pooling = config.classifier_pooling
+        return "marks" if marks_of(config) else stock
 
     def body(self, config: Any) -> nn.Module:
         body: nn.Module = ModernBertModel(config)
@@ -119,7 +125,7 @@ class ModernBert:
         return self.task_head(config)  # the stock classifier of tokens has the same
 
     def classifier(self, config: Any) -> Any:
-        return ModernBertForSequenceClassification(config)
+        return (ModernBertForMarkedClassification if marks_of(config) else ModernBertForSequenceClassification)(config)
 
     def tagger(self, config: Any) -> Any:
         return ModernBertForTokenClassification(config)

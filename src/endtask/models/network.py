@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from endtask.errors import InputError
-from endtask.models.architecture import Architecture, Pooling
+from endtask.models.architecture import Architecture, Pooling, marks_of
 from endtask.models.attention import Backend
 from endtask.models.batch import IGNORED, Layout, TextBatch
 from endtask.models.bert import Bert
@@ -78,7 +78,7 @@ class Network(nn.Module):
     """Body and heads with explicit random weights.
 
     `backend`, `dtype` say how the body computes; `move` in train/device.py sets them for a device. `kind` is that of
-    the task, which decides what its heads read: texts, or for `tags` every token.
+    the task, which decides what its heads read: texts, or for `tags` every token; heads of further tasks have theirs.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class Network(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.kind = kind
+        self._kinds: dict[str, TaskKind] = {}
         self.config = config
         self.backend: Backend = "padded"
         self.dtype = torch.float32
@@ -134,12 +135,20 @@ class Network(nn.Module):
 
     def task_logits(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
         """Class logits of every text, of kind `tags` of every token: (N, hidden) -> (S or N, classes)."""
-        if self.kind == "tags":
+        if self.kind_of(head) == "tags":
             of_tokens: Tensor = self.heads[head](hidden)
             return of_tokens
-        pooling = "cls" if head == TLM_TASK else self.architecture.pooling(self.config)
-        logits: Tensor = self.heads[head](pool(hidden, batch, pooling))
+        logits: Tensor = self.heads[head](self.pooled(hidden, batch, head))
         return logits
+
+    def kind_of(self, head: str) -> TaskKind:
+        """The kind of the task that a head answers."""
+        return self._kinds.get(head, self.kind)
+
+    def pooled(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
+        """What a head reads of each text: (N, hidden) -> (S, hidden)."""
+        pooling = "cls" if head == TLM_TASK else self.architecture.pooling(self.config)
+        return pool(hidden, batch, pooling, marks_of(self.config))
 
     def layout(self, longest: int) -> Layout:
         """How batches for this network are laid out; rooms are the batch plan's matter."""
@@ -152,14 +161,16 @@ class Network(nn.Module):
             tokens=batch.real_tokens, squared_lengths=batch.squared_lengths, masked=masked, texts=texts
         )
 
-    def add_head(self, name: str, head: nn.Module, seed: int) -> None:
-        """Give the network one more head, with random weights; it is saved with the others, and never exported."""
+    def add_head(self, name: str, head: nn.Module, seed: int, *, kind: TaskKind | None = None) -> None:
+        """Give the network one more head, with random weights; `kind` is that of a task of its own."""
         initialize(head, seed, self.config)
         self.heads[name] = head
+        if kind is not None:
+            self._kinds[name] = kind
 
-    def reset_task_head(self, seed: int) -> None:
-        """Give the task head new random weights, as TLM does between its two stages."""
-        initialize(self.heads[TASK], seed, self.config)
+    def reset_task_head(self, seed: int, head: str = TASK) -> None:
+        """Give a task's head new random weights, as TLM does between its two stages."""
+        initialize(self.heads[head], seed, self.config)
 
     def set_dropout(self, probability: float) -> None:
         """Set every dropout of body and heads."""
@@ -186,15 +197,31 @@ class Network(nn.Module):
             part.compile(dynamic=False)
 
 
-def pool(hidden: Tensor, batch: TextBatch, pooling: str) -> Tensor:
-    """One vector per text: its first token's, or the mean over its tokens: (N, hidden) -> (S, hidden)."""
+def pool(hidden: Tensor, batch: TextBatch, pooling: str, marks: tuple[int, ...] = ()) -> Tensor:
+    """One vector per text: its first token's, the mean over its tokens or over its marks: (N, hidden) -> (S, hidden).
+
+    A text without any mark (masked language modelling may hide them) counts with all of its tokens.
+    """
     if pooling == "cls":
         # An empty text of a fixed layout starts behind the last token.
         return hidden[batch.offsets[:-1].long().clamp(max=len(hidden) - 1)]
     lengths = batch.offsets.diff()  # (S,)
     wide = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+    if pooling == "marks":
+        counted = _read_tokens(batch, marks).to(wide.dtype)  # (N,)
+        wide = wide * counted[:, None]
+        lengths = torch.zeros_like(lengths, dtype=wide.dtype).index_add(0, batch.text_ids, counted)
     total = wide.new_zeros((len(lengths), hidden.shape[1])).index_add(0, batch.text_ids, wide)
     return (total / lengths.clamp(min=1)[:, None]).to(hidden.dtype)
+
+
+def _read_tokens(batch: TextBatch, marks: tuple[int, ...]) -> Tensor:
+    """Which tokens are marks, or all in texts that have none: (N,)."""
+    # Compared one by one: a tensor of the numbers would have to be brought to the device.
+    is_mark = torch.stack([batch.input_ids == mark for mark in marks]).any(0)  # (N,)
+    texts = len(batch.offsets) - 1
+    found = is_mark.new_zeros(texts, dtype=torch.int64).index_add(0, batch.text_ids, is_mark.long())  # (S,)
+    return is_mark | (found == 0)[batch.text_ids]
 
 
 def build_network(
@@ -206,8 +233,12 @@ def build_network(
     seed: int,
     tlm_head: bool = False,
     kind: TaskKind = "text",
+    marks: tuple[int, ...] = (),
 ) -> Network:
-    """The network that the settings describe, with random weights; its configuration names the task's labels."""
+    """The network that the settings describe, with random weights; its configuration names the task's labels.
+
+    `marks` are the tokens that the task head reads where the settings say so.
+    """
     architecture = ARCHITECTURES[settings.architecture]
     config = architecture.config(
         shape_of(settings),
@@ -215,18 +246,29 @@ def build_network(
         special_ids=special_ids,
         positions=settings.max_position_embeddings,
         dropout=settings.dropout,
-        pooling=pooling_of(settings, architecture),
+        pooling=pooling_of(settings, architecture, marks),
     )
     name_labels(config, labels, kind)
+    name_marks(config, settings, architecture, marks)
     return Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
 
 
-def pooling_of(settings: ModelSettings, architecture: Architecture) -> Pooling:
-    """What the task head reads, by the settings."""
-    pooling = architecture.poolings[0] if settings.pooling == "auto" else settings.pooling
+def pooling_of(settings: ModelSettings, architecture: Architecture, marks: tuple[int, ...]) -> Pooling:
+    """What the task head reads, by the settings: marks where there are some and the architecture can."""
+    usual: Pooling = "marks" if marks and "marks" in architecture.poolings else architecture.poolings[0]
+    pooling = usual if settings.pooling == "auto" else settings.pooling
     if pooling not in architecture.poolings:
         raise InputError(f"the stock head of {architecture.name} cannot read the {pooling}", key="model.pooling")
     return pooling
+
+
+def name_marks(config: Any, settings: ModelSettings, architecture: Architecture, marks: tuple[int, ...]) -> None:
+    """Write the tokens that the task head reads into a configuration, which is how it is known that it does."""
+    reads_marks = pooling_of(settings, architecture, marks) == "marks"
+    if reads_marks and not marks:
+        raise InputError("there are no marks to read", key="model.pooling", hint="name them under tokenizer.marks")
+    if reads_marks or marks_of(config):  # those of the task that a checkpoint was trained on before
+        config.mark_token_ids = list(marks) if reads_marks else []
 
 
 def name_labels(config: Any, labels: tuple[str, ...], kind: TaskKind = "text") -> None:

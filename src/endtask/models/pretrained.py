@@ -16,7 +16,7 @@ from endtask.models.architecture import Architecture
 from endtask.models.checkpoint_files import config_file, weight_files
 from endtask.models.checkpoint_weights import fill_network, read_tensors
 from endtask.models.modernbert import rotary_of_each_kind
-from endtask.models.network import ARCHITECTURES, Network, name_labels, pooling_of
+from endtask.models.network import ARCHITECTURES, Network, name_labels, name_marks, pooling_of
 from endtask.settings import ModelSettings, TaskKind
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def load_network(
     seed: int,
     tlm_head: bool = False,
     kind: TaskKind = "text",
+    marks: tuple[int, ...] = (),
 ) -> Network:
     """The checkpoint's encoder, and its masked-LM head if it has one; other heads have random weights by `seed`.
 
@@ -103,11 +104,12 @@ def load_network(
     if not getattr(config, "decoder_bias", True):  # our masked-LM head has one: zero does the same
         config.decoder_bias = True
         tensors["decoder.bias"] = torch.zeros(config.vocab_size)
-    architecture.adopt(config, dropout=settings.dropout, pooling=pooling_of(settings, architecture))
+    architecture.adopt(config, dropout=settings.dropout, pooling=pooling_of(settings, architecture, marks))
     config.pad_token_id = pad_id
     config.tie_word_embeddings = True
     config.dtype = torch.float32
     name_labels(config, labels, kind)  # over those of the task it was trained on before
+    name_marks(config, settings, architecture, marks)
     network = Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
     fill_network(network, tensors, checkpoint.path)
     return network

@@ -1,0 +1,31 @@
+"""Marks are found where nearly every text has them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from endtask.task.likely_marks import likely_marks
+
+WORDS = st.lists(st.sampled_from(["zinc", "binds", "the", "p53", "a<b", "[1]", "x"]), max_size=6).map(" ".join)
+
+
+@given(
+    st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=30),
+    st.sampled_from([("[[", "]]"), ("<e1>", "</e1>")]),
+)
+def test_marks_in_every_text_are_found(texts: list[tuple[str, str, str]], marks: tuple[str, str]) -> None:
+    start, end = marks
+    marked = [f"{before} {start} {inside} {end} {after}" for before, inside, after in texts]
+    assert likely_marks(marked) == marks
+
+
+def test_one_text_in_twenty_may_be_cut_before_its_marks() -> None:
+    texts = ["a [[ b ]]"] * 19
+    assert likely_marks([*texts, "a"]) == ("[[", "]]")
+    assert likely_marks([*texts, "a", "a"]) == ()
+
+
+def test_markup_that_stands_everywhere_is_no_mark() -> None:
+    assert likely_marks(["<br> a <br> b <br>", "<br> c <br> d <br>"]) == ()
+    assert likely_marks([]) == ()
