@@ -116,6 +116,24 @@ def test_an_estimate_knows_all_batches_of_a_step(toy: Path, tmp_path: Path, monk
     assert seconds[0] == pytest.approx(2 * seconds[1], rel=0.1)  # by this clock a step takes as long in both
 
 
+def test_an_estimate_knows_what_is_read_to_select_anew(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("endtask.train.plan._seconds_per_token", lambda phase, seconds: 0.5)
+
+    def seconds(**reselect: object) -> float:
+        train = {"max_length": 16, "batch_size": 8, "reselect": reselect}
+        settings = toy_settings(toy, tmp_path / "run", train=train, budget="40steps", select={"budget": "50%"})
+        estimate = check(resolve(settings)).estimate
+        assert estimate is not None
+        return estimate.seconds["train"]
+
+    without = seconds()
+    often, rarely = (seconds(every=every, reservoir=8) - without for every in (5, 20))
+    assert often == pytest.approx(4 * rarely)  # four times as many rounds
+    assert 0 < rarely < seconds(every=20, reservoir=32) - without
+
+
 def test_without_stage_1_fine_tuning_is_what_takes_time(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,10 +210,26 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
     answer = command("check", settings, "--json")
     figures = json.loads(answer.out)
-    assert figures.keys() == {"audit", "examples", "uses", "estimate"}
+    assert figures.keys() == {
+        "audit",
+        "tasks",
+        "leaks_between_tasks",
+        "likely_marks",
+        "examples",
+        "uses",
+        "estimate",
+    }
     assert figures["estimate"]["total_seconds"] > 0
     assert answer.err == ""
     assert answer.code == 0
+
+
+def test_marks_that_are_not_named_are_pointed_out(tmp_path: Path, command: Command) -> None:
+    rows: list[dict[str, object]] = [{"text": f"[[ name {n} ]] is here", "label": "ab"[n % 2]} for n in range(40)]
+    write_rows(tmp_path / "train.jsonl", rows)
+    hint = 'tokenizer.marks: ["[[", "]]"]'
+    assert hint in command("check", "--task", tmp_path).out
+    assert hint not in command("check", "--task", tmp_path, "--set", 'tokenizer.marks=["[[", "]]"]').out
 
 
 def test_a_leak_is_named(tmp_path: Path, command: Command) -> None:

@@ -44,7 +44,7 @@ def few_examples_table(results: Results) -> str:
         )
         if runs is not None:
             table.append(f"| {name} | {runs} | {f'{times} times' if times is not None else ''} |")
-    sizes = sorted({row["size"] for row in results.rows if row["what"] == "latency"})
+    sizes = sorted({str(row["size"]) for row in results.rows if row["what"] == "latency"})
     times_of = [
         f"{size}: {figure[f'latency_p50_ms_{size}']} ms, {figure[f'latency_p99_ms_{size}']} ms" for size in sizes
     ]

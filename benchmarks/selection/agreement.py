@@ -55,6 +55,7 @@ def fit(network: Network, bench: Bench, place: Place) -> list[float]:
         batch, targets = batch.to(place.device), labelled[step % len(labelled)]
         with place.autocast():
             logits = network.task_logits(network(targets), targets)
+            assert targets.labels is not None
             task = torch.nn.functional.cross_entropy(logits, targets.labels, ignore_index=IGNORED)
             loss = network.masked_lm_loss(network(batch), batch) + task
         optimizer.zero_grad()

@@ -28,7 +28,7 @@ def selection_table(results: Results) -> str:
         "|---|---|---|---|---:|---:|",
         *(_line(row) for row in _shown(results)),
     ]
-    targets = max(row.get("targets", 0) for row in results.rows)
+    targets = max(shown for row in results.rows if isinstance(shown := row.get("targets", 0), int))
     where = f"one {results.machine.gpu or results.machine.cpu}, {results.date}"
     how = f"About 110 M parameters, candidates of 128 tokens, {targets:,} targets, `last`, all in one run on {where}"
     return "\n".join([*table, "", f"{how}; `{results.command}`.", "", *_facts(results), ""])

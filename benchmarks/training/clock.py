@@ -71,7 +71,7 @@ class StepClock:
 
     def _mark(self) -> None:
         if self._on_gpu:
-            event = torch.cuda.Event(enable_timing=True)
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             event.record()
             self._events.append(event)
         else:

@@ -27,7 +27,7 @@ def compiled_trainer(case: Case, bench: Bench) -> Row:
     return _train(case, bench, compiled=True)
 
 
-class _Ticking(TrainerCallback):
+class _Ticking(TrainerCallback):  # type: ignore[misc]
     """Tells the clock of every step."""
 
     def __init__(self, clock: StepClock) -> None:
@@ -37,7 +37,7 @@ class _Ticking(TrainerCallback):
         self._clock.tick()
 
 
-class _Counting(Trainer):
+class _Counting(Trainer):  # type: ignore[misc]
     """Counts the tokens of the timed steps on the device, where counting holds nothing up."""
 
     def __init__(self, clock: StepClock, **rest: Any) -> None:

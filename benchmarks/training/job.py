@@ -50,7 +50,7 @@ def run_job(job: Job) -> None:
     import torch.multiprocessing
 
     # By descriptors, the last batches of short runs are lost with the worker that made them.
-    torch.multiprocessing.set_sharing_strategy("file_system")
+    torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
     for case in job.cases:
         row = run_case(case, job.bench)
         with open(job.rows, "a", encoding="utf-8") as file:

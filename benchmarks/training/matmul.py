@@ -44,7 +44,7 @@ def _rates(rows: int, inner: int, columns: int, device: torch.device) -> list[fl
     operations = 2.0 * rows * inner * columns * _LAUNCHES
     milliseconds = []
     for _ in range(_REPEATS + 1):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         start.record()
         for _ in range(_LAUNCHES):
             left @ right

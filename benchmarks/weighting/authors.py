@@ -63,7 +63,7 @@ class _Work:
                 loss = (
                     self._task_loss(self._head, step, self._case.rows) if name == "task" else self._lm_loss(name, step)
                 )
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             losses[name] = loss.item()
             gradients[name] = self._taken()
         held_out = self._held_out(step)
@@ -71,10 +71,7 @@ class _Work:
             self._logits[name] += _ETA * _cosine(held_out, found)
         weights = torch.tensor(list(self._logits.values())).softmax(0).tolist()
         for place, weight in enumerate(self.model.parameters()):
-            weight.grad = sum(
-                share * found[place]
-                for share, found in zip(weights, gradients.values(), strict=True)  # type: ignore[assignment]
-            )
+            weight.grad = sum(share * found[place] for share, found in zip(weights, gradients.values(), strict=True))
         self._optimizer.step()
         self._optimizer.zero_grad()
         return losses["tapt"]
@@ -86,13 +83,13 @@ class _Work:
         for _ in range(_HEAD_STEPS):
             with self._autocast():
                 loss = self._task_loss(head, 10_000 + step, self._case.held_out, body_learns=False)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             loss.item()  # they stop when it no longer changes
             optimizer.step()
             optimizer.zero_grad()
         with self._autocast():
             loss = self._task_loss(head, 20_000 + step, self._case.held_out)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         return self._taken()
 
     def _taken(self) -> list[Tensor]:

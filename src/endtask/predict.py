@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from endtask.errors import InputError
-from endtask.files.run_layout import MODEL_FACTS
+from endtask.files.run_layout import MODEL_FACTS, TASKS
 from endtask.models.without_bars import without_bars
 
 if TYPE_CHECKING:
@@ -83,18 +83,29 @@ def load(run: str | Path) -> Predictor:
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
-    return Predictor(model, kind=_kind_of(model.parent), takes_pairs=takes_pairs(model.parent))
+    return Predictor(model, kind=_kind_of(_task_of(model)), takes_pairs=_has_pairs(_task_of(model)))
 
 
-def _kind_of(run: Path) -> str | None:
-    """The kind of task a run was trained on, if the folder is a run's."""
-    audit = run / "read" / "audit.json"
+def _task_of(model: Path) -> Path:
+    """Where the run of a model wrote down its task; of a further task, `model/tasks/NAME`, that task."""
+    if (model.parent.parent.name, model.parent.name) == ("model", TASKS):
+        return model.parents[2] / "read" / TASKS / model.name
+    return model.parent / "read"
+
+
+def _kind_of(task: Path) -> str | None:
+    """The kind of task a model was trained on, if its folder is in a run's."""
+    audit = task / "audit.json"
     return str(json.loads(audit.read_text(encoding="utf-8"))["kind"]) if audit.exists() else None
 
 
 def takes_pairs(run: Path) -> bool | None:
     """Whether a run was trained on text pairs, if the folder is a run's."""
-    rows = run / "read" / "train.jsonl"
+    return _has_pairs(run / "read")
+
+
+def _has_pairs(task: Path) -> bool | None:
+    rows = task / "train.jsonl"
     if not rows.exists():
         return None
     with open(rows, encoding="utf-8") as file:
@@ -133,7 +144,7 @@ class _Facts:
 
 
 class Predictor:
-    """A model ready to use; nothing of endtask's own is needed to load it.
+    """A model ready to use; unless it reads marks alone, nothing of endtask's own is needed to load it.
 
     `kind` is that of the task where it is known, and `takes_pairs` says whether its texts come in pairs; others are
     then refused. A single text longer than the model reads is cut off, unless it was trained to read such by windows.
@@ -142,17 +153,18 @@ class Predictor:
     def __init__(self, folder: Path, kind: str | None = None, takes_pairs: bool | None = None) -> None:
         from transformers import (
             AutoConfig,
-            AutoModelForSequenceClassification,
             AutoModelForTokenClassification,
             AutoTokenizer,
         )
+
+        from endtask.models.marked import classifier_class
 
         self._facts = _Facts.read(folder)
         with without_bars():
             self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
             self.kind = kind or _kind_of_model(config)
-            stock = AutoModelForTokenClassification if self.kind == "tags" else AutoModelForSequenceClassification
+            stock = AutoModelForTokenClassification if self.kind == "tags" else classifier_class(config)
             self._model: PreTrainedModel = stock.from_pretrained(str(folder), local_files_only=True).eval()
         self.takes_pairs = {"pair": True, "text": False, "tags": False}.get(self.kind or "", takes_pairs)
         self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())

@@ -35,6 +35,7 @@ from endtask.select.imported import imported_fingerprint
 from endtask.settings import Settings, dump_yaml, load_settings, resolve
 from endtask.stages import WORK, Counts, RunData, read_from_outside, settings_read
 from endtask.task import Task
+from endtask.task.further import read_all
 
 PREVIOUS = "previous"
 
@@ -129,7 +130,7 @@ class Run:
 
     def _read_task(self) -> Task:
         try:
-            return Task.read(self.settings.task, seed=self.settings.seed)
+            return read_all(self.settings)
         except InputError as error:
             raise self.brought.about_other_task(self.settings, error) from None
 
@@ -189,7 +190,7 @@ class Run:
         settings = self.settings
         brought = self.brought.piece(name, settings)
         by_files: dict[str, Callable[[], str]] = {
-            "task": lambda: self.task.fingerprint,
+            "task": lambda: self.task.whole_fingerprint,
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
             "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
             "selection": lambda: imported_fingerprint(settings.select),

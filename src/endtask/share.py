@@ -48,7 +48,7 @@ def share_stages(target: Run, sources: Sequence[Path]) -> dict[str, Path]:
 
 def lend_data(lender: Run, run: Run) -> None:
     """Spare reading the task and hashing the corpus again, where a run reads the same as the lender."""
-    if (run.settings.task, run.settings.seed) == (lender.settings.task, lender.settings.seed):
+    if all(getattr(run.settings, key) == getattr(lender.settings, key) for key in ("task", "tasks", "seed")):
         run.task = lender.task
     if (run.settings.corpus, run.settings.select) == (lender.settings.corpus, lender.settings.select):
         run.corpus = lender.corpus

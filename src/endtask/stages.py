@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,13 +12,14 @@ from endtask.corpus import Corpus
 from endtask.corpus.drawn import DrawnDocuments
 from endtask.files.atomic import write_json, write_text
 from endtask.files.machine import usable_cores
-from endtask.files.run_layout import BEST_WEIGHTS, DOMAIN, SCRATCH, SELECTION
+from endtask.files.run_layout import BEST_WEIGHTS, DOMAIN, SCRATCH, SELECTION, TASKS
 from endtask.files.stage_folder import StageFolder, read_manifest
 from endtask.outside.data import needs_corpus
 from endtask.progress import say
 from endtask.records import Example
 from endtask.settings import EvaluateSettings, Settings
 from endtask.task import Task, audit
+from endtask.task.further import leaks_between
 
 Counts = dict[str, Any]
 
@@ -110,7 +112,7 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "replaced_weight": 50.0,
         **_LATER_OF_PHASES,
     },
-    "finetune": {"keep_better": False, "members": 1, **_LATER_OF_PHASES},
+    "finetune": {"keep_better": False, "members": 1, "tasks": "main", **_LATER_OF_PHASES},
 }
 """Keys that older runs do not know, and the values by which everything is as it was: such runs still count as done."""
 
@@ -131,6 +133,9 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
         del everything["train"]["meta"]["example_weights"]
     if settings.train.reselect.every is None:
         del everything["train"]["reselect"]
+    for objective in everything["train"]["objectives"].values():
+        if objective["task"] is None:
+            del objective["task"]
     for section, keys in LATER_KEYS.items():
         for key in [key for key, usual in keys.items() if everything[section][key] == usual]:
             del everything[section][key]
@@ -140,6 +145,7 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
 def keys_read(name: str, settings: Settings) -> tuple[str, ...]:
     """The dotted keys of the settings that a stage reads."""
     further = (
+        *(("tasks",) if name == "read" and settings.tasks else ()),
         *(_of_influence(settings) if name == "select" and settings.select.uses_influence else ()),
         *(READ_BY_DOMAIN if name == "select" and settings.reads_domain else ()),
         *(("evaluate.metric",) if name == "pretrain" and settings.train.eval_steps is not None else ()),
@@ -198,14 +204,26 @@ class RunData(Protocol):
 
 def _read(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     folder = stage.start()
-    findings = audit(data.task)
+    further = data.task.further
+    counts: Counts = _write_task(data.task, folder)
+    if further:
+        counts[TASKS] = {name: _write_task(one, folder / TASKS / name, f"{name}: ") for name, one in further.items()}
+    for leak in leaks_between(data.task):
+        say(f"warning: {leak}")
+    return counts
+
+
+def _write_task(task: Task, folder: Path, before_problems: str = "") -> dict[str, int]:
+    """The audit and the rows of a task; returns how many rows each split has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    findings = audit(task)
     write_json(folder / "audit.json", findings.to_dict())
-    for split, examples in data.task.splits.items():
+    for split, examples in task.splits.items():
         write_text(folder / f"{split}.jsonl", "".join(f"{_as_json(example)}\n" for example in examples))
     for problem in findings.problems:
         if problem.level != "note":
-            say(f"{problem.level}: {problem.message}")
-    return {split: len(examples) for split, examples in data.task.splits.items()}
+            say(f"{problem.level}: {before_problems}{problem.message}")
+    return {split: len(examples) for split, examples in task.splits.items()}
 
 
 def _retrieve(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
@@ -245,7 +263,7 @@ def _selected(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
         guarded=_guard(data),
         examples=data.task.train,
         device=data.settings.device,
-        task=data.task,
+        task=replace(data.task, further={}),
         run=data.settings,
         stage=stage,
     )
@@ -322,6 +340,7 @@ def _finetune(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
 
 def _evaluate(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     from endtask.evaluate.evaluate import evaluate
+    from endtask.evaluate.further import evaluate_further
     from endtask.train.device import choose_place, move
     from endtask.train.memory_trouble import explained_memory_trouble
     from endtask.train.start import network_for
@@ -329,16 +348,25 @@ def _evaluate(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Count
     weights = {seed: made["finetune"] / f"seed-{seed}" / BEST_WEIGHTS for seed in data.settings.model_seeds}
     place = choose_place(data.settings)
     network = move(network_for(data.task, made["pack"], data.settings), data.settings, place)
+    folder = stage.start()
     with explained_memory_trouble():
-        return evaluate(data.task, made["pack"], weights, network, data.settings, stage.start(), place)
+        further = evaluate_further(data.task, made["pack"], weights, network, data.settings, folder, place)
+        return evaluate(data.task, made["pack"], weights, network, data.settings, folder, place, further=further)
 
 
 def _model(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.export.model_folder import save_model
-    from endtask.train.start import network_for
+    from endtask.export.model_folder import save_further, save_model
+    from endtask.train.start import network_for, network_of_further
 
-    network = network_for(data.task, made["pack"], data.settings)
-    return save_model(network, data.task, made["pack"], made["finetune"], made["evaluate"], data.asked, stage.start())
+    folder, packed, evaluated = stage.start(), made["pack"], made["evaluate"]
+    network = network_for(data.task, packed, data.settings)
+    counts = save_model(network, data.task, packed, made["finetune"], evaluated, data.asked, folder)
+    seed = counts["seed"]
+    for name in data.settings.scored_tasks:
+        weights = made["finetune"] / f"seed-{seed}" / BEST_WEIGHTS
+        own, task = network_of_further(data.task, name, packed, data.settings, weights), data.task.further[name]
+        save_further(own, name, task, packed, evaluated, data.asked, folder / TASKS / name, seed=seed)
+    return counts
 
 
 WORK: dict[str, Callable[[RunData, StageFolder, dict[str, Path]], Counts]] = {

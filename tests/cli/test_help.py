@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,6 +125,12 @@ def test_version(command: Callable[..., Answer]) -> None:
     answer = command("--version")
     assert answer.code == 0
     assert re.fullmatch(r"endtask \d+\.\d+\.\d+\S*\n", answer.out)
+
+
+def test_verbs_ask_one_place_for_the_version(repository: Path) -> None:
+    """Elsewhere a source tree that is not installed would end in a traceback."""
+    asking = [path.name for path in (repository / "src").rglob("*.py") if "metadata.version(" in path.read_text()]
+    assert asking == ["stage_folder.py"]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,14 @@ def test_an_empty_file_asks_for_the_settings_against_all_baselines(tmp_path: Pat
     assert Comparison().baselines is None
 
 
+def test_infinity_is_the_word_for_it() -> None:
+    """What was asked is written down as JSON, which knows no infinity."""
+    found = check_comparison(
+        {"cells": {"a": {"train": {"rho1": float("inf")}}}, "grid": {"train.rho1": [float("inf")]}}
+    )
+    assert (found.cells, found.grid) == ({"a": {"train.rho1": "inf"}}, {"train.rho1": ("inf",)})
+
+
 def test_baselines_as_a_list() -> None:
     assert check_comparison({"baselines": ["tfidf", "random"]}).baselines == {"tfidf": {}, "random": {}}
     assert check_comparison({"baselines": []}).baselines == {}

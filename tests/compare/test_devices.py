@@ -19,11 +19,13 @@ from endtask.compare.devices import (
     last_line,
     start_process,
     visible_device,
+    warn_of_shared_devices,
     work_through,
 )
 from endtask.compare.record import read_record
 from endtask.errors import InputError
 from endtask.run import run
+from endtask.settings import Budget
 from tests.compare.stubs import Stubs, toy
 
 TWO = {"cells": {"one": {}, "two": {"train.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": []}
@@ -63,6 +65,37 @@ def test_the_first_free_device_takes_the_next_job() -> None:
     )
     assert [line for line in told if "on" in line] == ["a on 0", "b on 1", "c on 1", "d on 1"]
     assert sorted(line for line in told if "ended" in line) == [f"{key} ended 0" for key in lengths]
+
+
+def test_a_device_named_twice_takes_two_jobs_at_a_time() -> None:
+    told: list[str] = []
+    work_through(
+        [job(key) for key in "abc"],
+        ["0", "0"],
+        start=lambda each, device: Fake({"a": 5}.get(each.key, 1)),
+        before=lambda each, device: told.append(f"{each.key} on {device}"),
+        after=lambda each, code: told.append(f"{each.key} ended"),
+        pause=0,
+    )
+    assert told == ["a on 0", "b on 0", "b ended", "c on 0", "c ended", "a ended"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "budgets", "warned"),
+    [
+        (["0", "0"], ["100steps", "10min"], True),
+        (["0", "1", "0"], ["10min"], True),
+        (["0", "0"], ["100steps", "5Mtok"], False),
+        (["0", "1"], ["10min"], False),
+        ([], ["10min"], False),
+    ],
+)
+def test_runs_that_take_seconds_from_each_other_are_told(
+    devices: list[str], budgets: list[str], warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warn_of_shared_devices(devices, map(Budget.parse, budgets))
+    said = "runs share GPU 0, so the budget of 10min is fewer steps than for a run alone" in capsys.readouterr().err
+    assert said == warned
 
 
 def at_once(jobs: list[Job], **options: Any) -> tuple[list[str], int]:
@@ -190,9 +223,9 @@ def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     check_devices(["0", "1"], "auto")
     check_devices(["7"], "cpu")
     check_devices([], "auto")
+    check_devices(["1", "1", "0"], "auto")
     for devices, said in (
         (["0", "2"], r"there is no GPU 2 \(there are 2, counted from 0\)"),
-        (["0", "0"], "0 stands twice"),
         (["cuda"], "'cuda' is not the number of a GPU"),
         ([""], "is not the number of a GPU"),
     ):

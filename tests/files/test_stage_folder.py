@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,16 @@ def test_the_manifest_tells_the_story(tmp_path: Path) -> None:
     assert manifest["counts"] == {"rows": 3}
     assert manifest["seconds"] >= 0
     assert {"python", "numpy"} <= manifest["versions"].keys()
+
+
+def test_a_source_tree_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    assert stage_folder.own_version() == metadata.version("endtask")
+    monkeypatch.setattr(metadata, "version", missing)
+    assert stage_folder.own_version() == "0+unknown"
+    assert stage_folder.versions().keys() == {"python", "endtask"}
 
 
 def test_unfinished_work_stands_apart_from_finished(tmp_path: Path) -> None:

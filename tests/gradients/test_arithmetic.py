@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from endtask.gradients import arithmetic, kept
 from endtask.gradients.arithmetic import matrices, squared_norms, sums_by_owner
 from endtask.gradients.capture import Capture
 from endtask.gradients.options import EXACT, Options
-from endtask.gradients.rows import Block, LookupRows
+from endtask.gradients.rows import Block, LinearRows, LookupRows
 from endtask.gradients.targets import products
 from tests.gradients.random_rows import LINEAR, WORDS, as_flat, random_gradients
 
@@ -35,6 +36,20 @@ def test_norms_by_pairs_and_by_matrix_agree(most_rows: int) -> None:
         sum(squared_norms(uses, 6, block) for block, uses in gradients.blocks.items()),
         as_flat(gradients).square().sum(1),
     )
+
+
+@pytest.mark.parametrize(("height", "width"), [(4, 3), (40, 30)], ids=["by matrix", "by pairs"])
+def test_where_the_most_rows_are_known_norms_ask_the_device_nothing(height: int, width: int) -> None:
+    block, owners = Block("W", height, width), torch.tensor([0, 0, 0, 0, 0, 1, 2, 2])
+    random = torch.Generator().manual_seed(0)
+    left, right = (torch.randn((len(owners), size), generator=random) for size in (height, width))
+    rows = LinearRows(left=left, right=right, owners=owners)
+    assert torch.equal(squared_norms((rows,), 3, block, most=5), squared_norms((rows,), 3, block))
+    with FakeTensorMode() as fake:  # which has no numbers to ask for
+        without_numbers = LinearRows(**{name: fake.from_tensor(value) for name, value in vars(rows).items()})
+        assert squared_norms((without_numbers,), 3, block, most=5).shape == (3,)
+        with pytest.raises(Exception, match="bincount"):
+            squared_norms((without_numbers,), 3, block)
 
 
 def test_sums_of_no_rows_are_zeros() -> None:

@@ -15,7 +15,7 @@ from endtask.gradients import halves as halves_module
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.halves import number_of
 from endtask.gradients.losses import TextLosses, masked_lm_losses, reading_of, task_losses
-from endtask.gradients.rows import Gradients, LinearRows
+from endtask.gradients.rows import Gradients, LinearRows, average
 from endtask.gradients.targets import products
 from endtask.models.batch import Room, TextBatch
 from endtask.models.network import Network
@@ -64,6 +64,10 @@ def test_the_same_gradients_as_by_catching(
     owners = only_rows(ours).owners
     assert bool((owners.diff() >= 0).all())
     assert set(owners.tolist()) <= set(range(len(lengths)))
+    assert ours.most_rows in (None, int(torch.bincount(owners, minlength=1).max()))
+    assert (ours.most_rows is not None) == (masked and layer == "last")
+    if ours.most_rows is not None:
+        assert average([ours, ours]).most_rows == 2 * ours.most_rows
 
 
 def test_rows_of_a_room_are_those_that_the_loss_reads() -> None:

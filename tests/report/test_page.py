@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from endtask.errors import InputError
+from endtask.files.atomic import write_json
 from endtask.files.run_layout import STAGES
 from endtask.report import run_folder
-from endtask.report.page import summary, verdict, write_report
+from endtask.report.page import summary, verdict, verdict_lines, write_report
 
 MakeRun = Callable[..., Path]
 SCRIPT = '<script>alert("x")</script>'
@@ -140,6 +141,20 @@ def test_without_a_corpus_the_page_says_so(make_run: MakeRun) -> None:
 )
 def test_notes_say_how_to_take_the_score(make_run: MakeRun, shape: dict[str, object], expected: str) -> None:
     assert expected in text_of(page_of(make_run(**shape)))
+
+
+def test_each_of_several_test_sets_has_a_line(make_run: MakeRun) -> None:
+    folder = make_run()
+    assert verdict_lines(folder) == [verdict(folder)]
+    file = folder / "evaluate" / "results.json"
+    sets = {"near": {"rows": 3, "mean": 0.75, "std": 0.125}, "far": {"rows": 1, "mean": 0.25, "std": 0.0}}
+    write_json(file, json.loads(file.read_text()) | {"test_sets": sets, "mean_of_test_sets": 0.5})
+    assert verdict_lines(folder) == [
+        verdict(folder),
+        "  near: accuracy 75.0 ± 12.5 (3 rows)",
+        "  far: accuracy 25.0 ± 0.0 (1 row)",
+        "  mean of the sets: accuracy 50.0 (4 rows)",
+    ]
 
 
 def test_the_verdict_leaves_out_a_leak_free_score_of_the_same_rows(make_run: MakeRun) -> None:

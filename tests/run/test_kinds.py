@@ -19,7 +19,7 @@ from endtask.compare import compare
 from endtask.compare.results import results_of_comparison
 from endtask.errors import InputError
 from endtask.predict import LabelSet, Score, Tagged
-from endtask.report.page import summary
+from endtask.report.page import summary, verdict_lines
 from endtask.report.results import results_of
 from endtask.settings import resolve
 from tests.conftest import Answer
@@ -244,3 +244,4 @@ def test_several_test_sets(toy: Path, tmp_path: Path) -> None:
     page, card = (run / "report.html").read_text(), (run / "model" / "README.md").read_text()
     assert "mean of the sets" in page
     assert "mean of the test sets" in card
+    assert [line.partition(": ")[0].strip() for line in verdict_lines(run)[1:]] == [*sets, "mean of the sets"]

@@ -32,7 +32,7 @@ def write(folder: Path, text: str | bytes, name: str = "run.yaml") -> Path:
 def test_later_sources_win(tmp_path: Path) -> None:
     path = write(tmp_path, "preset: gpu\nseed: 1\ntrain: {batch_size: 8, rho1: 1}\n")
     merged = load_settings(path, given={"seed": 2, "train": {"rho1": 2}}, overrides=["train.rho1=3"])
-    assert (merged.model.size, str(merged.train.batch_size), merged.seed, merged.train.rho1) == ("base", "8", 2, 3)
+    assert (merged.model.size, str(merged.train.batch_size), merged.seed, merged.train.rho1) == ("compact", "8", 2, 3)
 
 
 def test_a_preset_from_the_command_line_beats_the_one_in_the_file(tmp_path: Path) -> None:
@@ -57,10 +57,19 @@ def test_the_callers_own_mapping_is_left_alone() -> None:
         ("task.path=a=b", "task", "path", "a=b"),
         (" train . rho1 =7", "train", "rho1", 7),
         ("retrieve.top_k=auto", "retrieve", "top_k", "auto"),
+        ("train.rho1=inf", "train", "rho1", "inf"),
+        ("train.rho1=.inf", "train", "rho1", "inf"),  # YAML's own way to write it
     ],
 )
 def test_an_override_is_read_as_yaml(override: str, section: str, key: str, value: object) -> None:
     assert getattr(getattr(load_settings(overrides=[override]), section), key) == value
+
+
+def test_infinity_in_a_file_is_the_word_for_it(tmp_path: Path) -> None:
+    assert load_settings(write(tmp_path, "train: {rho1: .inf}")).train.rho1 == "inf"
+    assert load_settings(write(tmp_path, '{"train": {"rho1": Infinity}}', "run.json")).train.rho1 == "inf"
+    for other in ("-.inf", ".nan"):
+        assert "'train.rho1': must be" in complaint(write(tmp_path, f"train: {{rho1: {other}}}"))
 
 
 def test_null_takes_a_setting_back() -> None:

@@ -25,7 +25,7 @@ from endtask.train.plan import StepCost
 from endtask.train.pretrain import WEIGHTS, pretrain, pretrain_phase
 from endtask.train.reselect import Reselection, best_of
 from endtask.train.reselect_build import reselection_of
-from endtask.train.reselect_cost import PART, reading_share, with_reselection
+from endtask.train.reselect_cost import PART, packed_round, reading_share, with_reselection
 
 from .conftest import changed, packed_in
 from .test_phase_run import Killed, same, stop_after
@@ -214,12 +214,14 @@ def test_rounds_are_counted(task: Task, packed: Path, run_settings: Settings, tm
 def test_a_plan_counts_the_rounds(task: Task, packed: Path, run_settings: Settings) -> None:
     network, settings = pretrain_phase(task, packed, run_settings).network, reselecting(run_settings)
     cost = StepCost(tokens=100.0, flops=600.0, seconds=1.0)
-    found = with_reselection(cost, network, packed, 1, settings)
+    read = packed_round(packed, settings.train.reselect)
+    found = with_reselection(cost, network, read, 1, settings)
     more = found.tokens - 100.0
     assert 5 * more == pytest.approx(30 * 9, rel=0.5)
     assert found.seconds == pytest.approx(1 + reading_share(network) * more / 100)
     assert found.flops == pytest.approx(600 + 6 * reading_share(network) * more)
-    assert with_reselection(cost, network, packed, 1, run_settings) == cost
+    assert with_reselection(cost, network, read, 1, run_settings) == cost
+    assert packed_round(packed, run_settings.train.reselect) == 0
 
 
 def test_off_it_is_no_part_of_the_fingerprint(run_settings: Settings) -> None:

@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 
 from endtask.bundle.archive import ArchiveReader, open_archive
@@ -16,6 +15,7 @@ from endtask.errors import InputError
 from endtask.files.compression import without_compression
 from endtask.files.links import link_or_copy
 from endtask.files.lock import run_lock
+from endtask.files.stage_folder import own_version
 from endtask.progress import say
 
 _LARGEST_HEADER = 1 << 26
@@ -36,7 +36,7 @@ def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
         place = Path(os.path.realpath(folder))  # what a link leads to, and a name for `.`
         if not _is_there(place, content, file):
             _unpack(file, place, header, content)
-    made = metadata.version("endtask")
+    made = own_version()
     if header.version != made:
         say(f"warning: the bundle was made by endtask {header.version}; this is {made}")
     return folder

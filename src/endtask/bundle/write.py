@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,6 +24,7 @@ from endtask.bundle.limited import Hashes, write_items
 from endtask.bundle.selection import with_plain_selections
 from endtask.bundle.unpack import bundle_header
 from endtask.errors import InputError
+from endtask.files.stage_folder import own_version
 from endtask.progress import say
 from endtask.run import Run
 from endtask.settings import SizeBudget
@@ -63,7 +63,7 @@ def write_bundle(
     with TemporaryDirectory() as scratch:
         items = with_plain_selections(items, Path(scratch))
         hashes = Hashes()
-        header = Header(metadata.version("endtask"), kind, names, {item.path: hashes.of(item) for item in items})
+        header = Header(own_version(), kind, names, {item.path: hashes.of(item) for item in items})
         parts = write_items(file, header, items, max_size or runs[0].settings.bundle_size)
     return Bundle(file, file.stat().st_size, kind, names, parts)
 

@@ -51,5 +51,5 @@ def command(
         raise InputError("no task to check", key="task.path", hint="--task path/to/task")
     result = check(resolved)
     print(json.dumps(result.to_dict(), ensure_ascii=False) if as_json else "\n".join(result.lines()))
-    if any(problem.level == "error" for problem in result.audit.problems):
+    if any(problem.level == "error" for found in (result.audit, *result.further) for problem in found.problems):
         raise typer.Exit(1)

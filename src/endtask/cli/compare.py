@@ -72,7 +72,10 @@ AgainstOption = Annotated[
 ByOption = Annotated[str | None, typer.Option("--by", metavar="SPLIT", help="dev: no run looks at test [test].")]
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop all runs after this stage.")]
 DevicesOption = Annotated[
-    str | None, typer.Option("--devices", metavar="0,1,...", help="Spread the runs over these GPUs.")
+    str | None,
+    typer.Option(
+        "--devices", metavar="0,1,...", help="Spread the runs over these GPUs; one named twice takes two at a time."
+    ),
 ]
 BundleOption = Annotated[
     Path | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
@@ -30,6 +29,7 @@ from endtask.cli import (
 from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.files.disk import disk_trouble
+from endtask.files.stage_folder import own_version
 
 
 class Stopped(Exception):
@@ -78,7 +78,7 @@ _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"endtask {metadata.version('endtask')}")
+        print(f"endtask {own_version()}")
         raise typer.Exit
 
 

@@ -26,7 +26,7 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Write the report of a run again: one HTML page that needs nothing else."""
-    from endtask.report.page import summary, verdict, write_report
+    from endtask.report.page import summary, verdict_lines, write_report
 
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
@@ -38,5 +38,5 @@ def command(
     if as_json:
         print(json.dumps(summary(run), ensure_ascii=False))
         return
-    print(verdict(run))
+    print("\n".join(verdict_lines(run)))
     print(f"report: {page}")

@@ -66,7 +66,7 @@ def command(
 
     Finished stages are skipped and a stopped one goes on, so the same command may be given again at any time.
     """
-    from endtask.report.page import verdict
+    from endtask.report.page import verdict_lines
     from endtask.run import Run
     from endtask.run import run as run_stages
 
@@ -93,7 +93,7 @@ def command(
     if as_json:
         print(json.dumps({"folder": str(result.folder), "stages": result.stages}, ensure_ascii=False))
         return
-    print(verdict(result.folder))
+    print("\n".join(verdict_lines(result.folder)))
     print(f"report: {result.folder / 'report.html'}")
     if results is not None:
         print(f"results: {results}")

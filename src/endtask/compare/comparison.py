@@ -13,7 +13,7 @@ from endtask.errors import InputError, did_you_mean
 from endtask.files.trees import flatten
 from endtask.settings.explain import explain
 from endtask.settings.load import read_tree
-from endtask.settings.section import Section
+from endtask.settings.section import Section, infinity_in_words
 
 UNTRAINED = ("majority", "tfidf")
 TRAINED = ("no_corpus", "random", "checkpoint")
@@ -79,7 +79,7 @@ class Comparison(Section):
         empty = next((key for key, values in grid.items() if not values), None)
         if empty is not None:
             raise ValueError(f"no values for {empty}")
-        return grid
+        return {key: tuple(map(infinity_in_words, values)) for key, values in grid.items()}  # JSON knows no infinity
 
 
 def check_comparison(tree: Mapping[str, Any], where: str | None = None) -> Comparison:
@@ -108,7 +108,7 @@ def _dotted(name: str, values: Tree) -> Tree:
     flat = flatten(values)
     if len(flat) < _leaves(values):
         raise ValueError(f"{name!r} names a setting twice, dotted and nested")
-    return flat
+    return {key: infinity_in_words(value) for key, value in flat.items()}  # JSON knows no infinity
 
 
 def _leaves(tree: Mapping[str, Any]) -> int:

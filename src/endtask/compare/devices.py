@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from endtask.errors import InputError
+from endtask.progress import say
+from endtask.settings import Budget
 
 LOG = "log.txt"
 BROKEN_TRAINING = 3
@@ -55,24 +57,25 @@ def work_through(
 ) -> None:
     """Do all jobs, one at a time on each device; `before` is told of each start, `after` of each exit code.
 
+    A device that is named twice takes two jobs at a time: small models leave much of a GPU idle.
     A job waits while another one trains a stage that both need and that is not among `done`: it is done once. Whatever
     stops this process stops the others.
     """
     waiting = list(jobs)
-    busy: dict[str, tuple[Job, Process]] = {}
+    busy: dict[int, tuple[Job, Process]] = {}  # by place in `devices`
     try:
         while waiting or busy:
-            for device in devices:
+            for place, device in enumerate(devices):
                 running = [other for other, _ in busy.values()]
-                job = _next(waiting, running, done) if device not in busy else None
+                job = _next(waiting, running, done) if place not in busy else None
                 if job is not None:
                     waiting.remove(job)
                     before(job, device)
-                    busy[device] = (job, start(job, device))
-            for device, (job, process) in list(busy.items()):
+                    busy[place] = (job, start(job, device))
+            for place, (job, process) in list(busy.items()):
                 code = process.poll()
                 if code is not None:
-                    del busy[device]
+                    del busy[place]
                     done = done | job.stages if code == 0 else done
                     after(job, code)
             time.sleep(pause)
@@ -110,9 +113,6 @@ def last_line(folder: Path) -> str:
 
 def check_devices(devices: Sequence[str], device: str) -> None:
     """Refuse GPUs that are not there, on which training would silently fall back to the CPU."""
-    twice = next((name for name in devices if devices.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"--devices: {twice} stands twice")
     odd = next((name for name in devices if not name.isdecimal()), None)
     if odd is not None:
         raise InputError(f"--devices: {odd!r} is not the number of a GPU", hint="--devices 0,1")
@@ -125,6 +125,17 @@ def check_devices(devices: Sequence[str], device: str) -> None:
     if missing is not None:
         hint = f"there are {there}, counted from 0" if there else "PyTorch sees none"
         raise InputError(f"--devices: there is no GPU {missing}", hint=hint)
+
+
+def warn_of_shared_devices(devices: Sequence[str], budgets: Iterable[Budget]) -> None:
+    """Say where runs would take seconds from each other."""
+    twice = next((name for name in devices if devices.count(name) > 1), None)
+    timed = next((budget for budget in budgets if budget.seconds is not None), None)
+    if twice is not None and timed is not None:
+        say(
+            f"warning: --devices: runs share GPU {twice}, so the budget of {timed} is fewer steps than for a run "
+            "alone; give budgets in steps or tokens"
+        )
 
 
 def _next(waiting: Sequence[Job], running: Sequence[Job], done: frozenset[str]) -> Job | None:

@@ -8,7 +8,16 @@ from typing import Any
 
 from endtask.compare.cell import CellRun
 from endtask.compare.comparison import Comparison, check_comparison
-from endtask.compare.devices import BROKEN_TRAINING, Job, Start, check_devices, last_line, start_process, work_through
+from endtask.compare.devices import (
+    BROKEN_TRAINING,
+    Job,
+    Start,
+    check_devices,
+    last_line,
+    start_process,
+    warn_of_shared_devices,
+    work_through,
+)
 from endtask.compare.gather import gather
 from endtask.compare.outcome import Outcome
 from endtask.compare.page import write_page
@@ -41,9 +50,9 @@ def compare(
     """Do what is left of a comparison in the folder `settings.output_dir` and return its table.
 
     Every cell and pre-training seed is a run of its own in `cells/NAME/seed-N`. `until` stops all of them after a
-    stage. `devices` are numbers of GPUs that runs are spread over; without them runs are done one after the other in
-    this process. `lenders` are folders of other runs whose finished stages may be taken over. `where` names the origin
-    of the comparison in messages.
+    stage. `devices` are numbers of GPUs that runs are spread over, as many at a time on each as it is named; without
+    them runs are done one after the other in this process. `lenders` are folders of other runs whose finished stages
+    may be taken over. `where` names the origin of the comparison in messages.
     """
     if not isinstance(comparison, Comparison):
         comparison = check_comparison(comparison, where)
@@ -51,6 +60,7 @@ def compare(
     plan = make_plan(settings, comparison, where)
     last = _last_stage(until, comparison)
     check_devices(devices, settings.device)
+    warn_of_shared_devices(devices, (cell.settings.budget for cell in plan.cells))
     work = Work(plan, folder, lenders)
     work.check()
     make_own_folder(folder, COMPARE_FILE)

@@ -16,8 +16,8 @@ from endtask.evaluate.answers import Outputs, answers_of, perplexity
 from endtask.evaluate.measures import Measure, measure_of
 from endtask.evaluate.probabilities import class_probabilities
 from endtask.files.atomic import write_json, write_text
-from endtask.files.run_layout import PREDICTIONS, RESULTS, SEED_RESULT
-from endtask.models.network import Network
+from endtask.files.run_layout import PREDICTIONS, RESULTS, SEED_RESULT, TASKS
+from endtask.models.network import TASK, Network
 from endtask.models.place import Place
 from endtask.models.weights import load_weights
 from endtask.settings import EvaluateSettings, Settings
@@ -42,29 +42,48 @@ def evaluate(
     settings: Settings,
     folder: Path,
     place: Place,
+    *,
+    further: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Score each seed's weights on test (dev where there is no test split); writes results and predictions."""
-    split = "test" if "test" in task.splits else "dev"
+    """Score each seed's weights on test (dev where there is no test split); writes results and predictions.
+
+    `further` are the results of further tasks, which stand beside those of the end task.
+    """
+    split = scored_split(task)
     found: dict[int, Answered] = {}
     for seed, path in weights.items():
         load_weights(path, network)
-        outputs = class_probabilities(
-            network,
-            PackedTexts(packed / split),
-            batch_size=settings.evaluate.batch_size,
-            place=place,
-        )
         threshold = threshold_of(path.with_name(SEED_RESULT), settings.evaluate)
-        found[seed] = Answered(answers_of(task, split, outputs, threshold=threshold), outputs)
+        found[seed] = answer(network, task, packed / split, settings.evaluate, place, threshold=threshold)
     results = score_seeds(task, split, found, measure_of(task, settings.evaluate))
-    write_json(folder / RESULTS, results)
-    write_text(folder / PREDICTIONS, _prediction_lines(task, split, found))
-    return {
-        "split": split,
-        "rows": results["rows"],
-        "leak_free_rows": results["leak_free_rows"],
-        **results["summary"],
-    }
+    write_json(folder / RESULTS, {**results, TASKS: further} if further else results)
+    write_text(folder / PREDICTIONS, prediction_lines(task, split, found))
+    of_further = {TASKS: {name: _counts(one) for name, one in further.items()}} if further else {}
+    return {**_counts(results), **of_further}
+
+
+def scored_split(task: Task) -> str:
+    """The split of the final score."""
+    return "test" if "test" in task.splits else "dev"
+
+
+def answer(
+    network: Network,
+    task: Task,
+    texts: Path,
+    settings: EvaluateSettings,
+    place: Place,
+    *,
+    threshold: float = 0.5,
+    head: str = TASK,
+) -> Answered:
+    """What the network says about the packed texts of a split, whose name is that of their folder."""
+    outputs = class_probabilities(network, PackedTexts(texts), batch_size=settings.batch_size, place=place, head=head)
+    return Answered(answers_of(task, texts.name, outputs, threshold=threshold), outputs)
+
+
+def _counts(results: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{name: results[name] for name in ("split", "rows", "leak_free_rows")}, **results["summary"]}
 
 
 def threshold_of(result: Path, settings: EvaluateSettings) -> float:
@@ -129,7 +148,8 @@ def mean_and_spread(prefix: str, values: list[float]) -> dict[str, float]:
     return {f"{prefix}mean": statistics.fmean(values), f"{prefix}std": spread}
 
 
-def _prediction_lines(task: Task, split: str, found: Mapping[int, Answered]) -> str:
+def prediction_lines(task: Task, split: str, found: Mapping[int, Answered]) -> str:
+    """What each seed answered, row by row, as JSON lines."""
     by_seed = {seed: named(one.answers, task.kind, task.all_labels) for seed, one in found.items()}
     lines = []
     for index, example in enumerate(task.splits[split]):

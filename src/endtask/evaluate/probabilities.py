@@ -30,9 +30,10 @@ def class_probabilities(
     """
     network.eval()
     order = np.argsort(texts.lengths, kind="stable")
-    words = WordPlaces(texts) if network.kind == "tags" else None
+    kind = network.kind_of(head)
+    words = WordPlaces(texts) if kind == "tags" else None
     rows = len(texts) if words is None else int(words.words.sum())
-    outputs = np.zeros((rows, network.config.num_labels), dtype=np.float32)
+    outputs = np.zeros((rows, 0), dtype=np.float32)
     with place.autocast(), network.uncompiled():
         layout = network.layout(int(texts.lengths.max()))
         for start in range(0, len(order), batch_size):
@@ -44,7 +45,9 @@ def class_probabilities(
             if words is not None:
                 where, tokens = words.gather(positions, batch.offsets[:-1].numpy().astype(np.int64))
                 logits = logits[torch.from_numpy(tokens).to(logits.device)]
-            outputs[where] = _ACTIVATIONS.get(network.kind, _softmax)(logits).cpu().numpy()
+            if not outputs.shape[1]:  # how many classes there are, the head says
+                outputs = np.zeros((rows, logits.shape[1]), dtype=np.float32)
+            outputs[where] = _ACTIVATIONS.get(kind, _softmax)(logits).cpu().numpy()
     return outputs if words is not None else _mean_over_windows(outputs, texts)
 
 

@@ -13,7 +13,8 @@ from torch import nn
 
 from endtask.evaluate.evaluate import threshold_of
 from endtask.files.atomic import write_json, write_text
-from endtask.files.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT
+from endtask.files.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT, TASKS
+from endtask.models.architecture import marks_of
 from endtask.models.huggingface import save_classifier
 from endtask.models.network import TASK, Network
 from endtask.models.weights import load_weights
@@ -33,6 +34,11 @@ class _About:
 
 
 _CLASSIFY = 'classify = pipeline("text-classification", "path/to/this/folder", truncation=True)'
+_ABOUT_MARKS = """- The head reads the marked places of a text alone, which no stock classifier of transformers does:
+  `AutoModel` loads the encoder, `endtask` the whole.
+"""
+_USE_OF_MARKS = """import endtask
+answers = endtask.load("path/to/this/folder").predict(["a text with its [[ marks ]]"])"""
 _ABOUT: dict[TaskKind, _About] = {
     "text": _About("A text classifier", "text-classification", _CLASSIFY),
     "pair": _About("A classifier of text pairs", "text-classification", _CLASSIFY),
@@ -62,6 +68,41 @@ def save_model(
     best = best_seed(finetuned, settings, results["summary"]["metric"])
     weights = finetuned / f"seed-{best['seed']}" / BEST_WEIGHTS
     load_weights(weights, network)
+    threshold = threshold_of(weights.with_name(SEED_RESULT), settings.evaluate)
+    _write(network, task, packed, settings, folder, results, seed=best["seed"], threshold=threshold)
+    return {"seed": best["seed"], "dev": best["dev"]}
+
+
+def save_further(
+    network: Network,
+    name: str,
+    task: Task,
+    packed: Path,
+    evaluated: Path,
+    settings: Settings,
+    folder: Path,
+    *,
+    seed: int,
+) -> None:
+    """Write a further task's model, whose network holds the weights of the seed that is saved, as that of the task."""
+    results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))[TASKS][name]
+    threshold = results.get("thresholds", {}).get(str(seed), 0.5)
+    own = settings.model_copy(update={"task": settings.tasks[name]})
+    _write(network, task, packed, own, folder, results, seed=seed, threshold=threshold)
+
+
+def _write(
+    network: Network,
+    task: Task,
+    packed: Path,
+    settings: Settings,
+    folder: Path,
+    results: dict[str, Any],
+    *,
+    seed: int,
+    threshold: float,
+) -> None:
+    """Config, weights, tokenizer and card of a network, and what else prediction must know."""
     if task.kind == "score":
         fold_scale(network.heads[TASK], *score_scale(task))
     save_classifier(network, folder)
@@ -69,12 +110,13 @@ def save_model(
     tokenizer.model_max_length = settings.finetune.max_length
     tokenizer.model_input_names = list(network.architecture.input_names)
     save_tokenizer(tokenizer, folder)
-    facts = _facts(task, settings, threshold_of(weights.with_name(SEED_RESULT), settings.evaluate))
+    facts = _facts(task, settings, threshold)
     if facts:
         write_json(folder / MODEL_FACTS, facts)
     labels = tuple(network.config.id2label.values())
-    write_text(folder / "README.md", model_card(settings, results, best["seed"], labels, kind=task.kind, facts=facts))
-    return {"seed": best["seed"], "dev": best["dev"]}
+    reads_marks = task.kind != "tags" and bool(marks_of(network.config))
+    card = model_card(settings, results, seed, labels, kind=task.kind, facts=facts, reads_marks=reads_marks)
+    write_text(folder / "README.md", card)
 
 
 def fold_scale(head: nn.Module, mean: float, deviation: float) -> None:
@@ -118,6 +160,7 @@ def model_card(
     *,
     kind: TaskKind = "text",
     facts: dict[str, Any] | None = None,
+    reads_marks: bool = False,
 ) -> str:
     """A short card: what it predicts, how it scored, how to load it."""
     about = _ABOUT[kind]
@@ -148,10 +191,9 @@ from: {sources}.
 - the same on the {results["leak_free_rows"]} rows whose text does not stand in train: {leak_free}
 {_about_test_sets(results)}- {weights}
 - {_about_length(settings)}
-
+{_ABOUT_MARKS if reads_marks else ""}
 ```python
-from transformers import pipeline
-{about.use}
+{_USE_OF_MARKS if reads_marks else f"from transformers import pipeline{chr(10)}{about.use}"}
 ```
 """
 

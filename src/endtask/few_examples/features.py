@@ -9,7 +9,7 @@ from torch import Tensor
 from endtask.few_examples.draws import Numbers
 from endtask.few_examples.units import Units
 from endtask.models.batch import TextBatch, lay_out
-from endtask.models.network import Network, pool
+from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.text.packed import PackedTexts
 from endtask.text.tagged import WordPlaces
@@ -42,6 +42,6 @@ def unit_vectors(network: Network, texts: PackedTexts, units: Units, rows: Numbe
 def _read(network: Network, hidden: Tensor, batch: TextBatch, words: WordPlaces | None, rows: Numbers) -> Tensor:
     """What the task head would read: one vector per text, or those of words' first tokens."""
     if words is None:
-        return pool(hidden, batch, network.architecture.pooling(network.config))
+        return network.pooled(hidden, batch)
     _, tokens = words.gather(rows, batch.offsets[:-1].cpu().numpy().astype(np.int64))
     return hidden[torch.from_numpy(tokens).to(hidden.device)]

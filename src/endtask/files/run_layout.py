@@ -5,6 +5,9 @@ from __future__ import annotations
 STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
 SETTINGS_FILE = "settings.yaml"
 
+# In `read`, `pack`, `evaluate` and `model`: the folder with one folder for each further task.
+TASKS = "tasks"
+
 # What retrieval read of each shard of the corpus; a changed corpus redoes only what changed.
 SCRATCH = "scratch"
 

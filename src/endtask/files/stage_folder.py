@@ -26,7 +26,7 @@ from endtask.files.trees import differences
 MANIFEST = "manifest.json"
 LEFT_OUT = "left_out"
 """Key of a manifest whose stage was done on another machine: the files that stayed there."""
-_VERSIONED = ("endtask", "torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
+_VERSIONED = ("torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
 
 
 def fingerprint(*parts: Any) -> str:
@@ -35,9 +35,17 @@ def fingerprint(*parts: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
+def own_version() -> str:
+    """The version of this package; of a source tree that is on the path but not installed nobody knows it."""
+    try:
+        return metadata.version("endtask")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that decide results."""
-    found = {"python": platform.python_version()}
+    """Versions of Python, of this package and of the libraries that decide results."""
+    found = {"python": platform.python_version(), "endtask": own_version()}
     for name in _VERSIONED:
         try:
             found[name] = metadata.version(name)

@@ -65,17 +65,21 @@ def sums_by_owner(values: Tensor, owners: Tensor, count: int) -> Tensor:
     >>> sums_by_owner(torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 0, 2]), 3).tolist()
     [[3.0], [0.0], [4.0]]
     """
-    # Of owners in order, found without asking the device how many there are, as bincount does.
-    bounds = torch.searchsorted(owners, torch.arange(count + 1, device=owners.device))
-    return torch.segment_reduce(values, "sum", lengths=bounds.diff(), axis=0, unsafe=True)
+    return torch.segment_reduce(values, "sum", lengths=_bounds(owners, count).diff(), axis=0, unsafe=True)
 
 
-def matrices(uses: Uses, count: int, block: Block) -> Tensor:
+def _bounds(owners: Tensor, count: int) -> Tensor:
+    """Where the rows of each owner begin, and where the last ones end: (R,), in order -> (count + 1,)."""
+    # Without asking the device how many there are, as bincount does.
+    return torch.searchsorted(owners, torch.arange(count + 1, device=owners.device))
+
+
+def matrices(uses: Uses, count: int, block: Block, most: int | None = None) -> Tensor:
     """The gradients themselves: rows -> (count, height, width)."""
     total = uses[0].right.new_zeros((count, block.height, block.width))
     for rows in uses:
         if isinstance(rows, LinearRows):
-            padded = tables(rows, count)
+            padded = tables(rows, count, most)
             total += padded.left.mT @ padded.right
         else:
             _add_lookups(total, rows)
@@ -89,15 +93,18 @@ def _add_lookups(total: Tensor, rows: Rows) -> None:
     total.view(-1, total.shape[2])[places] += sums_by_owner(rows.right[order], of_each[order], len(places))
 
 
-def squared_norms(uses: Uses, count: int, block: Block) -> Tensor:
-    """Squared length of every owner's gradient, from pairs of its own rows or from its matrix: -> (count,)."""
-    most = most_rows(uses)
+def squared_norms(uses: Uses, count: int, block: Block, most: int | None = None) -> Tensor:
+    """Squared length of every owner's gradient, from pairs of its own rows or from its matrix: -> (count,).
+
+    `most` is the most rows of one kind that one owner has; unless it is given, the device is asked and waited for.
+    """
+    most = most_rows(uses) if most is None else most
     linear = all(isinstance(rows, LinearRows) for rows in uses)
     if linear and most * (block.height + block.width) > block.size:
         parts = by_owners(uses, count, block.size)
-        return torch.cat([matrices(part, size, block).square().sum((1, 2)) for size, part in parts])
+        return torch.cat([matrices(part, size, block, most).square().sum((1, 2)) for size, part in parts])
     parts = by_owners(uses, count, max(1, most * (block.height + block.width + most)))
-    return torch.cat([_own_pairs([tables(rows, size) for rows in part]) for size, part in parts])
+    return torch.cat([_own_pairs([tables(rows, size, most) for rows in part]) for size, part in parts])
 
 
 def _own_pairs(padded: list[Rows]) -> Tensor:
@@ -109,14 +116,13 @@ def most_rows(uses: Uses) -> int:
     return max(int(torch.bincount(rows.owners, minlength=1).max()) for rows in uses)
 
 
-def tables(rows: AnyRows, count: int) -> AnyRows:
+def tables(rows: AnyRows, count: int, most: int | None = None) -> AnyRows:
     """Rows as padded tables with one line per owner: (R, ...) -> (count, most, ...); zeros where there is none."""
-    lengths = torch.bincount(rows.owners, minlength=count)
-    most = int(lengths.max())
-    slots = torch.arange(len(rows.owners), device=lengths.device) - (lengths.cumsum(0) - lengths)[rows.owners]
+    width = most_rows((rows,)) if most is None else most
+    slots = torch.arange(len(rows.owners), device=rows.owners.device) - _bounds(rows.owners, count)[rows.owners]
 
     def table(values: Tensor) -> Tensor:
-        padded = values.new_zeros((count, most, *values.shape[1:]))
+        padded = values.new_zeros((count, width, *values.shape[1:]))
         padded[rows.owners, slots] = values
         return padded
 
@@ -126,6 +132,9 @@ def tables(rows: AnyRows, count: int) -> AnyRows:
 def by_owners(uses: Uses, count: int, numbers_each: int) -> Iterator[tuple[int, Uses]]:
     """Cut rows into groups of neighbouring owners, counted from 0 in each, so that not too much is held at once."""
     step = max(1, _MOST_NUMBERS // numbers_each)
+    if count <= step:
+        yield count, uses  # where they begin and end is known without asking the device
+        return
     for first in range(0, count, step):
         size = min(step, count - first)
         yield size, tuple(_owned(rows, first, size) for rows in uses)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -45,9 +46,11 @@ class GradientEngine:
 
     def gradients(self, batch: TextBatch, losses: TextLosses) -> Gradients:
         """The gradient of each text's loss, in the order of the texts."""
-        batch = batch.to(self.place.device)
+        moved = batch.to(self.place.device)
         with frozen(self.network), nullcontext() if self._is_compiled else self.network.uncompiled():
-            return self._caught(batch, losses) if self._halves is None else self._halves.gradients(batch, losses)
+            if self._halves is None:
+                return self._caught(moved, losses)
+            return replace(self._halves.gradients(moved, losses), most_rows=self._halves.most_rows(batch, losses))
 
     def _caught(self, batch: TextBatch, losses: TextLosses) -> Gradients:
         """For any weights, caught wherever they are used."""

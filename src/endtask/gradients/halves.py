@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from endtask.gradients.capture import Use, rows_of, wide
-from endtask.gradients.losses import Reading, TextLosses, reading_of
+from endtask.gradients.losses import Reading, TextLosses, masked_lm_losses, reading_of
 from endtask.gradients.rows import Block, Gradients, LinearRows
 from endtask.models.attention import Guide, guide_for
 from endtask.models.batch import TextBatch
@@ -56,6 +56,14 @@ class Halves:
         else:
             rows = _rows_read(mixed, slope, reading)
         return Gradients(batch.texts, {self._block: (rows,)})
+
+    def most_rows(self, batch: TextBatch, losses: TextLosses) -> int | None:
+        """Of one text, where a batch that still lies on the CPU tells it; the device would have to be waited for."""
+        if not self._is_last or losses is not masked_lm_losses or batch.text_ids.device.type != "cpu":
+            return None
+        assert batch.masked_positions is not None
+        owners = batch.text_ids[batch.masked_positions[: batch.masked]]
+        return int(torch.bincount(owners, minlength=1).max())
 
 
 def number_of(network: Network, layers: Iterable[str]) -> int | None:

@@ -39,8 +39,8 @@ class Kept(Protocol):
         """Of every unit's gradient: (units,)."""
         ...
 
-    def squared_norms_of(self, uses: Uses, count: int) -> Tensor:
-        """Of candidates' gradients, as they enter the products: (count,)."""
+    def squared_norms_of(self, uses: Uses, count: int, most: int | None) -> Tensor:
+        """Of candidates' gradients, as they enter the products: (count,); one has at most so many rows, if known."""
         ...
 
     @property
@@ -88,8 +88,8 @@ class KeptRows:
     def squared_norms(self) -> Tensor:
         return squared_norms(_wide(self._whole()), self._units, self._block)
 
-    def squared_norms_of(self, uses: Uses, count: int) -> Tensor:
-        return squared_norms(uses, count, self._block)
+    def squared_norms_of(self, uses: Uses, count: int, most: int | None) -> Tensor:
+        return squared_norms(uses, count, self._block, most)
 
     @property
     def bytes(self) -> int:
@@ -173,8 +173,8 @@ class KeptMatrices:
     def squared_norms(self) -> Tensor:
         return torch.stack([matrix.square().sum() for matrix in self._all()])
 
-    def squared_norms_of(self, uses: Uses, count: int) -> Tensor:
-        return squared_norms(uses, count, self._block)
+    def squared_norms_of(self, uses: Uses, count: int, most: int | None) -> Tensor:
+        return squared_norms(uses, count, self._block, most)
 
     @property
     def bytes(self) -> int:
@@ -205,7 +205,7 @@ class KeptSketches:
     def squared_norms(self) -> Tensor:
         return self._all().square().sum(1)
 
-    def squared_norms_of(self, uses: Uses, count: int) -> Tensor:
+    def squared_norms_of(self, uses: Uses, count: int, most: int | None) -> Tensor:
         return self._sketch(uses, count).square().sum(1)
 
     @property

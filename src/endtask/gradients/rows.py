@@ -89,6 +89,8 @@ class Gradients:
 
     count: int
     blocks: dict[Block, Uses]
+    most_rows: int | None = None
+    """Of one kind that one text has for one block; None where only the device could tell."""
 
     def merged(self, units: Tensor, shares: Tensor, count: int) -> Gradients:
         """Sums over texts: text i adds `shares[i]` times its gradient to unit `units[i]`.
@@ -119,7 +121,8 @@ def average(readings: Sequence[Gradients]) -> Gradients:
     for block in first.blocks:
         uses = by_kind([rows for one in readings for rows in one.blocks[block]])
         blocks[block] = tuple(replace(rows, right=rows.right * share) for rows in uses)
-    return Gradients(first.count, blocks)
+    known = [one.most_rows for one in readings if one.most_rows is not None]
+    return Gradients(first.count, blocks, sum(known) if len(known) == len(readings) else None)
 
 
 def by_kind(uses: Sequence[Rows]) -> Uses:

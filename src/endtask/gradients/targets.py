@@ -87,7 +87,10 @@ class Targets:
         """1 / (length of the candidate x length of the unit): (candidates, units)."""
         if self._inverse is None:
             self._inverse = _inverse_roots([kept.squared_norms() for kept in self._kept.values()])
-        own = [kept.squared_norms_of(candidates.blocks[block], candidates.count) for block, kept in self._kept.items()]
+        own = [
+            kept.squared_norms_of(candidates.blocks[block], candidates.count, candidates.most_rows)
+            for block, kept in self._kept.items()
+        ]
         return _inverse_roots(own)[:, None] * self._inverse
 
 

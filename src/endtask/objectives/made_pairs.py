@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.network import Network, pool
+from endtask.models.network import Network
 from endtask.objectives.base import Loss
 from endtask.objectives.made_stream import MadeInput, MadeStream
 from endtask.objectives.task import cross_entropy
@@ -43,7 +43,7 @@ class MadePairs:
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Mean cross-entropy of both classes."""
-        pooled = pool(network(batch), batch, network.architecture.pooling(network.config))
+        pooled = network.pooled(network(batch), batch)
         value = cross_entropy(network.heads[self._head](pooled), batch)
         return Loss(value, {"match": value})
 

@@ -42,7 +42,7 @@ class TaskObjective(ABC):
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and the head once per text, or per token, at each reading."""
-        return self.passes * network.training_flops(batch, texts=rows_read(network, batch))
+        return self.passes * network.training_flops(batch, texts=rows_read(network, batch, self.head))
 
 
 class JointTask:
@@ -75,7 +75,7 @@ class JointTask:
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and both heads."""
         masked = batch.masked if self._rho2 else 0
-        return network.training_flops(batch, texts=rows_read(network, batch), masked=masked)
+        return network.training_flops(batch, texts=rows_read(network, batch, self._task.head), masked=masked)
 
 
 def weighted_sum(each: Tensor, batch: TextBatch) -> Tensor:
@@ -84,6 +84,6 @@ def weighted_sum(each: Tensor, batch: TextBatch) -> Tensor:
     return (each * batch.weights).sum()
 
 
-def rows_read(network: Network, batch: TextBatch) -> int:
-    """How many vectors the task head reads."""
-    return batch.real_tokens if network.kind == "tags" else batch.texts
+def rows_read(network: Network, batch: TextBatch, head: str) -> int:
+    """How many vectors a task's head reads."""
+    return batch.real_tokens if network.kind_of(head) == "tags" else batch.texts

@@ -28,7 +28,7 @@ def asked_of(settings: Settings) -> dict[str, Any]:
     """
     has_corpus = bool(settings.corpus.sources) and reads_corpus(settings)
     return {
-        "task": {"task": settings.task.model_dump(mode="json"), "seed": settings.seed},
+        "task": _asked_of_task(settings),
         "corpus": {"corpus": settings.corpus.model_dump(mode="json")} if has_corpus else None,
         "unlabelled": _path(settings.retrieve.unlabelled),
         "selection": _path(settings.select.outside_path),
@@ -45,7 +45,7 @@ def data_path(settings: Settings, name: str) -> str:
     if name == "corpus":
         return ", ".join(source.path for source in settings.corpus.sources)
     paths = {
-        "task": settings.task.path,
+        "task": ", ".join(one.path for one in (settings.task, *settings.tasks.values())),
         "unlabelled": settings.retrieve.unlabelled,
         "selection": settings.select.outside_path,
         "tokenizer": settings.tokenizer.path or settings.model.path,
@@ -103,6 +103,12 @@ def tokenizer_files(path: str, *, key: str = "tokenizer.path") -> list[Path]:
     if not folder.is_dir():
         raise InputError("no such tokenizer folder", path=path, key=key)
     return sorted(file for file in folder.iterdir() if file.suffix in TOKENIZER_SUFFIXES)
+
+
+def _asked_of_task(settings: Settings) -> dict[str, Any]:
+    further = {name: one.model_dump(mode="json") for name, one in settings.tasks.items()}
+    asked = {"task": settings.task.model_dump(mode="json"), "seed": settings.seed}
+    return {**asked, "tasks": further} if further else asked
 
 
 def _asked_of_aligned(settings: Settings) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from endtask.files.run_layout import TASKS
 from endtask.report import format as shown
 from endtask.report.run_folder import RunFolder
 
@@ -76,6 +77,14 @@ def _selection_flops(counts: Counts) -> float | None:
     return None if own is None else float(own["fitting_flops"] + own["scoring_flops"])
 
 
+def _read(counts: Counts) -> str:
+    tasks = {"": counts, **{f"{name}: ": each for name, each in counts.get(TASKS, {}).items()}}
+    return "; ".join(
+        before + ", ".join(f"{rows:,} {split}" for split, rows in each.items() if split != TASKS) + " rows"
+        for before, each in tasks.items()
+    )
+
+
 def _retrieved(counts: Counts) -> str:
     if "queries" not in counts:
         return "no corpus"
@@ -95,7 +104,8 @@ def _selected(counts: Counts) -> str:
 
 
 def _packed(counts: Counts) -> str:
-    tokens = sum(part["tokens"] for part in counts.values() if isinstance(part, dict))
+    parts = [{name: part for name, part in counts.items() if name != TASKS}, *counts.get(TASKS, {}).values()]
+    tokens = sum(part["tokens"] for each in parts for part in each.values() if isinstance(part, dict))
     return f"{shown.count(tokens)} tokens written, vocabulary of {counts['vocabulary']:,}"
 
 
@@ -115,7 +125,7 @@ def _finetuned(counts: Counts) -> str:
 
 
 _WHAT: dict[str, Callable[[Counts], str]] = {
-    "read": lambda counts: ", ".join(f"{rows:,} {split}" for split, rows in counts.items()) + " rows",
+    "read": _read,
     "retrieve": _retrieved,
     "select": _selected,
     "pack": _packed,

@@ -21,8 +21,11 @@ from endtask.report.run_folder import RunFolder
 from endtask.report.scores import (
     all_scores,
     constant_answer,
+    lines_of_further_tasks,
+    lines_of_test_sets,
     metric_of,
     notes_of,
+    scores_of_further_tasks,
     scores_of_test_sets,
     seed_rows,
     verdict_of,
@@ -68,6 +71,12 @@ def write_report(folder: Path) -> Path:
 def verdict(folder: Path) -> str:
     """One plain sentence on how the run came out."""
     return verdict_of(RunFolder(folder))
+
+
+def verdict_lines(folder: Path) -> list[str]:
+    """The verdict and, where there are several test sets or further tasks, a line for each."""
+    run = RunFolder(folder)
+    return [verdict_of(run), *lines_of_test_sets(run), *lines_of_further_tasks(run)]
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -157,6 +166,7 @@ def _results(run: RunFolder) -> Context:
     return {
         "all_scores": all_scores(run),
         "test_sets": scores_of_test_sets(run),
+        "further_tasks": scores_of_further_tasks(run),
         "class_scores": _class_scores(run),
         "classes_are": {"tags": "span", "labels": "label"}.get(_kind(run), "class"),
         "metric": metric_of(run),

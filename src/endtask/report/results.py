@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from endtask.errors import InputError
 from endtask.evaluate.predictions import read_predictions
 from endtask.files.atomic import write_text
 from endtask.files.run_layout import DEV_PREDICTIONS
-from endtask.files.stage_folder import fingerprint
+from endtask.files.stage_folder import fingerprint, own_version
 from endtask.records import Example
 from endtask.report.costs import stage_costs, total_cost
 from endtask.report.run_folder import RunFolder
@@ -38,7 +37,7 @@ def results_of(folder: str | Path) -> Tree:
     task = _task(run)
     return {
         "format": FORMAT,
-        "endtask": metadata.version("endtask"),
+        "endtask": own_version(),
         "task": run.task_name,
         "kind": task.kind if task else None,
         "labels": list(task.all_labels) if task else None,

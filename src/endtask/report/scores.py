@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from endtask.evaluate.measures import deciding_metrics
+from endtask.files.run_layout import TASKS
 from endtask.report import format as shown
 from endtask.report.classes import constant_answer_score
 from endtask.report.run_folder import RunFolder
@@ -108,6 +109,33 @@ def scores_of_test_sets(run: RunFolder) -> dict[str, Tree]:
     if sets and run.results is not None:
         sets["mean of the sets"] = {"rows": run.results["rows"], "mean": run.results["mean_of_test_sets"], "std": None}
     return sets
+
+
+def lines_of_test_sets(run: RunFolder) -> list[str]:
+    """A line for each test set where there are several, and for their mean."""
+    metric = shown.metric_name(metric_of(run))
+    lines = []
+    for name, entry in scores_of_test_sets(run).items():
+        seeds = len(run.results["seeds"]) if run.results and entry["std"] is not None else 1
+        mean = shown.score_with_spread(entry["mean"], entry["std"] or 0.0, seeds)
+        lines.append(f"  {name}: {metric} {mean} ({shown.plural(entry['rows'], 'row')})")
+    return lines
+
+
+def scores_of_further_tasks(run: RunFolder) -> dict[str, Tree]:
+    """Results of the further tasks that the model answers, by name."""
+    return dict((run.results or {}).get(TASKS, {}))
+
+
+def lines_of_further_tasks(run: RunFolder) -> list[str]:
+    """A line for each further task, as the verdict has one for the end task."""
+    lines = []
+    for name, results in scores_of_further_tasks(run).items():
+        summary, seeds = results["summary"], len(results["seeds"])
+        mean = shown.score_with_spread(summary["mean"], summary["std"], seeds)
+        where = f"{results['split']} ({shown.plural(results['rows'], 'row')})"
+        lines.append(f"  {name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_half(results)}")
+    return lines
 
 
 def _mean_and_spread(values: list[float]) -> tuple[float, float]:

@@ -78,6 +78,8 @@ def guarded_texts(task: Task) -> Iterator[str]:
             for text in (example.text, example.text_pair):
                 if text:
                     yield from {text, remove_entity_marks(text)}
+    for further in task.further.values():
+        yield from guarded_texts(further)
 
 
 def _read(

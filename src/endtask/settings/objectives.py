@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,6 +68,9 @@ class ObjectiveSettings(Section):
         "the sources of `aligned`; "
         "unset: what the kind reads, if that is one thing",
     )
+    task: str | None = Field(
+        None, description="which of the further `tasks` is learned or read; unset: the end task, `task`"
+    )
     weight: float = Field(
         1.0, ge=0, description="its part in `equal`, its share of the steps in `alternate` and `sequence`; 0: left out"
     )
@@ -98,6 +102,8 @@ class ObjectiveSettings(Section):
             raise ValueError(f"texts: say what {self.kind} reads: {', '.join(can)}")
         if self.texts is not None and self.texts not in can:
             raise ValueError(f"texts: {self.kind} reads {' or '.join(can)}, not {self.texts}")
+        if self.task is not None and self.reads != "task":
+            raise ValueError(f"task: {self.kind} reads {self.reads} here, not the texts of a task")
         if self.mask_probability is not None and not KINDS[self.kind].masks:
             raise ValueError(f"mask_probability: {self.kind} hides no tokens")
         return self
@@ -109,8 +115,13 @@ class ObjectiveSettings(Section):
 
     @property
     def sees_labels(self) -> bool:
-        """Whether the labels of train have a part in it."""
-        return KINDS[self.kind].labels
+        """Whether the labels of the end task's train split have a part in it."""
+        return KINDS[self.kind].labels and self.task is None
+
+    @property
+    def learned_task(self) -> str | None:
+        """The further task whose head learns by it, if it is one."""
+        return self.task if KINDS[self.kind].labels else None
 
 
 Objectives = dict[str, ObjectiveSettings]
@@ -126,10 +137,10 @@ def tlm_objectives(*, with_task: bool) -> Objectives:
     return {EXTERNAL: external, INTERNAL: ObjectiveSettings(kind="joint")} if with_task else {EXTERNAL: external}
 
 
-def check_names(objectives: Objectives) -> None:
+def check_names(names: Iterable[str], key: str) -> None:
     """Refuse names that cannot stand in file names and curves."""
-    for name in objectives:
+    for name in names:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"objectives: {name!r} is no name; write letters, digits, - and _")
+            raise ValueError(f"{key}: {name!r} is no name; write letters, digits, - and _")
         if name in _CURVES:
-            raise ValueError(f"objectives: {name!r} is the name of a curve; choose another")
+            raise ValueError(f"{key}: {name!r} is the name of a curve; choose another")

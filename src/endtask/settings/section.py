@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,3 +16,12 @@ class Section(BaseModel):
     """A frozen group of settings that refuses keys it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+def infinity_in_words(value: Any) -> Any:
+    """YAML's own infinity, `.inf`, as the word that stands for it among the values of a setting.
+
+    >>> infinity_in_words(float("inf")), infinity_in_words(19)
+    ('inf', 19)
+    """
+    return "inf" if isinstance(value, float) and value == math.inf else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,6 +10,7 @@ from endtask.settings.aligned import AlignedSettings
 from endtask.settings.budget import Budget, SizeBudget
 from endtask.settings.domain import DomainSettings
 from endtask.settings.evaluate import EvaluateSettings
+from endtask.settings.further_tasks import check_tasks, with_objectives
 from endtask.settings.influence import InfluenceSettings
 from endtask.settings.section import Fraction, Positive, Section
 from endtask.settings.source import SourceSettings
@@ -31,7 +32,7 @@ class ColumnSettings(Section):
 
 
 class TaskSettings(Section):
-    """The labelled data."""
+    """The labelled data of the end task (`task`), or of a further task on the same body (`tasks.NAME`)."""
 
     path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
     kind: TaskKind | Literal["auto"] = Field("auto", description="auto: told by the columns and labels")
@@ -172,6 +173,9 @@ class Settings(Section):
         SizeBudget.parse("60MB"), description="the largest file that `endtask bundle` may write, in bytes: 60MB"
     )
     task: TaskSettings = TaskSettings()
+    tasks: dict[str, TaskSettings] = Field(
+        {}, description="further tasks that share the body, by names of your own; each is told as `task` is"
+    )
     corpus: CorpusSettings = CorpusSettings()
     retrieve: RetrieveSettings = RetrieveSettings()
     select: SelectSettings = SelectSettings()
@@ -202,6 +206,24 @@ class Settings(Section):
     def model_seeds(self) -> tuple[int, ...]:
         """The seeds whose weights are scored: every fine-tuning seed, or the first for what stage 1 made."""
         return self.finetune.seeds if self.stage2 == "finetune" else self.finetune.seeds[:1]
+
+    @property
+    def scored_tasks(self) -> tuple[str, ...]:
+        """The further tasks that the final weights can answer: those fine-tuned, or learned by a last stage 1."""
+        if self.stage2 == "finetune":
+            return tuple(self.tasks) if self.finetune.tasks == "all" else ()
+        learned = {one.learned_task for one in self.train.used_objectives.values()}
+        return tuple(name for name in self.tasks if name in learned)
+
+    @model_validator(mode="before")
+    @classmethod
+    def further_tasks_are_learned(cls, given: Any) -> Any:
+        return with_objectives(given)
+
+    @model_validator(mode="after")
+    def further_tasks_fit(self) -> Settings:
+        check_tasks(self)
+        return self
 
     @field_validator("bundle_size")
     @classmethod

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from endtask.settings.budget import BatchSize
 from endtask.settings.meta import MetaSettings
 from endtask.settings.objectives import EXTERNAL, INTERNAL, Objectives, ObjectiveSettings, check_names, tlm_objectives
 from endtask.settings.reselect import ReselectSettings
-from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
+from endtask.settings.section import Fraction, Positive, PositiveNumber, Section, infinity_in_words
 
 Size = Literal[
     "tiny",
@@ -71,8 +71,10 @@ class ModelSettings(Section):
     intermediate_size: Positive | None = Field(None, description="width inside the feed-forward blocks")
     max_position_embeddings: Positive = Field(512, description="longest text the model can ever read, in tokens")
     dropout: Fraction = Field(0.1, description="dropout of the encoder and its heads, stage 1 apart")
-    pooling: Literal["auto", "cls", "mean"] = Field(
-        "auto", description="what the task head reads: the first token or the mean; auto: the mean, first for bert"
+    pooling: Literal["auto", "cls", "mean", "marks"] = Field(
+        "auto",
+        description="what the task head reads: the first token, the mean over all, or the mean over `tokenizer.marks`; "
+        "auto: first for bert, else the marks where there are some, else the mean",
     )
     attention: Literal["auto", "varlen", "flex", "padded"] = Field(
         "auto", description="how attention stays inside each text; auto: the fastest that works here"
@@ -90,8 +92,8 @@ class ModelSettings(Section):
     def architecture_can(self) -> ModelSettings:
         if self.path is not None:  # which architecture that is, it says itself
             return self
-        if self.pooling == "mean" and self.architecture in ("bert", "roberta"):
-            raise ValueError(f"pooling: mean: the stock head of {self.architecture} reads the first token")
+        if self.pooling in ("mean", "marks") and self.architecture in ("bert", "roberta"):
+            raise ValueError(f"pooling: {self.pooling}: the stock head of {self.architecture} reads the first token")
         if self.attention in ("varlen", "flex") and self.architecture != "lean":
             raise ValueError(f"attention: {self.attention}: {self.architecture} reads padded tables; use auto, or lean")
         return self
@@ -194,7 +196,7 @@ class TrainSettings(PhaseSettings):
     mask_task: bool = Field(
         True, description="the task head reads the masked text too, as in the authors' code; false needs rho2 = 0"
     )
-    rho1: int | Literal["inf", "auto"] = Field(
+    rho1: Annotated[int | Literal["inf", "auto"], BeforeValidator(infinity_in_words)] = Field(
         19,
         description="external batches per internal (task) batch; inf: never a task batch; auto: by the task's size",
     )
@@ -239,7 +241,7 @@ class TrainSettings(PhaseSettings):
 
     @model_validator(mode="after")
     def objectives_fit(self) -> TrainSettings:
-        check_names(self.objectives)
+        check_names(self.objectives, "objectives")
         used = self.used_objectives
         if not used:
             raise ValueError("objectives: all have the weight 0, which leaves nothing to learn")
@@ -335,6 +337,11 @@ class FinetuneSettings(PhaseSettings):
     keep_better: bool = Field(
         False, description="keep stage 1's model where fine-tuning has none better on dev; needs reset_head: false"
     )
+    tasks: Literal["main", "all"] = Field(
+        "main",
+        description="all: the further `tasks` too, batches in turn, every task as often as it has batches; "
+        "each is then scored and saved",
+    )
     budget_share: Fraction = Field(0.25, description="part of the run's budget for all fine-tuning seeds together")
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
 
@@ -342,6 +349,12 @@ class FinetuneSettings(PhaseSettings):
     def better_than_something(self) -> FinetuneSettings:
         if self.keep_better and self.reset_head:
             raise ValueError("keep_better compares with stage 1's head; set reset_head: false with it")
+        return self
+
+    @model_validator(mode="after")
+    def turns_are_of_tasks(self) -> FinetuneSettings:
+        if self.tasks == "all" and self.mlm_weight:
+            raise ValueError("mlm_weight: where all tasks take turns, masked LM has none; leave it at 0")
         return self
 
     @model_validator(mode="after")

@@ -78,6 +78,8 @@ def _judging_split(settings: Settings, groups: int | None) -> str:
 def _stage_2(settings: Settings) -> Iterator[Use]:
     if settings.stage2 == "finetune":
         yield Use("fine-tuning", "the task", _TEXTS["task"], "train", True)
+        for name in settings.scored_tasks:
+            yield Use(f"fine-tuning of {name}", f"the task {name}", _texts_of("task", name), "train", True)
         yield Use("best step", "when to stop", _TEXTS["task"], "dev", True)
 
 
@@ -85,4 +87,11 @@ def objective_use(name: str, asked: ObjectiveSettings) -> Use:
     """What an objective of stage 1 reads; corpus text belongs to no split, and the guard keeps dev and test out."""
     of_task = asked.reads == "task"
     learns = KINDS[asked.kind].meaning.replace("`", "")
-    return Use(name, learns, _TEXTS[asked.reads], "train" if of_task else "-", asked.sees_labels)
+    if asked.learned_task is not None:
+        learns = learns.replace("the task", f"the task {asked.task}", 1)
+    reads = _texts_of(asked.reads, asked.task)
+    return Use(name, learns, reads, "train" if of_task else "-", KINDS[asked.kind].labels)
+
+
+def _texts_of(reads: str, task: str | None) -> str:
+    return _TEXTS[reads] if task is None else f"the texts of {task}"

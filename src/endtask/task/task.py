@@ -27,7 +27,8 @@ class Task:
 
     `labels` are the sorted classes, labels or tags of train, empty for scores; `notes` are sentences for people
     about what was done on the way; `dropped` counts the rows without text that were left out of each split;
-    `fingerprint` changes with any example, label or split, and with nothing else.
+    `fingerprint` changes with any example, label or split, and with nothing else; `further` are tasks that are learned
+    beside this one, by name.
 
     >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(40)]
     >>> task = Task.from_examples("parity", {"train": rows})
@@ -42,6 +43,15 @@ class Task:
     notes: tuple[str, ...]
     fingerprint: str
     dropped: dict[str, int] = field(default_factory=dict)
+    further: dict[str, Task] = field(default_factory=dict)
+
+    @property
+    def whole_fingerprint(self) -> str:
+        """The fingerprint with those of the further tasks; without any it is the task's own."""
+        if not self.further:
+            return self.fingerprint
+        each = [self.fingerprint, {name: task.fingerprint for name, task in self.further.items()}]
+        return blake2b(json.dumps(each).encode(), digest_size=16).hexdigest()
 
     @property
     def train(self) -> tuple[Example, ...]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from endtask.corpus.drawn import DrawnDocuments
 from endtask.errors import InputError, did_you_mean
+from endtask.files.run_layout import TASKS
 from endtask.files.selection_table import SelectedTexts, read_batches
 from endtask.progress import bar, say
 from endtask.records import Document, Example
@@ -29,16 +30,17 @@ if TYPE_CHECKING:
 
 
 class TrainingTexts:
-    """What the tokenizer learns from: the texts of train, selection, domain and aligned objectives, no others."""
+    """What the tokenizer learns from: train texts of all tasks, selection, domain and aligned objectives, no others."""
 
     def __init__(self, task: Task, *files: Path, aligned: Iterable[Document] = ()) -> None:
         self._task, self._selected, self._aligned = task, [SelectedTexts(file) for file in files], aligned
 
     def __iter__(self) -> Iterator[str]:
-        for example in self._task.splits["train"]:
-            yield example.text
-            if example.text_pair:
-                yield example.text_pair
+        for task in (self._task, *self._task.further.values()):
+            for example in task.splits["train"]:
+                yield example.text
+                if example.text_pair:
+                    yield example.text_pair
         for texts in self._selected:
             yield from texts
         for document in self._aligned:
@@ -56,7 +58,8 @@ def pack(
 ) -> dict[str, Any]:
     """Write `tokenizer/`, `external/`, `internal/` and one folder per split; returns counts for the manifest.
 
-    The passages of `domain`, where given, become `domain/`, those of `aligned` become `aligned/`.
+    The passages of `domain`, where given, become `domain/`, those of `aligned` become `aligned/`; `tasks/NAME/` holds
+    the texts of a further task as the folder itself does those of the end task.
 
     `internal/` is the train split at stage 1's length, the splits have stage 2's: a text is cut by the tokenizer,
     which keeps [SEP] and both texts of a pair, never later. Only the splits are read by windows: in stage 1 a long
@@ -80,13 +83,26 @@ def pack(
         counts["domain"] = _counts(_pack_domain(domain, tokenizer, settings, folder / "domain"))
     if aligned is not None:
         counts["aligned"] = _counts(_pack_aligned(aligned, tokenizer, settings, folder / "aligned"))
-    internal_length = settings.train.internal_max_length or settings.train.max_length
-    internal = pack_task_texts(task.train, tokenizer, internal_length, folder / "internal")
-    counts["internal"] = _counts(internal)
+    counts |= _pack_task(task, tokenizer, settings, folder)
+    if task.further:
+        places = {name: folder / TASKS / name for name in task.further}
+        counts[TASKS] = {
+            name: _pack_task(one, tokenizer, settings, places[name], f" of {name}")
+            for name, one in task.further.items()
+        }
+    return counts
+
+
+def _pack_task(
+    task: Task, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path, whose: str = ""
+) -> dict[str, dict[str, int]]:
+    """The texts of train for stage 1, and those of all splits for stage 2; `whose` they are stands in warnings."""
+    length = settings.train.internal_max_length or settings.train.max_length
+    counts = {"internal": _counts(pack_task_texts(task.train, tokenizer, length, folder / "internal"))}
     for split, examples in task.splits.items():
         counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
         if task.kind == "tags":
-            counts[split]["lost_words"] = _lost_words(folder / split, split, settings.finetune.max_length)
+            counts[split]["lost_words"] = _lost_words(folder / split, split + whose, settings.finetune.max_length)
     return counts
 
 
@@ -154,10 +170,16 @@ def refuse_windows_of_pairs(task: Task, settings: Settings) -> None:
 
     Nor are tagged words read twice, as those in which windows overlap would be.
     """
+    for name, one in task.further.items():
+        _refuse_windows(one, settings, f"tasks.{name}: ")
+    _refuse_windows(task, settings)
+
+
+def _refuse_windows(task: Task, settings: Settings, whose: str = "") -> None:
     is_pair = any(example.text_pair is not None for example in task.train)
     if settings.finetune.window_stride is not None and (is_pair or task.kind == "tags"):
         raise InputError(
-            f"{'text pairs' if is_pair else 'tagged texts'} cannot be read by windows",
+            f"{whose}{'text pairs' if is_pair else 'tagged texts'} cannot be read by windows",
             key="finetune.window_stride",
             hint="leave it unset; "
             + ("the longer text of a pair is then cut off first" if is_pair else "raise finetune.max_length instead"),

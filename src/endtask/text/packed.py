@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.files.atomic import whole_file, write_json
+from endtask.files.run_layout import TASKS
 from endtask.text.ragged import save_array
 
 if TYPE_CHECKING:
@@ -119,6 +120,11 @@ def pack_passages(
     if ranks is not None:
         save_array(folder / _RANKS, np.repeat(ranks, texts_of_passage))
     return packed
+
+
+def packed_of(packed: Path, name: str | None) -> Path:
+    """Where the pack stage leaves the texts of a further task; without a name, of the end task."""
+    return packed if name is None else packed / TASKS / name
 
 
 def pack_examples(

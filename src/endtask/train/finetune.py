@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,9 @@ from endtask.files.stage_folder import StageFolder
 from endtask.models.flops import training_flops
 from endtask.models.network import Network
 from endtask.models.place import Place
+from endtask.models.task_heads import reset_further_heads
 from endtask.models.weights import load_weights
 from endtask.objectives.base import Objective
-from endtask.objectives.by_kind import TaskLoss, task_objective
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
@@ -39,11 +39,13 @@ from endtask.train.phase_run import Pause, nothing_yet, run_phase
 from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
+from endtask.train.task_turns import batches_per_epoch, in_turn, task_objectives
 from endtask.train.trackers import Trackers, open_trackers
+from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
 
 Result = dict[str, Any]
-_TASK, _MASKED_LM = "task", "mlm"
+_MASKED_LM = "mlm"
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
 
 
@@ -81,18 +83,19 @@ def finetune_phase(
     seed_here = derive(of_seed, "member", member) if member else of_seed
     if finetune.reset_head:
         network.reset_task_head(derive(of_seed, "head"))
+        reset_further_heads(network, task, of_seed)
     if settings.aligned.keep_head:
         keep_aligned_head(network, settings)
     network.set_dropout(settings.model.dropout)
-    objective = _task_objective(network, task, packed, settings, seed_here)
-    objectives: dict[str, Objective] = {_TASK: objective}
+    tasks = task_objectives(network, task, packed, settings, seed_here)
+    objectives: dict[str, Objective] = dict(tasks)
     if finetune.mlm_weight:
         objectives[_MASKED_LM] = _masked_lm(network, packed, settings, seed_here)
     return Phase(
         network=network,
         objectives=objectives,
-        weighting=Equal(*objectives, weights=(1.0, finetune.mlm_weight)[: len(objectives)]),
-        steps=finetune.max_steps or finetune.epochs * objective.stream.plan.batches_per_epoch,
+        weighting=in_turn(tasks) if len(tasks) > 1 else _beside_masked_lm(objectives, finetune.mlm_weight),
+        steps=finetune.max_steps or finetune.epochs * batches_per_epoch(tasks),
         settings=finetune,
         learning_rate=learning_rate or finetune.learning_rates[0],
         seed=seed_here,
@@ -101,11 +104,8 @@ def finetune_phase(
     )
 
 
-def _task_objective(network: Network, task: Task, packed: Path, settings: Settings, seed: int) -> TaskObjective:
-    finetune = settings.finetune
-    stream = TextStream(_TASK, PackedTexts(packed / "train"), network, batch_size=finetune.batch_size, seed=seed)
-    weighed = TaskLoss(finetune.class_weights == "balanced", finetune.label_smoothing, finetune.rdrop)
-    return task_objective(task, _TASK, stream, weighed=weighed)
+def _beside_masked_lm(objectives: Mapping[str, Objective], mlm_weight: float) -> Weighting:
+    return Equal(*objectives, weights=(1.0, mlm_weight)[: len(objectives)])
 
 
 def _masked_lm(network: Network, packed: Path, settings: Settings, seed: int) -> MaskedLM:
@@ -171,9 +171,8 @@ class _Stage2:
     def _plan(self) -> dict[str, Any]:
         """Steps of each run: those asked for, or fewer if the budget's share says so, yet no less than an epoch."""
         phase = self._phase(self._rates[0], self._seeds[0])
-        objective = phase.objectives[_TASK]
-        assert isinstance(objective, TaskObjective)
-        epoch = objective.stream.plan.batches_per_epoch
+        tasks = {name: one for name, one in phase.objectives.items() if isinstance(one, TaskObjective)}
+        epoch = batches_per_epoch(tasks)
         plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
         _, budget = split_budget(self.settings)
         if budget is None:

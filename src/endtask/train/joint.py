@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from endtask.errors import InputError
+from endtask.files.run_layout import TASKS
 from endtask.models.network import Network
 from endtask.objectives.base import Objective
 from endtask.objectives.masking import Masking, rare_token_weights
@@ -45,7 +46,7 @@ def joint_objectives(task: Task, packed: Path, network: Network, settings: Setti
 
 def _has_text(name: str, asked: ObjectiveSettings, given: Ingredients) -> bool:
     """Whether an objective has something to read; what the user asked for by name must have."""
-    if asked.reads not in FOLDERS or given.texts(asked.reads) is not None:
+    if asked.reads not in FOLDERS or given.texts(asked) is not None:
         return True
     if given.settings.train.objectives:
         raise InputError(
@@ -69,7 +70,8 @@ def masking_of(packed: Path, settings: Settings) -> Masking:
     tokenizer, train = load_tokenizer(packed / "tokenizer"), settings.train
     weights = None
     if train.mask_rare_exponent > 0:
-        folders = [packed / name for name in FOLDERS.values()]
+        of_tasks = sorted((packed / TASKS).glob(f"*/{FOLDERS['task']}"))
+        folders = [*(packed / name for name in FOLDERS.values()), *of_tasks]
         parts = [PackedTexts(folder) for folder in folders if folder.exists()]
         counts = sum((part.token_counts(len(tokenizer)) for part in parts), np.zeros(len(tokenizer), dtype=np.int64))
         weights = rare_token_weights(counts, train.mask_rare_exponent)

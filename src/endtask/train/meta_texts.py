@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.models.batch import TextBatch
-from endtask.models.network import TLM_TASK, Network, pool
+from endtask.models.network import Network
 from endtask.objectives.task_base import TaskObjective
 from endtask.seeds import generator
 from endtask.settings.meta import MetaSettings
@@ -53,7 +53,7 @@ class TextHeldOut:
         hidden: Tensor = network(batch)
         if network.kind == "tags":
             return hidden
-        return pool(hidden, batch, "cls" if self._head == TLM_TASK else network.architecture.pooling(network.config))
+        return network.pooled(hidden, batch, self._head)
 
     def own_outputs(self, network: Network, batch: TextBatch) -> Tensor:
         """What the task's head says of each text or token."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.models.network import TASK, TLM_TASK, Network
+from endtask.models.task_heads import further_head
 from endtask.objectives.base import Objective
 from endtask.objectives.by_kind import task_objective
 from endtask.objectives.masked_lm import MaskedLM
@@ -22,7 +23,7 @@ from endtask.objectives.task_base import JointTask, TaskObjective
 from endtask.settings import ObjectiveSettings, Settings
 from endtask.settings.objectives import ALIGNED_KINDS
 from endtask.task import Task
-from endtask.text.packed import PackedTexts
+from endtask.text.packed import PackedTexts, packed_of
 from endtask.train.aligned_kinds import ALIGNED_TEXTS, build_aligned
 from endtask.train.example_weights import WeighedMaskedLM, direction_for
 from endtask.train.meta_rule import folds_of_stage_1, left_out_of_batches
@@ -43,15 +44,15 @@ class Ingredients:
     masking: Masking
     seed: int
 
-    def texts(self, reads: str) -> PackedTexts | None:
-        """The packed texts of a kind; None where there are none."""
-        folder = self.packed / FOLDERS[reads]
+    def texts(self, asked: ObjectiveSettings) -> PackedTexts | None:
+        """The packed texts that an objective reads; None where there are none."""
+        folder = packed_of(self.packed, asked.task) / FOLDERS[asked.reads]
         texts = PackedTexts(folder) if folder.exists() else None
         return texts if texts is not None and len(texts) else None
 
     def stream(self, name: str, asked: ObjectiveSettings, *, masked: bool = True) -> TextStream:
         """The batches of an objective as its settings and those of stage 1 say."""
-        texts, train = self.texts(asked.reads), self.settings.train
+        texts, train = self.texts(asked), self.settings.train
         assert texts is not None
         of_task = train.internal_batch_size if asked.reads == "task" else None
         return TextStream(
@@ -66,10 +67,10 @@ class Ingredients:
         )
 
     def task_objective(self, name: str, asked: ObjectiveSettings, *, masked: bool) -> TaskObjective:
-        """The task on its train texts, through stage 1's head."""
-        return task_objective(
-            self.task, name, self.stream(name, asked, masked=masked), head=stage_1_head(self.settings)
-        )
+        """The task on its train texts, through stage 1's head; a further task, through its own."""
+        task = self.task if asked.task is None else self.task.further[asked.task]
+        head = stage_1_head(self.settings) if asked.task is None else further_head(asked.task)
+        return task_objective(task, name, self.stream(name, asked, masked=masked), head=head)
 
     @cached_property
     def direction(self) -> Direction | None:

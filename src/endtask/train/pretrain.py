@@ -30,7 +30,7 @@ from endtask.train.parts import Part, parts_of, total_memory
 from endtask.train.phase_run import Memory, Pause, nothing_yet, run_phase
 from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.train.reselect_build import reselection_of
-from endtask.train.reselect_cost import count_reselection, with_reselection
+from endtask.train.reselect_cost import count_reselection, packed_round, with_reselection
 from endtask.train.start import network_for
 from endtask.train.trackers import open_trackers
 from endtask.weighting.base import Weighting
@@ -115,7 +115,8 @@ def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Bu
 def _cost(phase: Phase, packed: Path, settings: Settings, budget: Budget) -> StepCost:
     look, steps = held_out_cost(phase.network, packed, settings), settings.train.eval_steps
     cost = with_held_out(measure_cost(phase, budget), look, parameters_of(phase), settings)
-    cost = with_reselection(with_weighing(cost, phase), phase.network, packed, parameters_of(phase), settings)
+    read = packed_round(packed, settings.train.reselect)
+    cost = with_reselection(with_weighing(cost, phase), phase.network, read, parameters_of(phase), settings)
     return cost if steps is None else with_scoring(cost, packed / "dev", every=steps)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from endtask.models.flops import training_flops
 from endtask.models.network import Network
 from endtask.settings import Settings
+from endtask.settings.reselect import ReselectSettings
 from endtask.text.packed import PackedTexts
 from endtask.train.phase_run import Memory
 from endtask.train.plan import StepCost
@@ -20,12 +21,20 @@ def reading_share(network: Network) -> float:
     return (1 + 2 / int(network.config.num_hidden_layers)) / 3
 
 
-def with_reselection(cost: StepCost, network: Network, packed: Path, parameters: int, settings: Settings) -> StepCost:
-    """The cost of a step with its part of a round."""
+@dataclass(frozen=True)
+class Texts:
+    """How many there are, and the tokens of one."""
+
+    count: float
+    tokens: float
+
+
+def with_reselection(cost: StepCost, network: Network, read: float, parameters: int, settings: Settings) -> StepCost:
+    """The cost of a step with its part of a round, in which so many tokens are read."""
     every = settings.train.reselect.every
     if every is None:
         return cost
-    tokens = _tokens(packed, settings) / every
+    tokens = read / every
     trained = reading_share(network) * tokens
     seconds = None if cost.seconds is None else cost.seconds * (1 + trained / cost.tokens)
     flops = cost.flops + training_flops(parameters, trained)
@@ -51,13 +60,20 @@ def count_reselection(memory: Memory, network: Network) -> float:
     return float(reading_share(network) * counts["tokens"])
 
 
-def _tokens(packed: Path, settings: Settings) -> float:
-    """Of a round, from texts of mean length."""
-    asked, candidates = settings.train.reselect, PackedTexts(packed / "external")
-    if not len(candidates):
+def packed_round(packed: Path, asked: ReselectSettings) -> float:
+    """Tokens that a round reads of what is packed, from texts of mean length."""
+    if asked.every is None or not len(candidates := PackedTexts(packed / "external")):
         return 0.0
     judging = PackedTexts(packed / ("dev" if asked.targets == "dev" else "internal"))
-    rows = len(judging) if asked.targets == "dev" else len(judging) / asked.folds
-    reservoir = len(candidates) if asked.reservoir is None else min(asked.reservoir, len(candidates))
-    read = reservoir * candidates.lengths.mean() + min(rows, asked.most_targets) * judging.lengths.mean()
-    return float(read)
+    return read_in_a_round(asked, *(Texts(len(one), float(one.lengths.mean())) for one in (candidates, judging)))
+
+
+def read_in_a_round(asked: ReselectSettings, candidates: Texts, judging: Texts) -> float:
+    """Tokens of the candidates that are drawn and of the rows that judge them.
+
+    >>> read_in_a_round(ReselectSettings(reservoir=100, folds=5), Texts(1000, tokens=30.0), Texts(50, tokens=10.0))
+    3100.0
+    """
+    reservoir = candidates.count if asked.reservoir is None else min(asked.reservoir, candidates.count)
+    rows = judging.count if asked.targets == "dev" else judging.count / asked.folds
+    return reservoir * candidates.tokens + min(rows, asked.most_targets) * judging.tokens

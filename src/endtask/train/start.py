@@ -10,6 +10,7 @@ from endtask.models.checkpoint_weights import check_whole
 from endtask.models.generator import add_generator
 from endtask.models.network import Network, build_network
 from endtask.models.pretrained import Checkpoint, check_tokenizer, load_network, open_checkpoint
+from endtask.models.task_heads import add_task_heads, take_further
 from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
@@ -25,12 +26,22 @@ def network_for(task: Task, packed: Path, settings: Settings) -> Network:
         add_generator(network, settings.train.generator_share, derive(settings.pretrain_seed, "weights", "replaced"))
     if settings.reads_aligned:
         add_aligned_heads(network, settings)
+    add_task_heads(network, task, derive(settings.pretrain_seed, "weights"))
+    return network
+
+
+def network_of_further(task: Task, name: str, packed: Path, settings: Settings, weights: Path) -> Network:
+    """A network of a further task's own, with the body and the head that were trained for it."""
+    stock = settings.train.model_copy(update={"task_head": "stock"})
+    network = _network(task.further[name], packed, settings.model_copy(update={"train": stock}))
+    take_further(network, name, weights)
     return network
 
 
 def _network(task: Task, packed: Path, settings: Settings) -> Network:
     tokenizer = load_tokenizer(packed / "tokenizer")
     seed, tlm_head = derive(settings.pretrain_seed, "weights"), settings.train.task_head == "tlm"
+    marks = tuple(tokenizer.convert_tokens_to_ids(list(settings.tokenizer.marks)))
     if settings.model.path is not None:
         checkpoint = open_checkpoint(settings.model.path)
         check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
@@ -43,6 +54,7 @@ def _network(task: Task, packed: Path, settings: Settings) -> Network:
             seed=seed,
             tlm_head=tlm_head,
             kind=task.kind,
+            marks=marks,
         )
     return build_network(
         settings.model,
@@ -56,6 +68,7 @@ def _network(task: Task, packed: Path, settings: Settings) -> Network:
         seed=seed,
         tlm_head=tlm_head,
         kind=task.kind,
+        marks=marks,
     )
 
 
@@ -81,7 +94,8 @@ def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None
             raise InputError(
                 f"{length} is more than the {checkpoint.longest_text} tokens that {checkpoint.path} can read", key=key
             )
-    is_pair = any(example.text_pair is not None for example in task.train)
+    tasks = (task, *task.further.values())
+    is_pair = any(example.text_pair is not None for one in tasks for example in one.train)
     if is_pair and checkpoint.architecture.name == "bert" and checkpoint.config.type_vocab_size < 2:
         raise InputError(
             "this checkpoint cannot tell the texts of a pair apart", path=checkpoint.path, key="model.path"

@@ -17,7 +17,7 @@ from endtask.settings import Settings
 from endtask.settings.influence import InfluenceSettings
 from endtask.task import Task
 
-_BYTES_PER_TOKEN = 4.5
+BYTES_PER_TOKEN = 4.5
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
 
 
@@ -54,7 +54,7 @@ def influence_cost(
     once = settings.select.model_copy(update={"influence": own.model_copy(update={"checkpoints": 1})})
     trial = scoring_settings(settings.model_copy(update={"select": once}))
     (fold,) = prepare_folds(few, [sample], folder / "none.parquet", trial, folder / "influence")
-    tokens = bytes_each / _BYTES_PER_TOKEN
+    tokens = bytes_each / BYTES_PER_TOKEN
     amounts = _Amounts(
         rows=sum(len(part.train) for part in parts),
         targets=sum(len(part.dev) for part in parts),

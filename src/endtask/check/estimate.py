@@ -1,0 +1,160 @@
+"""What a run would need: time by stage, memory and disk; training is timed by a short trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from endtask.check.retrieval import CorpusSize, RetrievalCost
+from endtask.report.format import duration
+from endtask.settings import Budget, Settings
+from endtask.task import Task
+
+if TYPE_CHECKING:
+    from endtask.train.loop import Phase
+
+_TIMED = Budget.parse("10s")
+_MEMORY_AT_REST = 0.6e9
+_OPTIMIZER_COPIES = 4  # weights, gradients and two moments
+_MORE_GRADIENTS = 2  # of learned weights, beside one per objective: their sum, and that of held-out data
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would need; `seconds` by stage."""
+
+    seconds: dict[str, float]
+    memory_bytes: float
+    disk_bytes: float
+    corpus_bytes: float
+    parameters: int
+    retrieved_passages: float = 0.0
+    retrieved_bytes: float = 0.0
+
+    @property
+    def total_seconds(self) -> float:
+        """All stages together."""
+        return sum(self.seconds.values())
+
+
+def estimate_lines(estimate: Estimate) -> Iterator[str]:
+    """The estimate as a small table."""
+    stages = ", ".join(f"{name} {duration(seconds)}" for name, seconds in estimate.seconds.items())
+    yield f"time      about {duration(estimate.total_seconds)} on this machine ({stages})"
+    yield f"memory    about {estimate.memory_bytes / 1e9:.1f} GB"
+    yield f"disk      about {estimate.disk_bytes / 1e9:.2f} GB"
+    yield f"model     {estimate.parameters / 1e6:.1f} M parameters"
+    if estimate.corpus_bytes:
+        yield f"corpus    about {estimate.corpus_bytes / 1e6:.0f} MB of text"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A task, some of its train rows, these packed, and a stage 1 that reads nothing else."""
+
+    task: Task
+    few: Task
+    packed: Path
+    phase: Phase
+
+
+def estimate_of(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> Estimate:
+    """What the whole run would need."""
+    from endtask.train.plan import parameters_of
+
+    parameters = parameters_of(trial.phase)
+    weights = 4.0 * parameters
+    training_memory = _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights + _gradients_apart(trial.phase)
+    return Estimate(
+        seconds={**retrieval.seconds, "train": _training_seconds(trial, retrieval, settings)},
+        memory_bytes=max(retrieval.memory_bytes, training_memory),
+        disk_bytes=retrieval.disk_bytes + weights * (_finetunings(settings) + 5),
+        corpus_bytes=retrieval.corpus.bytes,
+        parameters=parameters,
+        retrieved_passages=retrieval.retrieved.passages,
+        retrieved_bytes=retrieval.retrieved.bytes,
+    )
+
+
+def _gradients_apart(phase: Phase) -> float:
+    """Bytes of the body's gradients that learned weights look at, one by one."""
+    if not phase.weighting.sees_gradients(0):
+        return 0.0
+    body: int = sum(weight.numel() for weight in phase.network.body.parameters())
+    return 4.0 * body * (len(phase.weighting.turns(0)) + _MORE_GRADIENTS)
+
+
+def _training_seconds(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
+    """Both stages: what the budget says, or a few steps of the stage that takes the most, timed."""
+    if settings.budget.seconds is not None:
+        return settings.budget.seconds
+    return _finetuning(trial, settings) if settings.stage1 == "none" else _pretraining(trial, retrieval, settings)
+
+
+def _pretraining(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
+    from endtask.train.plan import measure_cost, parameters_of, steps_for
+    from endtask.train.reselect_cost import with_reselection
+
+    phase = trial.phase
+    read = _read_in_a_round(trial, retrieval.kept, settings)
+    cost = with_reselection(measure_cost(phase, _TIMED), phase.network, read, parameters_of(phase), settings)
+    assert cost.seconds is not None
+    return steps_for(settings.budget, cost) * cost.seconds
+
+
+def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> float:
+    """Tokens of a re-selection, from texts as long as the kept passages and rows as long as those of train."""
+    from endtask.select.influence.estimate import BYTES_PER_TOKEN
+    from endtask.text.packed import PackedTexts
+    from endtask.train.reselect_cost import Texts, read_in_a_round
+
+    train, asked = settings.train, settings.train.reselect
+    if asked.every is None or not kept.passages:
+        return 0.0
+    each = max(1.0, kept.bytes / kept.passages / BYTES_PER_TOKEN)
+    cut = min(each, train.max_length)
+    texts = Texts(kept.passages * (1.0 if train.truncate_passages else each / cut), cut)
+    rows = trial.task.splits.get("dev", ()) if asked.targets == "dev" else trial.task.train
+    mean = PackedTexts(trial.packed / "internal").lengths.mean()
+    return read_in_a_round(asked, texts, Texts(len(rows), float(mean)))
+
+
+def _finetuning(trial: Trial, settings: Settings) -> float:
+    from endtask.train.finetune import finetune_phase
+    from endtask.train.plan import measure_cost, split_budget, steps_for
+
+    few, network, place = trial.few, trial.phase.network, trial.phase.place
+    phase = finetune_phase(network, few, trial.packed, settings, place, seed=settings.finetune.seeds[0])
+    cost = measure_cost(phase, _TIMED)
+    assert cost.seconds is not None
+    epochs = _train_rows(trial.task) / _train_rows(few) if settings.finetune.max_steps is None else 1.0
+    steps = _finetunings(settings) * phase.steps * epochs
+    _, share = split_budget(settings)
+    return cost.seconds * (steps if share is None else min(steps, steps_for(share, cost)))
+
+
+def _train_rows(task: Task) -> int:
+    return sum(len(one.train) for one in (task, *task.further.values()))
+
+
+def _finetunings(settings: Settings) -> int:
+    return len(settings.model_seeds) * len(set(settings.finetune.learning_rates))
+
+
+def with_influence(estimate: Estimate, task: Task, few: Task, settings: Settings, folder: Path) -> Estimate:
+    """The same with a scoring model fitted and the retrieved passages scored, within their share of the budget."""
+    from endtask.select.influence.estimate import influence_cost
+
+    passages = max(estimate.retrieved_passages, 1.0)
+    bytes_each = estimate.retrieved_bytes / passages
+    cost = influence_cost(task, few, settings, folder, candidates=passages, bytes_each=bytes_each)
+    share, before = settings.select.influence.share_of_budget, estimate.seconds
+    seconds = cost.seconds if share is None else min(cost.seconds, share * before["train"])
+    return replace(
+        estimate,
+        seconds={"retrieve": before["retrieve"], "select": seconds, "pack": before["pack"], "train": before["train"]},
+        memory_bytes=max(estimate.memory_bytes, _MEMORY_AT_REST + cost.memory_bytes),
+        disk_bytes=estimate.disk_bytes + cost.disk_bytes,
+    )

@@ -1,0 +1,141 @@
+"""The whole look: the data is read and audited, a sample of it is packed and masked, and the cost is estimated."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from endtask.ahead import check_ahead
+from endtask.check.estimate import Estimate, Trial, estimate_lines, estimate_of, with_influence
+from endtask.check.examples import examples_of
+from endtask.check.retrieval import retrieval_cost
+from endtask.corpus import Corpus
+from endtask.files.selection_table import write_selection
+from endtask.settings import BatchSize, ObjectiveSettings, Settings
+from endtask.settings.uses import Use, use_lines, uses_of
+from endtask.task import Audit, Task, audit
+from endtask.task.further import leaks_between, read_all
+from endtask.task.likely_marks import likely_marks
+
+_SAMPLED_EXAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Everything `endtask check` found."""
+
+    audit: Audit
+    examples: tuple[dict[str, str], ...]
+    estimate: Estimate | None
+    uses: tuple[Use, ...] = ()
+    further: tuple[Audit, ...] = ()
+    leaks_between_tasks: tuple[str, ...] = ()
+    likely_marks: tuple[str, ...] = ()
+    """Strings in nearly every text that look like marks and are not named as such."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        estimate = {**asdict(self.estimate), "total_seconds": self.estimate.total_seconds} if self.estimate else None
+        return {
+            "audit": self.audit.to_dict(),
+            "tasks": {found.name: found.to_dict() for found in self.further},
+            "leaks_between_tasks": list(self.leaks_between_tasks),
+            "likely_marks": list(self.likely_marks),
+            "examples": list(self.examples),
+            "uses": [asdict(use) for use in self.uses],
+            "estimate": estimate,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The findings for people."""
+        yield from self.audit.lines()
+        for found in self.further:
+            yield ""
+            yield from found.lines()
+        yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
+        if self.likely_marks:
+            marks = ", ".join(f'"{mark}"' for mark in self.likely_marks)
+            yield f"hint: marks in nearly every text can be tokens that the head reads: tokenizer.marks: [{marks}]"
+        for example in self.examples:
+            yield ""
+            yield from (f"{name:9} {value}" for name, value in example.items())
+        if self.uses:
+            yield ""
+            yield from use_lines(self.uses)
+        if self.estimate:
+            yield ""
+            yield from estimate_lines(self.estimate)
+
+
+def check(settings: Settings) -> CheckResult:
+    """Read and audit the task, find the corpus's files, tokenise and mask examples, and estimate the cost."""
+    from endtask.train.meta_folds import groups_in
+    from endtask.train.pretrain import pretrain_phase
+
+    task = read_all(settings)
+    corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
+    check_ahead(task, settings)
+    _find_aligned(settings)
+    retrieval = retrieval_cost(task, corpus, settings)
+    with tempfile.TemporaryDirectory() as name:
+        few = _sampled(task)
+        packed = _pack_task(few, settings, Path(name))
+        standing_in = _on_task_text(settings)
+        phase = pretrain_phase(few, packed, standing_in)
+        estimate = estimate_of(Trial(task, few, packed, phase), retrieval, settings)
+        if settings.select.uses_influence:
+            estimate = with_influence(estimate, task, replace(few, further={}), settings, Path(name))
+        examples = examples_of(few, packed, phase, standing_in)
+        uses = uses_of(settings, groups=groups_in(task.train))
+        further = tuple(audit(one) for one in task.further.values())
+        leaks, marks = tuple(leaks_between(task)), _marks_not_named(few, settings)
+        return CheckResult(audit(task), examples, estimate, uses, further, leaks, marks)
+
+
+def _marks_not_named(task: Task, settings: Settings) -> tuple[str, ...]:
+    marks = () if task.kind == "tags" else likely_marks([example.text for example in task.train])
+    return tuple(mark for mark in marks if mark not in settings.tokenizer.marks)
+
+
+def _find_aligned(settings: Settings) -> None:
+    """The files of aligned objectives must be there; a run meets them in its fingerprints."""
+    if settings.reads_aligned:
+        from endtask.text.span_finders import span_finder
+
+        Corpus.aligned(settings.aligned, settings.corpus)
+        span_finder(settings.aligned)
+
+
+def _sampled(task: Task) -> Task:
+    """The task with train texts from all over the split, no more than tell their lengths and words."""
+    step = max(1, len(task.train) // _SAMPLED_EXAMPLES)
+    further = {name: _sampled(one) for name, one in task.further.items()}
+    return replace(task, splits={"train": task.train[::step]}, further=further)
+
+
+def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
+    from endtask.text.pack import pack
+
+    write_selection(folder / "none.parquet", [])
+    pack(task, folder / "none.parquet", settings, folder / "pack")
+    return folder / "pack"
+
+
+def _on_task_text(settings: Settings) -> Settings:
+    """The settings for a stage 1 that has nothing but the task's train texts: other text is not drawn yet."""
+    train = settings.train
+    objectives = {name: _standing_in(one, train.batch_size) for name, one in train.objectives.items() if one.weight}
+    meta = train.meta.model_copy(update={"split": "folds"})
+    changes = {"rho1": 0, "order": "shuffled", "objectives": objectives, "meta": meta}
+    return settings.model_copy(update={"train": train.model_copy(update=changes)})
+
+
+def _standing_in(asked: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSettings:
+    """An objective of about the same cost on the task's texts."""
+    if asked.reads == "task":
+        return asked
+    changes = {"kind": "mlm", "texts": "task", "batch_size": asked.batch_size or batch_size}
+    return asked.model_copy(update=changes)

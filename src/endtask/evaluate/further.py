@@ -1,0 +1,85 @@
+"""Scores of further tasks, each answered by its own head on the body that all share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from endtask.evaluate.answers import answers_of, best_threshold
+from endtask.evaluate.evaluate import Answered, answer, prediction_lines, score_seeds, scored_split
+from endtask.evaluate.measures import measure_of
+from endtask.files.atomic import write_text
+from endtask.files.run_layout import PREDICTIONS, TASKS
+from endtask.models.network import Network
+from endtask.models.place import Place
+from endtask.models.task_heads import further_head
+from endtask.models.weights import load_weights
+from endtask.settings import EvaluateSettings, Settings
+from endtask.task import Task
+from endtask.text.packed import packed_of
+
+
+def evaluate_further(
+    task: Task,
+    packed: Path,
+    weights: dict[int, Path],
+    network: Network,
+    settings: Settings,
+    folder: Path,
+    place: Place,
+) -> dict[str, Any]:
+    """Score each seed's weights on every further task that they can answer; returns results by the task's name.
+
+    The usual metric of each kind counts: the one that the settings name is that of the end task.
+    """
+    asked = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
+    results = {}
+    for name in settings.scored_tasks:
+        one = _Further(task.further[name], further_head(name), packed_of(packed, name), network, asked, place)
+        (folder / TASKS / name).mkdir(parents=True, exist_ok=True)
+        results[name] = one.score(weights, folder / TASKS / name)
+    return results
+
+
+@dataclass(frozen=True)
+class _Further:
+    task: Task
+    head: str
+    packed: Path
+    network: Network
+    settings: EvaluateSettings
+    place: Place
+
+    def score(self, weights: dict[int, Path], folder: Path) -> dict[str, Any]:
+        """Dev and the final split; what each seed answered to the latter is written into the folder."""
+        measure, split = measure_of(self.task, self.settings), scored_split(self.task)
+        dev: dict[int, Answered] = {}
+        final: dict[int, Answered] = {}
+        thresholds: dict[int, float] = {}
+        for seed, path in weights.items():
+            load_weights(path, self.network)
+            dev[seed], thresholds[seed] = self._answered_dev()
+            final[seed] = self._answered(split, thresholds[seed])
+        write_text(folder / PREDICTIONS, prediction_lines(self.task, split, final))
+        return {
+            "kind": self.task.kind,
+            **score_seeds(self.task, split, final, measure),
+            "dev": score_seeds(self.task, "dev", dev, measure)["summary"],
+            **({"thresholds": thresholds} if self.task.kind == "labels" else {}),
+        }
+
+    def _answered(self, split: str, threshold: float) -> Answered:
+        texts = self.packed / split
+        return answer(self.network, self.task, texts, self.settings, self.place, threshold=threshold, head=self.head)
+
+    def _answered_dev(self) -> tuple[Answered, float]:
+        """Dev, and the threshold of labels with which it was answered: as set, or the best there."""
+        asked = self.settings.threshold
+        if asked != "tuned":
+            return self._answered("dev", asked), asked
+        found = self._answered("dev", 0.5)
+        if self.task.kind != "labels":
+            return found, 0.5
+        best = best_threshold(self.task, "dev", found.outputs, measure_of(self.task, self.settings))
+        return Answered(answers_of(self.task, "dev", found.outputs, threshold=best), found.outputs), best

@@ -1,0 +1,146 @@
+"""Settings of further tasks: what learns them by default, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from endtask.errors import InputError
+from endtask.settings import Settings, TaskSettings, TrainSettings, dump_yaml, resolve
+from endtask.settings.load import read_tree
+from endtask.settings.uses import uses_of
+from endtask.stages import LATER_KEYS, keys_read, settings_read
+
+NER = {"ner": {"path": "data/ner"}}
+TASK_AND_NER = {"task": {"kind": "task"}, "ner": {"kind": "task", "task": "ner"}}
+
+
+@pytest.mark.parametrize(
+    ("tree", "learned"),
+    [
+        ({"train": {"weighting": "equal"}}, ["external", "internal", "ner"]),
+        ({"train": {"weighting": "meta"}}, ["external", "internal", "ner"]),
+        ({"train": {"weighting": "alternate", "rho1": "inf"}}, ["external", "ner"]),
+        ({"train": {"weighting": "equal", "objectives": TASK_AND_NER}}, ["task", "ner"]),
+        ({"finetune": {"tasks": "all"}}, ["external", "internal"]),
+    ],
+)
+def test_where_nothing_is_said_all_are_learned(tree: dict[str, Any], learned: list[str]) -> None:
+    settings = resolve({"tasks": NER, "corpus": {"sources": [{"path": "texts"}]}, **tree})
+    assert list(settings.train.used_objectives) == learned
+
+
+@pytest.mark.parametrize(
+    ("tree", "learned"),
+    [
+        ({}, ["internal", "ner"]),
+        ({"select": {"selector": "none"}, "corpus": {"sources": [{"path": "texts"}]}}, ["internal", "ner"]),
+        ({"select": {"selector": "imported", "path": "texts.jsonl"}}, ["external", "internal", "ner"]),
+    ],
+)
+def test_corpus_text_has_a_part_where_there_is_some(tree: dict[str, Any], learned: list[str]) -> None:
+    settings = resolve({"tasks": NER, "train": {"weighting": "equal"}, **tree})
+    assert list(settings.train.used_objectives) == learned
+
+
+def test_what_was_filled_in_is_accepted_back(tmp_path: Any) -> None:
+    settings = resolve({"tasks": NER, "train": {"weighting": "equal"}})
+    (tmp_path / "settings.yaml").write_text(dump_yaml(settings))
+    assert resolve(read_tree(tmp_path / "settings.yaml")) == settings
+    typed = Settings(tasks={"ner": TaskSettings(path="data/ner")}, train=TrainSettings(weighting="equal"))
+    assert typed.train == settings.train
+
+
+def test_the_end_task_stays_what_decides() -> None:
+    """Labels of another task are no labels of the end task: its head is not trained by them."""
+    only = {"weighting": "equal", "objectives": {"ner": {"kind": "task", "task": "ner"}}}
+    assert not resolve({"tasks": NER, "train": only}).train.trains_task
+    with pytest.raises(InputError, match=r"would leave the task head untrained"):
+        resolve({"tasks": NER, "train": only, "stage2": "none"})
+    with pytest.raises(InputError, match=r"meta learns for the task"):
+        resolve({"tasks": NER, "train": {**only, "weighting": "meta"}})
+
+
+@pytest.mark.parametrize(
+    ("tree", "scored"),
+    [
+        ({"train": {"weighting": "equal"}}, ()),
+        ({"train": {"weighting": "equal"}, "stage2": "none"}, ("ner",)),
+        ({"finetune": {"tasks": "all"}}, ("ner",)),
+        ({"finetune": {"tasks": "all"}, "stage1": "none"}, ("ner",)),
+    ],
+)
+def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], scored: tuple[str, ...]) -> None:
+    assert resolve({"tasks": NER, **tree}).scored_tasks == scored
+
+
+@pytest.mark.parametrize(
+    ("tree", "line"),
+    [
+        ({"tasks": NER}, r"key 'tasks.ner': nothing learns it; train.weighting: interleave takes turns between two"),
+        (
+            {"tasks": NER, "train": {"weighting": "equal", "objectives": {"a": {"kind": "task"}}}},
+            r"key 'tasks.ner': nothing learns it; add train.objectives.ner: \{kind: task, task: ner\}",
+        ),
+        (
+            {"tasks": NER, "train": {"weighting": "equal", "objectives": {"a": {"kind": "task", "task": "nerr"}}}},
+            r"key 'train.objectives.a.task': there is no task 'nerr'; did you mean 'ner'\?",
+        ),
+        (
+            {"train": {"weighting": "equal", "objectives": {"a": {"kind": "joint", "task": "ner"}}}},
+            r"there is no task 'ner'; there are none under `tasks`",
+        ),
+        (
+            {"tasks": NER, "train": {"objectives": {"a": {"kind": "mlm", "texts": "selection", "task": "ner"}}}},
+            r"key 'train.objectives.a.task': mlm reads selection here, not the texts of a task",
+        ),
+        ({"tasks": {"ner": {}}}, r"key 'tasks.ner.path': say where the labelled data is"),
+        ({"tasks": {"ner": {"pth": "x"}}}, r"key 'tasks.ner.pth': unknown setting \(did you mean 'tasks.ner.path'\?\)"),
+        ({"tasks": {"a b": {"path": "x"}}}, r"key 'tasks': 'a b' is no name"),
+        ({"tasks": {"internal": {"path": "x"}}}, r"'internal' stands for the end task or its texts"),
+        ({"tasks": {"weight": {"path": "x"}}}, r"'weight' is the name of a curve"),
+        ({"finetune": {"tasks": "all"}}, r"key 'finetune.tasks': there are no further tasks; name them under `tasks`"),
+        (
+            {"tasks": NER, "finetune": {"tasks": "all", "mlm_weight": 1.0}},
+            r"key 'finetune.mlm_weight': where all",
+        ),
+        ({"tasks": 3, "train": {"weighting": "equal"}}, r"key 'tasks': must be a section"),
+        ({"tasks": NER, "train": 3}, r"key 'train': must be a section"),
+    ],
+)
+def test_what_cannot_be_is_refused(tree: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        resolve(tree)
+
+
+def test_a_task_may_stand_by_with_weight_0() -> None:
+    """An ablation switches its objective off, or stage 1."""
+    off = {**TASK_AND_NER, "ner": {"kind": "task", "task": "ner", "weight": 0}}
+    assert list(resolve({"tasks": NER, "train": {"weighting": "equal", "objectives": off}}).train.used_objectives) == [
+        "task"
+    ]
+    assert resolve({"tasks": NER, "stage1": "none"}).scored_tasks == ()
+
+
+def test_runs_without_further_tasks_keep_their_fingerprints() -> None:
+    """Only what such a run is told stands in what its stages read."""
+    plain = resolve({"train": {"weighting": "equal", "objectives": {"task": {"kind": "task"}}}})
+    assert "task" not in settings_read("pretrain", plain)["train"]["objectives"]["task"]
+    assert "tasks" not in keys_read("read", plain)
+    assert "tasks" in LATER_KEYS["finetune"]
+    told = resolve({"tasks": NER, "train": {"weighting": "equal"}})
+    assert settings_read("read", told)["tasks"]["ner"]["path"] == "data/ner"
+    assert settings_read("pretrain", told)["train"]["objectives"]["ner"]["task"] == "ner"
+
+
+def test_uses_name_the_task() -> None:
+    mixed = {**TASK_AND_NER, "tapt": {"kind": "mlm", "texts": "task", "task": "ner"}}
+    settings = resolve(
+        {"tasks": NER, "train": {"weighting": "equal", "objectives": mixed}, "finetune": {"tasks": "all"}}
+    )
+    uses = {use.part: (use.learns, use.reads, use.split, use.labels) for use in uses_of(settings)}
+    assert uses["ner"] == ("the task ner on its texts as they are", "the texts of ner", "train", True)
+    assert uses["tapt"] == ("masked LM", "the texts of ner", "train", False)
+    assert uses["fine-tuning of ner"] == ("the task ner", "the texts of ner", "train", True)
+    assert uses["task"][1] == "the task's texts"
