@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from endtask.ahead import check_ahead
+from endtask.compare import compare
 from endtask.errors import InputError
 from endtask.records import Example
+from endtask.run import Run
 from endtask.settings import resolve
 from endtask.task import Task
+from tests.toy_run import toy_settings
 
 ROWS = [Example(f"r{n}", f"text {n}", "ab"[n % 2]) for n in range(8)]
 TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fraction=0.0)
@@ -79,3 +84,21 @@ def test_marks_that_are_no_tokens_are_met_before_stage_1() -> None:
     with pytest.raises(InputError, match=r"aligned\.marks.*'\[\['.*tokenizer\.marks"):
         check_ahead(TASK, resolve(tree))
     check_ahead(TASK, resolve({**tree, "tokenizer": {"marks": ["[[", "]]", "<<", ">>"]}}))
+
+
+def test_what_is_prepared_here_may_be_trained_where_the_gpu_is(toy: Path, tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    settings = resolve(toy_settings(toy, tmp_path / "run", device="cuda"))
+    with pytest.raises(InputError, match="no cuda device"):
+        Run(settings).go()
+    assert not (tmp_path / "run").exists()
+    assert Run(settings).go(until="pack").stages["pack"]
+    with pytest.raises(InputError, match="no cuda device"):
+        Run(settings).go(until="pretrain")
+    cells = {"cells": {"one": {}}, "seeds": [0], "baselines": []}
+    compared = settings.model_copy(update={"output_dir": str(tmp_path / "compared")})
+    with pytest.raises(InputError, match="no cuda device"):
+        compare(compared, cells)
+    compare(compared, cells, until="pack")
+    assert (tmp_path / "compared" / "cells" / "one" / "seed-0" / "pack").is_dir()

@@ -46,7 +46,7 @@ REST = "the rest"
 LADDER = (
     Rung("engine", "the lean encoder, packed batches of tokens, the mean read", (REST,), {"budget": "690steps"}),
     Rung("size", "23 M parameters, high rate", ("model.size", "train.learning_rate"), {"budget": "2000steps"}),
-    Rung("masked lm", "a quarter masked, masked LM alone", ("train.mask_probability", "train.rho1", "train.rho2")),
+    Rung("masked-lm", "a quarter masked, masked LM alone", ("train.mask_probability", "train.rho1", "train.rho2")),
     Rung("rate", "fine-tuning rate times ten", (), {"finetune.learning_rate": 2e-4, "finetune.epochs": 6}),
     Rung("text", "half the text", ("select.budget",)),
     Rung("marks", "marks as tokens, read alone", ("tokenizer.marks",)),

@@ -27,7 +27,7 @@ from endtask.settings.values import with_values
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = {"majority": {}, "tfidf": {}, "no_corpus": NO_CORPUS, "random": {}}
-LOWER = {"paper": ("paper",), "low": ("engine", "size", "masked lm", "rate")}
+LOWER = {"paper": ("paper",), "low": ("engine", "size", "masked-lm", "rate")}
 """The rungs that read more text, by their bundle; the others are one bundle of their own."""
 
 

@@ -9,10 +9,11 @@ from endtask.settings import Settings
 from endtask.task import Task
 
 
-def check_ahead(task: Task, settings: Settings, *, has_selection: bool = False) -> None:
+def check_ahead(task: Task, settings: Settings, *, has_selection: bool = False, trains: bool = True) -> None:
     """Raise the error that a later stage would raise; reads no corpus and writes nothing.
 
-    `has_selection` says that the file to import the selection from need not be there: it was read elsewhere.
+    `has_selection` says that the file to import the selection from need not be there: it was read elsewhere. Without
+    `trains` the device need not be there either: what is prepared here may be trained on another machine.
     """
     if not has_selection:
         refuse_impossible(settings.select, has_corpus=bool(settings.corpus.sources), labels=task.labels)
@@ -20,6 +21,8 @@ def check_ahead(task: Task, settings: Settings, *, has_selection: bool = False) 
     _check_kind(task, settings)
     _check_model(task, settings)
     _check_training(settings)
+    if trains:
+        _check_machine(settings)
     _check_aligned(task, settings)
     if settings.select.uses_influence and not has_selection:
         from endtask.select.influence.ahead import refuse_impossible_influence
@@ -51,7 +54,6 @@ def _check_kind(task: Task, settings: Settings) -> None:
     asked = {
         "finetune.class_weights": (finetune.class_weights != "none", ("text", "pair")),
         "finetune.label_smoothing": (finetune.label_smoothing > 0, ("text", "pair", "tags")),
-        "finetune.rdrop": (finetune.rdrop > 0, ("text", "pair")),
         "evaluate.positive_label": (evaluate.positive_label is not None, ("text", "pair")),
         "evaluate.threshold": (evaluate.threshold != 0.5, ("labels",)),
     }
@@ -81,6 +83,10 @@ def _check_training(settings: Settings) -> None:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     if settings.stage1 == "joint" and settings.train.reselect.every is not None and no_text:
         raise InputError("there is no external text to choose from", key="train.reselect.every")
+
+
+def _check_machine(settings: Settings) -> None:
+    """Refuse a device that this machine lacks, and libraries that curves are to be sent through."""
     if settings.device != "auto" or settings.model.attention != "auto":
         from endtask.train.device import check_place
 

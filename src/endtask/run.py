@@ -123,10 +123,11 @@ class Run:
         """What the stages read."""
         return _Data(self.task, self.corpus, self.brought.settings_here(self.settings), self.settings)
 
-    def check(self) -> None:
+    def check(self, *, trains: bool = True) -> None:
         """Raise the error that a later stage would raise; reads no corpus and writes nothing."""
         has_selection = self.brought.piece("selection", self.settings) is not None
-        check_ahead(self.task, self.brought.settings_here(self.settings), has_selection=has_selection)
+        here = self.brought.settings_here(self.settings)
+        check_ahead(self.task, here, has_selection=has_selection, trains=trains)
 
     def _read_task(self) -> Task:
         try:
@@ -137,7 +138,7 @@ class Run:
     def go(self, *, until: str | None = None, start: str | None = None) -> RunResult:
         """Run the stages up to `until`, skipping those that stand finished unless at or after `start`."""
         names = _stages_between(until, start)
-        self.check()
+        self.check(trains=uses_device(names, self.settings))
         stages = self.stage_folders()
         make_own_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
         with run_lock(self.folder):
@@ -270,6 +271,16 @@ class Run:
         from endtask.report.page import write_report
 
         write_report(self.folder)
+
+
+def uses_device(names: Sequence[str], settings: Settings) -> bool:
+    """Whether some of the stages train or run a model; what others prepare may be meant for another machine.
+
+    >>> uses_device(["read", "select", "pack"], Settings()), uses_device(["pack", "pretrain"], Settings())
+    (False, True)
+    """
+    chooses = settings.select.uses_influence or settings.select.uses_embedding
+    return "pretrain" in names or (chooses and "select" in names)
 
 
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.distributions import Bernoulli, Categorical, Normal, kl_divergence
 
 from endtask.models.batch import IGNORED, TextBatch, lay_out
 from endtask.models.huggingface import to_classifier, to_masked_lm
@@ -159,3 +160,36 @@ def test_heads_read_texts_or_tokens_in_the_count_of_costs(kind: str, tmp_path: P
     head = objective.flops(network, batch) - network.training_flops(batch)
     rows = batch.real_tokens if kind == "tags" else batch.texts
     assert head == pytest.approx(6 * rows * 16 * (16 + network.config.num_labels))
+
+
+def both_ways(kind: str, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """What torch says of the divergences between the distributions that two answers are, in each row."""
+    found: list[Any] = []
+    for logits in (one, other):
+        if kind == "score":
+            found.append(Normal(logits[:, 0], 1.0))
+        elif kind == "labels":
+            found.append(Bernoulli(logits=logits))
+        else:
+            found.append(Categorical(logits=logits))
+    each = kl_divergence(*found) + kl_divergence(*found[::-1])
+    return each.mean(-1) if kind == "labels" else each
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rdrop_compares_two_readings_as_distributions(kind: str, tmp_path: Path) -> None:
+    network = make_network(kind, "lean").train()
+    network.set_dropout(0.3)
+    objective = make_objective(kind, network, tmp_path, weighed=TaskLoss(rdrop=2.0))
+    batch = objective.batch(0)
+    torch.manual_seed(5)
+    one, other = (network.task_logits(network(batch), batch) for _ in range(2))
+    torch.manual_seed(5)
+    loss = objective.loss(network, batch)
+    assert batch.weights is not None
+    divergence = (both_ways(kind, one, other) * batch.weights).sum() / 2
+    task = (objective.answer_loss(one, batch) + objective.answer_loss(other, batch)) / 2
+    assert divergence.item() > 1e-3
+    assert loss.parts["rdrop"].item() == pytest.approx(divergence.item(), rel=1e-4)
+    assert loss.total.item() == pytest.approx((task + 2.0 * divergence).item(), rel=1e-4)
+    assert objective.passes == 2

@@ -62,7 +62,7 @@ def compare(
     check_devices(devices, settings.device)
     warn_of_shared_devices(devices, (cell.settings.budget for cell in plan.cells))
     work = Work(plan, folder, lenders)
-    work.check()
+    work.check(last)
     make_own_folder(folder, COMPARE_FILE)
     with run_lock(folder):
         record = open_record(folder, plan)

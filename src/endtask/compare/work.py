@@ -12,7 +12,7 @@ from endtask.errors import InputError
 from endtask.files.run_layout import STAGES
 from endtask.files.stage_folder import StageFolder
 from endtask.progress import say
-from endtask.run import Run
+from endtask.run import Run, uses_device
 from endtask.share import lend_data, share_stages
 from endtask.task import Task
 
@@ -39,15 +39,19 @@ class Work:
         """The labelled data."""
         return self._first_of(self.plan.cell(self.plan.against)).task
 
-    def check(self) -> None:
-        """Meet, before anything is written, what would stop a run: its settings, its data, other rows to judge by."""
+    def check(self, last: str) -> None:
+        """Meet, before anything is written, what would stop a run: its settings, its data, other rows to judge by.
+
+        Stages after `last` are left to another machine.
+        """
+        names = STAGES[: STAGES.index(last) + 1]
         first = self._first_of(self.plan.cell(self.plan.against))
-        first.check()
+        first.check(trains=uses_device(names, first.settings))
         first.stage_folders()
         for cell in self.plan.cells:
             run = self._first_of(cell)
             try:
-                run.check()
+                run.check(trains=uses_device(names, run.settings))
                 _ = run.corpus
             except InputError as error:
                 raise type(error)(f"cell {cell.name!r}: {error}") from None

@@ -41,15 +41,18 @@ def task_objective(
     answers = targets(task, split)
     if task.kind == "tags":
         known = answers[answers != NO_WORD]
-        return Tagging(name, stream, WordPlaces(texts), known, head=head, label_smoothing=weighed.label_smoothing)
+        smoothing = weighed.label_smoothing
+        words = WordPlaces(texts)
+        return Tagging(name, stream, words, known, head=head, label_smoothing=smoothing, rdrop=weighed.rdrop)
     text_weights = (1.0 / texts.windows[texts.examples]).astype(np.float32)
     of_texts = answers[texts.examples]
     if task.kind == "score":
         mean, deviation = score_scale(task)
-        return Regression(name, stream, (of_texts - mean) / deviation, head=head, text_weights=text_weights)
+        scores = (of_texts - mean) / deviation
+        return Regression(name, stream, scores, head=head, text_weights=text_weights, rdrop=weighed.rdrop)
     if task.kind == "labels":
         known = of_texts[:, : len(task.labels)]
-        return MultiLabel(name, stream, known, head=head, text_weights=text_weights)
+        return MultiLabel(name, stream, known, head=head, text_weights=text_weights, rdrop=weighed.rdrop)
     return Classification(
         name,
         stream,

@@ -30,8 +30,9 @@ class MultiLabel(TaskObjective):
         *,
         head: str = TASK,
         text_weights: NDArray[np.float32] | None = None,
+        rdrop: float = 0.0,
     ) -> None:
-        super().__init__(name, stream, head=head)
+        super().__init__(name, stream, head=head, rdrop=rdrop)
         self._labels = labels.astype(np.float32)
         self._weights = np.ones(len(labels)) if text_weights is None else text_weights / text_weights.mean()
 
@@ -48,6 +49,10 @@ class MultiLabel(TaskObjective):
         """Mean binary cross-entropy over texts and labels of (S, labels)."""
         return weighted_sum(label_errors(logits, batch), batch)
 
+    def differences(self, logits: Tensor, other: Tensor) -> Tensor:
+        """The mean over the labels, each a yes or no of its own, of (S, labels)."""
+        return label_differences(logits, other)
+
 
 def label_errors(logits: Tensor, batch: TextBatch) -> Tensor:
     """The mean binary cross-entropy of each text's labels: (S, labels) -> (S,)."""
@@ -55,3 +60,14 @@ def label_errors(logits: Tensor, batch: TextBatch) -> Tensor:
     # Padding asks for nothing; its marks must not make the loss of its logits infinite before its weight of 0 counts.
     wanted = batch.labels.clamp(min=0.0)
     return functional.binary_cross_entropy_with_logits(logits.float(), wanted, reduction="none").mean(-1)
+
+
+def label_differences(logits: Tensor, other: Tensor) -> Tensor:
+    """KL(p || q) + KL(q || p) of each label's yes or no, the mean over the labels: (S, labels) -> (S,).
+
+    >>> round(label_differences(torch.tensor([[0.0]]), torch.tensor([[1.0]])).item(), 4)
+    0.2311
+    """
+    first, second = logits.float(), other.float()
+    # p (log p - log q) + (1 - p) (log (1 - p) - log (1 - q)), both ways: the logits are log p - log (1 - p).
+    return ((first.sigmoid() - second.sigmoid()) * (first - second)).mean(-1)

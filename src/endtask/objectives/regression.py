@@ -31,8 +31,9 @@ class Regression(TaskObjective):
         *,
         head: str = TASK,
         text_weights: NDArray[np.float32] | None = None,
+        rdrop: float = 0.0,
     ) -> None:
-        super().__init__(name, stream, head=head)
+        super().__init__(name, stream, head=head, rdrop=rdrop)
         self._scores = scores.astype(np.float32)
         self._weights = np.ones(len(scores)) if text_weights is None else text_weights / text_weights.mean()
 
@@ -47,6 +48,10 @@ class Regression(TaskObjective):
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Mean squared error of (S, 1)."""
         return weighted_sum(score_errors(logits, batch), batch)
+
+    def differences(self, logits: Tensor, other: Tensor) -> Tensor:
+        """The squared difference: what the divergence is between two normal answers of the deviation 1."""
+        return (logits[:, 0].float() - other[:, 0].float()) ** 2
 
 
 def score_errors(logits: Tensor, batch: TextBatch) -> Tensor:

@@ -13,6 +13,7 @@ from torch.nn import functional
 from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.network import TASK
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task import class_differences
 from endtask.objectives.task_base import TaskObjective, weighted_sum
 from endtask.text.tagged import WordPlaces
 
@@ -32,8 +33,9 @@ class Tagging(TaskObjective):
         *,
         head: str = TASK,
         label_smoothing: float = 0.0,
+        rdrop: float = 0.0,
     ) -> None:
-        super().__init__(name, stream, head=head)
+        super().__init__(name, stream, head=head, rdrop=rdrop)
         self._words, self._tags, self._label_smoothing = words, tags, label_smoothing
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
@@ -49,6 +51,10 @@ class Tagging(TaskObjective):
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Mean cross-entropy of (N, tags) over the tagged words."""
         return weighted_sum(tag_errors(logits, batch, self._label_smoothing), batch)
+
+    def differences(self, logits: Tensor, other: Tensor) -> Tensor:
+        """Of each token (N, tags); those where nothing is asked have no weight."""
+        return class_differences(logits, other)
 
 
 def tag_errors(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:

@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.network import TASK, Network
-from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import JointTask, TaskObjective, weighted_sum
 
@@ -24,9 +23,7 @@ class Classification(TaskObjective):
     `text_weights` let the windows of one long text count as one: there the sum is the expected one, for a batch that
     holds windows of long texts only must not count like any other.
 
-    `label_smoothing` spreads that share of each label over all classes, as torch does. With `rdrop` each batch is read
-    twice under different dropout: the loss is the mean cross-entropy of both readings, and `rdrop` times half the sum
-    of the divergences between their answers in both directions (R-Drop: Liang et al., 2021, Eq. 3).
+    `label_smoothing` spreads that share of each label over all classes, as torch does.
     """
 
     def __init__(
@@ -41,10 +38,8 @@ class Classification(TaskObjective):
         label_smoothing: float = 0.0,
         rdrop: float = 0.0,
     ) -> None:
-        super().__init__(name, stream, head=head)
-        self.passes = 2 if rdrop else 1
-        self._label_smoothing, self._rdrop = label_smoothing, rdrop
-        self._labels = labels
+        super().__init__(name, stream, head=head, rdrop=rdrop)
+        self._labels, self._label_smoothing = labels, label_smoothing
         self._class_weights = np.ones(len(labels)) if class_weights is None else class_weights[labels].astype(float)
         relative = np.ones(len(labels)) if text_weights is None else text_weights / text_weights.mean()
         self._weights = self._class_weights * relative
@@ -58,24 +53,13 @@ class Classification(TaskObjective):
         weights[: len(positions)] = self._weights[positions] / self._class_weights[positions].sum()
         return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
 
-    def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Mean cross-entropy of the class logits."""
-        if not self._rdrop:
-            return super().loss(network, batch)
-        value, logits = self._read(network, batch)
-        second_value, second_logits = self._read(network, batch)
-        task = 0.5 * (value + second_value)
-        divergence = 0.5 * symmetric_divergence(logits, second_logits, batch)
-        return Loss(task + self._rdrop * divergence, {"task": task, "rdrop": divergence})
-
-    def _read(self, network: Network, batch: TextBatch) -> tuple[Tensor, Tensor]:
-        """The cross-entropy and the logits of one reading."""
-        logits = network.task_logits(network(batch), batch, self.head)
-        return self.answer_loss(logits, batch), logits
-
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Cross-entropy of the class logits (S, classes)."""
         return cross_entropy(logits, batch, self._label_smoothing)
+
+    def differences(self, logits: Tensor, other: Tensor) -> Tensor:
+        """Of two answers (S, classes)."""
+        return class_differences(logits, other)
 
 
 class JointClassification(JointTask):
@@ -120,15 +104,12 @@ def cross_entropy(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0
     return weighted_sum(each, batch)
 
 
-def symmetric_divergence(logits: Tensor, other: Tensor, batch: TextBatch) -> Tensor:
-    """KL(p || q) + KL(q || p) of two answers (S, classes), times the texts' weights; texts of padding have none.
+def class_differences(logits: Tensor, other: Tensor) -> Tensor:
+    """KL(p || q) + KL(q || p) of each row of two answers: (S, classes) -> (S,).
 
-    >>> from types import SimpleNamespace
-    >>> batch = SimpleNamespace(weights=torch.ones(1))
-    >>> round(symmetric_divergence(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]), batch).item(), 4)
+    >>> round(class_differences(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]])).item(), 4)
     0.2311
     """
     log_p, log_q = logits.log_softmax(-1, torch.float32), other.log_softmax(-1, torch.float32)
     # The sum of p (log p - log q) and q (log q - log p) in one product.
-    each = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)  # (S,)
-    return weighted_sum(each, batch)
+    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)

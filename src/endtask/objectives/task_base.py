@@ -15,13 +15,16 @@ from endtask.objectives.stream import TextStream
 
 
 class TaskObjective(ABC):
-    """Give the right answers for task texts; each kind of task says what a batch asks and what a wrong answer costs."""
+    """Give the right answers for task texts; each kind of task says what a batch asks and what a wrong answer costs.
 
-    passes = 1
+    With `rdrop` each batch is read twice under different dropout: the loss is the mean of both readings' losses, and
+    `rdrop` times half the sum of the divergences between their answers both ways (R-Drop: Liang et al., 2021, Eq. 3).
+    """
 
-    def __init__(self, name: str, stream: TextStream, *, head: str = TASK) -> None:
+    def __init__(self, name: str, stream: TextStream, *, head: str = TASK, rdrop: float = 0.0) -> None:
         self.name, self.stream, self.head = name, stream, head
         self.heads: tuple[str, ...] = (head,)
+        self.passes, self._rdrop = 2 if rdrop else 1, rdrop
 
     @abstractmethod
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
@@ -31,14 +34,27 @@ class TaskObjective(ABC):
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """What the head's logits cost, a single number."""
 
+    @abstractmethod
+    def differences(self, logits: Tensor, other: Tensor) -> Tensor:
+        """KL(p || q) + KL(q || p) of two answers to each text, or token: (S or N, outputs) twice -> (S or N,)."""
+
     def batch(self, step: int) -> TextBatch:
         """The labelled texts of a step."""
         return self.answered(self.stream.batch(step), self.stream.positions(step))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """The loss of one reading."""
-        value = self.answer_loss(network.task_logits(network(batch), batch, self.head), batch)
-        return Loss(value, {"task": value})
+        """The loss of one reading, or of two."""
+        logits = self._read(network, batch)
+        value = self.answer_loss(logits, batch)
+        if not self._rdrop:
+            return Loss(value, {"task": value})
+        again = self._read(network, batch)
+        task = 0.5 * (value + self.answer_loss(again, batch))
+        divergence = 0.5 * weighted_sum(self.differences(logits, again), batch)
+        return Loss(task + self._rdrop * divergence, {"task": task, "rdrop": divergence})
+
+    def _read(self, network: Network, batch: TextBatch) -> Tensor:
+        return network.task_logits(network(batch), batch, self.head)
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and the head once per text, or per token, at each reading."""
