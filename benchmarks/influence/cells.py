@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from endtask.settings.load import merge
+from endtask.settings.presets import preset_layers
+
 Tree = dict[str, Any]
 
 TASKS: dict[str, str] = {"chemprot": "micro_f1", "sciie": "macro_f1"}
@@ -14,9 +17,9 @@ TASKS: dict[str, str] = {"chemprot": "micro_f1", "sciie": "macro_f1"}
 LAYERS = ("last", "three_quarters", "half", "quarter", "embedding")
 SIZES = (10, 40, 60)
 FIFTH = 20
-STEPS = 3000
+STEPS = 2000
 """About a minute of an H200."""
-OTHER_STEPS = (500, 1500, 6000)
+OTHER_STEPS = (500, 1000, 4000)
 
 
 @dataclass(frozen=True)
@@ -106,23 +109,18 @@ def against(table: str) -> str:
 
 
 def base_settings(task: str, corpus: str, task_path: str, tokenizer: str | None, *, budget: str) -> Tree:
-    """What all cells share: 23 M parameters, about a minute of an H200 with `budget`, TLM's two objectives."""
-    return {
+    """What all cells share: the recipe of the preset `gpu`, 23 M parameters; `budget` is about a minute of an H200."""
+    tree: Tree = {}
+    own: Tree = {
         "budget": budget,
         "task": {"path": task_path},
         "corpus": {"sources": [{"path": corpus}]},
         "select": {"selector": "best_rank", "budget": "34%"},
         "keep_scratch": False,
-        "tokenizer": {"path": tokenizer, "vocab_size": 30_000, "marks": ["<<", ">>", "[[", "]]"]},
-        "model": {"architecture": "lean", "size": "compact"},
-        "train": {
-            "batch_size": "65536tok",
-            "internal_batch_size": "16384tok",
-            "learning_rate": 1e-3,
-            "mask_probability": 0.25,
-            "rho1": 19,
-            "rho2": 20.0,
-        },
-        "finetune": {"learning_rate": 2e-4, "epochs": 10, "seeds": [0, 1, 2]},
+        "tokenizer": {"path": tokenizer, "marks": ["<<", ">>", "[[", "]]"]},
+        "finetune": {"seeds": [0, 1, 2]},
         "evaluate": {"metric": TASKS[task]},
     }
+    for layer in [*preset_layers("gpu"), own]:
+        merge(tree, layer)
+    return tree

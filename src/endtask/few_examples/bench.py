@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from endtask.few_examples.draws import Draw, Numbers
+from endtask.few_examples.draws import Draw, Numbers, held_out_of
 from endtask.few_examples.plan import Key, Plan
 from endtask.few_examples.units import Units
 from endtask.seeds import derive
@@ -30,8 +30,7 @@ class Bench:
 
     def held_out(self, key: Key) -> Numbers:
         """The rows that choose its epoch."""
-        rows = 0 if self.plan.held_out == "dev" else self.plan.held_out_rows(key.labels)
-        return self.draws[key.draw].held_out(key.labels, rows)
+        return held_out_of(self.draws[key.draw], key.labels, self.plan)
 
     def test(self, key: Key) -> Numbers:
         """The rows that it is scored on."""
@@ -39,15 +38,19 @@ class Bench:
 
     def batches(self, key: Key) -> BatchPlan:
         """Which of the learned rows make up each batch."""
-        seed = derive(self.plan.seed, "few-examples", "batches", key.seed, key.draw)
-        sizes = np.ones(key.labels, dtype=np.int64)
-        return BatchPlan(sizes, BatchSize(self.plan.batch_size, "texts"), seed, "few-examples")
+        return batches_of(self.plan, key)
 
     def all_rows(self) -> Numbers:
         """All rows that some run reads."""
         keys = [Key(labels, draw, 0, 0.0) for labels in self.labels for draw in range(len(self.draws))]
         parts = [part for key in keys for part in (self.learned(key), self.held_out(key), self.test(key))]
         return np.unique(np.concatenate(parts))
+
+
+def batches_of(plan: Plan, key: Key, task: str = "few-examples") -> BatchPlan:
+    """Batches of as many rows as a run has labels, in an order of each task's own."""
+    seed = derive(plan.seed, "few-examples", "batches", key.seed, key.draw)
+    return BatchPlan(np.ones(key.labels, dtype=np.int64), BatchSize(plan.batch_size, "texts"), seed, task)
 
 
 def phase_settings() -> PhaseSettings:

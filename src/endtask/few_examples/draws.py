@@ -49,6 +49,11 @@ class Draw:
         return free[-rows:] if len(free) else free
 
 
+def held_out_of(draw: Draw, labels: int, plan: Plan) -> Numbers:
+    """The rows of a draw that choose the epoch beside so many labels."""
+    return draw.held_out(labels, 0 if plan.held_out == "dev" else plan.held_out_rows(labels))
+
+
 @dataclass(frozen=True)
 class Rows:
     """All rows of a task end to end, and where each split stands among them."""

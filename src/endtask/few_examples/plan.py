@@ -14,12 +14,13 @@ from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
 
 Trained = Literal["head", "transformer", "all"]
 Head = Literal["new", "keep"]
+Tasks = Literal["main", "all"]
 USUAL_LABELS = (50, 100, 150, 200, 1000)
 _USUAL_RATES: dict[Trained, float] = {"head": 1e-3, "transformer": 1e-4, "all": 1e-4}
 
 
 class Plan(Section):
-    """Numbers of labels x draws x seeds x rates, for each thing that is trained and each head it starts with."""
+    """Numbers of labels x draws x seeds x rates, for each line: what is trained, from which head, with which tasks."""
 
     labels: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = Field(
         None, description="how many labels are learned from; unset: 50, 100, 150, 200 and 1000 as far as there are any"
@@ -37,6 +38,9 @@ class Plan(Section):
     head: Annotated[tuple[Head, ...], Field(min_length=1)] = Field(
         ("new",), description="new: random weights; keep: those of stage 1's aligned objective, or of its task head"
     )
+    tasks: Annotated[tuple[Tasks, ...], Field(min_length=1)] = Field(
+        ("main",), description="main: the end task learns alone; all: as many labels of each further task beside it"
+    )
     learning_rates: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
         None, description="of several, the best on held-out rows counts; unset: 1e-3 for heads, else 1e-4"
     )
@@ -51,7 +55,7 @@ class Plan(Section):
     )
     seed: int = Field(0, ge=0, description="of the draws")
 
-    @field_validator("labels", "seeds", "train", "head", "learning_rates")
+    @field_validator("labels", "seeds", "train", "head", "tasks", "learning_rates")
     @classmethod
     def values_differ(cls, values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
         twice = next((value for value, number in Counter(values or ()).items() if number > 1), None)
@@ -63,7 +67,19 @@ class Plan(Section):
     def parts_fit(self) -> Plan:
         if self.folds is not None and self.held_out == "dev":
             raise ValueError("held_out: dev: with folds, the rows of dev are scored as well; give a share")
+        if "head" in self.train and "main" not in self.tasks:
+            raise ValueError("tasks: all: heads alone share nothing to learn together; train transformer or all, not head")
         return self
+
+    def lines(self) -> Iterator[tuple[Trained, Head, Tasks]]:
+        """The lines of a run; heads alone learn nothing from other tasks, so they have none with all of them.
+
+        >>> list(Plan(train=("head", "all"), tasks=("main", "all")).lines())
+        [('head', 'new', 'main'), ('all', 'new', 'main'), ('all', 'new', 'all')]
+        """
+        for train in self.train:
+            for head in self.head:
+                yield from ((train, head, tasks) for tasks in self.tasks if (train, tasks) != ("head", "all"))
 
     def rates(self, train: Trained) -> tuple[float, ...]:
         """The learning rates to try.

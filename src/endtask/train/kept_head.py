@@ -9,9 +9,11 @@ from torch import nn
 
 from endtask.errors import InputError
 from endtask.models.network import TASK, Network
+from endtask.models.task_heads import further_head
 from endtask.objectives.hyperlinks import CLASSES
 from endtask.settings import Settings, TaskKind
 from endtask.settings.objectives import ALIGNED_KINDS
+from endtask.task import Task
 from endtask.train.aligned_kinds import PAIR_CLASSES, aligned_head, learned_by
 
 _KEY = "aligned.keep_head"
@@ -36,10 +38,32 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
     _copy(network.heads[aligned_head(name)], network.heads[TASK], rows)
 
 
+@torch.no_grad()
+def keep_further_head(network: Network, name: str, task: Task, settings: Settings) -> bool:
+    """The same for a further task; says whether there is a head that fits, without which nothing changes."""
+    found = _fitting_objective(task.kind, task.labels, settings)
+    if found is not None:
+        _copy(network.heads[aligned_head(found[0])], network.heads[further_head(name)], found[1])
+    return found is not None
+
+
 def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
     """The objective whose head a task of that kind can start from, and its class for each label; refused if none."""
     if kind not in _KINDS:
         raise InputError(f"a task of kind {kind!r} has no classes to start from", key=_KEY, hint="leave it off")
+    found = _fitting_objective(kind, labels, settings)
+    if found is None:
+        raise InputError(
+            f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
+            key=_KEY,
+            hint="leave it off, or see docs/alignment.md for the names that are understood",
+        )
+    return found
+
+
+def _fitting_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
+    if kind not in _KINDS:
+        return None
     for name, one in settings.train.used_objectives.items():
         if one.kind not in ALIGNED_KINDS:
             continue
@@ -50,11 +74,7 @@ def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) ->
         rows = [row for label in labels if (row := aligned_class(label, classes)) is not None]
         if len(rows) == len(labels):
             return name, rows
-    raise InputError(
-        f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
-        key=_KEY,
-        hint="leave it off, or see docs/alignment.md for the names that are understood",
-    )
+    return None
 
 
 def aligned_class(label: str, classes: tuple[str, ...]) -> int | None:
