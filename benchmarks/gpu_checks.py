@@ -28,7 +28,7 @@ from endtask.text.packed import PackedTexts, write_packed
 from endtask.train.checkpoint import Checkpoints
 from endtask.train.device import choose_place, move
 from endtask.train.loop import Phase, build_optimizer, train
-from endtask.train.metrics_file import read_metrics
+from endtask.train.metrics_file import MetricsFile, read_metrics
 from endtask.train.phase_run import run_phase
 from endtask.train.pretrain import phase_of
 from endtask.weighting.equal import Equal
@@ -139,18 +139,14 @@ def resume_row(texts: PackedTexts, folder: Path) -> Row:
     return {"check": CHECKS["resume"], "steps": steps, "largest_loss_difference": difference, "last_loss": unbroken[-1]}
 
 
-def waiting_row(texts: PackedTexts) -> Row:
-    """Ten steps while torch raises an error at any wait for the device."""
+def waiting_row(texts: PackedTexts, folder: Path) -> Row:
+    """Ten steps and the rows of their curves while torch raises an error at any wait for the device."""
     phase = make_phase(texts, "compact", "16384tok", 20)
-    steps = train(phase, build_optimizer(phase))
-    for _ in range(5):
-        next(steps)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(10):
-            next(steps)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    optimizer = build_optimizer(phase)
+    metrics = MetricsFile(folder / "waiting.jsonl", start=-1, every=2)
+    for record in train(phase, optimizer):
+        torch.cuda.set_sync_debug_mode("error" if 5 <= record.step < 15 else "default")
+        metrics.add(record, flush=False, counts={"skipped": optimizer.skipped_total})
     return {"check": CHECKS["waiting"], "steps": 10, "waits": 0}
 
 
@@ -242,7 +238,7 @@ def main() -> None:
         checks: dict[str, Callable[[], list[Row]]] = {
             "attention": lambda: attention_rows(few),
             "resume": lambda: [resume_row(many, folder)],
-            "waiting": lambda: [waiting_row(many)],
+            "waiting": lambda: [waiting_row(many, folder)],
             "saving": lambda: [saving_row(many, folder)],
             "overhead": lambda: [overhead_row(many, folder)],
         }

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import BertConfig, BertForMaskedLM
 
 from endtask.ahead import check_ahead
 from endtask.compare import compare
 from endtask.errors import InputError
 from endtask.records import Example
 from endtask.run import Run
-from endtask.settings import resolve
+from endtask.settings import TokenizerSettings, resolve
+from endtask.stages import settings_read
 from endtask.task import Task
+from endtask.text.tokenizer import save_tokenizer, train_tokenizer
 from tests.toy_run import toy_settings
 
 ROWS = [Example(f"r{n}", f"text {n}", "ab"[n % 2]) for n in range(8)]
@@ -102,3 +105,31 @@ def test_what_is_prepared_here_may_be_trained_where_the_gpu_is(toy: Path, tmp_pa
         compare(compared, cells)
     compare(compared, cells, until="pack")
     assert (tmp_path / "compared" / "cells" / "one" / "seed-0" / "pack").is_dir()
+
+
+def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"key 'model.pooling': there are no marks to read"):
+        resolve({"model": {"pooling": "marks"}})
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    bert = BertForMaskedLM(BertConfig(vocab_size=80, max_position_embeddings=128, **small))
+    bert.save_pretrained(str(tmp_path / "bert"))
+    save_tokenizer(train_tokenizer(["a [[ few ]] words"], TokenizerSettings(vocab_size=64), 128), tmp_path / "bert")
+    tree = {"model": {"path": str(tmp_path / "bert"), "pooling": "marks"}, "tokenizer": {"marks": ["[[", "]]"]}}
+    with pytest.raises(InputError, match="the stock head of bert cannot read the marks"):
+        check_ahead(TASK, resolve(tree))
+    check_ahead(TASK, resolve({**tree, "model": {"path": str(tmp_path / "bert")}}))
+
+
+def test_runs_whose_marks_were_not_read_alone_are_not_taken_for_the_same() -> None:
+    """Before `marks` there was a mean: finished stages of then would pass for stages of now."""
+    marked = {"tokenizer": {"marks": ["[["]}}
+    pooling = [
+        settings_read("pretrain", resolve(tree))["model"]["pooling"]
+        for tree in (
+            {},
+            marked,
+            {**marked, "model": {"architecture": "bert"}},
+            {**marked, "model": {"pooling": "mean"}},
+        )
+    ]
+    assert pooling == ["auto", "marks", "auto", "mean"]

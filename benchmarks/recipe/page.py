@@ -46,12 +46,12 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     summary: Tree = {}
     for task in TASKS:
         final = _existing(folder, f"{task}-final", f"{task}-pretrained")
-        if final:
+        if final and final[0].stem == f"{task}-final":
             compared = Compared.read(final)
             rows += _rows(task, "final", compared, FINAL, CELL)
             summary[task] = task_summary(compared)
-        ladder = _existing(folder, *(f"{task}-{name}" for name in ("paper", "low", "high")))
-        if ladder:
+        ladder = _existing(folder, *(f"{task}-{name}" for name in ("high", "low", "paper")))
+        if ladder and ladder[0].stem == f"{task}-high":
             rows += _rows(task, "ladder", Compared.read(ladder), RUNGS, LADDER[-1].name)
     if rows:
         written = write_results("recipe", COMMAND, rows, summary or {"tasks": 0}, results)
@@ -78,7 +78,7 @@ def task_summary(compared: Compared) -> Tree:
         "test_mean": fmean(scores),
         "test_std": stdev(scores) if len(scores) > 1 else 0.0,
         "clean_test_mean": fmean(clean),
-        "minutes": fmean(run["cost"]["train_seconds"] for run in runs) / len(runs[0]["finetune_seeds"]) / 60,
+        "minutes": fmean(run["cost"]["train_seconds"] for run in runs) / 60,
         "flops": fmean(run["cost"]["matmul_flops"] for run in runs),
         "seeds": len(scores),
     }
@@ -93,10 +93,12 @@ def write_screens(files: Sequence[Path], results: Path = RESULTS) -> Path:
     new = [file.stem for file in files]
     rows: list[Tree] = [row for row in before if row["screen"] not in new]
     for file in files:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]  # a last one may be cut off
         rows += [{"screen": file.stem, **_short(json.loads(line))} for line in lines]
-    best = max((row for row in screen_means(rows) if row["seeds"] > 1), key=lambda row: float(row["dev"]))
-    summary = {"best_dev": best["dev"], "best": f"{best['screen']}: {best['stage1']}, {best['stage2']}"}
+    best: Tree = {}
+    for row in sorted(screen_means(rows), key=lambda row: float(row["dev"])):
+        best[row["screen"]] = {"dev": row["dev"], "stage1": row["stage1"], "stage2": row["stage2"]}
+    summary = {name: best[name] for name in sorted(best)}
     return write_results("recipe_screens", "python -m benchmarks.recipe.screen", rows, summary, results)
 
 
@@ -132,7 +134,8 @@ def screens_table(results: Results) -> str:
             told = ", ".join(f"`{key}={_told(value)}`" for key, value in values.items())
             score = f"{100 * row['dev']:.1f} ± {100 * row['std']:.1f}"
             lines.append(f"| {row['stage1']} | {row['stage2']} | {score} | {row['seeds']} | {told} |")
-        parts += [f"**{screen}**", "", *lines, ""]
+        text = next((row["text"] for row in results.rows if row["screen"] == screen and row.get("text")), None)
+        parts += [f"**{screen}**{f', {text} of text' if text else ''}", "", *lines, ""]
     where = next((row["gpu"] for row in results.rows if row.get("gpu")), "a CPU")
     return "\n".join([*parts, f"Dev scores, mean ± spread over fine-tuning seeds on one stage 1 each; {where}.", ""])
 
@@ -154,7 +157,8 @@ def recipe_table(results: Results) -> str:
                 parts += [f"**{head}{NAMES[task]}**", "", markdown(found, against=title, metric=metric), ""]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = "Mean ± spread over all models (pre-training x fine-tuning seeds); † where Holm's p is below .05"
-    last = f"{how}. Seconds are those of a run with its {len(SEEDS)} fine-tunings. Trained on {gpu or 'a CPU'}, "
+    last = f"{how}. Seconds are those of a run with its {len(SEEDS)} fine-tunings, of several that shared the GPU. "
+    last += f"Trained on {gpu or 'a CPU'}, "
     return "\n".join([*parts, _PRETRAINED_NOTE, "", f"{last}{results.date}; `{results.command}`.", ""])
 
 

@@ -187,7 +187,9 @@ def pretrain(base: Run, name: str, values: Values, scratch: Path, done: list[Pat
     counts = {key: result.stages["pretrain"][key] for key in ("steps", "tokens", "matmul_flops", "parameters")}
     loss = round(sum(last) / len(last), 4) if last else None
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"stage1": name, "values": values, "loss": loss, **counts, "seconds": manifest["seconds"], "gpu": gpu}
+    return {"stage1": name, "values": values, "loss": loss, **counts, "seconds": manifest["seconds"], "gpu": gpu} | {
+        "text": str(base.settings.select.budget)
+    }
 
 
 def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) -> None:

@@ -127,6 +127,8 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
     if not settings.select.uses_influence:
         # Selections by others are not made anew for a setting that plays no part in them.
         del everything["select"]["influence"]
+    if settings.may_read_marks:
+        everything["model"]["pooling"] = "marks"  # which `auto` once was not
     if settings.train.weighting != "meta":
         del everything["train"]["meta"]
     elif not settings.train.meta.example_weights:

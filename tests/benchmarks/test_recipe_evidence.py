@@ -91,7 +91,7 @@ def test_results_become_tables(tmp_path: Path) -> None:
     results = read_results("recipe", tmp_path)
     figures = results.summary["chemprot"]
     assert isinstance(figures, dict)
-    assert (figures["test_mean"], figures["seeds"], figures["minutes"]) == (0.9375, 2, 0.75)
+    assert (figures["test_mean"], figures["seeds"], figures["minutes"]) == (0.9375, 2, 1.5)
     assert figures["clean_test_mean"] == 1.0
     assert {"tfidf", "task_only", "pretrained_small", "test_std", "flops"} <= figures.keys()
     table = recipe_table(results)
@@ -113,9 +113,16 @@ def test_screens_are_kept_together_with_earlier_ones(tmp_path: Path) -> None:
         (tmp_path / "new" / f"{name}.jsonl").unlink()
     results = read_results("recipe_screens", tmp_path)
     assert [(row["screen"], row["dev"]) for row in screen_means(results.rows)] == [("first", 0.5), ("second", 0.7)]
-    assert results.summary == {"best_dev": 0.7, "best": "second: base, mean"}
+    assert results.summary["second"] == {"dev": 0.7, "stage1": "base", "stage2": "mean"}
     assert "/somewhere" not in json.dumps(results.rows)
     assert "| base | mean | 70.0 ± 0.0 | 2 | `budget=9steps`, `model.pooling=mean` |" in screens_table(results)
+
+
+def test_what_is_compared_with_nothing_yet_waits(tmp_path: Path) -> None:
+    (tmp_path / "chemprot-pretrained.json").write_text(json.dumps(compared({"base": [[0] * 8]})))
+    (tmp_path / "chemprot-low.json").write_text(json.dumps(compared({"size": [[0] * 8]})))
+    with pytest.raises(InputError, match="no results of a comparison there"):
+        collect(tmp_path, tmp_path)
 
 
 def test_nothing_to_collect_is_told(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> t
     tokenizer = load_tokenizer(packed / "tokenizer")
     name = _shown_objective(phase, settings)
     stream: TextStream = phase.objectives[name].stream  # type: ignore[attr-defined]
-    of = settings.train.used_objectives[name].task
+    of = settings.used_objectives[name].task
     rows = task.train if of is None else task.further[of].train
     batch, positions = stream.batch(0), stream.positions(0)
     shown = []
@@ -45,7 +45,7 @@ def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> t
 
 def _shown_objective(phase: Phase, settings: Settings) -> str:
     """The first objective that hides tokens, or the first of all; those of the end task go before others."""
-    used = settings.train.used_objectives
+    used = settings.used_objectives
     names = sorted(phase.objectives, key=lambda name: used[name].task is not None)
     return next((name for name in names if KINDS[used[name].kind].masks), names[0])
 

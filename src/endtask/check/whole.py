@@ -18,7 +18,7 @@ from endtask.settings import BatchSize, ObjectiveSettings, Settings
 from endtask.settings.uses import Use, use_lines, uses_of
 from endtask.task import Audit, Task, audit
 from endtask.task.further import leaks_between, read_all
-from endtask.task.likely_marks import likely_marks
+from endtask.text.likely_marks import likely_marks
 
 _SAMPLED_EXAMPLES = 2000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,8 +10,9 @@ from endtask.settings.aligned import AlignedSettings
 from endtask.settings.budget import Budget, SizeBudget
 from endtask.settings.domain import DomainSettings
 from endtask.settings.evaluate import EvaluateSettings
-from endtask.settings.further_tasks import check_tasks, with_objectives
+from endtask.settings.further_tasks import check_tasks, objectives_with_tasks
 from endtask.settings.influence import InfluenceSettings
+from endtask.settings.objectives import Objectives
 from endtask.settings.section import Fraction, Positive, Section
 from endtask.settings.source import SourceSettings
 from endtask.settings.training import FinetuneSettings, ModelSettings, TokenizerSettings, TrainSettings
@@ -203,22 +204,36 @@ class Settings(Section):
         return self.stage1 != "none" and self.train.reads("aligned")
 
     @property
+    def may_read_marks(self) -> bool:
+        """Whether `model.pooling: auto` means the marks; of a given checkpoint, as far as the settings can tell."""
+        can = self.model.path is not None or self.model.architecture in ("lean", "modernbert")
+        return self.model.pooling == "auto" and bool(self.tokenizer.marks) and can
+
+    @property
     def model_seeds(self) -> tuple[int, ...]:
         """The seeds whose weights are scored: every fine-tuning seed, or the first for what stage 1 made."""
         return self.finetune.seeds if self.stage2 == "finetune" else self.finetune.seeds[:1]
+
+    @property
+    def used_objectives(self) -> Objectives:
+        """What stage 1 learns, the further tasks among it where nobody said what; without those of weight 0."""
+        return objectives_with_tasks(self)
+
+    @property
+    def learned_tasks(self) -> tuple[str, ...]:
+        """The further tasks whose heads learn in stage 1, and with what is learned last."""
+        if self.stage1 == "none":
+            return ()
+        used = list(self.used_objectives.values())
+        learned = {one.learned_task for one in (used[-1:] if self.train.weighting == "sequence" else used)}
+        return tuple(name for name in self.tasks if name in learned)
 
     @property
     def scored_tasks(self) -> tuple[str, ...]:
         """The further tasks that the final weights can answer: those fine-tuned, or learned by a last stage 1."""
         if self.stage2 == "finetune":
             return tuple(self.tasks) if self.finetune.tasks == "all" else ()
-        learned = {one.learned_task for one in self.train.used_objectives.values()}
-        return tuple(name for name in self.tasks if name in learned)
-
-    @model_validator(mode="before")
-    @classmethod
-    def further_tasks_are_learned(cls, given: Any) -> Any:
-        return with_objectives(given)
+        return self.learned_tasks
 
     @model_validator(mode="after")
     def further_tasks_fit(self) -> Settings:
@@ -248,6 +263,12 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def marks_are_named(self) -> Settings:
+        if self.model.pooling == "marks" and not self.tokenizer.marks:
+            raise ValueError("model.pooling: there are no marks to read; name them under tokenizer.marks")
+        return self
+
+    @model_validator(mode="after")
     def batches_hold_texts(self) -> Settings:
         train, finetune = self.train, self.finetune
         internal = train.internal_batch_size or train.batch_size
@@ -256,7 +277,7 @@ class Settings(Section):
             "train.internal_batch_size": (internal, train.internal_max_length or train.max_length),
             "finetune.batch_size": (finetune.batch_size, finetune.max_length),
         }
-        for name, one in train.used_objectives.items():
+        for name, one in self.used_objectives.items():
             if one.batch_size is not None:
                 length = (train.internal_max_length if one.reads == "task" else None) or train.max_length
                 batches[f"train.objectives.{name}.batch_size"] = (one.batch_size, length)

@@ -39,19 +39,18 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
 
 @torch.no_grad()
-def keep_further_head(network: Network, name: str, task: Task, settings: Settings) -> bool:
-    """The same for a further task; says whether there is a head that fits, without which nothing changes."""
-    found = _fitting_objective(task.kind, task.labels, settings)
+def keep_further_head(network: Network, name: str, task: Task, settings: Settings) -> None:
+    """The same for a further task; where no objective is shaped like it, its head stays as it is."""
+    found = fitting_objective(task.kind, task.labels, settings)
     if found is not None:
         _copy(network.heads[aligned_head(found[0])], network.heads[further_head(name)], found[1])
-    return found is not None
 
 
 def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
     """The objective whose head a task of that kind can start from, and its class for each label; refused if none."""
     if kind not in _KINDS:
         raise InputError(f"a task of kind {kind!r} has no classes to start from", key=_KEY, hint="leave it off")
-    found = _fitting_objective(kind, labels, settings)
+    found = fitting_objective(kind, labels, settings)
     if found is None:
         raise InputError(
             f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
@@ -61,10 +60,13 @@ def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) ->
     return found
 
 
-def _fitting_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
+def fitting_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
+    """The same, None if there is none."""
     if kind not in _KINDS:
         return None
-    for name, one in settings.train.used_objectives.items():
+    # Next-sentence prediction answers yes and no too, but is shaped like a task only for want of anything else.
+    used = sorted(settings.used_objectives.items(), key=lambda item: item[1].kind == "next_sentence")
+    for name, one in used:
         if one.kind not in ALIGNED_KINDS:
             continue
         spans = learned_by(one.kind, settings.aligned) == "spans"

@@ -82,7 +82,7 @@ def _ask(records: list[StepRecord], counts: Mapping[str, Tensor]) -> _Asked:
     """Have the device send the values of some steps, all of them together."""
     named = [(name, value) for record in records for name, value in _values(record).items()]
     values = torch.stack([value.float() for value in (*(value for _, value in named), *counts.values())])
-    sent = values.to("cpu", non_blocking=True)
+    sent = values.to("cpu", non_blocking=values.is_cuda)  # elsewhere nothing tells when they have come
     arrived = None
     if values.is_cuda:
         arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]

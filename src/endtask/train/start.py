@@ -8,7 +8,7 @@ from endtask.errors import InputError
 from endtask.models.checkpoint_files import weight_files
 from endtask.models.checkpoint_weights import check_whole
 from endtask.models.generator import add_generator
-from endtask.models.network import Network, build_network
+from endtask.models.network import Network, build_network, pooling_of
 from endtask.models.pretrained import Checkpoint, check_tokenizer, load_network, open_checkpoint
 from endtask.models.task_heads import add_task_heads, take_further
 from endtask.seeds import derive
@@ -22,7 +22,7 @@ from endtask.train.aligned_kinds import add_aligned_heads
 def network_for(task: Task, packed: Path, settings: Settings) -> Network:
     """The run's network with its first weights, and a head for each objective of stage 1 that has its own."""
     network = _network(task, packed, settings)
-    if any(one.kind == "replaced" for one in settings.train.used_objectives.values()):
+    if any(one.kind == "replaced" for one in settings.used_objectives.values()):
         add_generator(network, settings.train.generator_share, derive(settings.pretrain_seed, "weights", "replaced"))
     if settings.reads_aligned:
         add_aligned_heads(network, settings)
@@ -80,6 +80,7 @@ def check_checkpoint(task: Task, settings: Settings) -> None:
     assert tokenizer is not None
     check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
     _check_texts(checkpoint, task, settings)
+    pooling_of(settings.model, checkpoint.architecture, (0,))  # whatever number its marks will have
     check_whole(weight_files(settings.model.path))
 
 

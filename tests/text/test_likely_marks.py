@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.task.likely_marks import likely_marks
+from endtask.text.likely_marks import likely_marks
 
 WORDS = st.lists(st.sampled_from(["zinc", "binds", "the", "p53", "a<b", "[1]", "x"]), max_size=6).map(" ".join)
 
@@ -27,5 +27,7 @@ def test_one_text_in_twenty_may_be_cut_before_its_marks() -> None:
 
 
 def test_markup_that_stands_everywhere_is_no_mark() -> None:
+    assert likely_marks(["one [SEP] two <b>three</b>", "four [SEP] <b>five</b> six"]) == ()
+    assert likely_marks(["<x1> a <x1> b <x1>", "<x1> c <x1> d <x1>"]) == ()
     assert likely_marks(["<br> a <br> b <br>", "<br> c <br> d <br>"]) == ()
     assert likely_marks([]) == ()
