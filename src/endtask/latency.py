@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -95,7 +96,9 @@ def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -
     example = inputs(texts[0], "pt")
     tokens = torch.export.Dim("tokens", min=2, max=tokenizer.model_max_length)
     shapes = {name: {1: tokens} for name in example}
-    torch.onnx.export(network, kwargs=example, f=str(path), dynamo=True, dynamic_shapes=shapes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter's own workings
+        torch.onnx.export(network, kwargs=example, f=str(path), dynamo=True, dynamic_shapes=shapes, verbose=False)
     session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
     def answer(text: Text) -> Any:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,16 @@ import pytest
 from tests.toy_run import write_settings
 
 ENDTASK = [sys.executable, "-m", "endtask"]
+
+
+@pytest.fixture
+def hears_the_keyboard() -> Iterator[None]:
+    """Programs started in the background by a shell ignore Ctrl-C, and so do all that they start."""
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow
@@ -102,6 +113,7 @@ def test_a_reader_that_leaves_early_is_no_error(finished_run: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hears_the_keyboard")
 def test_interrupted_with_the_keyboard(toy: Path, tmp_path: Path) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run", budget="100000steps")
     words = [*ENDTASK, "run", str(settings)]
@@ -119,6 +131,7 @@ def test_interrupted_with_the_keyboard(toy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hears_the_keyboard")
 def test_interrupted_while_several_processes_read(toy: Path, tmp_path: Path) -> None:
     """Ctrl-C reaches all processes of a terminal: only the first may say something, and none goes on."""
     sources = []
