@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from benchmarks.alignment.cells import TASKS, USUAL, Body, Effort, Job, plan_of
 from endtask.few_examples import Plan
 from endtask.few_examples.arm import Arm, ArmWork
 from endtask.few_examples.draws import Rows, make_draws
+from endtask.few_examples.plan import Tasks
 from endtask.few_examples.result import Result
 from endtask.few_examples.stage_one import StageOne
 from endtask.files.run_layout import SETTINGS_FILE
@@ -104,9 +105,14 @@ class BodyWork:
         gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
         return {"kind": "body", "body": self.body.name, **kept, "seconds": manifest["seconds"], "gpu": gpu}
 
-    def stage_one(self, task: str) -> StageOne:
-        """The body as stage 1 of a run of this task: a new head in place of that of the task it was trained with."""
-        found, folder = self.place.tasks[task], self.folder / "tasks" / task
+    def stage_one(self, task: str, tasks: Tasks = "main") -> StageOne:
+        """The body as stage 1 of a run of this task: a new head in place of that of the task it was trained with.
+
+        With all tasks, those of the bundle beside it are its further ones, each with a head of its own.
+        """
+        further = {name: self.place.tasks[name] for name in TASKS if name != task} if tasks == "all" else {}
+        found = replace(self.place.tasks[task], further=further)
+        folder = self.folder / "tasks" / "-with-".join((task, *further))
         one = StageOne(self.body.name, folder, self._settings, found, self.body.name)
         if not one.weights.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -114,15 +120,14 @@ class BodyWork:
             trained, _ = load_tensors(self.folder / "pretrain" / WEIGHTS)
             first = network_for(found, folder / "pack", self._settings).state_dict()
             one.weights.parent.mkdir()
-            head = {name: value for name, value in first.items() if name.startswith(_TASK_HEAD)}
             body = {name: value for name, value in trained.items() if not name.startswith(_TASK_HEAD)}
-            save_tensors(one.weights, {**head, **body}, {})
+            save_tensors(one.weights, {**first, **body}, {})
         return one
 
     def job(self, job: Job) -> Iterator[Tree]:
         """The result of each run of a job."""
-        plan = plan_of(job.task, job.train, job.head, job.rate, job.labels, self.place.effort)
-        common = {"body": job.body, "task": job.task, "train": job.train, "head": job.head}
+        plan = plan_of(job.task, job.train, job.head, job.rate, job.labels, self.place.effort, job.tasks)
+        common = {"body": job.body, "task": job.task, "train": job.train, "head": job.head, "tasks": job.tasks}
         for result in self._results(job.task, plan):
             yield {"kind": "result", **common, **asdict(result)}
 
@@ -138,9 +143,9 @@ class BodyWork:
                 )
 
     def _results(self, task: str, plan: Plan) -> Iterator[Result]:
-        one = self.stage_one(task)
+        one = self.stage_one(task, plan.tasks[0])
         rows = Rows.of(one.task)
-        arm = Arm(one, plan.train[0], plan.head[0])
+        arm = Arm(one, *next(plan.lines()))
         arm.check()
         assert plan.labels is not None
         with tempfile.TemporaryDirectory() as scratch:

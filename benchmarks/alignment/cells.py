@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from endtask.few_examples import Plan
-from endtask.few_examples.plan import Head, Trained
+from endtask.few_examples.plan import Head, Tasks, Trained
 
 Tree = dict[str, Any]
 
@@ -61,13 +61,17 @@ BODIES: dict[str, Body] = {body.name: body for body in (ALIGNED, WITHOUT["ad"], 
 
 @dataclass(frozen=True)
 class Arm:
-    """A line of a table: a body, what is trained of it, the head it starts with and, where not the usual, the rate."""
+    """A line of a table: a body, what is trained of it, the head it starts with and, where not the usual, the rate.
+
+    With all tasks, the other of the two learns from as many labels beside it.
+    """
 
     title: str
     body: Body
     head: Head = "new"
     train: Trained = "head"
     rate: float | None = None
+    tasks: Tasks = "main"
 
     @property
     def learning_rate(self) -> float:
@@ -91,10 +95,11 @@ def tables(task: str) -> dict[str, Table]:
     kept, new = Arm(f"{LARGEST}, kept head", ALIGNED, "keep"), Arm(f"{LARGEST}, new head", ALIGNED)
     sizes = [Arm(f"{size}, kept head", Body(size), "keep") for size in SIZES]
     discarded = [Arm(f"{width}x3, new head", Body(f"{width}x3")) for width in (256, 512, 768)]
-    parts: tuple[tuple[Trained, str], ...] = (
-        ("head", "the head"),
-        ("transformer", "the head and all layers"),
-        ("all", "the embeddings too"),
+    parts: tuple[tuple[Trained, Tasks, str], ...] = (
+        ("head", "main", "the head"),
+        ("transformer", "all", "the head and all layers, both tasks together"),
+        ("transformer", "main", "the head and all layers"),
+        ("all", "main", "the embeddings too"),
     )
     left_out = [Arm(f"without {objective}", WITHOUT[other]) for other, objective in OWN.items()]
     return {
@@ -112,7 +117,10 @@ def tables(task: str) -> dict[str, Table]:
             "Table 4: learning rates",
             tuple(Arm(f"{rate:g}", ALIGNED, "keep", rate=rate) for rate in (1e-3, 1e-4, 1e-5)),
         ),
-        "3": Table("Table 3: what is trained", tuple(Arm(words, ALIGNED, "keep", trained) for trained, words in parts)),
+        "3": Table(
+            "Table 3: what is trained",
+            tuple(Arm(words, ALIGNED, "keep", trained, tasks=tasks) for trained, tasks, words in parts),
+        ),
     }
 
 
@@ -126,16 +134,21 @@ class Job:
     head: Head
     rate: float
     labels: tuple[int, ...]
+    tasks: Tasks = "main"
 
 
 def jobs(body: str) -> list[Job]:
     """What all tables ask of a body, every run once."""
-    asked: dict[tuple[str, Trained, Head, float], set[int]] = {}
+    asked: dict[tuple[str, Arm], set[int]] = {}
     for task in TASKS:
         for table in tables(task).values():
             for arm in (arm for arm in table.arms if arm.body.name == body):
-                asked.setdefault((task, arm.train, arm.head, arm.learning_rate), set()).update(table.labels)
-    return [Job(body, *key, tuple(sorted(labels))) for key, labels in asked.items()]
+                alike = replace(arm, title="", rate=arm.learning_rate)
+                asked.setdefault((task, alike), set()).update(table.labels)
+    return [
+        Job(body, task, arm.train, arm.head, arm.learning_rate, tuple(sorted(labels)), arm.tasks)
+        for (task, arm), labels in asked.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -149,7 +162,15 @@ class Effort:
 USUAL = Effort()
 
 
-def plan_of(task: str, train: Trained, head: Head, rate: float, labels: Sequence[int], effort: Effort = USUAL) -> Plan:
+def plan_of(
+    task: str,
+    train: Trained,
+    head: Head,
+    rate: float,
+    labels: Sequence[int],
+    effort: Effort = USUAL,
+    tasks: Tasks = "main",
+) -> Plan:
     """Ten runs a cell: AD by five folds, CT by five draws scored on test, two seeds each, as in the paper.
 
     Heads learn for as long as it helps, since a tenth of the rate takes ten times the epochs.
@@ -161,6 +182,7 @@ def plan_of(task: str, train: Trained, head: Head, rate: float, labels: Sequence
         seeds=effort.seeds,
         train=(train,),
         head=(head,),
+        tasks=(tasks,),
         learning_rates=(rate,),
         epochs=min(effort.epochs, 1000 if train == "head" else 50),
         patience=30 if train == "head" else 10,

@@ -53,7 +53,7 @@ class Found:
 
     tasks: dict[str, Tree] = field(default_factory=dict)
     bodies: dict[str, Tree] = field(default_factory=dict)
-    results: dict[tuple[str, str, str, str, Key], Result] = field(default_factory=dict)
+    results: dict[tuple[str, str, str, str, str, Key], Result] = field(default_factory=dict)
     held_out: dict[tuple[str, str], Tree] = field(default_factory=dict)
     cases: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class Found:
             key = Key(**row["key"])
             names = ("epoch", "held_out_perplexity", "answers", "surprise", "asked")
             result = Result(key, **{name: row[name] for name in names})
-            self.results[row["body"], row["task"], row["train"], row["head"], key] = result
+            self.results[row["body"], row["task"], row["train"], row["head"], row["tasks"], key] = result
         elif kind == "held_out":
             self.held_out[row["body"], row["objective"]] = row
         elif kind == "case":
@@ -107,7 +107,7 @@ class Found:
 
     def of(self, task: str, arm: Arm, labels: int) -> list[Result]:
         """The runs of an arm with a number of labels, by draw and seed."""
-        wanted = (arm.body.name, task, arm.train, arm.head, labels, arm.learning_rate)
+        wanted = (arm.body.name, task, arm.train, arm.head, arm.tasks, labels, arm.learning_rate)
         found = [one for (*names, key), one in self.results.items() if (*names, key.labels, key.rate) == wanted]
         return sorted(found, key=lambda one: (one.key.draw, one.key.seed))
 
@@ -129,12 +129,13 @@ def collect(folder: Path, results: Path = RESULTS, page: Path = PAGE) -> Path:
 def _runs(found: Found, task: str) -> Iterator[Tree]:
     """Every run by its figures, without its answers."""
     judge = found.judge(task)
-    for (body, of_task, train, head, key), one in found.results.items():
+    for (body, of_task, train, head, tasks, key), one in found.results.items():
         if of_task == task:
             truth = judge.units.truth[judge.draws[key.draw].test]
             score = judge.measure.score(truth, one.as_array(judge.units))
             figures = {SCORE: round(score, 5), PERPLEXITY: round(one.perplexity, 4), "epoch": one.epoch}
-            yield {"kind": "run", "task": task, "body": body, "train": train, "head": head, **vars(key), **figures}
+            names = {"task": task, "body": body, "train": train, "head": head, "tasks": tasks}
+            yield {"kind": "run", **names, **vars(key), **figures}
 
 
 def _cells(found: Found, task: str, number: str, table: Table) -> Iterator[Tree]:

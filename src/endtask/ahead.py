@@ -39,7 +39,7 @@ def _check_text(task: Task, settings: Settings) -> None:
 
 
 def _check_kind(task: Task, settings: Settings) -> None:
-    """Refuse what has no meaning for the kind of the task: metrics, and ways to weigh answers."""
+    """Refuse what has no meaning for the kind of any task that is scored: metrics, and ways to weigh answers."""
     from endtask.evaluate.measures import measure_of
 
     if settings.select.uses_influence and task.kind not in ("text", "pair"):
@@ -51,16 +51,18 @@ def _check_kind(task: Task, settings: Settings) -> None:
             f"re-selection needs a class for each text; the task is of kind {task.kind!r}", key="train.reselect.every"
         )
     finetune, evaluate = settings.finetune, settings.evaluate
+    scored = {task.kind, *(task.further[name].kind for name in settings.scored_tasks)}
     asked = {
-        "finetune.class_weights": (finetune.class_weights != "none", ("text", "pair")),
-        "finetune.label_smoothing": (finetune.label_smoothing > 0, ("text", "pair", "tags")),
-        "evaluate.positive_label": (evaluate.positive_label is not None, ("text", "pair")),
-        "evaluate.threshold": (evaluate.threshold != 0.5, ("labels",)),
+        "finetune.class_weights": (finetune.class_weights != "none", ("text", "pair"), scored),
+        "finetune.label_smoothing": (finetune.label_smoothing > 0, ("text", "pair", "tags"), scored),
+        "evaluate.positive_label": (evaluate.positive_label is not None, ("text", "pair"), {task.kind}),
+        "evaluate.threshold": (evaluate.threshold != 0.5, ("labels",), scored),
     }
-    for key, (is_set, kinds) in asked.items():
-        if is_set and task.kind not in kinds:
+    for key, (is_set, kinds, found) in asked.items():
+        if is_set and found.isdisjoint(kinds):
             known = f"it is for tasks of kind {' or '.join(kinds)}"
-            raise InputError(f"has no meaning for a task of kind {task.kind!r}", key=key, hint=known)
+            given = " or ".join(map(repr, sorted(found)))
+            raise InputError(f"has no meaning for a task of kind {given}", key=key, hint=known)
     measure_of(task, settings.evaluate)
 
 
@@ -79,7 +81,8 @@ def _check_training(settings: Settings) -> None:
     selector = settings.select.selector
     no_text = selector == "none" or (not settings.corpus.sources and selector != "imported")
     refuse_missing_texts(settings)
-    if settings.stage1 == "joint" and settings.train.rho1 == "inf" and not settings.train.objectives and no_text:
+    only_selection = all(one.reads == "selection" for one in settings.used_objectives.values())
+    if settings.stage1 == "joint" and only_selection and no_text:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     if settings.stage1 == "joint" and settings.train.reselect.every is not None and no_text:
         raise InputError("there is no external text to choose from", key="train.reselect.every")
@@ -101,7 +104,7 @@ def _check_aligned(task: Task, settings: Settings) -> None:
     """Refuse marks that would fall into several tokens, and a head that the task cannot start from."""
     if not settings.reads_aligned:
         return
-    kinds = {one.kind for one in settings.train.used_objectives.values()}
+    kinds = {one.kind for one in settings.used_objectives.values()}
     aligned, tokenizer = settings.aligned, settings.tokenizer
     is_learned = tokenizer.path is None and settings.model.path is None  # a given one may have them
     if "aligned" in kinds and aligned.recipe == "marked_relation" and is_learned:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from endtask.corpus import Corpus
 from endtask.corpus.drawn import DrawnDocuments
 from endtask.files.atomic import write_json, write_text
 from endtask.files.machine import usable_cores
-from endtask.files.run_layout import BEST_WEIGHTS, DOMAIN, SCRATCH, SELECTION, TASKS
+from endtask.files.run_layout import AUDIT, BEST_WEIGHTS, DOMAIN, SCRATCH, SELECTION, TASKS
 from endtask.files.stage_folder import StageFolder, read_manifest
 from endtask.outside.data import needs_corpus
 from endtask.progress import say
@@ -135,6 +135,11 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
         del everything["train"]["meta"]["example_weights"]
     if settings.train.reselect.every is None:
         del everything["train"]["reselect"]
+    if settings.tasks and settings.used_objectives != settings.train.used_objectives:
+        # What stage 1 learns counts, whether the user named it or the further tasks brought it along.
+        everything["train"]["objectives"] = {
+            name: one.model_dump(mode="json") for name, one in settings.used_objectives.items()
+        }
     for objective in everything["train"]["objectives"].values():
         if objective["task"] is None:
             del objective["task"]
@@ -206,20 +211,21 @@ class RunData(Protocol):
 
 def _read(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     folder = stage.start()
-    further = data.task.further
-    counts: Counts = _write_task(data.task, folder)
+    further, leaks = data.task.further, list(leaks_between(data.task))
+    counts: Counts = _write_task(data.task, folder, leaks=leaks)
     if further:
         counts[TASKS] = {name: _write_task(one, folder / TASKS / name, f"{name}: ") for name, one in further.items()}
-    for leak in leaks_between(data.task):
+    for leak in leaks:
         say(f"warning: {leak}")
     return counts
 
 
-def _write_task(task: Task, folder: Path, before_problems: str = "") -> dict[str, int]:
+def _write_task(task: Task, folder: Path, before_problems: str = "", leaks: Sequence[str] = ()) -> dict[str, int]:
     """The audit and the rows of a task; returns how many rows each split has."""
     folder.mkdir(parents=True, exist_ok=True)
     findings = audit(task)
-    write_json(folder / "audit.json", findings.to_dict())
+    between = {"leaks_between_tasks": list(leaks)} if task.further else {}
+    write_json(folder / AUDIT, {**findings.to_dict(), **between})
     for split, examples in task.splits.items():
         write_text(folder / f"{split}.jsonl", "".join(f"{_as_json(example)}\n" for example in examples))
     for problem in findings.problems:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,21 @@ def test_a_job_has_a_row_for_each_run(body: BodyWork, task: str, trained: Any) -
     assert len(set(everything)) == (len(told["truth"]) if task == "ad" else 20)
 
 
+@pytest.mark.parametrize(("task", "other"), [("ct", "ad"), ("ad", "ct")])
+def test_both_tasks_learn_together_and_the_rows_are_of_one(body: BodyWork, task: str, other: str) -> None:
+    job = Job(ALIGNED.name, task, "transformer", "keep", 1e-4, (10,), "all")
+    rows = list(body.job(job))
+    told = body.place.truth(task)
+    assert [(row["task"], row["tasks"], row["key"]["draw"]) for row in rows] == [(task, "all", n) for n in range(5)]
+    assert all(len(row["answers"]) == len(told["scored"][row["key"]["draw"]]) for row in rows)
+    found, _ = load_tensors(body.stage_one(task, "all").weights)
+    alone, _ = load_tensors(body.stage_one(task).weights)
+    assert {name.split(".")[1] for name in found.keys() - alone.keys()} == {f"task_{other}"}
+    assert all(np.array_equal(found[name], alone[name]) for name in alone)
+    surprise = [row["surprise"] for row in body.job(replace(job, tasks="main"))]
+    assert surprise != [row["surprise"] for row in rows]
+
+
 def test_a_body_serves_another_task_with_its_own_weights_and_a_new_head(body: BodyWork) -> None:
     trained, _ = load_tensors(body.folder / "pretrain" / "weights.safetensors")
     for task, classes in (("ct", 4), ("ad", 2)):
@@ -171,14 +186,14 @@ def test_first_objectives_are_scored_on_held_out_pages(body: BodyWork) -> None:
 
 def test_every_arm_of_every_table_is_asked_for_once() -> None:
     asked = Counter(
-        (job.body, job.task, job.train, job.head, job.rate, labels)
+        (job.body, job.task, job.train, job.head, job.tasks, job.rate, labels)
         for body in BODIES
         for job in jobs(body)
         for labels in job.labels
     )
     assert set(asked.values()) == {1}
     wanted = {
-        (arm.body.name, task, arm.train, arm.head, arm.learning_rate, labels)
+        (arm.body.name, task, arm.train, arm.head, arm.tasks, arm.learning_rate, labels)
         for task in TASKS
         for table in tables(task).values()
         for arm in table.arms
@@ -221,7 +236,7 @@ def test_headlines_go_before_what_is_slow_and_nothing_stands_on_a_body_that_fail
     assert sorted(map(str, found)) == sorted(map(str, command.items_after(ALIGNED.name)))
     slow = [command.is_slow(item) for item in found]
     assert slow == sorted(slow)
-    assert Counter(slow) == {False: 4, True: 10}
+    assert Counter(slow) == {False: 4, True: 12}
     assert not todo.is_empty  # the last body is still under way
 
 
@@ -259,7 +274,7 @@ def result_rows(task: str, arm: Arm, labels: int, accuracy: float) -> list[Tree]
         right = round(accuracy * len(scored))
         answers = [number % 2 if place < right else 1 - number % 2 for place, number in enumerate(scored)]
         figures = {"answers": answers, "surprise": [1 - accuracy] * len(scored), "asked": [1] * len(scored)}
-        common = {"body": arm.body.name, "task": task, "train": arm.train, "head": arm.head}
+        common = {"body": arm.body.name, "task": task, "train": arm.train, "head": arm.head, "tasks": arm.tasks}
         best = {"epoch": 3, "held_out_perplexity": 2.0}
         rows.append({"kind": "result", **common, "key": asdict(key), **best, **figures})
     return rows
@@ -282,6 +297,9 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     for arm, accuracy in zip(arms, (0.5, 0.6, 0.8, 0.9), strict=True):
         for labels in tables("ad")["2"].labels:
             rows += result_rows("ad", arm, labels, accuracy)
+    head, together, layers, _ = tables("ad")["3"].arms
+    assert (head.tasks, together.tasks, layers.tasks) == ("main", "all", "main")
+    rows += [*result_rows("ad", together, 200, 0.95), *result_rows("ad", layers, 200, 0.7)]
     rows += [{"kind": "held_out", "body": ALIGNED.name, "objective": name, "accuracy": 0.5, "perplexity": 3.0}
              for name in ("mlm", "nsp")]  # fmt: skip
     rows += [
@@ -293,11 +311,13 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     page.collect(tmp_path, tmp_path, tmp_path / "page.md")
     results = read_results("alignment", tmp_path)
     assert results.summary == {"ad_gain_200": 30.0, "ad_gain_200_p": pytest.approx(1e-4, abs=1e-4)}
-    assert sum(row["kind"] == "run" for row in results.rows) == 4 * 5 * 5
-    assert {row["table"] for row in results.rows if row["kind"] == "cell"} == {"1", "2", "5"}
+    assert sum(row["kind"] == "run" for row in results.rows) == (4 * 5 + 2) * 5
+    assert {row["table"] for row in results.rows if row["kind"] == "cell"} == {"1", "2", "3", "5"}
     shown = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| 768x3, kept head | 90.0 ± 0.0† / 1.11 ± 0.00† |" in shown
     assert "| 768x3, without acronyms, new head | 50.0 ± 0.0 / 1.65 ± 0.00 |" in shown
+    assert "| the head and all layers, both tasks together | 95.0 ± 0.0 / 1.05 ± 0.00† |" in shown
+    assert "| the head and all layers | 70.0 ± 0.0† / 1.35 ± 0.00† |" in shown
     assert "256x1" not in shown
     assert "| all four objectives | 50.0 / 3.00 | 50.0 / 3.00 |" in shown
     assert "| boe |  | 0.71 |" in shown

@@ -47,6 +47,7 @@ FLAGS = {
         "--seeds",
         "--train",
         "--head",
+        "--tasks",
         "--rates",
         "--held-out",
         "--set",

@@ -56,7 +56,8 @@ class Arm:
     """A network over a task, and all that its runs need."""
 
     def __init__(self, kind: TaskKind, architecture: str, plan: Plan, folder: Path) -> None:
-        task, tokenizer = make_task(kind), make_tokenizer()
+        self.task, tokenizer = make_task(kind), make_tokenizer()
+        task = self.task
         rows = Rows.of(task)
         self.texts: PackedTexts = (
             pack_tagged([example.tokens or () for example in rows.examples], tokenizer, MAX_LENGTH, folder)

@@ -82,7 +82,7 @@ def test_the_page_names_and_marks(tmp_path: Path) -> None:
     plan = Plan(samples=3)
     arms = {"<first>": runs_of(plan, 30), "better": runs_of(plan, 2)}
     cells = judged(judge(plan), arms, (9,))
-    rows = tuple(Row(name, name, "head", "new", found) for name, found in cells.items())
+    rows = tuple(Row(name, name, "head", "new", "main", found) for name, found in cells.items())
     outcome = Outcome(tmp_path, "toy", "accuracy", (9,), "test", rows, ("a note",), plan)
     assert outcome.metrics == ("accuracy", "perplexity")
     assert table(outcome, "accuracy") == [["<first>", "50.0 ± 0.0"], ["better", "96.7 ± 0.0*"]]

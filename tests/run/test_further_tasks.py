@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import endtask
+from endtask.ahead import check_ahead
 from endtask.bundle import unbundle, write_bundle
 from endtask.check import check
+from endtask.check.estimate import train_rows
+from endtask.compare.whole import compare
 from endtask.errors import InputError
 from endtask.few_examples import Plan, few_examples
+from endtask.records import Example
 from endtask.report.page import summary, verdict_lines
+from endtask.report.results import results_of
 from endtask.settings import resolve
+from endtask.task import Task
+from endtask.task.further import read_all
 from tests.conftest import Answer
 from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_settings, write_toy
@@ -164,6 +172,96 @@ def test_check_names_them(data: Path, tmp_path: Path, command: Callable[..., Ans
     answer = command("check", file, "--set", leaking, "--set", "finetune.tasks=all")
     assert answer.code == 0, answer.err
     assert "texts of train of again stand in dev or test of the task" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("end", "further", "changes"),
+    [
+        ("toy", "labels", {"evaluate": {"threshold": 0.3}}),
+        ("tags", "toy", {"finetune": {"class_weights": "balanced"}}),
+        ("score", "tags", {"finetune": {"label_smoothing": 0.1}}),
+    ],
+)
+def test_what_is_for_some_kinds_wants_one_task_of_them(
+    data: Path, tmp_path: Path, end: str, further: str, changes: dict[str, Any]
+) -> None:
+    settings = settings_of(data, tmp_path / "run", kinds=(further,), **changes)
+    settings["task"] = {"path": str(data / end / "task")}
+    (section, values), *_ = changes.items()
+    key = f"{section}.{next(iter(values))}"
+    task = read_all(resolve(settings))
+    check_ahead(task, resolve(settings))
+    settings["finetune"]["tasks"] = "main"  # then only the end task is scored
+    with pytest.raises(InputError, match=rf"key '{key}': has no meaning for a task of kind '{task.kind}'"):
+        check_ahead(task, resolve(settings))
+
+
+def test_texts_that_another_task_learns_are_no_part_of_the_leak_free_score(data: Path, tmp_path: Path) -> None:
+    """A table with two columns of labels, split in two ways: either task learns what the other is judged by."""
+    table = [
+        {**row, "topic": "ab"[number % 2]} for number, row in enumerate(rows(data / "toy" / "task" / "train.jsonl"))
+    ]
+    path = write_rows(tmp_path / "table.jsonl", table)
+    held = rows(data / "toy" / "task" / "test.jsonl")
+    path = write_rows(path, [*table, *({**row, "topic": "ab"[number % 2]} for number, row in enumerate(held[:7]))])
+    settings = settings_of(data, tmp_path / "run", kinds=(), finetune={"seeds": [0], "epochs": 1})
+    settings["tasks"] = {"topics": {"path": str(path), "columns": {"label": "topic"}}}
+    folder = endtask.run(settings).folder
+    found = found_results(folder)
+    learned = {row["text"] for row in rows(folder / "read" / "tasks" / "topics" / "train.jsonl")}
+    clean = [int(row["text"] not in learned) for row in held]
+    assert found["leak_free_rows"] == sum(clean) < len(held)
+    of_task = {row["text"] for row in rows(data / "toy" / "task" / "train.jsonl")}
+    judged = rows(folder / "read" / "tasks" / "topics" / "test.jsonl")
+    own = [row["text"] not in learned | of_task for row in judged]
+    assert found["tasks"]["topics"]["leak_free_rows"] == sum(own) < len(judged)
+    assert results_of(folder)["predictions"]["test"]["leak_free"] == clean
+    leaks = json.loads((folder / "read" / "audit.json").read_text())["leaks_between_tasks"]
+    assert len(leaks) == 2
+    assert all(leak in (folder / "report.html").read_text() for leak in leaks)
+
+
+def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: Path) -> None:
+    settings = settings_of(data, tmp_path / "cmp", kinds=("tags",), finetune={"seeds": [0], "epochs": 1})
+    cells = {
+        "all": {},
+        "without": {"tasks": {}, "finetune.tasks": "main"},
+        "no-text": {"select.selector": "none"},
+        "no-task": {"train.rho1": "inf"},
+    }
+    compare(resolve(settings), {"baselines": [], "cells": cells}, until="pretrain")
+    learned = {
+        cell: set(json.loads((found / "manifest.json").read_text())["counts"]["objectives"])
+        for cell in cells
+        for found in (tmp_path / "cmp" / "cells" / cell).glob("seed-*/pretrain")
+    }
+    assert learned == {
+        "all": {"external", "internal", "tags"},
+        "without": {"external", "internal"},
+        "no-text": {"internal", "tags"},
+        "no-task": {"external", "tags"},
+    }
+
+
+def test_rows_that_decide_stand_in_train_of_no_cell(data: Path, tmp_path: Path) -> None:
+    settings = settings_of(data, tmp_path / "cmp", kinds=())
+    settings["tasks"] = {"again": {"path": str(data / "toy" / "task" / "test.jsonl")}}
+    cells = {"without": {"tasks": {}, "finetune.tasks": "main"}, "all": {}}
+    outcome = compare(resolve(settings), {"baselines": [], "cells": cells}, until="read")
+    learned = {row["text"] for row in rows(tmp_path / "cmp/cells/all/seed-0/read/tasks/again/train.jsonl")}
+    clean = [row["text"] not in learned for row in rows(data / "toy" / "task" / "test.jsonl")]
+    assert outcome.judged.clean.tolist() == clean
+    assert 0 < sum(clean) < len(clean)
+
+
+def test_only_tasks_that_are_fine_tuned_cost_time(data: Path, tmp_path: Path) -> None:
+    few = Task.from_examples("few", {"train": [Example(str(n), f"text {n}", "ab"[n % 2]) for n in range(30)]})
+    many = Task.from_examples("many", {"train": [Example(str(n), f"text {n}", "ab"[n % 2]) for n in range(90)]})
+    task = replace(few, further={"tags": many})
+    settings = settings_of(data, tmp_path / "run", kinds=("tags",))
+    assert train_rows(task, resolve(settings)) == len(few.train) + len(many.train)
+    settings["finetune"]["tasks"] = "main"
+    assert train_rows(task, resolve(settings)) == len(few.train)
 
 
 def test_what_does_not_fit_a_further_task_is_met_before_any_work(data: Path, tmp_path: Path) -> None:

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
+from endtask.compare.comparison import check_comparison
 from endtask.errors import InputError
 from endtask.settings import Settings, TaskSettings, TrainSettings, dump_yaml, resolve
 from endtask.settings.load import read_tree
 from endtask.settings.uses import uses_of
+from endtask.settings.values import with_values
 from endtask.stages import LATER_KEYS, keys_read, settings_read
 
 NER = {"ner": {"path": "data/ner"}}
 TASK_AND_NER = {"task": {"kind": "task"}, "ner": {"kind": "task", "task": "ner"}}
+NER_THEN_TASK = dict(reversed(TASK_AND_NER.items()))
+KEPT = {"tasks": "all", "keep_better": True, "reset_head": False}
 
 
 @pytest.mark.parametrize(
@@ -22,13 +26,16 @@ TASK_AND_NER = {"task": {"kind": "task"}, "ner": {"kind": "task", "task": "ner"}
         ({"train": {"weighting": "equal"}}, ["external", "internal", "ner"]),
         ({"train": {"weighting": "meta"}}, ["external", "internal", "ner"]),
         ({"train": {"weighting": "alternate", "rho1": "inf"}}, ["external", "ner"]),
+        ({"train": {"weighting": "alternate", "rho1": float("inf")}}, ["external", "ner"]),
+        ({"train": {"weighting": "sequence"}}, ["external", "ner", "internal"]),
+        ({"train": {"weighting": "equal"}, "stage1": "none"}, ["external", "internal"]),
         ({"train": {"weighting": "equal", "objectives": TASK_AND_NER}}, ["task", "ner"]),
         ({"finetune": {"tasks": "all"}}, ["external", "internal"]),
     ],
 )
 def test_where_nothing_is_said_all_are_learned(tree: dict[str, Any], learned: list[str]) -> None:
     settings = resolve({"tasks": NER, "corpus": {"sources": [{"path": "texts"}]}, **tree})
-    assert list(settings.train.used_objectives) == learned
+    assert list(settings.used_objectives) == learned
 
 
 @pytest.mark.parametrize(
@@ -41,15 +48,44 @@ def test_where_nothing_is_said_all_are_learned(tree: dict[str, Any], learned: li
 )
 def test_corpus_text_has_a_part_where_there_is_some(tree: dict[str, Any], learned: list[str]) -> None:
     settings = resolve({"tasks": NER, "train": {"weighting": "equal"}, **tree})
-    assert list(settings.train.used_objectives) == learned
+    assert list(settings.used_objectives) == learned
 
 
-def test_what_was_filled_in_is_accepted_back(tmp_path: Any) -> None:
+def test_what_nobody_said_is_not_written_down(tmp_path: Any) -> None:
+    """Else a changed value would meet objectives that were made for another."""
     settings = resolve({"tasks": NER, "train": {"weighting": "equal"}})
+    assert settings.train.objectives == {}
     (tmp_path / "settings.yaml").write_text(dump_yaml(settings))
     assert resolve(read_tree(tmp_path / "settings.yaml")) == settings
     typed = Settings(tasks={"ner": TaskSettings(path="data/ner")}, train=TrainSettings(weighting="equal"))
-    assert typed.train == settings.train
+    assert (typed.train, typed.used_objectives) == (settings.train, settings.used_objectives)
+
+
+@pytest.mark.parametrize(
+    ("values", "learned"),
+    [
+        ({"train.rho1": "inf"}, ["external", "ner"]),
+        ({"select.selector": "none"}, ["internal", "ner"]),
+        ({"tasks": {}}, ["external", "internal"]),
+        ({"train.weighting": "interleave", "tasks": {}}, ["external", "internal"]),
+        ({"tasks.pos.path": "data/pos"}, ["external", "internal", "ner", "pos"]),
+        ({"train.objectives": TASK_AND_NER}, ["task", "ner"]),
+        ({"train": {}}, ["external", "internal", "ner"]),
+    ],
+)
+def test_a_changed_value_means_what_it_says(values: dict[str, Any], learned: list[str]) -> None:
+    base = resolve({"tasks": NER, "train": {"weighting": "equal"}, "corpus": {"sources": [{"path": "texts"}]}})
+    changed = with_values(base, values, "cell")
+    assert list(changed.used_objectives) == learned
+    same = with_values(changed, {}, "cell")
+    assert settings_read("pretrain", same) == settings_read("pretrain", changed)
+    (cell,) = check_comparison({"cells": {"one": values}}).cells.values()
+    assert with_values(base, cell, "cell") == changed
+
+
+def test_named_objectives_are_left_out_by_nothing_too() -> None:
+    base = resolve({"tasks": NER, "train": {"weighting": "equal", "objectives": TASK_AND_NER}})
+    assert list(with_values(base, {"train.objectives": {}}, "cell").used_objectives) == ["internal", "ner"]
 
 
 def test_the_end_task_stays_what_decides() -> None:
@@ -69,6 +105,9 @@ def test_the_end_task_stays_what_decides() -> None:
         ({"train": {"weighting": "equal"}, "stage2": "none"}, ("ner",)),
         ({"finetune": {"tasks": "all"}}, ("ner",)),
         ({"finetune": {"tasks": "all"}, "stage1": "none"}, ("ner",)),
+        ({"train": {"weighting": "sequence"}, "stage2": "none"}, ()),
+        ({"train": {"weighting": "sequence", "objectives": NER_THEN_TASK}, "stage2": "none"}, ()),
+        ({"train": {"weighting": "alternate", "objectives": NER_THEN_TASK}, "stage2": "none"}, ("ner",)),
     ],
 )
 def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], scored: tuple[str, ...]) -> None:
@@ -105,6 +144,23 @@ def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], sc
             {"tasks": NER, "finetune": {"tasks": "all", "mlm_weight": 1.0}},
             r"key 'finetune.mlm_weight': where all",
         ),
+        (
+            {"tasks": NER, "stage2": "none", "finetune": {"tasks": "all"}},
+            r"key 'tasks.ner': nothing learns it; .*, or set stage2: finetune$",
+        ),
+        ({"tasks": NER, "stage2": "none"}, r"nothing learns it; .*, or set stage2: finetune and finetune.tasks: all$"),
+        (
+            {"tasks": NER, "finetune": KEPT},
+            r"key 'finetune.keep_better': stage 1 does not learn ner, whose head may then be saved untrained",
+        ),
+        (
+            {"tasks": NER, "finetune": KEPT, "train": {"weighting": "sequence"}},
+            r"key 'finetune.keep_better': stage 1 does not learn ner last, ",
+        ),
+        (
+            {"tasks": {1: {"path": "x"}}, "train": {"weighting": "equal"}},
+            r"^key 'tasks': 1 is no name; write letters, digits, - and _, a letter first$",
+        ),
         ({"tasks": 3, "train": {"weighting": "equal"}}, r"key 'tasks': must be a section"),
         ({"tasks": NER, "train": 3}, r"key 'train': must be a section"),
     ],
@@ -114,12 +170,16 @@ def test_what_cannot_be_is_refused(tree: dict[str, Any], line: str) -> None:
         resolve(tree)
 
 
+def test_stage_1_may_be_kept_where_it_learns_all() -> None:
+    assert resolve({"tasks": NER, "finetune": KEPT, "train": {"weighting": "equal"}}).learned_tasks == ("ner",)
+    main = {**KEPT, "tasks": "main"}
+    assert resolve({"tasks": NER, "finetune": main, "train": {"weighting": "sequence"}}).scored_tasks == ()
+
+
 def test_a_task_may_stand_by_with_weight_0() -> None:
     """An ablation switches its objective off, or stage 1."""
     off = {**TASK_AND_NER, "ner": {"kind": "task", "task": "ner", "weight": 0}}
-    assert list(resolve({"tasks": NER, "train": {"weighting": "equal", "objectives": off}}).train.used_objectives) == [
-        "task"
-    ]
+    assert list(resolve({"tasks": NER, "train": {"weighting": "equal", "objectives": off}}).used_objectives) == ["task"]
     assert resolve({"tasks": NER, "stage1": "none"}).scored_tasks == ()
 
 

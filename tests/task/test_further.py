@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,8 @@ from endtask.errors import InputError
 from endtask.records import Example
 from endtask.retrieve.retrieve import guarded_texts
 from endtask.settings import resolve
-from endtask.task import Task
-from endtask.task.further import leaks_between, read_all
+from endtask.task import Task, leaked_ids
+from endtask.task.further import leaks_between, read_all, siblings
 from endtask.task.stored import read_task, task_files
 from tests.toy_kinds import write_kind
 from tests.toy_run import write_rows, write_toy
@@ -82,30 +83,88 @@ def test_their_dev_and_test_texts_are_guarded(both: Task) -> None:
     assert not {example.text for example in both.further["ner"].train} & guarded
 
 
-texts = st.lists(st.sampled_from(["Salt", "salt!", "moon", "star", "sky", "bread"]), min_size=1, max_size=4)
+words = st.sampled_from(["Salt", "salt!", "moon", "star", "sky"])
+singles = st.tuples(words)
+pairs = st.tuples(words, words)
 
 
-def made(name: str, train: list[str], dev: list[str], test: list[str]) -> Task:
-    splits = {"train": train, "dev": dev, "test": test}
+def splits_of(row: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[list[tuple[str, ...]], ...]]:
+    rows = st.lists(row, min_size=1, max_size=4)
+    return st.tuples(rows, rows, rows)
+
+
+def made(name: str, train: list[Any], dev: list[Any], test: list[Any]) -> Task:
+    """A task of single texts or of pairs, with rows in every split that no other task has."""
+    is_pair = len(train[0]) == 2
+    train = [*train, *((f"{name} {word}",) * len(train[0]) for word in ("more", "again"))]
     rows = {
-        split: [Example(f"{split}{n}", text, "ab"[n % 2]) for n, text in enumerate([*words, f"{name}{split}"])]
-        for split, words in splits.items()
+        split: [
+            Example(f"{split}{n}", texts[0], "ab"[n % 2], text_pair=texts[1] if is_pair else None)
+            for n, texts in enumerate([*found, (f"{name}{split}",) * len(found[0])])
+        ]
+        for split, found in {"train": train, "dev": dev, "test": test}.items()
     }
-    rows["train"].append(Example("more", f"{name} more", "b"))
-    rows["train"].append(Example("again", f"{name} again", "a"))
-    return Task.from_examples(name, rows)
+    return Task.from_examples(name, rows, kind="pair" if is_pair else "text")
 
 
-@given(st.tuples(texts, texts, texts), st.tuples(texts, texts, texts))
-def test_leaks_between_tasks_are_counted(
-    of_task: tuple[list[str], list[str], list[str]], of_other: tuple[list[str], list[str], list[str]]
-) -> None:
-    task = replace(made("end", *of_task), further={"other": made("other", *of_other)})
+def sides(row: Example) -> list[str]:
+    return [text.lower().strip("!") for text in (row.text, row.text_pair) if text is not None]
 
-    def shared(learned: list[str], *asked: list[str]) -> int:
-        unseen = {word.lower().strip("!") for words in asked for word in words}
-        return len({word.lower().strip("!") for word in learned} & unseen)
 
-    into_task, into_other = shared(of_other[0], *of_task[1:]), shared(of_task[0], *of_other[1:])
-    said = [(int(line.split()[0]), line.rpartition(" of ")[2]) for line in leaks_between(task)]
-    assert said == [(count, of) for count, of in ((into_task, "the task"), (into_other, "other")) if count]
+def tells(learned: Example, asked: Example) -> bool:
+    """Whether rows of two tasks have the same texts, or one is a text of the other."""
+    one, two = sides(learned), sides(asked)
+    if len(one) == len(two):
+        return set(one) == set(two)
+    return one[0] in two if len(one) == 1 else two[0] in one
+
+
+tasks_of_both = st.tuples(splits_of(singles) | splits_of(pairs), splits_of(singles) | splits_of(pairs))
+
+
+@given(tasks_of_both)
+def test_leaks_between_tasks_are_counted(found: Any) -> None:
+    end, other = made("end", *found[0]), made("other", *found[1])
+    expected = []
+    for name, asked, learned in (("the task", end, other), ("other", other, end)):
+        leaking = [row for row in learned.train if any(tells(row, seen) for seen in (*asked.dev, *asked.test))]
+        if count := len({tuple(sides(row)) for row in leaking}):
+            expected.append((count, name))
+    said = [
+        (int(line.split()[0]), line.rpartition(" of ")[2])
+        for line in leaks_between(replace(end, further={"other": other}))
+    ]
+    assert said == expected
+
+
+@given(tasks_of_both)
+def test_leak_free_rows_stand_in_train_of_no_task(found: Any) -> None:
+    end, other = made("end", *found[0]), made("other", *found[1])
+    task = replace(end, further={"other": other})
+    assert siblings(task, "other") == (end,)
+    for split in ("dev", "test"):
+        for one, leaked, learned in (
+            (end, leaked_ids(task, split), other),
+            (other, leaked_ids(other, split, beside=siblings(task, "other")), end),
+        ):
+            for row in one.splits[split]:
+                own = any(sides(row) == sides(known) for known in one.train)
+                assert (row.id in leaked) == (own or any(tells(known, row) for known in learned.train))
+
+
+def test_a_wrong_key_is_that_of_the_further_task(tmp_path: Path) -> None:
+    write_toy(tmp_path)
+    settings: Any = settings_of(tmp_path, other=tmp_path / "task")
+    settings["tasks"]["other"]["columns"] = {"label": "lable"}
+    line = r"^[^ ]*train.jsonl: no column 'lable' for tasks.other.columns.label; .*mean tasks.other.columns.label=label"
+    with pytest.raises(InputError, match=line):
+        read_all(resolve(settings))
+    one_file = tmp_path / "task.path.jsonl"
+    (tmp_path / "task" / "train.jsonl").rename(one_file)
+    settings["tasks"]["other"] = {"path": str(one_file), "dev_fraction": 0.6, "test_fraction": 0.6}
+    settings["task"] = {"path": str(one_file)}
+    with pytest.raises(InputError, match=r"^tasks.other.dev_fraction and tasks.other.test_fraction leave nothing"):
+        read_all(resolve(settings))
+    settings["tasks"]["other"] = {"path": str(one_file), "dev_fraction": 0}
+    with pytest.raises(InputError, match=r"task.path.jsonl: a dev split .*set tasks.other.dev_fraction"):
+        read_all(resolve(settings))

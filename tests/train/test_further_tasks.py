@@ -131,6 +131,7 @@ def test_losses_are_those_of_a_task_alone(all_tasks: Task, told: Settings, packe
         for step in range(3):
             value = found[name].loss(shared, found[name].batch(step)).total
             assert torch.equal(value, one.loss(own, one.batch(step)).total), (name, step)
+            assert found[name].flops(shared, found[name].batch(step)) == one.flops(own, one.batch(step)), (name, step)
 
 
 def _alone(settings: Settings, objectives: dict[str, Any]) -> Settings:
@@ -161,6 +162,24 @@ def test_an_epoch_reads_every_text_of_every_task_once(all_tasks: Task, told: Set
             read.update((turn.objective, int(row)) for row in tasks[turn.objective].stream.positions(turn.step))
         sizes = {"task": len(all_tasks.train), **{name: len(one.train) for name, one in all_tasks.further.items()}}
         assert read == {(name, row): 1 for name, size in sizes.items() for row in range(size)}
+
+
+@pytest.mark.parametrize(("tokens", "is_least"), [(400, False), (1, True)])
+def test_a_budget_holds_however_large_the_other_tasks(
+    all_tasks: Task, told: Settings, packed_all: Path, tmp_path: Path, tokens: int, is_least: bool
+) -> None:
+    """The least that is trained is the end task's epoch, not one of all tasks; dev is scored at its end."""
+    start, _ = pretrained_in(tmp_path, all_tasks, packed_all, told)
+    settings = changed(told, budget=f"{4 * tokens}tok", finetune={"budget_share": 0.25, "epochs": 50})
+    stage = StageFolder(tmp_path / "run", "finetune", "", {}, {})
+    counts = finetune(all_tasks, packed_all, start, settings, stage)
+    steps, epoch = stage.plan["steps"], stage.plan["steps_per_epoch"]
+    phase = finetune_phase(network_for(all_tasks, packed_all, told), all_tasks, packed_all, told, CPU, seed=0)
+    least = phase.objectives["task"].stream.plan.batches_per_epoch  # type: ignore[attr-defined]
+    assert least <= steps < epoch == phase.steps // 2
+    assert (steps == least) == is_least
+    assert is_least or 0.7 * tokens <= counts["tokens"] <= 1.3 * tokens
+    assert counts["seeds"][0]["best_step"] == steps
 
 
 def test_heads_are_new_and_differ(all_tasks: Task, told: Settings, packed_all: Path) -> None:

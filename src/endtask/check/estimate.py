@@ -129,14 +129,15 @@ def _finetuning(trial: Trial, settings: Settings) -> float:
     phase = finetune_phase(network, few, trial.packed, settings, place, seed=settings.finetune.seeds[0])
     cost = measure_cost(phase, _TIMED)
     assert cost.seconds is not None
-    epochs = _train_rows(trial.task) / _train_rows(few) if settings.finetune.max_steps is None else 1.0
-    steps = _finetunings(settings) * phase.steps * epochs
+    whole = train_rows(trial.task, settings) / train_rows(few, settings)
+    steps = _finetunings(settings) * phase.steps * (whole if settings.finetune.max_steps is None else 1.0)
     _, share = split_budget(settings)
     return cost.seconds * (steps if share is None else min(steps, steps_for(share, cost)))
 
 
-def _train_rows(task: Task) -> int:
-    return sum(len(one.train) for one in (task, *task.further.values()))
+def train_rows(task: Task, settings: Settings) -> int:
+    """How many rows an epoch of fine-tuning reads: those of the end task, and of the tasks that take turns with it."""
+    return sum(len(one.train) for one in (task, *(task.further[name] for name in settings.scored_tasks)))
 
 
 def _finetunings(settings: Settings) -> int:

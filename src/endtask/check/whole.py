@@ -126,8 +126,9 @@ def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
 
 def _on_task_text(settings: Settings) -> Settings:
     """The settings for a stage 1 that has nothing but the task's train texts: other text is not drawn yet."""
-    train = settings.train
-    objectives = {name: _standing_in(one, train.batch_size) for name, one in train.objectives.items() if one.weight}
+    train, used = settings.train, settings.used_objectives
+    is_tlm = not train.objectives and all(one.task is None for one in used.values())
+    objectives = {} if is_tlm else {name: _standing_in(one, train.batch_size) for name, one in used.items()}
     meta = train.meta.model_copy(update={"split": "folds"})
     changes = {"rho1": 0, "order": "shuffled", "objectives": objectives, "meta": meta}
     return settings.model_copy(update={"train": train.model_copy(update=changes)})

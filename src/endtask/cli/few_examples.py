@@ -17,6 +17,7 @@ EXAMPLES = examples(
     "endtask few-examples runs/aligned runs/plain  # both with 50 to 1000 labels, tested against each other",
     "endtask few-examples runs/aligned --labels 200 --folds 5 --seeds 0,1",
     "endtask few-examples runs/aligned --labels 200 --train head,transformer,all --head new,keep",
+    "endtask few-examples runs/both --labels 200 --train transformer --tasks main,all  # its further tasks beside it",
     "endtask few-examples runs/aligned --labels 200 --rates 1e-4,1e-3 --set batch_size=32 --json",
 )
 
@@ -43,6 +44,9 @@ def command(
     head: Annotated[
         str | None, typer.Option("--head", metavar="HEADS", help="new, or keep: the head of stage 1 [new].")
     ] = None,
+    tasks: Annotated[
+        str | None, typer.Option("--tasks", metavar="TASKS", help="main, or all: further tasks learn beside it [main].")
+    ] = None,
     rates: Annotated[
         str | None, typer.Option("--rates", metavar="A,B,...", help="Learning rates [1e-3 for heads, else 1e-4].")
     ] = None,
@@ -61,14 +65,14 @@ def command(
 ) -> None:
     """Learn from few labels on top of stage 1, many times, and draw the learning curve.
 
-    Of several runs, parts and heads each combination is a line of the table, tested against the first in pairs. The
-    same command given again goes on after a stop; runs, labels, seeds and rates may be added.
+    Of several runs, parts, heads and tasks each combination is a line of the table, tested against the first in pairs.
+    The same command given again goes on after a stop; runs, labels, seeds and rates may be added.
     """
     from endtask.few_examples import few_examples
     from endtask.few_examples.page import PAGE, print_tables, verdict
 
     set_quiet(quiet)
-    lists = {"labels": labels, "seeds": seeds, "train": train, "head": head, "learning_rates": rates}
+    lists = {"labels": labels, "seeds": seeds, "train": train, "head": head, "tasks": tasks, "learning_rates": rates}
     tree: dict[str, Any] = {key: _read_list(text, key) for key, text in lists.items() if text is not None}
     numbers = {"samples": samples, "folds": folds}
     tree |= {key: number for key, number in numbers.items() if number is not None}

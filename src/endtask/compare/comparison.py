@@ -105,11 +105,11 @@ def read_comparison(path: Path) -> Comparison:
 
 def _dotted(name: str, values: Tree) -> Tree:
     """The values by dotted key; a key may stand only once, in either way of writing."""
-    flat = flatten(values)
+    flat = flatten(values, keep_empty=True)  # `tasks: {}` is a change
     if len(flat) < _leaves(values):
         raise ValueError(f"{name!r} names a setting twice, dotted and nested")
     return {key: infinity_in_words(value) for key, value in flat.items()}  # JSON knows no infinity
 
 
 def _leaves(tree: Mapping[str, Any]) -> int:
-    return sum(_leaves(value) if isinstance(value, Mapping) else 1 for value in tree.values())
+    return sum(_leaves(value) if isinstance(value, Mapping) and value else 1 for value in tree.values())

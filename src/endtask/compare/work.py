@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from endtask.compare.cell import Cell, CellRun
@@ -36,8 +36,10 @@ class Work:
 
     @property
     def task(self) -> Task:
-        """The labelled data."""
-        return self._first_of(self.plan.cell(self.plan.against)).task
+        """The labelled data, with the further tasks of all cells: a row that decides may stand in train of any."""
+        tasks = [self._first_of(cell).task for cell in self.plan.cells]
+        further = {f"{name} {one.fingerprint}": one for task in tasks for name, one in task.further.items()}
+        return replace(self._first_of(self.plan.cell(self.plan.against)).task, further=further)
 
     def check(self, last: str) -> None:
         """Meet, before anything is written, what would stop a run: its settings, its data, other rows to judge by.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,13 +93,16 @@ def threshold_of(result: Path, settings: EvaluateSettings) -> float:
     return float(json.loads(result.read_text(encoding="utf-8")).get("threshold", 0.5))
 
 
-def score_seeds(task: Task, split: str, found: Mapping[int, Answered], measure: Measure) -> dict[str, Any]:
+def score_seeds(
+    task: Task, split: str, found: Mapping[int, Answered], measure: Measure, *, beside: Sequence[Task] = ()
+) -> dict[str, Any]:
     """Scores per seed on the whole split and on the rows that do not also stand in train, with mean and spread.
 
-    Where there are several test sets, each has scores of its own, and the mean of these stands beside them.
+    Where there are several test sets, each has scores of its own, and the mean of these stands beside them. Tasks
+    `beside` this one are those that the same body learned too.
     """
     examples, metric = task.splits[split], measure.name
-    leaked = leaked_ids(task, split)
+    leaked = leaked_ids(task, split, beside=beside)
     clean = np.asarray([example.id not in leaked for example in examples], dtype=bool)
     seeds = [_score_seed(task, split, seed, one, measure, clean) for seed, one in found.items()]
     summary = {"metric": metric, **mean_and_spread("", [row["scores"][metric] for row in seeds])}

@@ -17,6 +17,7 @@ from endtask.models.task_heads import further_head
 from endtask.models.weights import load_weights
 from endtask.settings import EvaluateSettings, Settings
 from endtask.task import Task
+from endtask.task.further import siblings
 from endtask.text.packed import packed_of
 
 
@@ -36,7 +37,8 @@ def evaluate_further(
     asked = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
     results = {}
     for name in settings.scored_tasks:
-        one = _Further(task.further[name], further_head(name), packed_of(packed, name), network, asked, place)
+        own, beside = task.further[name], siblings(task, name)
+        one = _Further(own, beside, further_head(name), packed_of(packed, name), network, asked, place)
         (folder / TASKS / name).mkdir(parents=True, exist_ok=True)
         results[name] = one.score(weights, folder / TASKS / name)
     return results
@@ -45,6 +47,7 @@ def evaluate_further(
 @dataclass(frozen=True)
 class _Further:
     task: Task
+    beside: tuple[Task, ...]
     head: str
     packed: Path
     network: Network
@@ -64,8 +67,8 @@ class _Further:
         write_text(folder / PREDICTIONS, prediction_lines(self.task, split, final))
         return {
             "kind": self.task.kind,
-            **score_seeds(self.task, split, final, measure),
-            "dev": score_seeds(self.task, "dev", dev, measure)["summary"],
+            **score_seeds(self.task, split, final, measure, beside=self.beside),
+            "dev": score_seeds(self.task, "dev", dev, measure, beside=self.beside)["summary"],
             **({"thresholds": thresholds} if self.task.kind == "labels" else {}),
         }
 

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from endtask.errors import InputError
 from endtask.few_examples.bench import Bench
+from endtask.few_examples.beside import Beside, further_rows
 from endtask.few_examples.body_runs import BodyRuns
 from endtask.few_examples.draws import Draw, Rows
 from endtask.few_examples.features import unit_vectors
 from endtask.few_examples.head_runs import Cache, HeadRuns
-from endtask.few_examples.plan import Head, Key, Plan, Trained
+from endtask.few_examples.plan import Head, Key, Plan, Tasks, Trained
 from endtask.few_examples.result import Result
 from endtask.few_examples.stage_one import StageOne
 from endtask.few_examples.units import Units, packed_rows
@@ -25,7 +26,7 @@ from endtask.models.weights import load_weights
 from endtask.seeds import derive
 from endtask.text.packed import PackedTexts
 from endtask.train.device import choose_place, move
-from endtask.train.kept_head import keep_aligned_head
+from endtask.train.kept_head import fitting_objective, keep_aligned_head, keep_further_head
 from endtask.train.start import network_for
 
 
@@ -36,19 +37,22 @@ class Arm:
     stage_one: StageOne
     train: Trained
     head: Head
+    tasks: Tasks = "main"
 
     @property
     def name(self) -> str:
-        """The run's name, what is trained and the head, as people read it."""
-        return f"{self.stage_one.name}, {self.train}, {'kept' if self.head == 'keep' else 'new'} head"
+        """The run's name, what is trained, the head and whether other tasks learn too, as people read it."""
+        together = ", all tasks" if self.tasks == "all" else ""
+        return f"{self.stage_one.name}, {self.train}, {'kept' if self.head == 'keep' else 'new'} head{together}"
 
     @property
     def folder(self) -> Path:
         """Where its results stand below the output folder."""
-        return Path("runs") / self.stage_one.name / f"{self.train}-{self.head}"
+        together = "-all-tasks" if self.tasks == "all" else ""
+        return Path("runs") / self.stage_one.name / f"{self.train}-{self.head}{together}"
 
     def check(self) -> None:
-        """Refuse, before any work, a head that is to be kept and is not there."""
+        """Refuse, before any work, a head that is to be kept and is not there, and tasks that are not."""
         settings = self.stage_one.settings
         if self.head == "keep" and not (settings.reads_aligned or _keeps_task_head(self.stage_one)):
             raise InputError(
@@ -56,10 +60,23 @@ class Arm:
                 path=self.stage_one.folder,
                 hint="--head new",
             )
+        if self.tasks == "all" and not self.stage_one.task.further:
+            raise InputError(
+                "--tasks all: the run has no further tasks",
+                path=self.stage_one.folder,
+                hint="--tasks main, or name some under `tasks` and set finetune.tasks: all",
+            )
 
 
 def _keeps_task_head(one: StageOne) -> bool:
     return one.settings.stage1 != "none" and one.settings.train.trains_task and one.settings.train.task_head == "stock"
+
+
+def _keeps_further_head(one: StageOne, beside: Beside) -> bool:
+    """Whether stage 1 trained a head that answers a further task, or an aligned one that is shaped like it."""
+    settings, task = one.settings, beside.task
+    fits = settings.reads_aligned and fitting_objective(task.kind, task.labels, settings) is not None
+    return fits or beside.name in settings.learned_tasks
 
 
 class ArmWork:
@@ -68,7 +85,8 @@ class ArmWork:
     def __init__(
         self, one: StageOne, rows: Rows, draws: Sequence[Draw], plan: Plan, labels: tuple[int, ...], scratch: Path
     ) -> None:
-        self._one, self._plan = one, plan
+        self._one, self._plan, self._scratch = one, plan, scratch
+        self._rows, self._draws = rows, draws
         self._texts: PackedTexts = packed_rows(rows, one.tokenizer, one.settings.finetune.max_length, scratch)
         self._bench = Bench(plan, labels, draws, Units(one.task, rows, self._texts))
         self._place: Place = choose_place(one.settings)
@@ -87,17 +105,37 @@ class ArmWork:
         """The results of the runs, some at a time."""
         if arm.train == "head":
             return self._heads(arm).train(keys)
-        return self.body_runs(arm).train(keys, None if arm.head == "keep" else self.reset_head)
+        return self.body_runs(arm).train(keys, lambda seed: self._reset_heads(arm, seed))
 
     def body_runs(self, arm: Arm) -> BodyRuns:
         """Runs through the whole network, one by one, from the arm's first weights."""
         self._load(arm)
-        return BodyRuns(self._bench, self._network, self._texts, self._place, arm.train)
+        return BodyRuns(self._bench, self._network, self._texts, self._place, arm.train, self._beside_of(arm))
 
     def _load(self, arm: Arm) -> None:
         load_weights(self._one.weights, self._network)
         if arm.head == "keep" and self._one.settings.reads_aligned:
             keep_aligned_head(self._network, self._one.settings)
+            for one in self._beside_of(arm):
+                keep_further_head(self._network, one.name, one.task, self._one.settings)
+
+    def _beside_of(self, arm: Arm) -> Sequence[Beside]:
+        return self._beside if arm.tasks == "all" else ()
+
+    @cached_property
+    def _beside(self) -> tuple[Beside, ...]:
+        """The further tasks, tokenised when the first arm wants them."""
+        one, found = self._one, further_rows(self._one.task, self._rows, self._draws, self._plan)
+        length, folder = one.settings.finetune.max_length, self._scratch / "tasks"
+        return tuple(Beside(rows, one.tokenizer, length, self._plan, folder / rows.name) for rows in found)
+
+    def _reset_heads(self, arm: Arm, seed: int) -> None:
+        """New weights for the heads that are not kept; a further task may have none to keep."""
+        if arm.head == "new":
+            self.reset_head(seed)
+        for one in self._beside_of(arm):
+            if arm.head == "new" or not _keeps_further_head(self._one, one):
+                self._network.reset_task_head(self._seed_of_head(seed, one.name), one.head)
 
     def _heads(self, arm: Arm) -> HeadRuns:
         self._load(arm)
@@ -116,7 +154,10 @@ class ArmWork:
 
     def reset_head(self, seed: int) -> None:
         """Give the task's head the random weights of a seed."""
-        self._network.reset_task_head(derive(self._plan.seed, "few-examples", "head", seed))
+        self._network.reset_task_head(self._seed_of_head(seed))
+
+    def _seed_of_head(self, seed: int, *further: str) -> int:
+        return derive(self._plan.seed, "few-examples", "head", seed, *further)
 
     @cached_property
     def _cache(self) -> Cache:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from endtask.errors import TrainingError
 from endtask.few_examples.bench import Bench, phase_settings
+from endtask.few_examples.beside import Beside
+from endtask.few_examples.chosen_texts import ChosenTexts
 from endtask.few_examples.draws import Numbers
 from endtask.few_examples.features import unit_vectors
 from endtask.few_examples.plan import Key, Trained
@@ -19,33 +21,18 @@ from endtask.few_examples.result import Result, make_result
 from endtask.models.batch import IGNORED
 from endtask.models.network import TASK, Network
 from endtask.models.place import Place
-from endtask.objectives.stream import TextStream
 from endtask.objectives.tagging import Tagging
 from endtask.objectives.task import Classification
 from endtask.objectives.task_base import TaskObjective
 from endtask.seeds import derive
-from endtask.settings import BatchSize
 from endtask.task.targets import NO_WORD
 from endtask.text.packed import PackedTexts
-from endtask.text.sampling import BatchPlan
 from endtask.text.tagged import WordPlaces
 from endtask.train.loop import Phase, build_optimizer, train
-from endtask.weighting.equal import Equal
+from endtask.train.task_turns import END_TASK, batches_per_epoch, in_turn
 
 _NAME = "few-examples"
-_HEAD, _BODY, _EMBEDDINGS = f"heads.{TASK}.", "body.", "body.embeddings."
-
-
-class ChosenTexts(TextStream):
-    """Batches of some of the texts, by a plan over these alone."""
-
-    def __init__(self, texts: PackedTexts, network: Network, rows: Numbers, plan: BatchPlan, size: int) -> None:
-        super().__init__(_NAME, texts, network, batch_size=BatchSize(size, "texts"), seed=0)
-        self._rows, self._chosen = rows, plan
-
-    def positions(self, step: int) -> Numbers:
-        """The texts of a step's batch."""
-        return self._rows[self._chosen.positions(step)]
+_BODY, _EMBEDDINGS = "body.", "body.embeddings."
 
 
 @dataclass(frozen=True)
@@ -56,12 +43,25 @@ class _Best:
 
 
 class BodyRuns:
-    """Trains the task's head and, by `trained`, transformer and embeddings, each time from the network's weights."""
+    """Trains the task's head and, by `trained`, transformer and embeddings, each time from the network's weights.
 
-    def __init__(self, bench: Bench, network: Network, texts: PackedTexts, place: Place, trained: Trained) -> None:
+    Tasks `beside` the end task learn in turn with it; what counts is the end task's.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        network: Network,
+        texts: PackedTexts,
+        place: Place,
+        trained: Trained,
+        beside: Sequence[Beside] = (),
+    ) -> None:
         self._bench, self._network, self._texts, self._place = bench, network, texts, place
+        self._beside = beside
         self._first = {name: value.detach().clone() for name, value in network.state_dict().items()}
-        self._trained = {name: weight for name, weight in network.named_parameters() if _learns(name, trained)}
+        heads = {TASK, *(one.head for one in beside)}
+        self._trained = {name: weight for name, weight in network.named_parameters() if _learns(name, trained, heads)}
 
     def train(self, keys: Sequence[Key], reset_head: Callable[[int], None] | None) -> Iterator[list[Result]]:
         """The result of each run; the network has its first weights again when all are done."""
@@ -90,7 +90,7 @@ class BodyRuns:
         )
 
     def _best_epoch(self, key: Key) -> _Best | None:
-        phase, held_out = self._phase(key), self._bench.held_out(key)
+        phase, held_out = self.phase(key), self._bench.held_out(key)
         per_epoch, best = phase.steps // self._bench.plan.epochs, None
         for record in train(phase, build_optimizer(phase)):
             epoch, more = divmod(record.step, per_epoch)
@@ -106,23 +106,26 @@ class BodyRuns:
                 break
         return best
 
-    def _phase(self, key: Key) -> Phase:
-        plan, batches = self._bench.plan, self._bench.batches(key)
+    def phase(self, key: Key) -> Phase:
+        """What a run learns: as many rows of each task, batches in turn, so that an epoch reads all of them once."""
+        plan = self._bench.plan
         self._network.set_dropout(plan.dropout)
-        stream = ChosenTexts(self._texts, self._network, self._bench.learned(key), batches, plan.batch_size)
+        tasks = {END_TASK: self._objective(key)}
+        tasks |= {one.name: one.objective(self._network, key) for one in self._beside}
         return Phase(
             network=self._network,
-            objectives={_NAME: self._objective(stream)},
-            weighting=Equal(_NAME),
-            steps=plan.epochs * batches.batches_per_epoch,
+            objectives=tasks,
+            weighting=in_turn(tasks),
+            steps=plan.epochs * batches_per_epoch(tasks),
             settings=phase_settings(),
             learning_rate=key.rate,
             seed=derive(plan.seed, _NAME, key.seed),
             place=self._place,
         )
 
-    def _objective(self, stream: TextStream) -> TaskObjective:
-        units = self._bench.units
+    def _objective(self, key: Key) -> TaskObjective:
+        units, batches, size = self._bench.units, self._bench.batches(key), self._bench.plan.batch_size
+        stream = ChosenTexts(_NAME, self._texts, self._network, self._bench.learned(key), batches, size)
         if units.kind != "tags":
             return Classification(_NAME, stream, units.classes)
         tags = units.truth[units.truth != NO_WORD]
@@ -140,13 +143,13 @@ class BodyRuns:
             weight.copy_(weights[name])
 
 
-def _learns(name: str, trained: Trained) -> bool:
-    """Whether a weight of the network is trained.
+def _learns(name: str, trained: Trained, heads: Collection[str]) -> bool:
+    """Whether a weight of the network is trained, beside the heads of the tasks that learn.
 
-    >>> [_learns("body.embeddings.norm.weight", trained) for trained in ("head", "transformer", "all")]
+    >>> [_learns("body.embeddings.norm.weight", trained, ["task"]) for trained in ("head", "transformer", "all")]
     [False, False, True]
     """
-    if name.startswith(_HEAD):
+    if any(name.startswith(f"heads.{head}.") for head in heads):
         return True
     if trained == "head" or not name.startswith(_BODY):
         return False

@@ -60,6 +60,7 @@ class Row:
     run: str
     train: str
     head: str
+    tasks: str
     cells: tuple[Cell, ...]
 
 

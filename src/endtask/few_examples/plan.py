@@ -68,7 +68,7 @@ class Plan(Section):
         if self.folds is not None and self.held_out == "dev":
             raise ValueError("held_out: dev: with folds, the rows of dev are scored as well; give a share")
         if "head" in self.train and "main" not in self.tasks:
-            raise ValueError("tasks: all: heads alone share nothing to learn together; train transformer or all, not head")
+            raise ValueError("tasks: all: a head alone learns nothing from other tasks; train transformer or all")
         return self
 
     def lines(self) -> Iterator[tuple[Trained, Head, Tasks]]:

@@ -41,7 +41,7 @@ class StageOne:
     @property
     def saw_labels(self) -> bool:
         """Whether stage 1 learned from the labels of train."""
-        used = self.settings.train.used_objectives.values()
+        used = self.settings.used_objectives.values()
         return self.settings.stage1 != "none" and any(one.sees_labels for one in used)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from endtask.errors import InputError
 from endtask.evaluate.measures import measure_of
 from endtask.few_examples.arm import Arm, ArmWork
+from endtask.few_examples.beside import fitting_beside, further_rows
 from endtask.few_examples.draws import Draw, Rows, fitting_labels, make_draws
 from endtask.few_examples.outcome import Judge, Outcome, Row, judged
 from endtask.few_examples.page import write_page
@@ -28,7 +29,7 @@ from endtask.train.memory_trouble import explained_memory_trouble
 
 RECORD = "few-examples.json"
 _TEXTS = ".texts-"
-_MAY_GROW = {"labels", "samples", "seeds", "train", "head", "learning_rates"}
+_MAY_GROW = {"labels", "samples", "seeds", "train", "head", "tasks", "learning_rates"}
 
 
 def few_examples(runs: Sequence[str | Path], plan: Plan | None = None, output: str | Path | None = None) -> Outcome:
@@ -40,13 +41,15 @@ def few_examples(runs: Sequence[str | Path], plan: Plan | None = None, output: s
     if not folders:
         raise InputError("no run to learn on top of", hint="endtask few-examples RUN")
     stages = open_all(folders)
-    arms = [Arm(one, train, head) for one in stages for train in plan.train for head in plan.head]
+    arms = [Arm(one, *line) for one in stages for line in plan.lines()]
     for arm in arms:
         arm.check()
     rows = Rows.of(stages[0].task)
     _refuse_seen_labels(stages, plan)
     draws = make_draws(rows, plan)
     labels = fitting_labels(draws, plan)
+    for one in stages if "all" in plan.tasks else ():
+        labels = fitting_beside(labels, plan, further_rows(one.task, rows, draws, plan))
     folder = Path(output) if output is not None else folders[0].with_name(f"{folders[0].resolve().name}-few-examples")
     make_own_folder(folder, RECORD)
     with run_lock(folder):
@@ -131,7 +134,7 @@ class _Work:
         task, settings = stages[0].task, stages[0].settings
         measure = measure_of(task, settings.evaluate)
         cells = judged(Judge(self._plan, self._draws, units, measure), results, self._labels)
-        rows = [Row(arm.name, arm.stage_one.name, arm.train, arm.head, cells[arm.name]) for arm in arms]
+        rows = [Row(arm.name, arm.stage_one.name, arm.train, arm.head, arm.tasks, cells[arm.name]) for arm in arms]
         scored = "all rows, by folds" if self._plan.folds else self._rows.scored_split
         notes = tuple(self._notes(stages))
         return Outcome(self._folder, task.name, measure.name, self._labels, scored, tuple(rows), notes, self._plan)
@@ -142,6 +145,9 @@ class _Work:
         if saw:
             rows = len(stages[0].task.train)
             notes.append(f"Stage 1 of {', '.join(saw)} learned from all {rows:,} labels of train: these are not few.")
+        if "all" in self._plan.tasks:
+            names = ", ".join(dict.fromkeys(name for one in stages for name in one.task.further))
+            notes.append(f"All tasks: in turn with the end task, from as many labels of each: {names}.")
         if self._plan.labels is None and len(self._labels) < len(USUAL_LABELS):
             left = ", ".join(str(number) for number in USUAL_LABELS if number not in self._labels)
             notes.append(f"There are too few rows for {left} labels.")

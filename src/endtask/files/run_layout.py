@@ -5,6 +5,9 @@ from __future__ import annotations
 STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
 SETTINGS_FILE = "settings.yaml"
 
+# In `read`: what was found in the task's data.
+AUDIT = "audit.json"
+
 # In `read`, `pack`, `evaluate` and `model`: the folder with one folder for each further task.
 TASKS = "tasks"
 

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys of a nested mapping.
+def flatten(tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False) -> dict[str, Any]:
+    """Dotted keys of a nested mapping; an empty one inside it has none, unless it is kept as a value.
 
     >>> flatten({"seed": 0, "train": {"rho1": 19}})
     {'seed': 0, 'train.rho1': 19}
     """
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        if isinstance(value, Mapping) and (value or not keep_empty):
+            flat |= flatten(value, f"{prefix}{key}.", keep_empty=keep_empty)
+        else:
+            flat[f"{prefix}{key}"] = value
     return flat
 
 

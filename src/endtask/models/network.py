@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -88,6 +89,7 @@ class Network(nn.Module):
         self.architecture = architecture
         self.kind = kind
         self._kinds: dict[str, TaskKind] = {}
+        self._costs: dict[str, ModelCost] = {}
         self.config = config
         self.backend: Backend = "padded"
         self.dtype = torch.float32
@@ -155,18 +157,21 @@ class Network(nn.Module):
         grid = self.architecture.padded or self.backend == "padded"
         return Layout(self.config.pad_token_id, longest, grid=grid, padded=self.architecture.padded)
 
-    def training_flops(self, batch: TextBatch, *, masked: int = 0, texts: int = 0) -> float:
-        """Matrix products of one training step on a batch, padding left out."""
-        return self._cost.step_flops(
+    def training_flops(self, batch: TextBatch, *, masked: int = 0, texts: int = 0, head: str = TASK) -> float:
+        """Matrix products of one training step on a batch, padding left out; the `texts` are read by `head`."""
+        return self._costs.get(head, self._cost).step_flops(
             tokens=batch.real_tokens, squared_lengths=batch.squared_lengths, masked=masked, texts=texts
         )
 
-    def add_head(self, name: str, head: nn.Module, seed: int, *, kind: TaskKind | None = None) -> None:
-        """Give the network one more head, with random weights; `kind` is that of a task of its own."""
+    def add_head(self, name: str, head: nn.Module, seed: int) -> None:
+        """Give the network one more head, with random weights."""
         initialize(head, seed, self.config)
         self.heads[name] = head
-        if kind is not None:
-            self._kinds[name] = kind
+
+    def add_task_head(self, name: str, head: nn.Module, seed: int, *, kind: TaskKind, classes: int) -> None:
+        """The same for a task of its own: its kind, and how many outputs the head has."""
+        self.add_head(name, head, seed)
+        self._kinds[name], self._costs[name] = kind, replace(self._cost, classes=classes)
 
     def reset_task_head(self, seed: int, head: str = TASK) -> None:
         """Give a task's head new random weights, as TLM does between its two stages."""

@@ -27,7 +27,8 @@ def add_task_heads(network: Network, task: Task, seed: int) -> None:
         config = copy.deepcopy(network.config)
         name_labels(config, one.labels, one.kind)
         head = architecture.token_head(config) if one.kind == "tags" else architecture.task_head(config)
-        network.add_head(further_head(name), head, derive(seed, "task", name), kind=one.kind)
+        own = derive(seed, "task", name)
+        network.add_task_head(further_head(name), head, own, kind=one.kind, classes=config.num_labels)
 
 
 def reset_further_heads(network: Network, task: Task, seed: int) -> None:

@@ -58,7 +58,8 @@ class TaskObjective(ABC):
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and the head once per text, or per token, at each reading."""
-        return self.passes * network.training_flops(batch, texts=rows_read(network, batch, self.head))
+        rows = rows_read(network, batch, self.head)
+        return self.passes * network.training_flops(batch, texts=rows, head=self.head)
 
 
 class JointTask:
@@ -90,8 +91,8 @@ class JointTask:
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and both heads."""
-        masked = batch.masked if self._rho2 else 0
-        return network.training_flops(batch, texts=rows_read(network, batch, self._task.head), masked=masked)
+        masked, head = batch.masked if self._rho2 else 0, self._task.head
+        return network.training_flops(batch, texts=rows_read(network, batch, head), masked=masked, head=head)
 
 
 def weighted_sum(each: Tensor, batch: TextBatch) -> Tensor:

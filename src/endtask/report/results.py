@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,13 @@ def _task(run: RunFolder) -> Task | None:
     """The task as the read stage wrote it down."""
     if run.audit is None or "read" not in run.manifests:
         return None
-    splits = {split: [_example(row) for row in run.examples(split)] for split in run.audit["splits"]}
-    return Task.from_examples(str(run.audit["name"]), splits, kind=run.audit["kind"], test_fraction=0)
+    further = {name: _written(run, audit, name) for name, audit in run.further_audits.items()}
+    return replace(_written(run, run.audit), further=further)
+
+
+def _written(run: RunFolder, audit: Tree, further: str | None = None) -> Task:
+    splits = {split: [_example(row) for row in run.examples(split, further)] for split in audit["splits"]}
+    return Task.from_examples(str(audit["name"]), splits, kind=audit["kind"], test_fraction=0)
 
 
 def _example(row: Tree) -> Example:

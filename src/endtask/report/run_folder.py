@@ -9,7 +9,7 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.files.rows import read_rows
-from endtask.files.run_layout import LATENCY, PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES
+from endtask.files.run_layout import AUDIT, LATENCY, PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES, TASKS
 from endtask.files.selection_table import read_selection
 from endtask.files.stage_folder import LEFT_OUT, MANIFEST
 from endtask.records import Selected
@@ -67,7 +67,12 @@ class RunFolder:
     @cached_property
     def audit(self) -> Tree | None:
         """What was found in the task's data."""
-        return _read_tree(self.path / "read" / "audit.json")
+        return _read_tree(self.path / "read" / AUDIT)
+
+    @property
+    def further_audits(self) -> dict[str, Tree]:
+        """The same of the further tasks, by name."""
+        return {file.parent.name: read_tree(file) for file in sorted((self.path / "read" / TASKS).glob(f"*/{AUDIT}"))}
 
     @cached_property
     def results(self) -> Tree | None:
@@ -91,9 +96,10 @@ class RunFolder:
         path = self.path / "select" / SELECTION
         return read_selection(path) if path.exists() else iter(())
 
-    def examples(self, split: str) -> Iterator[Row]:
-        """The rows of a split as the read stage wrote them."""
-        return _rows(self.path / "read" / f"{split}.jsonl")
+    def examples(self, split: str, further: str | None = None) -> Iterator[Row]:
+        """The rows of a split, of the task or a further one, as the read stage wrote them."""
+        folder = self.path / "read" if further is None else self.path / "read" / TASKS / further
+        return _rows(folder / f"{split}.jsonl")
 
     def predictions(self) -> Iterator[Row]:
         """Id, true label and each seed's answer for the evaluated split."""

@@ -103,7 +103,7 @@ def _paper_grid(settings: Settings) -> Axes:
     train = settings.train
     has_corpus = settings.select.selector != "none" and (settings.corpus.sources or settings.select.path)
     axes: Axes = {"train.rho1": PAPER_RHO1} if has_corpus and train.weighting == "interleave" else {}
-    is_joint = any(one.kind == "joint" for one in train.used_objectives.values())
+    is_joint = any(one.kind == "joint" for one in settings.used_objectives.values())
     return {**axes, "train.rho2": PAPER_RHO2} if train.mask_task and is_joint else axes
 
 

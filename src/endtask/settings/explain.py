@@ -8,9 +8,12 @@ from typing import Any, get_origin
 from pydantic import BaseModel, ValidationError
 
 from endtask.errors import InputError, did_you_mean
+from endtask.settings.objectives import no_name
 from endtask.settings.sections import Settings
 
 Location = tuple[int | str, ...]
+
+_KEY_ITSELF = "[key]"  # where pydantic complains about a key, behind it
 
 _PLAIN_WORDS = {
     "bool_parsing": "must be true or false",
@@ -41,6 +44,9 @@ def explain(
     complaints = error.errors()
     # A misspelt key also leaves the right one unset, so the misspelling comes first.
     first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
+    if _KEY_ITSELF in first["loc"]:
+        *above, name, _ = first["loc"]
+        return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
     place = _place(tuple(first["loc"]), root)
     if first["type"] == "extra_forbidden":
         path = _origin(_dotted(place), "", where, overridden)

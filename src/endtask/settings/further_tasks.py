@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from endtask.errors import did_you_mean
-from endtask.settings.objectives import EXTERNAL, INTERNAL, ObjectiveSettings, check_names, tlm_objectives
+from endtask.settings.objectives import EXTERNAL, INTERNAL, Objectives, ObjectiveSettings, check_names
 
 if TYPE_CHECKING:
     from endtask.settings.sections import Settings
@@ -15,26 +15,26 @@ TAKEN_NAMES = ("task", "mlm", EXTERNAL, INTERNAL)
 """Names that curves of the end task have in one stage or the other."""
 
 
-def with_objectives(given: Any) -> Any:
-    """Settings as given, where nobody said what stage 1 learns with an objective for each of `tasks` beside TLM's two.
+def objectives_with_tasks(settings: Settings) -> Objectives:
+    """What stage 1 learns: where nobody said, an objective for each of `tasks` beside TLM's two.
 
     `interleave` has no turns for more than two; then the tasks are left to fine-tuning.
     """
-    if not isinstance(given, Mapping) or not isinstance(given.get("tasks"), Mapping) or not given["tasks"]:
-        return given
-    try:
-        train, select, corpus = (dict(given.get(name) or {}) for name in ("train", "select", "corpus"))
-    except (TypeError, ValueError):  # no section at all, which the check of the type has words for
-        return given
-    said = train.get("objectives") or train.get("weighting", "interleave") == "interleave"
-    if said or given.get("stage1") == "none":
-        return given
-    usual = tlm_objectives(with_task=train.get("rho1") != "inf")
-    selector = select.get("selector")
-    if selector == "none" or not (corpus.get("sources") or selector == "imported"):
-        del usual[EXTERNAL]  # what is named must have text; TLM's own objective goes unsaid where there is none
-    further = {name: {"kind": "task", "task": name} for name in given["tasks"]}
-    return {**given, "train": {**train, "objectives": {**usual, **further}}}
+    train, usual = settings.train, settings.train.used_objectives
+    said = train.objectives or train.weighting == "interleave"
+    if said or not settings.tasks or settings.stage1 == "none":
+        return usual
+    if not _has_selection(settings):
+        usual.pop(EXTERNAL, None)
+    further = {name: ObjectiveSettings(kind="task", task=name) for name in settings.tasks}
+    if train.weighting == "sequence" and INTERNAL in usual:
+        further[INTERNAL] = usual.pop(INTERNAL)  # the end task comes last: its head has to fit the last weights
+    return {**usual, **further}
+
+
+def _has_selection(settings: Settings) -> bool:
+    selector = settings.select.selector
+    return selector != "none" and (bool(settings.corpus.sources) or selector == "imported")
 
 
 def check_tasks(settings: Settings) -> None:
@@ -48,15 +48,12 @@ def check_tasks(settings: Settings) -> None:
             raise ValueError(f"tasks.{name}.path: say where the labelled data is")
     for name, objective in train.objectives.items():
         _check_objective(name, objective, tasks)
-    together = settings.stage2 == "finetune" and settings.finetune.tasks == "all"
     if settings.finetune.tasks == "all" and not tasks:
         raise ValueError("finetune.tasks: there are no further tasks; name them under `tasks`")
-    if settings.stage1 == "none" or together:
-        return
-    named = {objective.learned_task for objective in train.objectives.values()}
-    for name in tasks:
-        if name not in named:
-            raise ValueError(f"tasks.{name}: nothing learns it; {_remedy(name, settings)}, or set finetune.tasks: all")
+    if settings.stage2 == "finetune" and settings.finetune.tasks == "all":
+        _check_kept(settings)
+    elif settings.stage1 != "none":
+        _check_learned(settings)
 
 
 def _check_objective(name: str, objective: ObjectiveSettings, tasks: Mapping[str, Any]) -> None:
@@ -66,7 +63,35 @@ def _check_objective(name: str, objective: ObjectiveSettings, tasks: Mapping[str
     raise ValueError(f"train.objectives.{name}.task: there is no task {objective.task!r}; {hint}")
 
 
+def _check_kept(settings: Settings) -> None:
+    """What stage 1 made may be kept only where it answers every task that is scored."""
+    if not settings.finetune.keep_better:
+        return
+    for name in settings.tasks:
+        if name not in settings.learned_tasks:
+            last = " last" if settings.train.weighting == "sequence" else ""
+            raise ValueError(
+                f"finetune.keep_better: stage 1 does not learn {name}{last}, whose head may then be saved untrained; "
+                "leave it off, or set finetune.tasks: main"
+            )
+
+
+def _check_learned(settings: Settings) -> None:
+    """A task that stands by with weight 0 is meant so."""
+    named = settings.train.objectives or settings.used_objectives
+    learned = {objective.learned_task for objective in named.values()}
+    for name in settings.tasks:
+        if name not in learned:
+            raise ValueError(f"tasks.{name}: nothing learns it; {_remedy(name, settings)}, or set {_stage_2(settings)}")
+
+
 def _remedy(name: str, settings: Settings) -> str:
     if settings.train.weighting == "interleave":
         return "train.weighting: interleave takes turns between two objectives, use equal, alternate or meta"
     return f"add train.objectives.{name}: {{kind: task, task: {name}}}"
+
+
+def _stage_2(settings: Settings) -> str:
+    """What is missing for a stage 2 that learns all tasks."""
+    asked = {"stage2: finetune": settings.stage2, "finetune.tasks: all": settings.finetune.tasks}
+    return " and ".join(setting for setting, value in asked.items() if not setting.endswith(f" {value}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -137,10 +137,15 @@ def tlm_objectives(*, with_task: bool) -> Objectives:
     return {EXTERNAL: external, INTERNAL: ObjectiveSettings(kind="joint")} if with_task else {EXTERNAL: external}
 
 
+def no_name(name: Any) -> str:
+    """Why a name cannot be one."""
+    return f"{name!r} is no name; write letters, digits, - and _, a letter first"
+
+
 def check_names(names: Iterable[str], key: str) -> None:
     """Refuse names that cannot stand in file names and curves."""
     for name in names:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{key}: {name!r} is no name; write letters, digits, - and _")
+            raise ValueError(f"{key}: {no_name(name)}")
         if name in _CURVES:
             raise ValueError(f"{key}: {name!r} is the name of a curve; choose another")

@@ -281,7 +281,7 @@ class TrainSettings(PhaseSettings):
 
     @property
     def used_objectives(self) -> Objectives:
-        """What stage 1 learns: the objectives given, but for those of weight 0, or TLM's two."""
+        """The objectives given, but for those of weight 0, or TLM's two; `Settings.used_objectives` knows the tasks."""
         if not self.objectives:
             return tlm_objectives(with_task=self.rho1 != "inf")
         return {name: one for name, one in self.objectives.items() if one.weight > 0}

@@ -51,7 +51,7 @@ def _stage_1(settings: Settings, groups: int | None) -> Iterator[Use]:
     train = settings.train
     if settings.stage1 == "none":
         return
-    for name, one in train.used_objectives.items():
+    for name, one in settings.used_objectives.items():
         yield objective_use(name, one)
     if train.weighting == "meta":
         split = "dev" if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from endtask.errors import InputError
+from endtask.settings.explain import holds_named_sections, section_of
 from endtask.settings.load import merge, resolve
 from endtask.settings.sections import Settings
 
@@ -16,6 +19,8 @@ Values = dict[str, Any]
 
 def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Settings:
     """The settings with the values at some dotted keys exchanged; `where` begins the line of a mistake.
+
+    Sections are changed key by key; of those by names of the user's own, such as `tasks`, {} leaves none.
 
     >>> with_values(Settings(), {"train.rho1": 3}, "--values").train.rho1
     3
@@ -26,10 +31,23 @@ def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Se
     """
     tree = settings.model_dump(mode="json")
     for key, value in values.items():
-        for name in reversed(key.split(".")):
-            value = {name: value}
-        merge(tree, value)
+        *above, last = key.split(".")
+        change = {last: value}
+        for name in reversed(above):
+            change = {name: change}
+        if value == {} and _holds_names(above, last):
+            reduce(dict.__getitem__, above, tree)[last] = {}
+        else:
+            merge(tree, change)
     return resolve(tree, where)
+
+
+def _holds_names(above: Sequence[str], last: str) -> bool:
+    """Whether sections stand at a key by names of the user's own, such as further tasks: {} leaves none of them."""
+    model: type[BaseModel] | None = Settings
+    for name in above:
+        model = section_of(model, name) if model is not None else None
+    return model is not None and holds_named_sections(model, last)
 
 
 def value_at(settings: Settings, key: str) -> Any:

@@ -1,6 +1,7 @@
 """Labelled data: read, split and audited."""
 
-from endtask.task.audit import Audit, audit, leaked_ids
+from endtask.task.audit import Audit, audit
+from endtask.task.leaks import leaked_ids
 from endtask.task.normalize import normalize, remove_entity_marks
 from endtask.task.task import Task
 

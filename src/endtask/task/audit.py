@@ -9,7 +9,6 @@ from typing import Any
 
 from endtask.settings import TaskKind
 from endtask.task.counts import KeyedSplit, Overlap, SplitAudit, count_overlap, count_split
-from endtask.task.normalize import normalized_key
 from endtask.task.problems import Problem, find_problems
 from endtask.task.task import Task
 
@@ -67,15 +66,6 @@ def audit(task: Task) -> Audit:
     overlaps = tuple(count_overlap(earlier, later) for earlier, later in combinations(keyed, 2))
     problems = find_problems(splits, overlaps, task.labels)
     return Audit(task.name, task.kind, task.labels, splits, overlaps, problems, task.notes)
-
-
-def leaked_ids(task: Task, split: str = "test") -> frozenset[str]:
-    """The ids of a split's examples whose normalised text (and second text) stands in train.
-
-    The leak-free score is taken over the other examples. Verbatim copies are always among these.
-    """
-    known = {normalized_key(example) for example in task.train}
-    return frozenset(example.id for example in task.splits.get(split, ()) if normalized_key(example) in known)
 
 
 def _spread(figures: SplitAudit) -> str:

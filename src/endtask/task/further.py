@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from endtask.errors import InputError
 from endtask.settings import Settings, TaskSettings
+from endtask.task.leaks import asked_signs, learned_signs
 from endtask.task.normalize import normalized_key
 from endtask.task.task import Task
+
+# A key of the section `task` in a sentence; a file may be called task.csv.
+_KEY = re.compile(rf"(?<![\w./\\-])task\.({'|'.join(TaskSettings.model_fields)})\b")
 
 
 def read_all(settings: Settings) -> Task:
@@ -22,17 +27,25 @@ def _read(name: str, asked: TaskSettings, seed: int) -> Task:
     try:
         return replace(Task.read(asked, seed=seed), name=name)
     except InputError as error:
-        raise InputError(f"tasks.{name}: {error}") from None
+        line, named = _KEY.subn(rf"tasks.{name}.\1", str(error))
+        raise InputError(line if named else f"tasks.{name}: {line}") from None
+
+
+def siblings(task: Task, name: str) -> tuple[Task, ...]:
+    """The tasks on the same body as the further task of this name: the end task, and the other further ones."""
+    return replace(task, further={}), *(one for other, one in task.further.items() if other != name)
 
 
 def leaks_between(task: Task) -> Iterator[str]:
     """A sentence for each task whose train texts stand in dev or test of another: its labels may give answers away."""
     tasks = {"the task": task, **task.further}
-    train = {name: {normalized_key(example) for example in one.train} for name, one in tasks.items()}
     for name, one in tasks.items():
-        asked = {normalized_key(example) for split in ("dev", "test") for example in one.splits.get(split, ())}
-        for other, known in train.items():
-            count = len(known & asked) if other != name else 0
+        rows = (row for split in ("dev", "test") for row in one.splits.get(split, ()))
+        asked = {sign for row in rows for sign in asked_signs(row)}
+        for other, learned in tasks.items():
+            if other == name:
+                continue
+            count = len({normalized_key(row) for row in learned.train if not asked.isdisjoint(learned_signs(row))})
             if count:
                 texts = f"{count:,} {'text' if count == 1 else 'texts'}"
                 yield f"{texts} of train of {other} {'stands' if count == 1 else 'stand'} in dev or test of {name}"

@@ -51,5 +51,10 @@ def normalized_key(example: Example) -> str:
 
     A text without any letter or digit stands for itself; otherwise "?" and "!" would count as equal.
     """
+    return "\x1f".join(normalized_texts(example))
+
+
+def normalized_texts(example: Example) -> tuple[str, ...]:
+    """The normalised text, or those of a pair."""
     parts = [example.text] if example.text_pair is None else [example.text, example.text_pair]
-    return "\x1f".join(normalize(part) or part for part in parts)
+    return tuple(normalize(part) or part for part in parts)

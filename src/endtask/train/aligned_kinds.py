@@ -81,7 +81,7 @@ def learned_by(kind: str, settings: AlignedSettings) -> str:
 
 def add_aligned_heads(network: Network, settings: Settings) -> None:
     """Give the network a head for each aligned objective of stage 1."""
-    for name, one in settings.train.used_objectives.items():
+    for name, one in settings.used_objectives.items():
         if one.kind in ALIGNED_KINDS:
             head = make_head(network, learned_by(one.kind, settings.aligned), settings.aligned)
             network.add_head(aligned_head(name), head, derive(settings.pretrain_seed, "weights", name))

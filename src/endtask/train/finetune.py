@@ -24,7 +24,7 @@ from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
 from endtask.seeds import derive
-from endtask.settings import Settings
+from endtask.settings import Budget, Settings
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
 from endtask.train.averaging import put_in_mean
@@ -36,10 +36,10 @@ from endtask.train.kept_head import keep_aligned_head
 from endtask.train.loop import Phase
 from endtask.train.metrics_file import MetricsFile
 from endtask.train.phase_run import Pause, nothing_yet, run_phase
-from endtask.train.plan import measure_cost, parameters_of, split_budget, steps_for, with_scoring
+from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
-from endtask.train.task_turns import batches_per_epoch, in_turn, task_objectives
+from endtask.train.task_turns import END_TASK, batches_per_epoch, in_turn, task_objectives
 from endtask.train.trackers import Trackers, open_trackers
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
@@ -169,7 +169,11 @@ class _Stage2:
         return {**self._counts([result]), "seeds": [result]}
 
     def _plan(self) -> dict[str, Any]:
-        """Steps of each run: those asked for, or fewer if the budget's share says so, yet no less than an epoch."""
+        """Steps of each run: those asked for, or fewer if the budget's share says so.
+
+        The end task's epoch is the least, however large the tasks are that take turns with it: a budget holds as it
+        would for the end task alone. Dev is scored after every epoch of all tasks, or at the end of less than one.
+        """
         phase = self._phase(self._rates[0], self._seeds[0])
         tasks = {name: one for name, one in phase.objectives.items() if isinstance(one, TaskObjective)}
         epoch = batches_per_epoch(tasks)
@@ -180,9 +184,15 @@ class _Stage2:
         trainings = len(self._rates) * len(self._seeds) * self.settings.finetune.members
         share = budget.share(1 / trainings)
         cost = measure_cost(phase, share)
-        with_dev = with_scoring(cost, self.packed / "dev", every=self.settings.finetune.eval_steps or epoch)
-        plan["steps"] = min(phase.steps, max(epoch, steps_for(share, with_dev)))
+        least = tasks[END_TASK].stream.plan.batches_per_epoch
+        plan["steps"] = min(phase.steps, max(least, self._steps_in(share, cost, epoch)))
         return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
+
+    def _steps_in(self, budget: Budget, cost: StepCost, epoch: int) -> int:
+        """How many steps fit with the scores of dev on the way, of which there is one at least."""
+        every = self.settings.finetune.eval_steps or epoch
+        fit = steps_for(budget, with_scoring(cost, self.packed / "dev", every=every))
+        return fit if fit >= every else steps_for(budget, with_scoring(cost, self.packed / "dev", every=fit))
 
     def _phase(self, rate: float, seed: int, member: int = 0) -> Phase:
         return finetune_phase(

@@ -31,7 +31,7 @@ def joint_objectives(task: Task, packed: Path, network: Network, settings: Setti
     """The objectives of stage 1 by name; of TLM's two, only one where there is no text, or no turn, for the other."""
     masking, seed = masking_of(packed, settings), derive(settings.pretrain_seed, "pretrain", "data")
     given = Ingredients(task, packed, network, settings, masking, seed)
-    asked = {name: one for name, one in settings.train.used_objectives.items() if _has_text(name, one, given)}
+    asked = {name: one for name, one in settings.used_objectives.items() if _has_text(name, one, given)}
     if not asked:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     objectives = {name: BUILDERS[one.kind](name, one, given) for name, one in asked.items()}

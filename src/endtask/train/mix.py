@@ -65,7 +65,7 @@ class Mix:
     def _constant(self) -> Weighting:
         """A rule that is the same at all steps."""
         rule = self.settings.train.weighting
-        used = self.settings.train.used_objectives
+        used = self.settings.used_objectives
         weights = [used[name].weight for name in self.objectives]
         if rule == "meta":
             return self._meta()
@@ -74,7 +74,7 @@ class Mix:
         return Equal(*self.objectives, weights=weights)
 
     def _meta(self) -> Weighting:
-        end_task = next(name for name in self.objectives if self.settings.train.used_objectives[name].sees_labels)
+        end_task = next(name for name in self.objectives if self.settings.used_objectives[name].sees_labels)
         head = stage_1_head(self.settings)
         return meta_rule(
             list(self.objectives),

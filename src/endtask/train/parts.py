@@ -30,7 +30,7 @@ def parts_of(phase: Phase, settings: Settings) -> list[Part]:
     """The phase itself, or one phase per objective, each with a schedule and an optimizer of its own."""
     if settings.train.weighting != "sequence" or len(phase.objectives) == 1:
         return [Part("", phase)]
-    used = settings.train.used_objectives
+    used = settings.used_objectives
     steps = split_steps(phase.steps, [used[name].weight for name in phase.objectives])
     return [
         Part(

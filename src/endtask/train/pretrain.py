@@ -95,7 +95,7 @@ def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: Stag
 
 def _uses(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
     """Which split feeds what, without objectives that had no text."""
-    absent = settings.train.used_objectives.keys() - (phase.objectives.keys() if phase is not None else ())
+    absent = settings.used_objectives.keys() - (phase.objectives.keys() if phase is not None else ())
     return [asdict(use) for use in uses_of(settings, groups=groups_in(task.train)) if use.part not in absent]
 
 
@@ -165,7 +165,7 @@ def phase_of(
 def _dev_pause(phase: Phase, task: Task, packed: Path, settings: Settings, folder: Path) -> Pause | None:
     """Scores of the dev split by stage 1's own head, if asked for."""
     steps = settings.train.eval_steps
-    used = settings.train.used_objectives
+    used = settings.used_objectives
     if steps is None or not any(used[name].sees_labels for name in phase.objectives):
         return None
     scores = DevScores(

@@ -66,7 +66,7 @@ def _held_out(phase: Phase, task: Task, settings: Settings) -> HeldOutRows:
 
 
 def _used(phase: Phase, settings: Settings) -> list[ObjectiveSettings]:
-    return [settings.train.used_objectives[name] for name in phase.objectives]
+    return [settings.used_objectives[name] for name in phase.objectives]
 
 
 def _streams(phase: Phase) -> list[TextStream]:
@@ -82,7 +82,7 @@ def _judging(task: Task, packed: Path, which: str) -> Judging:
 
 
 def _masking(packed: Path, settings: Settings) -> Masking:
-    used = settings.train.used_objectives.values()
+    used = settings.used_objectives.values()
     own = next(one.mask_probability for one in used if one.kind == "mlm" and one.reads == "selection")
     usual = masking_of(packed, settings)
     return usual if own is None else replace(usual, probability=own)

@@ -1,0 +1,24 @@
+"""Batches of a few chosen texts."""
+
+from __future__ import annotations
+
+from endtask.few_examples.draws import Numbers
+from endtask.models.network import Network
+from endtask.objectives.stream import TextStream
+from endtask.settings import BatchSize
+from endtask.text.packed import PackedTexts
+from endtask.text.sampling import BatchPlan
+
+
+class ChosenTexts(TextStream):
+    """Batches of some of the texts, by a plan over these alone."""
+
+    def __init__(
+        self, name: str, texts: PackedTexts, network: Network, rows: Numbers, plan: BatchPlan, size: int
+    ) -> None:
+        super().__init__(name, texts, network, batch_size=BatchSize(size, "texts"), seed=0)
+        self._rows, self.plan = rows, plan
+
+    def positions(self, step: int) -> Numbers:
+        """The texts of a step's batch."""
+        return self._rows[self.plan.positions(step)]
