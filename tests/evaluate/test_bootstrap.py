@@ -12,6 +12,7 @@ from scipy.stats import bootstrap, norm
 from endtask.evaluate.counting import Labels
 from endtask.evaluate.measures import score_runs
 from endtask.evaluate.significance import bootstrap_interval
+from tests.evaluate.old_scipy import seeded
 
 Interval = tuple[float, float]
 
@@ -35,7 +36,7 @@ def scipy_interval(statistic: Any, samples: int) -> Interval:
         method="percentile",
         paired=True,
         vectorized=False,
-        rng=np.random.default_rng(0),
+        **seeded(bootstrap),
     ).confidence_interval
     return float(found.low), float(found.high)
 

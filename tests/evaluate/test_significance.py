@@ -16,6 +16,7 @@ from scipy.stats import false_discovery_control, permutation_test
 from endtask.errors import InputError
 from endtask.evaluate.counting import Labels
 from endtask.evaluate.significance import holm, metric_permutation
+from tests.evaluate.old_scipy import seeded
 
 Case = tuple[Labels, Labels, Labels]
 P_VALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.01, 0.02, 0.05]), max_size=6)
@@ -106,7 +107,7 @@ def test_many_rows_against_scipy(shift: float) -> None:
 
     right = [(system == truth).mean(axis=0) for system in (first, second)]
     reference = permutation_test(
-        right, lead, permutation_type="samples", n_resamples=9999, vectorized=True, rng=np.random.default_rng(0)
+        right, lead, permutation_type="samples", n_resamples=9999, vectorized=True, **seeded(permutation_test)
     )
     assert metric_permutation(first, second, truth, "accuracy") == pytest.approx(reference.pvalue, abs=0.03)
 

@@ -16,6 +16,7 @@ from endtask.gradients.losses import Reading, TextLosses, masked_lm_losses, read
 from endtask.gradients.rows import Block, Gradients, LinearRows
 from endtask.models.attention import Guide, guide_for
 from endtask.models.batch import TextBatch
+from endtask.models.compiling import allow_shapes
 from endtask.models.lean import Layer, LeanEncoder
 from endtask.models.network import Network
 from endtask.models.place import Place
@@ -31,8 +32,7 @@ class Halves:
         height, width = layer_of(network.body, number).attn.Wo.weight.shape
         self._block = Block(_path(number), height, width, whole=height)
         if compiled:
-            # Candidates, targets, losses and layers each have their own shapes.
-            torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+            allow_shapes()
         # Batches that fill one room have one shape; for others the compiler makes sizes variable when it meets them.
         self._lower = torch.compile(lower) if compiled else lower
         self._upper = torch.compile(upper) if compiled else upper

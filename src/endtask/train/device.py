@@ -6,6 +6,7 @@ import torch
 
 from endtask.errors import InputError
 from endtask.models.attention import Backend, choose_backend
+from endtask.models.compiling import allow_shapes
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.settings import Settings
@@ -38,8 +39,7 @@ def move(network: Network, settings: Settings, place: Place) -> Network:
     network.dtype = place.dtype
     network.backend = _backend(network, settings.model.attention, place, compiled)
     if compiled:
-        # Each phase has its own shapes, and a process may run several phases.
-        torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+        allow_shapes()
         network.compile_parts()
     return network
 
