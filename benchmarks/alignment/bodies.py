@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,8 @@ from benchmarks.alignment.cases import case_plans, case_rows
 from benchmarks.alignment.cells import TASKS, USUAL, Body, Effort, Job, plan_of
 from endtask.few_examples import Plan
 from endtask.few_examples.arm import Arm, ArmWork
-from endtask.few_examples.draws import Rows, make_draws
+from endtask.few_examples.beside import fitting_beside, further_rows
+from endtask.few_examples.draws import Rows, fitting_labels, make_draws
 from endtask.few_examples.plan import Tasks
 from endtask.few_examples.result import Result
 from endtask.few_examples.stage_one import StageOne
@@ -52,6 +54,11 @@ class Place:
     folder: Path
     values: Tree
     effort: Effort = USUAL
+
+    @property
+    def made(self) -> Tree:
+        """How rows are made here, as they say it."""
+        return {"effort": {"seeds": list(self.effort.seeds), "epochs": self.effort.epochs}, "values": self.values}
 
     def run(self, name: str) -> Run:
         """A run of the bundle."""
@@ -94,6 +101,12 @@ class BodyWork:
         """Those of few-example learning: the paths lead to what is here, and nothing is compiled."""
         return self._run.brought.settings_here(self._run.settings).model_copy(update={"compile": False})
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether stage 1 stands finished on this machine."""
+        manifest = read_manifest(self.folder / "pretrain")
+        return manifest is not None and manifest["status"] == "finished"
+
     def pretrain(self) -> Tree:
         """Stage 1, unless it was done; what it cost."""
         lend_data(self._base, self._run)
@@ -103,7 +116,8 @@ class BodyWork:
         assert manifest is not None
         kept = {key: counts[key] for key in ("steps", "tokens", "parameters")}
         gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-        return {"kind": "body", "body": self.body.name, **kept, "seconds": manifest["seconds"], "gpu": gpu}
+        cost = {"seconds": manifest["seconds"], "gpu": gpu}
+        return {"kind": "body", "body": self.body.name, **kept, **cost, **self.place.made}
 
     def stage_one(self, task: str, tasks: Tasks = "main") -> StageOne:
         """The body as stage 1 of a run of this task: a new head in place of that of the task it was trained with.
@@ -115,21 +129,26 @@ class BodyWork:
         folder = self.folder / "tasks" / "-with-".join((task, *further))
         one = StageOne(self.body.name, folder, self._settings, found, self.body.name)
         if not one.weights.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "pack").symlink_to(self._base.folder.resolve() / "pack")
-            trained, _ = load_tensors(self.folder / "pretrain" / WEIGHTS)
-            first = network_for(found, folder / "pack", self._settings).state_dict()
-            one.weights.parent.mkdir()
-            body = {name: value for name, value in trained.items() if not name.startswith(_TASK_HEAD)}
-            save_tensors(one.weights, {**first, **body}, {})
+            self._make(one)
         return one
+
+    def _make(self, one: StageOne) -> None:
+        """Several workers may do so at once, or find what a killed one left: the weights come last, and whole."""
+        for folder in (one.folder, one.weights.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            (one.folder / "pack").symlink_to(self._base.folder.resolve() / "pack")
+        trained, _ = load_tensors(self.folder / "pretrain" / WEIGHTS)
+        first = network_for(one.task, one.folder / "pack", self._settings).state_dict()
+        body = {name: value for name, value in trained.items() if not name.startswith(_TASK_HEAD)}
+        save_tensors(one.weights, {**first, **body}, {})
 
     def job(self, job: Job) -> Iterator[Tree]:
         """The result of each run of a job."""
         plan = plan_of(job.task, job.train, job.head, job.rate, job.labels, self.place.effort, job.tasks)
         common = {"body": job.body, "task": job.task, "train": job.train, "head": job.head, "tasks": job.tasks}
         for result in self._results(job.task, plan):
-            yield {"kind": "result", **common, **asdict(result)}
+            yield {"kind": "result", **common, **asdict(result), **self.place.made}
 
     def cases(self) -> Iterator[Tree]:
         """What the heads say about the cases, before and after learning."""
@@ -147,10 +166,11 @@ class BodyWork:
         rows = Rows.of(one.task)
         arm = Arm(one, *next(plan.lines()))
         arm.check()
-        assert plan.labels is not None
+        draws = make_draws(rows, plan)
+        labels = fitting_beside(fitting_labels(draws, plan), plan, further_rows(one.task, rows, draws, plan))
         with tempfile.TemporaryDirectory() as scratch:
-            work = ArmWork(one, rows, make_draws(rows, plan), plan, plan.labels, Path(scratch))
-            for results in work.train(arm, list(plan.keys(plan.labels, arm.train))):
+            work = ArmWork(one, rows, draws, plan, labels, Path(scratch))
+            for results in work.train(arm, list(plan.keys(labels, arm.train))):
                 yield from results
 
     def held_out(self, batches: int = BATCHES) -> Iterator[Tree]:

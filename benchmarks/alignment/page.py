@@ -7,109 +7,25 @@ DIR holds what came back from the GPU: files of rows, `*.jsonl`, of one call of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.alignment.cases import SNIPPET
-from benchmarks.alignment.cells import ALIGNED, OWN, PLAIN, TASKS, WITHOUT, Arm, Table, plan_of, tables
+from benchmarks.alignment.cells import ALIGNED, OWN, PLAIN, TASKS, WITHOUT, Table, plan_of, tables
+from benchmarks.alignment.found import SCORE, Found
 from benchmarks.compared import collect_from_command_line
 from benchmarks.results_file import RESULTS, Results, read_results, write_results
-from endtask.errors import InputError
-from endtask.evaluate.measures import Measure
-from endtask.few_examples.draws import Draw
-from endtask.few_examples.outcome import PERPLEXITY, Cell, Judge, judged
-from endtask.few_examples.plan import Key
-from endtask.few_examples.result import Result
-from endtask.few_examples.units import Units
+from endtask.few_examples.outcome import PERPLEXITY, Cell, judged
 from endtask.files.atomic import write_text
-from endtask.settings import TaskKind
-from endtask.task.targets import Answers, from_lists
 
 Tree = dict[str, Any]
 COMMAND = "python -m benchmarks.alignment.page"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "alignment-results.md"
-SCORE = "accuracy"
 LABELS = 200
 _BORROWED = ("head_only_runs_per_minute_cpu", "latency_p50_ms_256x3")
 _FIRST_OBJECTIVES = {"mlm": "masked LM", "nsp": "next sentences"}
 _STAGES = {"pre-training": "after pre-training", "fine-tuning": f"after {LABELS} labels"}
-
-
-class ToldUnits(Units):
-    """The right answers as they came back: what scoring needs, without the texts."""
-
-    def __init__(self, kind: TaskKind, truth: Answers) -> None:
-        self.kind, self.truth = kind, truth
-
-
-@dataclass
-class Found:
-    """All rows of a folder by what they are; of what was done twice the last counts."""
-
-    tasks: dict[str, Tree] = field(default_factory=dict)
-    bodies: dict[str, Tree] = field(default_factory=dict)
-    results: dict[tuple[str, str, str, str, str, Key], Result] = field(default_factory=dict)
-    held_out: dict[tuple[str, str], Tree] = field(default_factory=dict)
-    cases: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, folder: Path) -> Found:
-        """From all files of rows in a folder; rows of other tasks or of bodies trained otherwise are refused."""
-        found = cls()
-        for file in sorted(folder.glob("*.jsonl")):
-            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-                try:
-                    row = json.loads(line)
-                    found._take(row)
-                except (ValueError, KeyError, TypeError):
-                    raise InputError("not a row of benchmarks.alignment.train", path=file, row=number) from None
-                except InputError as error:
-                    raise InputError(str(error), path=file, row=number) from None
-        if not found.results:
-            raise InputError("no results there", path=folder, hint="benchmarks.alignment.train writes alignment.jsonl")
-        return found
-
-    def _take(self, row: Tree) -> None:
-        kind = row["kind"]
-        if kind == "task":
-            if self.tasks.setdefault(row["task"], row) != row:
-                raise InputError(f"other rows of the task {row['task']} than before")
-        elif kind == "body":
-            steps = next(iter(self.bodies.values()), row)["steps"]
-            self.bodies[row["body"]] = row
-            if steps != row["steps"]:
-                raise InputError(f"{row['body']} was trained for {row['steps']} steps, others for {steps}")
-        elif kind == "result":
-            key = Key(**row["key"])
-            names = ("epoch", "held_out_perplexity", "answers", "surprise", "asked")
-            result = Result(key, **{name: row[name] for name in names})
-            self.results[row["body"], row["task"], row["train"], row["head"], row["tasks"], key] = result
-        elif kind == "held_out":
-            self.held_out[row["body"], row["objective"]] = row
-        elif kind == "case":
-            self.cases[row["task"], row["text"], row["stage"]] = row
-
-    def judge(self, task: str) -> Judge:
-        """How the runs of a task are put together and scored."""
-        row = self.tasks[task]
-        truth = from_lists(row["truth"], row["task_kind"])
-        nothing = np.zeros(0, dtype=np.int64)
-        draws = [Draw(nothing, nothing, np.asarray(scored)) for scored in row["scored"]]
-        plan = plan_of(task, "head", "new", 1.0, (LABELS,))
-        return Judge(
-            plan, draws, ToldUnits(row["task_kind"], truth), Measure(SCORE, row["task_kind"], tuple(row["labels"]))
-        )
-
-    def of(self, task: str, arm: Arm, labels: int) -> list[Result]:
-        """The runs of an arm with a number of labels, by draw and seed."""
-        wanted = (arm.body.name, task, arm.train, arm.head, arm.tasks, labels, arm.learning_rate)
-        found = [one for (*names, key), one in self.results.items() if (*names, key.labels, key.rate) == wanted]
-        return sorted(found, key=lambda one: (one.key.draw, one.key.seed))
 
 
 def collect(folder: Path, results: Path = RESULTS, page: Path = PAGE) -> Path:
@@ -139,14 +55,13 @@ def _runs(found: Found, task: str) -> Iterator[Tree]:
 
 
 def _cells(found: Found, task: str, number: str, table: Table) -> Iterator[Tree]:
-    """The lines of a table for which all numbers of labels are there, tested against the first."""
-    by_arm = {arm: [found.of(task, arm, labels) for labels in table.labels] for arm in table.arms}
-    whole = max((len(runs) for several in by_arm.values() for runs in several), default=0)
-    there = {arm: several for arm, several in by_arm.items() if whole and all(len(runs) == whole for runs in several)}
-    if table.arms[0] not in there or len(there) < 2:
+    """The lines of a table of which all runs are there, tested against the first."""
+    by_arm = {arm.title: [found.of(task, arm, labels) for labels in table.labels] for arm in table.arms}
+    whole = {title: several for title, several in by_arm.items() if all(several)}
+    there = {title: [one for runs in several for one in runs or ()] for title, several in whole.items()}
+    if table.arms[0].title not in there or len(there) < 2:
         return
-    flat = {arm.title: [one for runs in several for one in runs] for arm, several in there.items()}
-    for title, cells in judged(found.judge(task), flat, table.labels).items():
+    for title, cells in judged(found.judge(task), there, table.labels).items():
         for cell in cells:
             yield {"kind": "cell", "task": task, "table": number, "title": title, **_figures(cell)}
 
@@ -206,16 +121,44 @@ def alignment_tables(results: Results) -> str:
             if lines := _table(rows, task, number, table):
                 parts += [f"**{table.title}, {name}**", "", *lines, ""]
     parts += [*_held_out(rows), *_cases(rows)]
+    where = f"Trained on {_gpu(rows) or 'a CPU'}, {results.date}; `{results.command}`."
+    return "\n".join([*parts, f"{_how_learned(rows)} {_how_tested()} {_how_trained(rows)} {where}", ""])
+
+
+def _gpu(rows: Sequence[Tree]) -> str | None:
+    return next((row["gpu"] for row in rows if row["kind"] == "body"), None)
+
+
+def _how_learned(rows: Sequence[Tree]) -> str:
+    """What a cell holds, and which rows chose its epoch."""
+    runs = sorted({row["runs"] for row in rows if row["kind"] == "cell"})
+    a_cell = f", {' or '.join(map(str, runs))} runs a cell" if runs else ""
+    beside = ", ".join(
+        f"{plan_of('ad', 'head', 'new', 1.0, (labels,)).held_out_rows(labels)} beside {labels}"
+        for labels in tables("ad")["2"].labels
+    )
+    return (
+        f"Accuracy in % and perplexity, mean ± spread over draws and seeds{a_cell}; lines of which runs are missing "
+        f"are left out. The labels of a column are those learned from; more labels, held out, choose the "
+        f"epoch: {beside}."
+    )
+
+
+def _how_tested() -> str:
+    return (
+        "† where a paired permutation test over rows against the first line of the same column has Holm's p below .05; "
+        "it swaps rows one by one, also the two of acronym detection that share a text."
+    )
+
+
+def _how_trained(rows: Sequence[Tree]) -> str:
     bodies = [row for row in rows if row["kind"] == "body"]
-    gpu, steps = next(((row["gpu"], row["steps"]) for row in bodies), (None, 0))
+    steps = next((row["steps"] for row in bodies), 0)
     seconds = [row["seconds"] for row in bodies if row["body"] == ALIGNED.name]
     took = f" ({seconds[0]:.0f} s for {ALIGNED.name}, with others beside it)" if seconds else ""
-    how = (
-        f"Accuracy in % and perplexity, mean ± spread over draws and seeds; each body is pre-trained once, for "
-        f"{steps:,} steps{took}. † where a paired permutation test over rows against the first line of the same column "
-        f"has Holm's p below .05. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`."
-    )
-    return "\n".join([*parts, how, ""])
+    again = [row["body"] for row in bodies if row["trainings"] > 1]
+    but = f", but {', '.join(again)} again for a part of the runs, on another machine" if again else ""
+    return f"Each body is pre-trained once, for {steps:,} steps{took}{but}."
 
 
 def _table(rows: Sequence[Tree], task: str, number: str, table: Table) -> list[str]:

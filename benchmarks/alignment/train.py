@@ -3,8 +3,10 @@
     python3 -m benchmarks.alignment.train runs/alignment/alignment.tar.zst --out rows --seconds 560
 
 Every row is written to `rows/alignment.jsonl` as it comes, so that a machine that is taken away takes nothing with it;
-given again on the same machine, the command goes on. Small models leave a GPU idle most of the time, so several
-processes work at once, some of them at pre-training, the rest on bodies that are finished; the headlines come first.
+given again, the command goes on, on another machine after training the bodies anew on which something is left to do.
+What fails is tried once more; the last line counts what failed then too, or was not come to again, and the exit code is
+1 if there is any. Small models leave a GPU idle most of the time, so several processes work at once, some of them at
+pre-training, the rest on bodies that are finished; the headlines come first.
 `--bodies` trains some alone. The page takes the rows of several calls together.
 """
 
@@ -12,167 +14,54 @@ from __future__ import annotations
 
 import argparse
 import json
-import queue
+import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-import torch
-import torch.multiprocessing as multiprocessing
-
 from benchmarks.alignment.bodies import BodyWork, Place
-from benchmarks.alignment.cells import ALIGNED, BODIES, LARGEST, TASKS, USUAL, Effort, Job, jobs
+from benchmarks.alignment.cells import BODIES, TASKS, USUAL, Effort
+from benchmarks.alignment.crew import Crew, write
+from benchmarks.alignment.rows_file import ROWS, mend_end, not_a_row, read_rows, refuse_mixed
+from benchmarks.alignment.todo import PRETRAIN, Item, Todo, items_after
 from endtask.bundle import unbundle
 from endtask.errors import InputError, did_you_mean
-from endtask.few_examples import Plan
-from endtask.progress import set_quiet
 from endtask.settings.values import read_list, split_entry
 
 Tree = dict[str, Any]
-ROWS = "alignment.jsonl"
-PRETRAIN, CASES, HELD_OUT = "pretrain", "cases", "held_out"
-
-
-@dataclass(frozen=True)
-class Item:
-    """A piece of work: a job on a body, or something else that is done with it."""
-
-    body: str
-    what: str | Job
-
-    @property
-    def name(self) -> str:
-        """What rows say is done when it is."""
-        return f"{self.body} {self.what}"
-
-
-def items_after(body: str) -> list[Item]:
-    """What can be done once a body is trained."""
-    found: list[Item] = [Item(body, job) for job in jobs(body)]
-    found += [Item(body, HELD_OUT)] if body.startswith(LARGEST) else []
-    return found + ([Item(body, CASES)] if body == ALIGNED.name else [])
-
-
-def work_at(item: Item, place: Place) -> Iterator[Tree]:
-    """The rows of an item as they come."""
-    work = BodyWork(place, BODIES[item.body])
-    if isinstance(item.what, Job):
-        yield from work.job(item.what)
-    elif item.what == PRETRAIN:
-        yield work.pretrain()
-    else:
-        yield from work.cases() if item.what == CASES else work.held_out()
-
-
-def worker(number: int, items: Any, rows: Any, place: Place, threads: int) -> None:
-    """Do what is given until the process is ended; after each item say that it is done."""
-    set_quiet(True)
-    torch.set_num_threads(threads)
-    while True:
-        item = items.get()
-        try:
-            for row in work_at(item, place):
-                rows.put((number, row))
-            rows.put((number, {"kind": "done", "item": item.name}))
-        except Exception as error:
-            rows.put((number, {"kind": "error", "item": item.name, "error": f"{type(error).__name__}: {error}"[:500]}))
-
-
-def is_slow(item: Item) -> bool:
-    """Whether an item takes long and no headline waits for it: low rates, and bodies that learn too."""
-    job = item.what
-    return not isinstance(job, Job) or job.train != "head" or job.rate < Plan().rates("head")[0]
-
-
-class Todo:
-    """What is left: so many bodies at once as `at_once` says, and beside them what stands on trained ones."""
-
-    def __init__(self, bodies: Iterable[str], done: set[str], at_once: int) -> None:
-        self._done, self._at_once, self._training, self.under_way = done, at_once, 0, 0
-        self._ready: list[Item] = []
-        self._bodies: list[Item] = []
-        for item in (Item(body, PRETRAIN) for body in bodies):
-            if item.name in done:
-                self._add_those_on(item.body)
-            else:
-                self._bodies.append(item)
-
-    def _add_those_on(self, body: str) -> None:
-        self._ready += [item for item in items_after(body) if item.name not in self._done]
-        self._ready.sort(key=is_slow)
-
-    def take(self) -> Item | None:
-        """The next item for a worker that is free."""
-        item = None
-        if self._bodies and self._training < self._at_once:
-            item = self._bodies.pop(0)
-            self._training += 1
-        elif self._ready:
-            item = self._ready.pop(0)
-        self.under_way += item is not None
-        return item
-
-    def finished(self, item: Item, *, well: bool) -> None:
-        """An item is over; on a trained body others follow."""
-        self.under_way -= 1
-        if item.what == PRETRAIN:
-            self._training -= 1
-            if well:
-                self._add_those_on(item.body)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all is done."""
-        return not (self._bodies or self._ready or self.under_way)
+LAST_ROWS = 5.0
+"""Seconds for rows that are on their way when the time is up."""
 
 
 def train(place: Place, todo: Todo, file: TextIO, *, workers: int, threads: int, deadline: float) -> None:
-    """Hand out the work until all is done or the time is up."""
-    context = multiprocessing.get_context("spawn")
-    rows: Any = context.Queue()
-    queues: list[Any] = [context.Queue() for _ in range(workers)]
-    # Daemons: whatever ends this process ends them.
-    processes = [
-        context.Process(target=worker, args=(number, own, rows, place, threads), daemon=True)
-        for number, own in enumerate(queues)
-    ]
-    for process in processes:
-        process.start()
-    busy: dict[int, Item] = {}
+    """Hand out the work until all is done, the time is up or nobody is left; then keep what is on its way."""
+    crew = Crew(place, workers=workers, threads=threads)
     try:
-        while not todo.is_empty and time.monotonic() < deadline and all(one.is_alive() for one in processes):
-            for number in (n for n in range(workers) if n not in busy):
-                if (item := todo.take()) is not None:
-                    busy[number] = item
-                    queues[number].put(item)
-            with suppress(queue.Empty):
-                number, row = rows.get(timeout=0.2)
-                write(row, file)
-                if row["kind"] in ("done", "error"):
-                    todo.finished(busy.pop(number), well=row["kind"] == "done")
+        while not todo.is_empty and crew.is_alive and time.monotonic() < deadline:
+            crew.hand_out(todo)
+            crew.listen(todo, file)
+        until = time.monotonic() + LAST_ROWS
+        while crew.listen(todo, file) and time.monotonic() < until:
+            pass
     finally:
-        for process in processes:
-            process.terminate()
+        crew.end()
 
 
-def write(row: Tree, file: TextIO) -> None:
-    """Keep a row, and show it without what is long."""
-    print(json.dumps(row, ensure_ascii=False), file=file)
-    if row["kind"] != "result":
-        print(json.dumps({key: value for key, value in row.items() if key not in ("truth", "scored")}), flush=True)
-
-
-def done_before(path: Path) -> set[str]:
-    """The items that an earlier call finished."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    rows = []
-    for line in lines:
-        with suppress(ValueError):  # a line that a kill cut off
-            rows.append(json.loads(line))
-    return {row["item"] for row in rows if row["kind"] == "done"}
+def done_before(path: Path, place: Place) -> set[str]:
+    """The items that earlier calls finished; bodies that are not on this machine count if nothing is left on them."""
+    done = set()
+    for number, row in read_rows(path):
+        try:
+            refuse_mixed(row, place.made)
+            done |= {row["item"]} if row["kind"] == "done" else set()
+        except KeyError:
+            raise not_a_row(path, number) from None
+        except InputError as error:
+            raise InputError(str(error), path=path, row=number, hint="choose another --out") from None
+    left = {item.body for body in BODIES for item in items_after(body) if item.name not in done}
+    trained = [item for item in (Item(body, PRETRAIN) for body in left) if item.name in done]
+    return done - {item.name for item in trained if not BodyWork(place, BODIES[item.body]).is_trained}
 
 
 def chosen(names: Sequence[str]) -> list[str]:
@@ -220,7 +109,8 @@ def main() -> None:
         place = Place(unbundle(given.bundle, folder), values, Effort(tuple(range(given.seeds)), given.epochs))
         given.out.mkdir(parents=True, exist_ok=True)
         path = given.out / ROWS
-        todo = Todo(bodies, done_before(path), given.pretrain_at_once)
+        todo = Todo(bodies, done_before(path, place), given.pretrain_at_once)
+        mend_end(path)
         with open(path, "a", encoding="utf-8", buffering=1) as file:
             for task in TASKS:
                 write(place.truth(task), file)
@@ -228,7 +118,9 @@ def main() -> None:
             train(place, todo, file, workers=given.workers, threads=given.threads, deadline=deadline)
     except InputError as error:
         parser.error(str(error))
-    print(json.dumps({"finished": todo.is_empty, "seconds": round(time.monotonic() - start, 1)}))
+    finished, seconds = todo.is_empty and not todo.failed, round(time.monotonic() - start, 1)
+    print(json.dumps({"finished": finished, "errors": len(todo.failed), "seconds": seconds}))
+    sys.exit(1 if todo.failed else 0)
 
 
 if __name__ == "__main__":

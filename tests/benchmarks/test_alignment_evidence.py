@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 import zstandard
 
-from benchmarks.alignment import page, prepare
+from benchmarks.alignment import bodies, page, prepare
 from benchmarks.alignment import train as command
 from benchmarks.alignment.bodies import BodyWork, Place
 from benchmarks.alignment.cells import (
     ALIGNED,
     BODIES,
     OWN,
-    PLAIN,
     SPELLED,
     TASKS,
     Arm,
@@ -33,12 +32,15 @@ from benchmarks.alignment.cells import (
     tables,
 )
 from benchmarks.alignment.data import write_task
+from benchmarks.alignment.rows_file import ROWS
+from benchmarks.alignment.todo import PRETRAIN, Item, Todo, items_after
 from benchmarks.results_file import read_results
 from endtask.bundle import unbundle
 from endtask.errors import InputError
 from endtask.models.weights import load_tensors
 from endtask.settings import Settings, SizeBudget
 from endtask.settings.values import with_values
+from endtask.train.kept_head import kept_objective
 from tests.aligned_toy import make_documents
 from tests.tiny import WORDS
 
@@ -56,6 +58,7 @@ SMALL = {
 }
 SHARES = {prepare.WIKIPEDIA: 0.4, SPELLED: 0.2, prepare.HELD_OUT: 0.4}
 EFFORT = Effort(seeds=(0,), epochs=1)
+MADE = {"effort": {"seeds": [0], "epochs": 1}, "values": {}}
 
 
 def write_rows(path: Path, rows: list[Tree]) -> None:
@@ -165,6 +168,47 @@ def test_a_body_serves_another_task_with_its_own_weights_and_a_new_head(body: Bo
         assert found["heads.task.classifier.weight"].shape[0] == classes
 
 
+@pytest.mark.parametrize("left", [(), ("pack",), ("pack", "pretrain")])
+def test_a_half_made_stage_one_and_another_worker_do_no_harm(
+    body: BodyWork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: tuple[str, ...]
+) -> None:
+    here = BodyWork(body.place, ALIGNED)
+    expected, _ = load_tensors(here.stage_one("ct").weights)
+    folder = tmp_path / "body"
+    folder.mkdir()
+    (folder / "pretrain").symlink_to(here.folder / "pretrain")
+    here.folder = folder
+    half = folder / "tasks" / "ct"
+    half.mkdir(parents=True)
+    if "pack" in left:
+        (half / "pack").symlink_to(body.place.folder / "body" / "pack")
+    if "pretrain" in left:
+        (half / "pretrain").mkdir()
+    made = bodies.network_for
+
+    def another_comes_first(*given: Any) -> Any:
+        monkeypatch.setattr(bodies, "network_for", made)
+        here.stage_one("ct")
+        return made(*given)
+
+    monkeypatch.setattr(bodies, "network_for", another_comes_first)
+    found, _ = load_tensors(here.stage_one("ct").weights)
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(found[name], expected[name]) for name in found if not name.startswith("heads.task."))
+
+
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_the_head_that_is_kept_is_that_of_the_own_objective(place: Place, task: str) -> None:
+    found = place.tasks[task]
+    assert kept_objective(found.kind, found.labels, place.run("body").settings)[0] == OWN[task]
+
+
+@pytest.mark.parametrize(("tasks", "trained"), [("main", "head"), ("all", "transformer")])
+def test_more_labels_than_there_are_is_said_in_one_line(body: BodyWork, tasks: Any, trained: Any) -> None:
+    with pytest.raises(InputError, match=r"--labels 9000.*rows to draw from"):
+        list(body.job(Job(ALIGNED.name, "ad", trained, "keep", 1e-3, (10, 9000), tasks)))
+
+
 def test_cases_are_shown_before_and_after_learning(body: BodyWork) -> None:
     rows = list(body.cases())
     assert Counter((row["task"], row["stage"]) for row in rows) == {
@@ -219,36 +263,47 @@ def test_ten_runs_a_cell(task: str) -> None:
     assert (plan.folds == 5) == (task == "ad")
 
 
-def test_headlines_go_before_what_is_slow_and_nothing_stands_on_a_body_that_failed() -> None:
-    todo = command.Todo([ALIGNED.name, "512x3", PLAIN.name], set(), at_once=1)
-    first = todo.take()
-    assert first == command.Item(ALIGNED.name, command.PRETRAIN)
-    assert todo.take() is None  # one body at a time, and nothing stands on it yet
-    todo.finished(first, well=True)
-    second = todo.take()
-    assert second == command.Item("512x3", command.PRETRAIN)
-    todo.finished(second, well=False)
-    assert todo.take() == command.Item(PLAIN.name, command.PRETRAIN)
-    found = []
-    while (item := todo.take()) is not None:
-        found.append(item)
-        todo.finished(item, well=True)
-    assert sorted(map(str, found)) == sorted(map(str, command.items_after(ALIGNED.name)))
-    slow = [command.is_slow(item) for item in found]
-    assert slow == sorted(slow)
-    assert Counter(slow) == {False: 4, True: 12}
-    assert not todo.is_empty  # the last body is still under way
+def test_a_second_call_leaves_out_what_is_done(tmp_path: Path, body: BodyWork) -> None:
+    name = ALIGNED.name
+    done = [Item(name, PRETRAIN), items_after(name)[0]]
+    rows = tmp_path / ROWS
+    assert command.done_before(rows, body.place) == set()
+    write_jsonl(rows, [{"kind": "done", "item": item.name} for item in done])
+    todo = Todo([name], command.done_before(rows, body.place), at_once=1)
+    assert todo.take() == items_after(name)[1]
 
 
-def test_a_second_call_leaves_out_what_is_done(tmp_path: Path) -> None:
-    done = [command.Item("256x1", command.PRETRAIN), command.items_after("256x1")[0]]
-    rows = tmp_path / command.ROWS
-    assert command.done_before(rows) == set()
-    lines = [json.dumps({"kind": "done", "item": item.name}) for item in done]
-    rows.write_text("\n".join([*lines, '{"kind": "res']), encoding="utf-8")
-    todo = command.Todo(["256x1"], command.done_before(rows), at_once=1)
-    assert todo.take() == command.items_after("256x1")[1]
-    assert todo.take() is None
+def test_a_body_that_is_not_here_is_trained_again_if_something_is_left_on_it(tmp_path: Path, body: BodyWork) -> None:
+    rows, elsewhere = tmp_path / ROWS, replace(body.place, folder=tmp_path / "elsewhere")
+    elsewhere.folder.mkdir()
+    (elsewhere.folder / "body").symlink_to(body.place.folder / "body")
+    items = [Item(ALIGNED.name, PRETRAIN), *items_after(ALIGNED.name)]
+    write_jsonl(rows, [{"kind": "done", "item": item.name} for item in items[:-1]])
+    here, there = (command.done_before(rows, place) for place in (body.place, elsewhere))
+    assert here - there == {items[0].name}
+    assert len(there) == len(items) - 2
+    write_jsonl(rows, [{"kind": "done", "item": item.name} for item in items])
+    assert command.done_before(rows, elsewhere) == {item.name for item in items}
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"effort": {"seeds": [0], "epochs": 2}}, r"effort\.epochs \(2 -> 1\)"),
+        ({"values": {"model.dropout": 0.2}}, r"values\.model\.dropout \(0\.2 -> None\)"),
+    ],
+)
+def test_rows_that_were_made_otherwise_are_not_gone_on_with(
+    tmp_path: Path, place: Place, other: Tree, said: str
+) -> None:
+    path = tmp_path / ROWS
+    for row in ({"kind": "body", "body": "256x1"}, {"kind": "result", "body": "256x1"}):
+        write_jsonl(path, [{**row, **MADE}, {**row, **MADE, **other}])
+        with pytest.raises(InputError, match=rf"row 2: rows of 256x1 were made otherwise .*{said}.*another --out"):
+            command.done_before(path, place)
+    write_jsonl(path, [{"kind": "body", "body": "256x1"}])
+    with pytest.raises(InputError, match="row 1: not a row"):
+        command.done_before(path, place)
 
 
 def test_training_needs_neither_pyarrow_nor_numba(repository: Path) -> None:
@@ -276,7 +331,7 @@ def result_rows(task: str, arm: Arm, labels: int, accuracy: float) -> list[Tree]
         figures = {"answers": answers, "surprise": [1 - accuracy] * len(scored), "asked": [1] * len(scored)}
         common = {"body": arm.body.name, "task": task, "train": arm.train, "head": arm.head, "tasks": arm.tasks}
         best = {"epoch": 3, "held_out_perplexity": 2.0}
-        rows.append({"kind": "result", **common, "key": asdict(key), **best, **figures})
+        rows.append({"kind": "result", **common, "key": asdict(key), **best, **figures, **MADE})
     return rows
 
 
@@ -292,7 +347,8 @@ def write_jsonl(path: Path, rows: list[Tree]) -> None:
 
 def test_rows_become_tables(tmp_path: Path) -> None:
     rows = [told_task("ad"), told_task("ct")]
-    rows += [{"kind": "body", "body": ALIGNED.name, "steps": 7, "tokens": 1, "seconds": 2.0, "gpu": "a GPU"}]
+    trained = {"kind": "body", "body": ALIGNED.name, "steps": 7, "tokens": 1, "gpu": "a GPU", **MADE}
+    rows += [{**trained, "seconds": 2.0}, {**trained, "seconds": 2.0}]
     arms = tables("ad")["2"].arms
     for arm, accuracy in zip(arms, (0.5, 0.6, 0.8, 0.9), strict=True):
         for labels in tables("ad")["2"].labels:
@@ -300,6 +356,7 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     head, together, layers, _ = tables("ad")["3"].arms
     assert (head.tasks, together.tasks, layers.tasks) == ("main", "all", "main")
     rows += [*result_rows("ad", together, 200, 0.95), *result_rows("ad", layers, 200, 0.7)]
+    rows += result_rows("ad", tables("ad")["3"].arms[3], 200, 0.7)[:-1]  # cut off
     rows += [{"kind": "held_out", "body": ALIGNED.name, "objective": name, "accuracy": 0.5, "perplexity": 3.0}
              for name in ("mlm", "nsp")]  # fmt: skip
     rows += [
@@ -311,7 +368,7 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     page.collect(tmp_path, tmp_path, tmp_path / "page.md")
     results = read_results("alignment", tmp_path)
     assert results.summary == {"ad_gain_200": 30.0, "ad_gain_200_p": pytest.approx(1e-4, abs=1e-4)}
-    assert sum(row["kind"] == "run" for row in results.rows) == (4 * 5 + 2) * 5
+    assert sum(row["kind"] == "run" for row in results.rows) == (4 * 5 + 2) * 5 + 4
     assert {row["table"] for row in results.rows if row["kind"] == "cell"} == {"1", "2", "3", "5"}
     shown = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| 768x3, kept head | 90.0 ± 0.0† / 1.11 ± 0.00† |" in shown
@@ -319,6 +376,11 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     assert "| the head and all layers, both tasks together | 95.0 ± 0.0 / 1.05 ± 0.00† |" in shown
     assert "| the head and all layers | 70.0 ± 0.0† / 1.35 ± 0.00† |" in shown
     assert "256x1" not in shown
+    assert "the embeddings too" not in shown
+    assert "over draws and seeds, 5 runs a cell; lines" in shown
+    assert "choose the epoch: 10 beside 50, 20 beside 100, 30 beside 150, 40 beside 200, 200 beside 1000." in shown
+    assert "swaps rows one by one" in shown
+    assert "pre-trained once, for 7 steps (2 s for 768x3, with others beside it)." in shown
     assert "| all four objectives | 50.0 / 3.00 | 50.0 / 3.00 |" in shown
     assert "| boe |  | 0.71 |" in shown
     assert "Trained on a GPU" in shown
@@ -330,15 +392,41 @@ def test_rows_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "one.jsonl", [told_task("ad"), {**told_task("ad"), "truth": [0] * 100}])
     with pytest.raises(InputError, match=r"one\.jsonl.*row 2.*other rows of the task ad"):
         page.collect(tmp_path, tmp_path, tmp_path / "page.md")
-    body = {"kind": "body", "body": "256x1", "steps": 3}
+    body = {"kind": "body", "body": "256x1", "steps": 3, "seconds": 1.0, **MADE}
     for name in ("256x1", "256x2"):
         write_jsonl(tmp_path / "one.jsonl", [body, {**body, "body": name, "steps": 4}])
         with pytest.raises(InputError, match=f"{name} was trained for 4 steps, others for 3"):
             page.collect(tmp_path, tmp_path, tmp_path / "page.md")
+    write_jsonl(tmp_path / "one.jsonl", [body, {**body, "effort": {"seeds": [0, 1], "epochs": 1}}])
+    with pytest.raises(InputError, match=r"row 2: rows of 256x1 were made otherwise .*effort\.seeds"):
+        page.collect(tmp_path, tmp_path, tmp_path / "page.md")
     (tmp_path / "one.jsonl").write_text('{"kind": "result"}\n', encoding="utf-8")
     with pytest.raises(InputError, match="not a row"):
         page.collect(tmp_path, tmp_path, tmp_path / "page.md")
     assert not (tmp_path / "page.md").exists()
+
+
+def test_a_body_trained_again_elsewhere_is_told(tmp_path: Path) -> None:
+    body = {"kind": "body", "body": "256x1", "steps": 3, "gpu": None, **MADE}
+    rows = [{**body, "seconds": 1.0}, *result_rows("ct", tables("ct")["1"].arms[0], 200, 0.5), told_task("ct")]
+    write_jsonl(tmp_path / "one.jsonl", rows)
+    write_jsonl(tmp_path / "two.jsonl", [{**body, "seconds": 1.5}])
+    (tmp_path / "two.jsonl").open("a").write('{"kind": "resu')  # a kill may cut a line off
+    page.collect(tmp_path, tmp_path, tmp_path / "page.md")
+    assert "for 3 steps, but 256x1 again for a part of the runs" in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
+def test_a_test_over_folds_is_made_of_all_of_them_or_not_at_all(tmp_path: Path) -> None:
+    table = tables("ad")["4"]
+    runs = [result_rows("ad", arm, 200, accuracy) for arm, accuracy in zip(table.arms, (0.5, 0.9, 0.9), strict=True)]
+    without_fold = [[row for row in rows if row["key"]["draw"] != 2] for rows in runs]
+    write_jsonl(tmp_path / "one.jsonl", [told_task("ad"), *(row for rows in without_fold for row in rows)])
+    page.collect(tmp_path, tmp_path, tmp_path / "page.md")
+    assert not [row for row in read_results("alignment", tmp_path).rows if row["kind"] == "cell"]
+    write_jsonl(tmp_path / "one.jsonl", [told_task("ad"), *runs[0], *runs[1], *without_fold[2]])
+    page.collect(tmp_path, tmp_path, tmp_path / "page.md")
+    cells = [row for row in read_results("alignment", tmp_path).rows if row["kind"] == "cell"]
+    assert [(row["title"], row["runs"]) for row in cells] == [("0.001", 5), ("0.0001", 5)]
 
 
 def test_speed_and_latency_are_borrowed(tmp_path: Path, repository: Path) -> None:

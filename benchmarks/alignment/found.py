@@ -1,0 +1,115 @@
+"""The rows that came back from the GPU, by what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.alignment.cells import Arm, Effort, plan_of
+from benchmarks.alignment.rows_file import made_as, not_a_row, read_rows, refuse_mixed
+from endtask.errors import InputError
+from endtask.evaluate.measures import Measure
+from endtask.few_examples.draws import Draw
+from endtask.few_examples.outcome import Judge
+from endtask.few_examples.plan import Key
+from endtask.few_examples.result import Result
+from endtask.few_examples.units import Units
+from endtask.settings import TaskKind
+from endtask.task.targets import Answers, from_lists
+
+Tree = dict[str, Any]
+SCORE = "accuracy"
+
+
+class ToldUnits(Units):
+    """The right answers as they came back: what scoring needs, without the texts."""
+
+    def __init__(self, kind: TaskKind, truth: Answers) -> None:
+        self.kind, self.truth = kind, truth
+
+
+@dataclass
+class Found:
+    """All rows of a folder by what they are; of what was done twice the last counts."""
+
+    made: Tree | None = None
+    tasks: dict[str, Tree] = field(default_factory=dict)
+    bodies: dict[str, Tree] = field(default_factory=dict)
+    results: dict[tuple[str, str, str, str, str, Key], Result] = field(default_factory=dict)
+    held_out: dict[tuple[str, str], Tree] = field(default_factory=dict)
+    cases: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Found:
+        """From all files of rows in a folder; rows of other tasks or of bodies trained otherwise are refused."""
+        found = cls()
+        for file in sorted(folder.glob("*.jsonl")):
+            for number, row in read_rows(file):
+                try:
+                    found._take(row)
+                except (KeyError, TypeError):
+                    raise not_a_row(file, number) from None
+                except InputError as error:
+                    raise InputError(str(error), path=file, row=number) from None
+        if not found.results:
+            raise InputError("no results there", path=folder, hint="benchmarks.alignment.train writes alignment.jsonl")
+        return found
+
+    def _take(self, row: Tree) -> None:
+        kind = row["kind"]
+        if kind in ("body", "result"):
+            self.made = self.made or made_as(row)
+            refuse_mixed(row, self.made)
+        if kind == "task":
+            if self.tasks.setdefault(row["task"], row) != row:
+                raise InputError(f"other rows of the task {row['task']} than before")
+        elif kind == "body":
+            steps = next(iter(self.bodies.values()), row)["steps"]
+            self.bodies[row["body"]] = {**row, "trainings": self._trainings(row)}
+            if steps != row["steps"]:
+                raise InputError(f"{row['body']} was trained for {row['steps']} steps, others for {steps}")
+        elif kind == "result":
+            key = Key(**row["key"])
+            names = ("epoch", "held_out_perplexity", "answers", "surprise", "asked")
+            result = Result(key, **{name: row[name] for name in names})
+            self.results[row["body"], row["task"], row["train"], row["head"], row["tasks"], key] = result
+        elif kind == "held_out":
+            self.held_out[row["body"], row["objective"]] = row
+        elif kind == "case":
+            self.cases[row["task"], row["text"], row["stage"]] = row
+
+    def _trainings(self, row: Tree) -> int:
+        """How often a body was trained: another machine trains it anew, and hardly in the very same time."""
+        before = self.bodies.get(row["body"])
+        return 1 if before is None else before["trainings"] + (before["seconds"] != row["seconds"])
+
+    @property
+    def effort(self) -> Effort:
+        """How often and how long few labels were learned from."""
+        assert self.made is not None
+        return Effort(tuple(self.made["effort"]["seeds"]), self.made["effort"]["epochs"])
+
+    def judge(self, task: str) -> Judge:
+        """How the runs of a task are put together and scored."""
+        row = self.tasks[task]
+        truth = from_lists(row["truth"], row["task_kind"])
+        nothing = np.zeros(0, dtype=np.int64)
+        draws = [Draw(nothing, nothing, np.asarray(scored)) for scored in row["scored"]]
+        plan = plan_of(task, "head", "new", 1.0, (1,))
+        return Judge(
+            plan, draws, ToldUnits(row["task_kind"], truth), Measure(SCORE, row["task_kind"], tuple(row["labels"]))
+        )
+
+    def of(self, task: str, arm: Arm, labels: int) -> list[Result] | None:
+        """The runs of an arm with a number of labels, by draw and seed; None where not all that are planned are there.
+
+        Tests over folds need all of them: they put the answers to all rows together.
+        """
+        plan = plan_of(task, arm.train, arm.head, arm.learning_rate, (labels,), self.effort, arm.tasks)
+        names = (arm.body.name, task, arm.train, arm.head, arm.tasks)
+        found = [self.results.get((*names, key)) for key in plan.keys((labels,), arm.train)]
+        runs = [one for one in found if one is not None]
+        return runs if len(runs) == len(found) else None
