@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from endtask.settings.load import merge
-from endtask.settings.presets import preset_layers
+from endtask.settings import Settings, load_settings
 
 Tree = dict[str, Any]
 
@@ -108,10 +107,9 @@ def against(table: str) -> str:
     return LAST_LAYER if table == "layers" else AGAINST
 
 
-def base_settings(task: str, corpus: str, task_path: str, tokenizer: str | None, *, budget: str) -> Tree:
+def base_settings(task: str, corpus: str, task_path: str, tokenizer: str | None, *, budget: str) -> Settings:
     """What all cells share: the recipe of the preset `gpu`, 23 M parameters; `budget` is about a minute of an H200."""
-    tree: Tree = {}
-    own: Tree = {
+    given: Tree = {
         "budget": budget,
         "task": {"path": task_path},
         "corpus": {"sources": [{"path": corpus}]},
@@ -121,6 +119,4 @@ def base_settings(task: str, corpus: str, task_path: str, tokenizer: str | None,
         "finetune": {"seeds": [0, 1, 2]},
         "evaluate": {"metric": TASKS[task]},
     }
-    for layer in [*preset_layers("gpu"), own]:
-        merge(tree, layer)
-    return tree
+    return load_settings(preset="gpu", given=given)

@@ -176,8 +176,8 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def prepared(task: str, data: Path, out: Path, budget: str = BUDGET) -> Prepared:
     """The folder of a task of the sample data."""
-    tree = base_settings(task, str(data / "corpus" / "*.jsonl.zst"), str(data / "tasks" / task), None, budget=budget)
-    return Prepared(out / task, Settings.model_validate(tree))
+    texts, rows = str(data / "corpus" / "*.jsonl.zst"), str(data / "tasks" / task)
+    return Prepared(out / task, base_settings(task, texts, rows, None, budget=budget))
 
 
 def main() -> None:

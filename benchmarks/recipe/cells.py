@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from endtask.settings import Settings, resolve
+from endtask.settings import Settings, load_settings
 from endtask.settings.load import merge
-from endtask.settings.presets import preset_layers
 
 Tree = dict[str, Any]
 
@@ -58,19 +57,15 @@ LADDER = (
 
 def base_settings(task: str, data: Path, preset: str = RECIPE) -> Settings:
     """A preset for a task of the sample data; the paper's knows nothing of marks."""
-    tree: Tree = {}
-    for layer in preset_layers(preset):
-        merge(tree, layer)
-    merge(tree, PAPER_IN_A_MINUTE if preset == PAPER else {"tokenizer": {"marks": list(MARKS.get(task, ()))}})
-    own: Tree = {
+    given: Tree = {
         "task": {"path": str(data / "tasks" / task)},
         "corpus": {"sources": [{"path": str(data / "corpus" / "*.jsonl.zst")}]},
         "finetune": {"seeds": list(SEEDS)},
         "evaluate": {"metric": TASKS[task]},
         "keep_scratch": False,
     }
-    merge(tree, own)
-    return resolve(tree)
+    merge(given, PAPER_IN_A_MINUTE if preset == PAPER else {"tokenizer": {"marks": list(MARKS.get(task, ()))}})
+    return load_settings(preset=preset, given=given)
 
 
 def ladder_cells(paper: Settings, recipe: Settings) -> dict[str, Tree]:

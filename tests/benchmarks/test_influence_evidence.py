@@ -127,7 +127,7 @@ def test_every_arm_has_an_order_and_every_table_its_first(toy: Path) -> None:
 
 @pytest.mark.parametrize("task", ["chemprot", "sciie"])
 def test_the_settings_are_settings(task: str) -> None:
-    found = Settings.model_validate(base_settings(task, "corpus/*.jsonl", "tasks/x", None, budget=prepare.BUDGET))
+    found = base_settings(task, "corpus/*.jsonl", "tasks/x", None, budget=prepare.BUDGET)
     assert str(found.select.budget) == "34%"
     assert found.select.influence.layers == ("last",)
 
