@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from endtask.files.trees import flatten
 from endtask.settings import Settings, load_settings
 from endtask.settings.load import merge
 
@@ -88,15 +89,5 @@ def different(one: Tree, other: Tree) -> Tree:
 
 
 def flat(settings: Settings) -> Tree:
-    """All values by dotted key; mappings that users name themselves stay whole."""
-    found: Tree = {}
-
-    def walk(tree: Tree, prefix: str) -> None:
-        for name, value in tree.items():
-            if isinstance(value, dict) and f"{prefix}{name}" not in ("train.objectives", "tasks"):
-                walk(value, f"{prefix}{name}.")
-            else:
-                found[f"{prefix}{name}"] = value
-
-    walk(settings.model_dump(mode="json"), "")
-    return found
+    """All values by dotted key."""
+    return flatten(settings.model_dump(mode="json"), keep_empty=True)

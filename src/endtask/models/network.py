@@ -245,16 +245,17 @@ def build_network(
     `marks` are the tokens that the task head reads where the settings say so.
     """
     architecture = ARCHITECTURES[settings.architecture]
+    pooling = pooling_of(settings, architecture, marks)
     config = architecture.config(
         shape_of(settings),
         vocabulary=-(-vocabulary // _VOCABULARY_ROUND) * _VOCABULARY_ROUND,
         special_ids=special_ids,
         positions=settings.max_position_embeddings,
         dropout=settings.dropout,
-        pooling=pooling_of(settings, architecture, marks),
+        pooling=pooling,
     )
     name_labels(config, labels, kind)
-    name_marks(config, settings, architecture, marks)
+    name_marks(config, pooling, marks)
     return Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
 
 
@@ -264,16 +265,17 @@ def pooling_of(settings: ModelSettings, architecture: Architecture, marks: tuple
     pooling = usual if settings.pooling == "auto" else settings.pooling
     if pooling not in architecture.poolings:
         raise InputError(f"the stock head of {architecture.name} cannot read the {pooling}", key="model.pooling")
+    if pooling == "marks" and not marks:
+        raise InputError("there are no marks to read", key="model.pooling", hint="name them under tokenizer.marks")
     return pooling
 
 
-def name_marks(config: Any, settings: ModelSettings, architecture: Architecture, marks: tuple[int, ...]) -> None:
+def name_marks(config: Any, pooling: Pooling, marks: tuple[int, ...]) -> None:
     """Write the tokens that the task head reads into a configuration, which is how it is known that it does."""
-    reads_marks = pooling_of(settings, architecture, marks) == "marks"
-    if reads_marks and not marks:
-        raise InputError("there are no marks to read", key="model.pooling", hint="name them under tokenizer.marks")
-    if reads_marks or marks_of(config):  # those of the task that a checkpoint was trained on before
-        config.mark_token_ids = list(marks) if reads_marks else []
+    if pooling == "marks":
+        config.mark_token_ids = list(marks)
+    elif marks_of(config):  # those of the task that a checkpoint was trained on before
+        config.mark_token_ids = []
 
 
 def name_labels(config: Any, labels: tuple[str, ...], kind: TaskKind = "text") -> None:

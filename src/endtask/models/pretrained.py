@@ -104,12 +104,13 @@ def load_network(
     if not getattr(config, "decoder_bias", True):  # our masked-LM head has one: zero does the same
         config.decoder_bias = True
         tensors["decoder.bias"] = torch.zeros(config.vocab_size)
-    architecture.adopt(config, dropout=settings.dropout, pooling=pooling_of(settings, architecture, marks))
+    pooling = pooling_of(settings, architecture, marks)
+    architecture.adopt(config, dropout=settings.dropout, pooling=pooling)
     config.pad_token_id = pad_id
     config.tie_word_embeddings = True
     config.dtype = torch.float32
     name_labels(config, labels, kind)  # over those of the task it was trained on before
-    name_marks(config, settings, architecture, marks)
+    name_marks(config, pooling, marks)
     network = Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
     fill_network(network, tensors, checkpoint.path)
     return network
