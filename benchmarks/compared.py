@@ -54,7 +54,7 @@ class Compared:
         kind, labels = first["kind"], tuple(first["labels"])
         truth = from_lists(first["truth"], kind)
         clean = np.asarray(first["leak_free"], dtype=bool)
-        gpu = (first.get("machine") or {}).get("gpu")
+        gpu = next(iter((first.get("machine") or {}).get("gpus") or ()), None)
         return cls(Measure(first["metric"], kind, labels), first["split"], truth, clean, runs, gpu)
 
     def models(self, cell: str, part: str | None = None) -> list[float]:

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.recipe.page --results DIR
 
-DIR holds what came back from the GPU: `TASK-final.json`, `TASK-pretrained.json` and `chemprot-{paper,low,high}.json` of
+DIR holds what came back from the GPU: `TASK-{final,random,pretrained}.json` and `chemprot-{paper,low,high}.json` of
 `endtask compare --results`, and `SCREEN.jsonl` of `benchmarks.recipe.screen`, named after its plan. What is not there
 yet is left out; screens that were collected before are kept.
 """
@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.compared import Compared, collect_from_command_line, markdown
-from benchmarks.recipe.cells import CELL, LADDER, NAMES, SEEDS, TASKS
+from benchmarks.recipe.cells import CELL, LADDER, NAMES, TASKS
 from benchmarks.results_file import RESULTS, Results, read_results, write_results
 from endtask.errors import InputError
 from endtask.report.format import metric_name
@@ -45,7 +45,7 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     rows: list[Tree] = []
     summary: Tree = {}
     for task in TASKS:
-        final = _existing(folder, f"{task}-final", f"{task}-pretrained")
+        final = _existing(folder, *(f"{task}-{name}" for name in ("final", "random", "pretrained")))
         if final and final[0].stem == f"{task}-final":
             compared = Compared.read(final)
             rows += _rows(task, "final", compared, FINAL, CELL)
@@ -157,7 +157,7 @@ def recipe_table(results: Results) -> str:
                 parts += [f"**{head}{NAMES[task]}**", "", markdown(found, against=title, metric=metric), ""]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = "Mean ± spread over all models (pre-training x fine-tuning seeds); † where Holm's p is below .05"
-    last = f"{how}. Seconds are those of a run with its {len(SEEDS)} fine-tunings, of several that shared the GPU. "
+    last = f"{how}. Seconds are those of a run with its fine-tunings, of several that shared the GPU. "
     last += f"Trained on {gpu or 'a CPU'}, "
     return "\n".join([*parts, _PRETRAINED_NOTE, "", f"{last}{results.date}; `{results.command}`.", ""])
 

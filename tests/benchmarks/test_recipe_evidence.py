@@ -46,7 +46,7 @@ def test_a_rung_changes_its_own_keys_alone() -> None:
 def test_every_comparison_can_be_read() -> None:
     recipe, paper = base_settings("sciie", DATA), base_settings("sciie", DATA, PAPER)
     found = comparisons(recipe, paper)
-    assert list(found) == ["final", "paper", "low", "high"]
+    assert list(found) == ["final", "random", "paper", "low", "high"]
     for tree in found.values():
         Comparison.model_validate(tree)
     rungs = [name for bundle in ("paper", "low", "high") for name in found[bundle]["cells"]]
@@ -78,7 +78,7 @@ def compared(cells: dict[str, list[list[int]]]) -> dict[str, Any]:
 
     head = {"metric": "accuracy", "split": "test", "truth": truth, "leak_free": leak_free, "kind": "text"}
     runs = [run(name, predicted) for name, predicted in cells.items()]
-    return {**head, "labels": ["a", "b", "c"], "machine": {"gpu": "a GPU"}, "runs": runs}
+    return {**head, "labels": ["a", "b", "c"], "machine": {"gpus": ["a GPU"]}, "runs": runs}
 
 
 def test_results_become_tables(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def results_file(path: Path, runs: list[Tree], **changes: Any) -> Path:
         "labels": ["a", "b"],
         "truth": [0, 1, 0, 1],
         "leak_free": [1, 1, 1, 0],
-        "machine": {"gpu": "a GPU"},
+        "machine": {"gpus": ["a GPU"]},
         "runs": runs,
         **changes,
     }

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from endtask.errors import InputError
 from endtask.models.weights import load_tensors, load_weights, save_tensors, save_weights
@@ -27,6 +32,39 @@ def test_tensors_come_back_with_their_header(tmp_path: Path) -> None:
     assert header == {"step": 3, "memory": {"dev": 0.5}}
     assert loaded["a"].equal(tensors["a"])
     assert loaded["b"].equal(tensors["b"])
+
+
+WHOLE = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
+dtypes = st.sampled_from([torch.float64, torch.float32, torch.float16, torch.bfloat16, *WHOLE])
+shapes = st.lists(st.integers(0, 4), max_size=3)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.tuples(dtypes, shapes), max_size=5))
+def test_files_are_as_the_library_writes_them(
+    tmp_path_factory: pytest.TempPathFactory, asked: dict[str, tuple[torch.dtype, list[int]]]
+) -> None:
+    asked.pop("__metadata__", None)
+    tensors = {name: torch.randint(0, 100, shape).to(dtype) for name, (dtype, shape) in asked.items()}
+    folder = tmp_path_factory.mktemp("weights")
+    save_tensors(folder / "ours", tensors, {"step": 1})
+    save_file(tensors, folder / "theirs", metadata={"endtask": '{"step": 1}'})
+    ours, theirs = load_file(folder / "ours"), load_file(folder / "theirs")
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert ours[name].dtype == value.dtype
+        assert ours[name].equal(value)
+    assert load_tensors(folder / "ours")[1] == {"step": 1}
+    assert (folder / "ours").stat().st_size % 8 == sum(value.nbytes for value in tensors.values()) % 8
+
+
+def test_a_file_that_takes_little_at_a_time_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(FileIO):
+        def write(self, data: Any) -> int:
+            return super().write(memoryview(data)[:7])
+
+    monkeypatch.setattr("endtask.models.weights.open", lambda path, mode, buffering: Slow(path, mode), raising=False)
+    save_tensors(tmp_path / "slow", {"a": torch.arange(100)}, {})
+    assert load_tensors(tmp_path / "slow")[0]["a"].equal(torch.arange(100))
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors import torch as safetensors_torch
 
 from endtask.errors import InputError
-from endtask.models.weights import load_tensors, save_tensors
+from endtask.models.weights import load_tensors, save_tensors, write_safetensors
 from endtask.train import checkpoint as checkpoint_module
 from endtask.train.checkpoint import CHECKPOINT, Checkpoints
 from endtask.train.loop import Phase, build_optimizer, train
@@ -118,18 +117,18 @@ def killed_in(count: int) -> Any:
     """A writer that dies with its whole file written and not yet in place."""
     calls: list[None] = []
 
-    def save_file(tensors: Any, path: str, metadata: Any) -> None:
+    def write(path: Path, tensors: Any, header: Any) -> None:
         calls.append(None)
-        safetensors_torch.save_file(tensors, path, metadata)
+        write_safetensors(path, tensors, header)
         if len(calls) == count:
             raise Killed
 
-    return save_file
+    return write
 
 
 def test_killed_while_writing_the_older_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phase = number_phase()
-    monkeypatch.setattr("endtask.models.weights.save_file", killed_in(2))
+    monkeypatch.setattr("endtask.models.weights.write_safetensors", killed_in(2))
     kept = Checkpoints(tmp_path, phase.network, build_optimizer(phase), phase.weighting)
     kept.save(1, {})
     kept.save(2, {})
@@ -146,7 +145,7 @@ def test_an_error_of_the_writer_is_raised_at_the_next_call(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("endtask.models.weights.save_file", full)
+    monkeypatch.setattr("endtask.models.weights.write_safetensors", full)
     phase = number_phase()
     kept = Checkpoints(tmp_path, phase.network, build_optimizer(phase), phase.weighting)
     kept.save(1, {})

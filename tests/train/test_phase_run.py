@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from endtask.errors import InputError, TrainingError
 from endtask.models.place import Place
-from endtask.models.weights import load_tensors, save_tensors
+from endtask.models.weights import load_tensors, save_tensors, write_safetensors
 from endtask.objectives.base import Loss
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.loop import Phase, build_optimizer, train
@@ -208,14 +207,14 @@ def test_a_phase_killed_while_it_saves_keeps_the_older_checkpoint(
     go(unbroken, tmp_path / "unbroken")
     saves = []
 
-    def save_and_die(tensors: Any, path: str, metadata: Any) -> None:
+    def save_and_die(path: Path, tensors: Any, header: Any) -> None:
         saves.append(None)
-        safetensors_torch.save_file(tensors, path, metadata)
+        write_safetensors(path, tensors, header)
         if len(saves) == 3:  # after steps 0 and 2
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("endtask.models.weights.save_file", save_and_die)
+        patch.setattr("endtask.models.weights.write_safetensors", save_and_die)
         with pytest.raises(Killed):
             go(number_phase(checkpoint_steps=2), tmp_path / "killed")
     assert kept_step(tmp_path / "killed") == 2
@@ -228,7 +227,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_phase(tmp_path: Path, monk
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("endtask.models.weights.save_file", full)
+    monkeypatch.setattr("endtask.models.weights.write_safetensors", full)
     phase = number_phase()
     with pytest.raises(OSError, match="No space left on device"):
         go(phase, tmp_path)

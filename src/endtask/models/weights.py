@@ -3,24 +3,70 @@
 from __future__ import annotations
 
 import json
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from endtask.errors import InputError
 from endtask.files.atomic import whole_file
 
 _MAKE_AGAIN = "run again with --from the stage that made it"
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""The format's names."""
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write tensors and a small JSON header."""
     with whole_file(path) as aside:
-        contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        save_file(contiguous, str(aside), metadata={"endtask": json.dumps(header)})
+        write_safetensors(aside, tensors, header)
+
+
+def write_safetensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write the format, fetching one tensor after the other.
+
+    Not by the library's `save_file`: before version 0.8 that holds the interpreter's lock until all is written, and
+    training, whose checkpoints another thread writes, stands still for as long.
+    """
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # aligned, as the library's
+    with open(path, "wb", buffering=0) as file:
+        _write_all(file, _head(ordered, header))
+        for _, value in ordered:
+            plain = value.detach().cpu().contiguous().reshape(-1)
+            _write_all(file, plain.view(torch.uint8).numpy().data)
+
+
+def _head(ordered: list[tuple[str, Tensor]], header: dict[str, Any]) -> bytes:
+    """What stands before the data: its own length in eight bytes, then JSON, which ends at a multiple of eight."""
+    tree: dict[str, Any] = {"__metadata__": {"endtask": json.dumps(header)}}
+    end = 0
+    for name, value in ordered:
+        start, end = end, end + value.numel() * value.element_size()
+        tree[name] = {"dtype": _DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [start, end]}
+    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _write_all(file: FileIO, data: bytes | memoryview) -> None:
+    """An unbuffered file may take less than it is given, 2 GB at most on Linux."""
+    rest = memoryview(data)
+    while len(rest):
+        rest = rest[file.write(rest) :]
 
 
 def load_tensors(path: Path, *, hint: str = _MAKE_AGAIN) -> tuple[dict[str, Tensor], dict[str, Any]]:
