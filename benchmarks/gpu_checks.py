@@ -50,6 +50,7 @@ CHECKS = {
 }
 """What each check calls its rows."""
 Row = dict[str, Any]
+_WARM_UP = 50
 
 
 def random_texts(folder: Path, count: int) -> PackedTexts:
@@ -150,39 +151,41 @@ def waiting_row(texts: PackedTexts, folder: Path) -> Row:
     return {"check": CHECKS["waiting"], "steps": 10, "waits": 0}
 
 
-def overhead_row(texts: PackedTexts, folder: Path, steps: int = 2000) -> Row:
+def overhead_row(texts: PackedTexts, folder: Path, checkpoints: int = 2) -> Row:
     """What curves and checkpoints, as by default, add to the bare steps, and how long the last one is waited for.
 
-    Both are timed from the first checkpoint on, so that no start counts.
+    At the size and batch of the preset `gpu`. Timed from the first checkpoint to the last, so that no start counts;
+    bare steps before and after, since a device's speed drifts.
     """
-    phase = make_phase(texts, "compact", "32768tok", 1)
-    first = phase.settings.checkpoint_steps
-    phase = replace(phase, steps=first + steps)
-
-    def bare() -> float:
-        started = 0.0
-        for record in train(phase, build_optimizer(phase)):
-            if record.step in (first, phase.steps):
-                phase.place.synchronize()
-                seconds, started = time.perf_counter() - started, time.perf_counter()
-        return seconds
-
-    def whole() -> list[float]:
-        moments: list[float] = []
-        run_phase(phase, folder / "whole", label="whole", on_checkpoint=lambda: moments.append(time.perf_counter()))
-        return [*moments, time.perf_counter()]
-
-    without, moments = bare(), whole()
-    together = moments[-2] - moments[0]
+    phase = make_phase(texts, "compact", "65536tok", 1)
+    every = phase.settings.checkpoint_steps
+    steps = checkpoints * every
+    bare, whole = replace(phase, steps=_WARM_UP + steps // 2), replace(phase, steps=every + steps)
+    before = bare_seconds(bare)
+    moments: list[float] = []
+    run_phase(whole, folder / "whole", label="whole", on_checkpoint=lambda: moments.append(time.perf_counter()))
+    end = time.perf_counter()
+    without, together = before + bare_seconds(bare), moments[-1] - moments[0]
     return {
         "check": CHECKS["overhead"],
         "steps": steps,
-        "checkpoints": len(moments) - 2,
+        "checkpoints": len(moments) - 1,
         "seconds_bare": round(without, 3),
+        "seconds_bare_before": round(before, 3),
         "seconds_whole": round(together, 3),
         "share": round(together / without - 1, 4),
-        "seconds_at_the_end": round(moments[-1] - moments[-2], 3),
+        "seconds_at_the_end": round(end - moments[-1], 3),
     }
+
+
+def bare_seconds(phase: Phase) -> float:
+    """Of a phase's steps, a few first ones left out, with nothing done between them."""
+    started = 0.0
+    for record in train(phase, build_optimizer(phase)):
+        if record.step in (_WARM_UP, phase.steps):
+            phase.place.synchronize()
+            seconds, started = time.perf_counter() - started, time.perf_counter()
+    return seconds
 
 
 def saving_row(texts: PackedTexts, folder: Path) -> Row:

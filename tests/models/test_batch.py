@@ -217,3 +217,26 @@ def test_the_ignored_target_is_the_one_that_torch_leaves_out() -> None:
 
 def same(one: object, other: object) -> bool:
     return one.equal(other) if isinstance(one, Tensor) else one == other  # type: ignore[arg-type]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths=LENGTHS, grid=st.booleans())
+def test_twice_is_what_all_texts_laid_out_twice_are(tmp_path: Path, lengths: list[int], grid: bool) -> None:
+    texts = packed_of(tmp_path / "packed", lengths, 0)
+    positions, layout = np.arange(len(lengths)), Layout(PAD, max(lengths), grid=grid)
+    found, expected = lay_out(texts, positions, layout).twice(), lay_out(texts, np.tile(positions, 2), layout)
+    for field in fields(TextBatch):
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        assert one.equal(other) if isinstance(one, Tensor) else one == other, field.name
+
+
+def test_twice_moves_what_was_masked_and_keeps_the_answers(tmp_path: Path) -> None:
+    batch = lay_out(make_packed(tmp_path), np.arange(3), Layout(PAD, 20))
+    tokens = len(batch.input_ids)
+    masked = {"masked": 2, "masked_positions": torch.tensor([1, 4]), "masked_targets": torch.tensor([9, IGNORED])}
+    twice = replace(batch, labels=torch.tensor([2, 0, 1]), **masked).twice()
+    found = [
+        value.tolist() for value in (twice.masked_positions, twice.masked_targets, twice.labels) if value is not None
+    ]
+    assert found == [[1, 4, 1 + tokens, 4 + tokens], [9, IGNORED, 9, IGNORED], [2, 0, 1, 2, 0, 1]]
+    assert twice.masked == 4

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from endtask.models.batch import TextBatch
+from endtask.models.batch import Room, TextBatch
 from endtask.models.network import Network
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task import Classification
 from endtask.settings import BatchSize
 from endtask.text.packed import PackedTexts
+from tests.models.layouts import batch_of
 from tests.tiny import ARCHITECTURES, make_labels, make_network, make_packed, shake
 from tests.train.test_optimizer import NoReading
 
@@ -33,9 +34,10 @@ def make(texts: PackedTexts, network: Network, **options: Any) -> Classification
 
 
 def readings(network: Network, batch: TextBatch, count: int) -> list[Tensor]:
-    """Logits of the real texts by several readings under dropout, the same ones every time."""
+    """Logits of the real texts by one reading under dropout or two, the same ones every time."""
     torch.manual_seed(5)
-    return [network.task_logits(network(batch), batch)[: batch.texts] for _ in range(count)]
+    read = batch.twice() if count == 2 else batch
+    return [logits[: batch.texts] for logits in network.task_logits(network(read), read).chunk(count)]
 
 
 def loss_of(objective: Classification, network: Network, batch: TextBatch) -> Any:
@@ -105,7 +107,7 @@ def test_without_dropout_there_is_nothing_to_compare(texts: PackedTexts) -> None
     network = shake(make_network()).train()
     plain, twice = make(texts, network), make(texts, network, rdrop=4.0)
     batch = plain.batch(0)
-    assert loss_of(twice, network, batch).parts["rdrop"].item() == 0.0
+    assert loss_of(twice, network, batch).parts["rdrop"].item() == pytest.approx(0.0, abs=1e-9)
     assert loss_of(twice, network, batch).total.item() == pytest.approx(loss_of(plain, network, batch).total.item())
 
 
@@ -137,3 +139,14 @@ def test_by_default_the_loss_is_bit_for_bit_what_it_was(texts: PackedTexts) -> N
     loss = loss_of(objective, network, batch)
     assert loss.total.equal((each * batch.weights[: batch.texts]).sum())
     assert loss.parts.keys() == {"task"}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("room", [None, Room(tokens=640, texts=20)])
+def test_two_readings_at_once_are_two_readings(architecture: str, room: Room | None, texts: PackedTexts) -> None:
+    """Without dropout both halves are what the batch alone gives, in a room with padding too."""
+    network = shake(make_network(architecture)).eval()
+    batch = batch_of(network, texts, np.arange(8), room)
+    alone, both = (network.task_logits(network(one), one) for one in (batch, batch.twice()))
+    for half in both.chunk(2):
+        assert half[: batch.texts].allclose(alone[: batch.texts], atol=1e-5)

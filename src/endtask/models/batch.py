@@ -76,6 +76,22 @@ class TextBatch:
         """The same batch in memory that a GPU can copy from while others work."""
         return self._each(lambda tensor: tensor.pin_memory())
 
+    def twice(self) -> TextBatch:
+        """All of it once more behind itself, so that two readings are one call: (2N,) tokens of 2S texts."""
+        tokens, texts = len(self.input_ids), len(self.offsets) - 1
+        moved = {"text_ids": texts, "masked_positions": tokens}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        doubled: dict[str, Any] = {
+            name: torch.cat([value, value + moved[name] if name in moved else value])
+            for name, value in values.items()
+            if isinstance(value, Tensor) and name not in ("offsets", "grid")
+        }
+        doubled["offsets"] = torch.cat([self.offsets, self.offsets[1:] + tokens])
+        if self.grid is not None:  # N means no token there, and must stay beyond the last
+            doubled["grid"] = torch.cat([self.grid.where(self.grid < tokens, 2 * tokens), self.grid + tokens])
+        counts = ("texts", "real_tokens", "padded_tokens", "squared_lengths", "masked")
+        return replace(self, **doubled, **{name: 2 * values[name] for name in counts})
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> TextBatch:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}

@@ -46,8 +46,16 @@ def write_safetensors(path: Path, tensors: dict[str, Tensor], header: dict[str, 
     with open(path, "wb", buffering=0) as file:
         _write_all(file, _head(ordered, header))
         for _, value in ordered:
-            plain = value.detach().cpu().contiguous().reshape(-1)
-            _write_all(file, plain.view(torch.uint8).numpy().data)
+            _write_all(file, _fetch(value.detach().contiguous()).reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _fetch(value: Tensor) -> Tensor:
+    """On the CPU; from a GPU through memory that it copies to by itself, for other copies hold up all its orders."""
+    if not value.is_cuda:
+        return value.cpu()
+    fetched = value.to("cpu", non_blocking=True)
+    torch.cuda.current_stream(value.device).synchronize()
+    return fetched
 
 
 def _head(ordered: list[tuple[str, Tensor]], header: dict[str, Any]) -> bytes:
