@@ -19,6 +19,7 @@ import numpy as np
 from endtask.errors import InputError, did_you_mean
 from endtask.evaluate.measures import Measure
 from endtask.evaluate.significance import holm, metric_permutation
+from endtask.progress import say
 from endtask.task.targets import Answers, from_lists
 
 Tree = dict[str, Any]
@@ -37,7 +38,10 @@ class Compared:
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Compared:
-        """From one file or several; of a cell that stands in two, the seeds are taken together."""
+        """From one file or several; of a cell that stands in two, the seeds are taken together.
+
+        Of a comparison that was stopped, what is finished is taken as it is; what no file has is told.
+        """
         trees = [_tree(file) for file in files]
         if not trees:
             raise InputError("no results file was given")
@@ -51,6 +55,7 @@ class Compared:
             known = [other["seed"] for other in runs.setdefault(run["cell"], [])]
             if run["seed"] not in known:
                 runs[run["cell"]].append(run)
+        _tell_missing(files, trees, runs)
         kind, labels = first["kind"], tuple(first["labels"])
         truth = from_lists(first["truth"], kind)
         clean = np.asarray(first["leak_free"], dtype=bool)
@@ -98,8 +103,9 @@ class Compared:
             row["dev"] = round(fmean(dev), 5)
         if not self.clean.all() and (leak_free := self.models(name, "leak_free")):
             row["leak_free"] = round(fmean(leak_free), 5)
-        seconds = [run["cost"]["train_seconds"] for run in runs]
-        return row | {"train_seconds": round(fmean(seconds), 1), "text_bytes": runs[0]["cost"]["text_bytes"]}
+        seconds, flops = (fmean(run["cost"][key] for run in runs) for key in ("train_seconds", "matmul_flops"))
+        row |= {"train_seconds": round(seconds, 1), "flops": float(f"{flops:.4g}")}
+        return row | {"text_bytes": runs[0]["cost"]["text_bytes"]}
 
     def raw(self) -> list[Tree]:
         """Every run without its predictions, for the results file."""
@@ -124,22 +130,36 @@ def _tree(file: Path) -> Tree:
     return tree
 
 
+def _tell_missing(files: Sequence[Path], trees: Sequence[Tree], runs: Mapping[str, list[Tree]]) -> None:
+    """Say which runs and baselines are in no file; files from before there was the key are complete."""
+    there = {f"{cell}/seed-{run['seed']}" for cell, found in runs.items() for run in found} | set(runs)
+    for file, tree in zip(files, trees, strict=True):
+        missing = [key for key in tree.get("missing", ()) if key not in there]
+        if missing:
+            say(f"{file}: not complete, without {', '.join(missing)}")
+
+
 def markdown(rows: Sequence[Tree], *, against: str, metric: str) -> str:
     """The rows of `table` as a table; a dagger stands where Holm's p is below .05."""
     has_leaks = any("leak_free" in row for row in rows)
-    heads = ["", metric, *(["leak-free"] if has_leaks else []), f"against {against}", "p (Holm)", "models", "training"]
+    heads = ["", metric, f"against {against}", "p (Holm)", *(["leak-free", "p there"] if has_leaks else [])]
+    heads += ["models", "FLOPs", "training"]
     lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
     for row in rows:
         lead = f"{100 * row['lead']:+.1f}{'†' if row['p_holm'] < 0.05 else ''}" if "lead" in row else ""
         cells = [row["title"], f"{100 * row['mean']:.1f} ± {100 * row['std']:.1f}"]
-        cells += [f"{100 * row['leak_free']:.1f}" if "leak_free" in row else ""] if has_leaks else []
-        cells += [lead, f"{row['p_holm']:.4f}" if "p_holm" in row else "", str(row["models"])]
-        lines.append(f"| {' | '.join([*cells, _seconds(row)])} |")
+        cells += [lead, _told(row, "p_holm", "{:.4f}")]
+        if has_leaks:
+            cells += [f"{100 * row['leak_free']:.1f}" if "leak_free" in row else ""]
+            cells += [_told(row, "leak_free_p_holm", "{:.4f}")]
+        cells += [str(row["models"]), _told(row, "flops", "{:.2g}"), _told(row, "train_seconds", "{:.0f} s")]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _seconds(row: Tree) -> str:
-    return f"{row['train_seconds']:.0f} s" if row["train_seconds"] else ""
+def _told(row: Tree, name: str, form: str) -> str:
+    """A figure, or nothing where there is none, or where nothing was spent."""
+    return form.format(row[name]) if row.get(name) else ""
 
 
 def collect_from_command_line(collect: Callable[[Path], Path], description: str | None) -> None:

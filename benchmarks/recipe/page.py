@@ -48,6 +48,8 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
         final = _existing(folder, *(f"{task}-{name}" for name in ("final", "random", "pretrained")))
         if final and final[0].stem == f"{task}-final":
             compared = Compared.read(final)
+            if CELL not in compared.runs:
+                continue  # it was stopped before any of it was finished
             rows += _rows(task, "final", compared, FINAL, CELL)
             summary[task] = task_summary(compared)
         ladder = _existing(folder, *(f"{task}-{name}" for name in ("high", "low", "paper")))
@@ -159,7 +161,8 @@ def recipe_table(results: Results) -> str:
     how = "Mean ± spread over all models (pre-training x fine-tuning seeds); † where Holm's p is below .05"
     last = f"{how}. Seconds are those of a run with its fine-tunings, of several that shared the GPU. "
     last += f"Trained on {gpu or 'a CPU'}, "
-    return "\n".join([*parts, _PRETRAINED_NOTE, "", f"{last}{results.date}; `{results.command}`.", ""])
+    note = [_PRETRAINED_NOTE, ""] if any(row.get("cell") == PRETRAINED for row in rows) else []
+    return "\n".join([*parts, *note, f"{last}{results.date}; `{results.command}`.", ""])
 
 
 if __name__ == "__main__":

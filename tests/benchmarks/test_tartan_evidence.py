@@ -124,7 +124,7 @@ def results_file(path: Path, runs: list[Tree], **changes: Any) -> Path:
 
 def one_run(cell: str, seed: int, predicted: list[int]) -> Tree:
     right = [answer == truth for answer, truth in zip(predicted, [0, 1, 0, 1], strict=True)]
-    cost = {"train_seconds": 2.0, "text_bytes": 10}
+    cost = {"train_seconds": 2.0, "text_bytes": 10, "matmul_flops": 2e9}
     scores = {"dev": [0.5], "test": [sum(right) / 4], "leak_free": [sum(right[:3]) / 3]}
     return {"cell": cell, "seed": seed, "finetune_seeds": [0], **scores, "cost": cost, "predicted": [predicted]}
 
@@ -140,7 +140,7 @@ def test_files_are_judged_together(tmp_path: Path) -> None:
     assert rows[0]["p_holm"] == rows[0]["p"] >= 2 / 2**4
     assert rows[0]["leak_free"] == pytest.approx(1.0)
     shown = markdown(rows, against="Bad", metric="accuracy")
-    assert "| Good | 87.5 ± 17.7 | 100.0 | +62.5 |" in shown
+    assert "| Good | 87.5 ± 17.7 | +62.5 | 0.2500 | 100.0 |" in shown
     assert found.gpu == "a GPU"
 
 

@@ -91,6 +91,32 @@ def test_broken_training_is_exit_code_1(settings: Path, tmp_path: Path, command:
     assert any(line.split() == ["two", "failed"] for line in answer.out.splitlines())
 
 
+def test_stopped_and_judged_as_it_is(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
+    stubs.trouble["two/seed-1 pretrain"] = KeyboardInterrupt()
+    stubs.trouble["one/seed-1 pretrain"] = TrainingError("too hot")
+    results, again = tmp_path / "results.json", tmp_path / "again.json"
+    answer = command("compare", settings, *CELLS, "--no-baselines", "--results", results)
+    assert (answer.code, answer.out) == (130, "")
+    assert "stopped; the same command goes on from here" in answer.err
+    tree = json.loads(results.read_text())
+    assert [(run["cell"], run["seed"]) for run in tree["runs"]] == [("one", 0), ("two", 0)]
+    assert (tree["complete"], tree["missing"]) == (False, ["two/seed-1"])
+    stubs.calls.clear()
+    judged = command("compare", tmp_path / "run-compare", "--finished", "--results", again)
+    assert (judged.code, stubs.calls) == (0, [])  # the run that broke is in the table and nothing new
+    lines = judged.out.splitlines()
+    assert "Not finished and not counted: two/seed-1." in lines
+    assert lines[-2].startswith("one: macro-F1 ")
+    assert lines[-1] == f"report: {tmp_path / 'run-compare'}/compare.html"
+    judged_tree = json.loads(again.read_text())
+    assert judged_tree["runs"] == tree["runs"]
+    assert judged_tree["rows"][1]["score"]["lead"] is not None
+    words = ["compare", settings, *CELLS, "--no-baselines"]
+    assert json.loads(command(*words, "--finished", "--json").out)["missing"] == ["two/seed-1"]
+    assert command(*words).code == 1
+    assert stubs.of("pretrain") == ["two/seed-1"]
+
+
 def test_a_finished_run_lends_its_stages(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     assert command("run", settings, "--until", "pack").code == 0
     stubs.calls.clear()
@@ -156,6 +182,9 @@ def test_the_same_cell_nested_goes_on(settings: Path, tmp_path: Path, command: C
         (["--cells", "absent.yaml"], "absent.yaml: no such file of cells"),
         (["--set", "task.path=nowhere"], "nowhere"),
         (["--results", "absent/results.json"], "absent: no such folder"),
+        (["--finished"], "run-compare: no comparison here (endtask compare --output FOLDER makes one)"),
+        (["--finished", "--devices", "0"], "--finished trains nothing, and --devices is about training"),
+        (["--finished", "--until", "pack"], "--finished trains nothing, and --until is about training"),
         (["--bundle", "some.tar.zst"], "SETTINGS: the settings of this comparison stand"),
     ],
 )

@@ -38,6 +38,7 @@ FLAGS = {
         "--devices",
         "--bundle",
         "--results",
+        "--finished",
     ],
     "few-examples": [
         "RUN...",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,14 @@ from endtask.compare.devices import (
     BROKEN_TRAINING,
     LOG,
     Job,
+    Process,
     check_devices,
     last_line,
-    start_process,
-    visible_device,
     warn_of_shared_devices,
     work_through,
 )
 from endtask.compare.record import read_record
+from endtask.compare.workers import Worker, Workers, visible_device
 from endtask.errors import InputError
 from endtask.run import run
 from endtask.settings import Budget
@@ -188,15 +190,47 @@ def test_failures_on_devices(toy_files: Path, tmp_path: Path, stubs: Stubs) -> N
     assert [row.runs for row in outcome.rows] == [2, 4]  # broken training is not tried again, other trouble is
 
 
+def exit_code(process: Process) -> int:
+    """Of a job that is done by a process."""
+    while (code := process.poll()) is None:
+        time.sleep(0.05)
+    return code
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    made = Workers()
+    yield made
+    made.end()
+
+
 @pytest.mark.slow
-def test_a_real_process_sees_its_gpu_and_writes_a_log(toy_files: Path, tmp_path: Path) -> None:
+def test_a_process_does_runs_one_after_the_other(toy_files: Path, tmp_path: Path, workers: Workers) -> None:
+    folders = [run(toy(toy_files, tmp_path / name, device="cpu"), until="read").folder for name in ("one", "two")]
+    first = workers(Job("one", folders[0], "retrieve", frozenset()), "3")
+    assert exit_code(first) == 0
+    second = workers(Job("two", folders[1], "retrieve", frozenset()), "3")
+    assert second is first
+    assert exit_code(second) == 0
+    for folder in folders:
+        assert (folder / "retrieve" / "manifest.json").exists()
+        assert (folder / LOG).read_text().count("retrieve: started") == 1
+    assert workers(Job("one", folders[0], "retrieve", frozenset()), "4") is not first, "another GPU, another process"
+    failed = workers(Job("one", folders[0], "nonsense", frozenset()), "3")
+    assert exit_code(failed) == 2
+    assert last_line(folders[0]).startswith("unknown stage 'nonsense' (known: ")
+    assert workers(Job("two", folders[1], "retrieve", frozenset()), "3") is not failed
+
+
+@pytest.mark.slow
+def test_a_process_that_crashes_is_an_exit_code(toy_files: Path, tmp_path: Path, workers: Workers) -> None:
     folder = run(toy(toy_files, tmp_path / "run", device="cpu"), until="read").folder
-    process = start_process(Job("run", folder, "retrieve", frozenset()), "3")
-    assert process.wait() == 0
-    assert (folder / "retrieve" / "manifest.json").exists()
-    assert "retrieve: started" in (folder / LOG).read_text()
-    assert start_process(Job("run", folder, "nonsense", frozenset()), "3").wait() == 2
-    assert last_line(folder) == "unknown stage 'nonsense' (known: " + last_line(folder).partition("(known: ")[2]
+    job = Job("run", folder, "retrieve", frozenset())
+    crashed = workers(job, "0")
+    assert isinstance(crashed, Worker)
+    crashed.terminate()
+    assert exit_code(crashed) not in (0, 2, BROKEN_TRAINING)
+    assert workers(job, "0") is not crashed
 
 
 @pytest.mark.slow

@@ -52,6 +52,24 @@ def test_the_same_table_as_in_place(
     assert (again.code, again.out, stubs.calls) == (0, answer.out, [])
 
 
+def test_stopped_there_what_is_finished_can_be_taken_home(
+    bundle: Path, tmp_path: Path, stubs: Stubs, command: Callable[..., Answer]
+) -> None:
+    words = ["compare", "--bundle", bundle, "--output", tmp_path / "there", "--results", tmp_path / "there.json"]
+    stubs.trouble["two/seed-0 finetune"] = KeyboardInterrupt()
+    assert command(*words).code == 130
+    tree = json.loads((tmp_path / "there.json").read_text())
+    names = ["one", "one", "majority", "tfidf"]
+    assert ([run["cell"] for run in tree["runs"]], tree["complete"], len(tree["missing"])) == (names, False, 6)
+    stubs.calls.clear()
+    assert command(*words, "--finished").code == 0
+    tree = json.loads((tmp_path / "there.json").read_text())
+    assert ([run["cell"] for run in tree["runs"]], tree["complete"], stubs.calls) == (names, False, [])
+    assert tree["rows"][0]["score"]["low"] is not None
+    assert command(*words).code == 0
+    assert json.loads((tmp_path / "there.json").read_text())["complete"]
+
+
 def test_selected_text_travels_too(tmp_path: Path, stubs: Stubs, command: Callable[..., Answer]) -> None:
     data = write_toy(tmp_path / "data")
     compare(toy(data, tmp_path / "here"), TREE, until="select")

@@ -34,6 +34,7 @@ EXAMPLES = examples(
     "endtask compare my-task.yaml --cell small: --cell large:model.size=base,train.learning_rate=5e-4 --seeds 0,1",
     "endtask compare my-task.yaml --cells cells.yaml --devices 0,1 --results scores.json",
     "endtask compare runs/my-task-compare      # go on after a stop",
+    "endtask compare runs/my-task-compare --finished --results scores.json  # or judge what is there",
     "endtask compare --bundle my-task-compare.tar.zst --devices 0,1  # made by endtask bundle on another machine",
 )
 
@@ -82,8 +83,12 @@ BundleOption = Annotated[
     typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if need be, and go on there."),
 ]
 ResultsOption = Annotated[
-    Path | None, typer.Option("--results", metavar="FILE", help="Write scores, predictions and cost as one JSON file.")
+    Path | None,
+    typer.Option(
+        "--results", metavar="FILE", help="Write scores, predictions and cost as one JSON file, again after every run."
+    ),
 ]
+FinishedOption = Annotated[bool, typer.Option("--finished", help="Judge the runs that are finished; train nothing.")]
 
 
 def command(
@@ -108,6 +113,7 @@ def command(
     devices: DevicesOption = None,
     bundle: BundleOption = None,
     results: ResultsOption = None,
+    finished: FinishedOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -117,13 +123,15 @@ def command(
     run. The same command given again goes on after a stop; cells and seeds may be added. The folder is the run's with
     `-compare` behind it, unless --output names another. Exit code 1: the training of some run broke.
     """
-    from endtask.compare import compare
+    from endtask.compare import compare, judge_finished
     from endtask.compare.flags import from_file, is_comparison, read_comparison_folder, with_flags
     from endtask.report.results import check_results_file
 
     set_quiet(quiet)
     if results is not None:
         check_results_file(results)
+    if finished:
+        _refuse_training({"--devices": devices, "--until": until})
     flags = _flags(cell, values, seeds, finetune_seeds, baseline, no_baselines, checkpoint, against, by)
     given = {"--task": task, "--corpus": corpus, "--budget": budget, "--preset": preset, "--set": overrides}
     lender: Path | None = None
@@ -140,15 +148,21 @@ def command(
             folder = str(output or f"{resolved.output_dir.rstrip('/')}-compare")
             resolved = resolved.model_copy(update={"output_dir": folder})
         comparison = from_file(cells, resolved)
+    comparison = with_flags(comparison, flags)
+    where = "--cell" if cell else "--values" if values else str(cells or NAME)
+    if finished:
+        _show(judge_finished(resolved, comparison, results=results, where=where), as_json)
+        return
     outcome = compare(
         resolved,
-        with_flags(comparison, flags),
+        comparison,
         until=until,
         devices=[device.strip() for device in devices.split(",")] if devices else (),
         lenders=[lender] if lender else (),
-        where="--cell" if cell else "--values" if values else str(cells or NAME),
+        where=where,
+        results=results,
     )
-    _show(outcome, results, as_json)
+    _show(outcome, as_json)
     if outcome.has_failures:
         raise typer.Exit(1)
 
@@ -187,6 +201,12 @@ def _refuse_settings(given: dict[str, object], folder: Path) -> None:
         raise InputError(f"{flag}: the settings of this comparison stand", path=folder, hint=hint)
 
 
+def _refuse_training(given: dict[str, str | None]) -> None:
+    flag = next((name for name, value in given.items() if value), None)
+    if flag is not None:
+        raise InputError(f"--finished trains nothing, and {flag} is about training", hint="leave out one of them")
+
+
 def _unpacked(bundle: Path, output: Path | None) -> Path:
     """The folder of the bundle's comparison, unpacked if it is not there yet."""
     from endtask.bundle.unpack import bundle_header, unbundle
@@ -200,13 +220,10 @@ def _unpacked(bundle: Path, output: Path | None) -> Path:
     return unbundle(bundle, output)
 
 
-def _show(outcome: Outcome, results: Path | None, as_json: bool) -> None:
+def _show(outcome: Outcome, as_json: bool) -> None:
     from endtask.compare.page import PAGE
-    from endtask.compare.results import write_results
     from endtask.compare.table import print_table, verdict
 
-    if results is not None:
-        write_results(outcome, results)
     if as_json:
         print(json.dumps(outcome.figures(), ensure_ascii=False))
     elif not outcome.is_tested:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -84,24 +81,6 @@ def work_through(
             process.terminate()
         for _, process in busy.values():
             process.wait()
-
-
-def start_process(job: Job, device: str) -> Process:
-    """The run in a process of its own that sees one GPU; what it says is added to `log.txt` in its folder."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible_device(device, os.environ)}
-    command = [sys.executable, "-m", "endtask.compare.worker", str(job.folder), job.until, str(os.getpid())]
-    with open(job.folder / LOG, "ab") as log:
-        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-
-def visible_device(device: str, environment: Mapping[str, str]) -> str:
-    """A GPU's name for CUDA; where some are hidden from us already, numbers count those that are left.
-
-    >>> visible_device("1", {}), visible_device("1", {"CUDA_VISIBLE_DEVICES": "4,6"})
-    ('1', '6')
-    """
-    visible = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return visible[int(device)] if visible and device.isdecimal() and int(device) < len(visible) else device
 
 
 def last_line(folder: Path) -> str:

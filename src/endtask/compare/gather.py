@@ -7,34 +7,36 @@ from endtask.compare.comparison import Comparison
 from endtask.compare.outcome import Outcome, Row, Statistics, plain_row, with_holm
 from endtask.compare.record import Record
 from endtask.compare.scored import Judged, Scored, read_run, scored_baseline
-from endtask.compare.untrained import untrained_baseline
+from endtask.compare.untrained import known_baseline, untrained_baseline
 from endtask.compare.work import Work
 from endtask.evaluate.measures import measure_of
 
 Runs = dict[str, tuple[Scored, ...]]
 
 
-def gather(work: Work, record: Record, comparison: Comparison, *, tested: bool, untrained: bool = True) -> Outcome:
+def gather(work: Work, record: Record, comparison: Comparison, *, tested: bool, work_out: bool = True) -> Outcome:
     """The table of all runs that got as far as a score; with intervals and tests if `tested`, which take a while.
 
-    Baselines that need no run are scored unless `untrained` is false.
+    Baselines that need no run and that no earlier call worked out are left out unless `work_out`.
     """
-    plan = work.plan
-    judged = Judged.of(work.task, measure_of(work.task, plan.settings.evaluate), comparison.by)
+    plan, task = work.plan, work.task
+    judged = Judged.of(task, measure_of(task, plan.settings.evaluate), comparison.by)
     rows: dict[str, Row] = {}
     runs: Runs = {}
     for cell in plan.cells:
         runs[cell.name] = _runs_of(cell, work, judged, comparison)
         failures = _failures_of(cell, work, record, runs[cell.name])
         rows[cell.name] = Row(cell.name, cell.is_baseline, cell.differs(plan.settings), cell.note, failures=failures)
-    for name in plan.untrained if untrained else ():
-        baseline = untrained_baseline(name, work.task, judged.measure, work.folder, comparison.by)
-        runs[name] = (scored_baseline(baseline),)
-        rows[name] = Row(name, True, {}, baseline.description)
+    find = untrained_baseline if work_out else known_baseline
+    for name in plan.untrained:
+        baseline = find(name, task, judged.measure, work.folder, comparison.by)
+        if baseline is not None:
+            runs[name] = (scored_baseline(baseline),)
+            rows[name] = Row(name, True, {}, baseline.description)
     table = tuple(plain_row(rows[name], runs[name], judged) for name in plan.names if name in rows)
     if tested:
         table = _with_tests(table, runs, judged, plan.against, record)
-    return Outcome(work.folder, judged, plan.against, table, runs, tested)
+    return Outcome(work.folder, judged, plan.against, table, runs, tested, _missing(work, record, runs))
 
 
 def _runs_of(cell: Cell, work: Work, judged: Judged, comparison: Comparison) -> tuple[Scored, ...]:
@@ -47,6 +49,13 @@ def _failures_of(cell: Cell, work: Work, record: Record, scored: tuple[Scored, .
     done = {run.seed for run in scored}
     left = [run.key for run in cell.runs(work.folder) if run.seed not in done]
     return tuple(record.failures[key] for key in left if key in record.failures)
+
+
+def _missing(work: Work, record: Record, runs: Runs) -> tuple[str, ...]:
+    """What has no score and may still get one, runs in the order in which they are trained."""
+    scored = {(name, run.seed) for name, found in runs.items() for run in found}
+    left = [run.key for run in work.runs if (run.cell.name, run.seed) not in scored and run.key not in record.failures]
+    return (*left, *(name for name in work.plan.untrained if name not in runs))
 
 
 def _with_tests(rows: tuple[Row, ...], runs: Runs, judged: Judged, against: str, record: Record) -> tuple[Row, ...]:

@@ -76,7 +76,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A comparison as it stands: a row for each cell in the order given, and the runs behind them by cell."""
+    """A comparison as it stands: a row for each cell in the order given, and the runs behind them by cell.
+
+    `missing` names the runs that may still get a score, and the baselines that may.
+    """
 
     folder: Path
     judged: Judged
@@ -84,6 +87,17 @@ class Outcome:
     rows: tuple[Row, ...]
     runs: Mapping[str, tuple[Scored, ...]]
     is_tested: bool
+    missing: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to do; runs that broke count as done."""
+        return self.is_tested and not self.missing
+
+    @property
+    def has_trained_runs(self) -> bool:
+        """Whether some run has a score; untrained baselines are none."""
+        return any(run.seed is not None for runs in self.runs.values() for run in runs)
 
     @property
     def has_failures(self) -> bool:
@@ -98,6 +112,8 @@ class Outcome:
         """Plain values for JSON."""
         return {
             "folder": str(self.folder),
+            "complete": self.is_complete,
+            "missing": list(self.missing),
             "split": self.judged.split,
             "metric": self.judged.metric,
             "examples": len(self.judged.ids),

@@ -14,6 +14,7 @@ from endtask.report import format as shown
 
 _WIDTH_OF_A_FILE = 200
 _NOTHING = ""
+_MOST_NAMED = 12
 
 
 def verdict(outcome: Outcome) -> str:
@@ -40,7 +41,35 @@ def notes(outcome: Outcome) -> list[str]:
     else:
         found.append("Scores are those of dev, which also chose the epoch, so they are somewhat too high.")
     found.append(f"± is the spread over all models of a cell{_seeds_in_words(outcome)}.")
-    return found + leak_notes(outcome)
+    return found + leak_notes(outcome) + missing_notes(outcome)
+
+
+def missing_notes(outcome: Outcome) -> list[str]:
+    """What is not finished and therefore not counted, and which differences are for that reason between other seeds."""
+    if not outcome.missing:
+        return []
+    more = len(outcome.missing) - _MOST_NAMED
+    names = ", ".join(outcome.missing[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    found, uneven = [f"Not finished and not counted: {names}."], _with_other_seeds(outcome)
+    if outcome.is_tested and uneven:
+        found.append(
+            f"Other seeds are finished than of {outcome.against}: {', '.join(uneven)}. All finished ones count; the "
+            "intervals of these differences draw the seeds of either side on their own."
+        )
+    return found
+
+
+def _with_other_seeds(outcome: Outcome) -> list[str]:
+    """The trained cells whose seeds are not those of the cell tested against, where runs of either are missing."""
+    unfinished = {key.partition("/")[0] for key in outcome.missing}
+    seeds = {name: {run.seed for run in runs} for name, runs in outcome.runs.items() if runs}
+    against = seeds.pop(outcome.against, None)
+    trained = {name: found for name, found in seeds.items() if None not in found}
+    return [
+        name
+        for name, found in trained.items()
+        if against is not None and found != against and unfinished & {name, outcome.against}
+    ]
 
 
 def leak_notes(outcome: Outcome) -> list[str]:
@@ -119,6 +148,8 @@ def print_table(outcome: Outcome) -> None:
             console.print(f"{row.name}: {row.note}", markup=False, soft_wrap=True)
     if not outcome.judged.clean.any():
         console.print(*leak_notes(outcome), soft_wrap=True)
+    for note in missing_notes(outcome):
+        console.print(note, markup=False, soft_wrap=True)
 
 
 def score_columns(outcome: Outcome) -> list[str]:

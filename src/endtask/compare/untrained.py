@@ -29,17 +29,31 @@ _MAKERS: dict[str, _Maker] = {"majority": majority_baseline, "tfidf": tfidf_base
 
 def untrained_baseline(name: str, task: Task, metric: str | Measure, folder: Path, by: Split) -> Baseline:
     """The baseline from its file in `folder/baselines`, or worked out and written there."""
-    judge = metric if isinstance(metric, str) else (metric.name, metric.positive)
-    path, mark = folder / FOLDER / f"{name}-{by}.json", fingerprint(VERSION, task.fingerprint, judge, by)
-    known = _read(path, mark, task.kind)
+    known = known_baseline(name, task, metric, folder, by)
     if known is not None:
         return known
     say(f"baseline {name}")
     found = _MAKERS[name](task, metric, by=by)
     lists = {key: as_lists(getattr(found, key), task.kind) for key in _ANSWERS}
+    path, mark = _path(name, folder, by), _mark(task, metric, by)
     path.parent.mkdir(exist_ok=True)
     write_text(path, json.dumps({"mark": mark, **asdict(found), **lists}, ensure_ascii=False))
     return found
+
+
+def known_baseline(name: str, task: Task, metric: str | Measure, folder: Path, by: Split) -> Baseline | None:
+    """The baseline from its file in `folder/baselines`; None where it has to be worked out."""
+    return _read(_path(name, folder, by), _mark(task, metric, by), task.kind)
+
+
+def _path(name: str, folder: Path, by: Split) -> Path:
+    return folder / FOLDER / f"{name}-{by}.json"
+
+
+def _mark(task: Task, metric: str | Measure, by: Split) -> str:
+    """What the answers depend on."""
+    judge = metric if isinstance(metric, str) else (metric.name, metric.positive)
+    return fingerprint(VERSION, task.fingerprint, judge, by)
 
 
 def _read(path: Path, mark: str, kind: TaskKind) -> Baseline | None:

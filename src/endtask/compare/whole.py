@@ -14,7 +14,6 @@ from endtask.compare.devices import (
     Start,
     check_devices,
     last_line,
-    start_process,
     warn_of_shared_devices,
     work_through,
 )
@@ -23,8 +22,10 @@ from endtask.compare.outcome import Outcome
 from endtask.compare.page import write_page
 from endtask.compare.plan import make_plan
 from endtask.compare.record import COMPARE_FILE, Record, open_record
+from endtask.compare.results import write_results
 from endtask.compare.scored import TRAINING
 from endtask.compare.work import LAST_PREPARED, Work
+from endtask.compare.workers import Workers
 from endtask.errors import InputError, TrainingError, did_you_mean
 from endtask.files.lock import run_lock
 from endtask.files.own_folder import make_own_folder
@@ -45,14 +46,16 @@ def compare(
     devices: Sequence[str] = (),
     lenders: Sequence[Path] = (),
     where: str = "comparison",
-    start: Start = start_process,
+    results: Path | None = None,
+    start: Start | None = None,
 ) -> Outcome:
     """Do what is left of a comparison in the folder `settings.output_dir` and return its table.
 
     Every cell and pre-training seed is a run of its own in `cells/NAME/seed-N`. `until` stops all of them after a
     stage. `devices` are numbers of GPUs that runs are spread over, as many at a time on each as it is named; without
     them runs are done one after the other in this process. `lenders` are folders of other runs whose finished stages
-    may be taken over. `where` names the origin of the comparison in messages.
+    may be taken over. `where` names the origin of the comparison in messages. `results` is a file that is written again
+    after every run, so that a comparison which is stopped loses nothing that is finished.
     """
     if not isinstance(comparison, Comparison):
         comparison = check_comparison(comparison, where)
@@ -70,8 +73,8 @@ def compare(
         record.save()
         work.prepare(last)
         if STAGES.index(last) > STAGES.index(LAST_PREPARED):
-            record = _Training(work, record, comparison, last).go(devices, start)
-        return _end(work, record, comparison, last)
+            record = _Training(work, record, comparison, last, results).go(devices, start)
+        return _end(work, record, comparison, last, results)
 
 
 def _last_stage(until: str | None, comparison: Comparison) -> str:
@@ -85,13 +88,20 @@ def _last_stage(until: str | None, comparison: Comparison) -> str:
     return until
 
 
-def _end(work: Work, record: Record, comparison: Comparison, last: str) -> Outcome:
-    if STAGES.index(last) < STAGES.index(LAST_STAGE[comparison.by]):
-        return gather(work, record, comparison, tested=False, untrained=False)
-    outcome = gather(work, record, comparison, tested=True)
-    record.with_outcome(outcome.figures())
-    write_page(outcome)
-    if not any(outcome.row(cell.name).runs for cell in work.plan.cells):
+def _has_scores(last: str, comparison: Comparison) -> bool:
+    """Whether runs that end with this stage can be judged."""
+    return STAGES.index(last) >= STAGES.index(LAST_STAGE[comparison.by])
+
+
+def _end(work: Work, record: Record, comparison: Comparison, last: str, results: Path | None) -> Outcome:
+    scored = _has_scores(last, comparison)
+    outcome = gather(work, record, comparison, tested=scored, work_out=scored)
+    if scored:
+        record.with_outcome(outcome.figures())
+        write_page(outcome)
+    if results is not None:
+        write_results(outcome, results)
+    if scored and not outcome.has_trained_runs:
         first = next(failure for row in outcome.rows for failure in row.failures)
         raise InputError(f"no run trained to its end; the first: {first}", path=record.folder)
     return outcome
@@ -100,15 +110,20 @@ def _end(work: Work, record: Record, comparison: Comparison, last: str) -> Outco
 class _Training:
     """The training of all runs that are not finished and have not failed for good."""
 
-    def __init__(self, work: Work, record: Record, comparison: Comparison, last: str) -> None:
+    def __init__(
+        self, work: Work, record: Record, comparison: Comparison, last: str, results: Path | None = None
+    ) -> None:
         self._work, self._record, self._comparison, self._last = work, record, comparison, last
+        self._results = results
         self._runs = {run.key: run for run in work.runs}
         self._stopped: dict[str, str] = {}
 
-    def go(self, devices: Sequence[str], start: Start) -> Record:
+    def go(self, devices: Sequence[str], start: Start | None) -> Record:
         """Train here, or on the devices; returns the record with what failed."""
         left = [run for run in self._runs.values() if run.key not in self._record.failures]
         left = [run for run in left if not self._work.is_finished(run, self._last)]
+        if left and _has_scores(self._last, self._comparison):
+            self._keep_earlier()
         if devices:
             self._on_devices(left, devices, start)
         else:
@@ -124,14 +139,18 @@ class _Training:
             self._record = self._record.with_failure(run.key, str(error))
         self._show()
 
-    def _on_devices(self, runs: Sequence[CellRun], devices: Sequence[str], start: Start) -> None:
+    def _on_devices(self, runs: Sequence[CellRun], devices: Sequence[str], start: Start | None) -> None:
         stages = {key: [self._work.stages(run)[name] for name in TRAINING] for key, run in self._runs.items()}
         done = frozenset(stage.fingerprint for found in stages.values() for stage in found if stage.is_finished())
         jobs = [
             Job(run.key, run.folder, self._last, frozenset(stage.fingerprint for stage in stages[run.key]))
             for run in runs
         ]
-        work_through(jobs, devices, start=start, before=self._before, after=self._after, done=done)
+        workers = Workers()
+        try:
+            work_through(jobs, devices, start=start or workers, before=self._before, after=self._after, done=done)
+        finally:
+            workers.end()
         if self._stopped:
             key, line = next(iter(self._stopped.items()))
             hint = f"{plural(len(self._stopped), 'run')} stopped; the same command tries again"
@@ -155,6 +174,31 @@ class _Training:
         say(f"run {place} of {len(self._runs)}: cell {run.cell.name}, pre-training seed {run.seed}{where}")
 
     def _show(self) -> None:
-        """The page as it stands; only the last one has tests, which take a while."""
-        if self._last == LAST_STAGE[self._comparison.by]:
-            write_page(gather(self._work, self._record, self._comparison, tested=False))
+        """The page and the results as they stand; only the last ones have tests, which take a while.
+
+        Baselines that are still to be worked out take a while too, so the run that ended is written down before them.
+        """
+        if not _has_scores(self._last, self._comparison):
+            return
+        outcome = self._standing()
+        if not set(outcome.missing).isdisjoint(self._work.plan.untrained):
+            self._write(outcome)
+            outcome = self._standing(work_out=True)
+        self._write(outcome)
+
+    def _keep_earlier(self) -> None:
+        """Write down what an earlier call finished, should this one be stopped before its first run ends."""
+        outcome = self._standing()
+        if outcome.has_trained_runs and outcome.missing:
+            self._keep(outcome)
+
+    def _standing(self, *, work_out: bool = False) -> Outcome:
+        return gather(self._work, self._record, self._comparison, tested=False, work_out=work_out)
+
+    def _write(self, outcome: Outcome) -> None:
+        write_page(outcome)
+        self._keep(outcome)
+
+    def _keep(self, outcome: Outcome) -> None:
+        if self._results is not None:
+            write_results(outcome, self._results)

@@ -10,7 +10,7 @@ from endtask.compare.cell import Cell, CellRun
 from endtask.compare.plan import Plan
 from endtask.errors import InputError
 from endtask.files.run_layout import STAGES
-from endtask.files.stage_folder import StageFolder
+from endtask.files.stage_folder import StageFolder, read_manifest
 from endtask.progress import say
 from endtask.run import Run, uses_device
 from endtask.share import lend_data, share_stages
@@ -21,11 +21,15 @@ LAST_PREPARED = "pack"
 
 @dataclass
 class Work:
-    """The runs in a comparison's folder; what one of them did, or another run before, is done for all."""
+    """The runs in a comparison's folder; what one of them did, or another run before, is done for all.
+
+    Without `reads_corpus` finished runs can be judged where the corpus is not, and nothing can be done or compared.
+    """
 
     plan: Plan
     folder: Path
     lenders: Sequence[Path] = ()
+    reads_corpus: bool = True
     _first: dict[str, Run] = field(default_factory=dict)
 
     @property
@@ -71,6 +75,14 @@ class Work:
                     hint="choose another --output; nothing was touched",
                 )
 
+    def refuse_other_task(self) -> None:
+        """Stop where the task changed since the runs in the folder were made; unlike the above without the corpus."""
+        for run in self.runs:
+            manifest = read_manifest(run.folder / "read")
+            if manifest and manifest["inputs"]["task"] != self._run(run).fingerprint_from_outside("task"):
+                hint = "what it answered cannot be judged by other rows; nothing was touched"
+                raise InputError("the task changed since this run was made", path=run.folder, hint=hint)
+
     def prepare(self, until: str) -> None:
         """Do the stages before training for all runs: the same ones once, and mistakes are met early."""
         last = min(until, LAST_PREPARED, key=STAGES.index)
@@ -110,6 +122,8 @@ class Work:
         """The cell's first run, which lends its data to the others."""
         if cell.name not in self._first:
             made = Run(cell.runs(self.folder)[0].settings)
+            if not self.reads_corpus:
+                made.corpus = None
             if cell.name != self.plan.against:
                 lend_data(self._first_of(self.plan.cell(self.plan.against)), made)
             self._first[cell.name] = made

@@ -1,27 +1,62 @@
-"""`python -m endtask.compare.worker FOLDER STAGE PARENT`: one run of a comparison in a process of its own."""
+"""`python -m endtask.compare.worker PARENT`: a process that does runs of a comparison, one after the other.
+
+A job is a line on standard input, `["FOLDER", "STAGE"]`; its exit code is a line on standard output. What the run
+itself prints is added to `log.txt` in its folder. Anything but bad input or broken training ends the process.
+"""
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import sys
 import threading
 import time
 from pathlib import Path
 
-from endtask.compare.devices import BROKEN_TRAINING
+from endtask.compare.devices import BROKEN_TRAINING, LOG
 from endtask.errors import InputError, TrainingError
 from endtask.run import run
 
 
-def main(folder: str, until: str, parent: str) -> int:
-    """Do what is left of the run in a folder; returns the exit code."""
+def main(parent: str) -> None:
+    """Do what is left of the runs that are asked for, until nobody asks any more."""
     threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
+    with os.fdopen(os.dup(1), "w") as answers:
+        for line in sys.stdin:
+            folder, until = json.loads(line)
+            _print_to(Path(folder) / LOG)
+            code = do(Path(folder), until)
+            print(code, file=answers, flush=True)
+            _make_room()
+
+
+def do(folder: Path, until: str) -> int:
+    """What is left of one run; returns its exit code."""
     try:
-        run(Path(folder), until=until)
+        run(folder, until=until)
     except InputError as error:
         print(f"endtask: {error}", file=sys.stderr)
         return BROKEN_TRAINING if isinstance(error, TrainingError) else 2
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
     return 0
+
+
+def _print_to(path: Path) -> None:
+    """Send what is printed from here on, by whomever, to the end of a file."""
+    with open(path, "ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+
+
+def _make_room() -> None:
+    """Leave the GPU's memory to others while this process waits."""
+    gc.collect()
+    torch = sys.modules.get("torch")  # not imported by runs that train nothing
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def _end_with(parent: int) -> None:
@@ -32,4 +67,4 @@ def _end_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])
