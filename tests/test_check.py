@@ -41,6 +41,21 @@ def _corpus_bytes(toy: Path) -> int:
     return sum(len(json.loads(line)["text"]) for line in lines)
 
 
+def test_a_vocabulary_to_be_learned_from_the_corpus_counts_whole(toy: Path, tmp_path: Path) -> None:
+    """The few texts that are tokenised here do not have all the tokens that a run will learn."""
+    found = [
+        check(resolve(toy_settings(toy, tmp_path / "run", tokenizer={"vocab_size": size}))).estimate
+        for size in (6400, 12800)
+    ]
+    alone = check(resolve(toy_settings(toy, tmp_path / "run", tokenizer={"vocab_size": 12800}, corpus={"sources": []})))
+    assert found[0] is not None
+    assert found[1] is not None
+    assert alone.estimate is not None
+    width = (found[1].parameters - found[0].parameters) / 6400
+    assert width == int(width) > 8, "a row of word vectors and a bias for each token"
+    assert alone.estimate.parameters < found[0].parameters
+
+
 def test_pairs_show_both_texts(toy_pairs: Path, tmp_path: Path) -> None:
     result = check(resolve(toy_settings(toy_pairs, tmp_path / "run", corpus={"sources": []})))
     assert " | " in result.examples[0]["text"]

@@ -313,12 +313,13 @@ def _confirm(data: RunData) -> Callable[[str], bool] | None:
 
 
 def _pack(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
-    from endtask.text.pack import pack
+    from endtask.text.pack import pack, say_if_fewer
 
     domain = made["select"] / DOMAIN if data.settings.reads_domain else None
-    return pack(
-        data.task, made["select"] / SELECTION, data.settings, stage.start(), domain=domain, aligned=_aligned(data)
-    )
+    selection = made["select"] / SELECTION
+    counts = pack(data.task, selection, data.settings, stage.start(), domain=domain, aligned=_aligned(data))
+    say_if_fewer(counts["vocabulary"], data.settings)
+    return counts
 
 
 def _aligned(data: RunData) -> DrawnDocuments | None:

@@ -13,10 +13,10 @@ from endtask.records import Document, Example, Selected
 from endtask.select.best_rank import best_rank
 from endtask.settings import Settings
 from endtask.task import Task
-from endtask.text.pack import TrainingTexts, best_first, pack
+from endtask.text.pack import TrainingTexts, best_first, pack, say_if_fewer
 from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import load_tokenizer, save_tokenizer
-from tests.tiny import make_texts
+from tests.tiny import WORDS, make_texts
 
 
 def make_task(*, pairs: bool) -> Task:
@@ -82,6 +82,26 @@ def test_dev_and_test_texts_do_not_shape_the_vocabulary(tmp_path: Path) -> None:
     letters = set("".join(load_tokenizer(tmp_path / "tokenizer").get_vocab()).lower())
     assert "q" not in letters
     assert "z" not in letters
+
+
+def test_it_is_said_in_one_line_when_the_texts_give_fewer_tokens_than_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long_words = [" ".join(first + second for first in WORDS[:9]) for second in WORDS[:9]]
+    task, selection = make_task(pairs=False), make_selection(tmp_path / "selection.parquet", 2 * long_words)
+
+    def said(**tokenizer: object) -> tuple[int, list[str]]:
+        counts = pack(task, selection, settings := make_settings(**tokenizer), tmp_path / "pack")
+        say_if_fewer(counts["vocabulary"], settings)
+        return counts["vocabulary"], [line for line in capsys.readouterr().err.splitlines() if "vocab_size" in line]
+
+    for kind in ("wordpiece", "bpe", "unigram"):
+        all_there_are, lines = said(kind=kind, vocab_size=111_000)
+        found = f"the texts give {all_there_are:,} tokens, fewer than the 111,000 of tokenizer.vocab_size"
+        assert lines == [f"{found}: all of them are used"]
+        assert said(kind=kind, vocab_size=all_there_are) == (all_there_are, [])
+    save_tokenizer(load_tokenizer(tmp_path / "pack" / "tokenizer"), tmp_path / "mine")
+    assert said(path=str(tmp_path / "mine"), vocab_size=111_000) == (all_there_are, [])
 
 
 def test_a_given_tokenizer_is_used_as_it_is(tmp_path: Path) -> None:

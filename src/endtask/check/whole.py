@@ -84,7 +84,7 @@ def check(settings: Settings) -> CheckResult:
         few = _sampled(task)
         packed = _pack_task(few, settings, Path(name))
         standing_in = _on_task_text(settings)
-        phase = pretrain_phase(few, packed, standing_in)
+        phase = pretrain_phase(few, packed, standing_in, least_vocabulary=_vocabulary_to_come(settings))
         estimate = estimate_of(Trial(task, few, packed, phase), retrieval, settings)
         if settings.select.uses_influence:
             estimate = with_influence(estimate, task, replace(few, further={}), settings, Path(name))
@@ -122,6 +122,12 @@ def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
     write_selection(folder / "none.parquet", [])
     pack(task, folder / "none.parquet", settings, folder / "pack")
     return folder / "pack"
+
+
+def _vocabulary_to_come(settings: Settings) -> int:
+    """How many tokens a run will learn at most where it has a corpus; without, those of its texts are counted."""
+    is_given = settings.tokenizer.path is not None or settings.model.path is not None
+    return 0 if is_given or not settings.corpus.sources else settings.tokenizer.vocab_size
 
 
 def _on_task_text(settings: Settings) -> Settings:

@@ -93,6 +93,15 @@ def pack(
     return counts
 
 
+def say_if_fewer(learned: int, settings: Settings) -> None:
+    """Say aloud that the texts have no more pieces to learn; a tokenizer that was given has as many as it has."""
+    asked, is_given = settings.tokenizer.vocab_size, settings.tokenizer.path or settings.model.path
+    if learned < asked and not is_given:
+        say(
+            f"the texts give {learned:,} tokens, fewer than the {asked:,} of tokenizer.vocab_size: all of them are used"
+        )
+
+
 def _pack_task(
     task: Task, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path, whose: str = ""
 ) -> dict[str, dict[str, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,7 @@ class SubwordSampler:
         choices = self._choices(word)
         while end > 0:
             starts, sums = choices[end]
-            start = starts[0] if len(starts) == 1 else starts[int(np.searchsorted(sums, random.random(), "right"))]
+            start = starts[0] if len(starts) == 1 else starts[bisect_right(sums, random.random())]
             if pieces and pieces[-1] not in self._numbers and word[start:end] not in self._numbers:
                 pieces[-1] = word[start:end] + pieces[-1]
             else:

@@ -128,10 +128,10 @@ def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, fol
     return {**counts, "uses": _uses(task, settings, None)}
 
 
-def pretrain_phase(task: Task, packed: Path, settings: Settings) -> Phase:
+def pretrain_phase(task: Task, packed: Path, settings: Settings, *, least_vocabulary: int = 0) -> Phase:
     """The phase with its objectives and the mean of its mix; the plan puts in the steps, and the mix over them."""
     place = choose_place(settings)
-    network = move(network_for(task, packed, settings), settings, place)
+    network = move(network_for(task, packed, settings, least_vocabulary=least_vocabulary), settings, place)
     network.set_dropout(settings.train.dropout)
     objectives = joint_objectives(task, packed, network, settings)
     mix = Mix(objectives, task, packed, network, settings, place)

@@ -19,9 +19,12 @@ from endtask.text.tokenizer import load_tokenizer
 from endtask.train.aligned_kinds import add_aligned_heads
 
 
-def network_for(task: Task, packed: Path, settings: Settings) -> Network:
-    """The run's network with its first weights, and a head for each objective of stage 1 that has its own."""
-    network = _network(task, packed, settings)
+def network_for(task: Task, packed: Path, settings: Settings, *, least_vocabulary: int = 0) -> Network:
+    """The run's network with its first weights, and a head for each objective of stage 1 that has its own.
+
+    `least_vocabulary` is for a look ahead, whose few texts do not have all the tokens that a run will learn.
+    """
+    network = _network(task, packed, settings, least_vocabulary)
     if any(one.kind == "replaced" for one in settings.used_objectives.values()):
         add_generator(network, settings.train.generator_share, derive(settings.pretrain_seed, "weights", "replaced"))
     if settings.reads_aligned:
@@ -38,7 +41,7 @@ def network_of_further(task: Task, name: str, packed: Path, settings: Settings, 
     return network
 
 
-def _network(task: Task, packed: Path, settings: Settings) -> Network:
+def _network(task: Task, packed: Path, settings: Settings, least_vocabulary: int = 0) -> Network:
     tokenizer = load_tokenizer(packed / "tokenizer")
     seed, tlm_head = derive(settings.pretrain_seed, "weights"), settings.train.task_head == "tlm"
     marks = tuple(tokenizer.convert_tokens_to_ids(list(settings.tokenizer.marks)))
@@ -58,7 +61,7 @@ def _network(task: Task, packed: Path, settings: Settings) -> Network:
         )
     return build_network(
         settings.model,
-        vocabulary=len(tokenizer),
+        vocabulary=max(len(tokenizer), least_vocabulary),
         special_ids={
             "pad": tokenizer.pad_token_id,
             "cls": tokenizer.cls_token_id,
