@@ -20,7 +20,7 @@ from benchmarks.alignment.page import alignment_tables  # noqa: E402
 from benchmarks.few_examples.summary import few_examples_table  # noqa: E402
 from benchmarks.influence.page import influence_table  # noqa: E402
 from benchmarks.optimizers import optimizers_table  # noqa: E402
-from benchmarks.recipe.page import recipe_table, screens_table  # noqa: E402
+from benchmarks.recipe.page import recipe_summary_table, recipe_table, screens_table  # noqa: E402
 from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
 from benchmarks.retrieval.picture import COLOURS, COLUMNS, retrieval_picture  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
@@ -125,8 +125,11 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "alignment": alignment_tables,
     "optimizers": optimizers_table,
     "recipe": recipe_table,
+    "recipe_summary": recipe_summary_table,
     "recipe_screens": screens_table,
 }
+FILES = {"recipe_summary": "recipe"}
+"""The results of sections that are not named after them."""
 PICTURES: dict[str, Callable[[Results], str]] = {
     "demo": demo_picture,
     "retrieval": retrieval_picture,
@@ -138,9 +141,10 @@ def filled(text: str) -> str:
     """A page with every marked place written anew; where nothing was measured yet, it stays as it is."""
 
     def fill(match: re.Match[str]) -> str:
-        if not (RESULTS / f"{match[2]}.json").exists():
+        name = FILES.get(match[2], match[2])
+        if not (RESULTS / f"{name}.json").exists():
             return match[0]
-        return match[1] + SECTIONS[match[2]](read_results(match[2])) + match[3]
+        return match[1] + SECTIONS[match[2]](read_results(name)) + match[3]
 
     return _PLACE.sub(fill, text)
 

@@ -157,12 +157,32 @@ def recipe_table(results: Results) -> str:
                 metric = metric_name(found[0]["metric"])
                 title = next((row["title"] for row in found if row["cell"] == against), against)
                 parts += [f"**{head}{NAMES[task]}**", "", markdown(found, against=title, metric=metric), ""]
-    gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = "Mean ± spread over all models (pre-training x fine-tuning seeds); † where Holm's p is below .05"
     last = f"{how}. Seconds are those of a run with its fine-tunings, of several that shared the GPU. "
-    last += f"Trained on {gpu or 'a CPU'}, "
+    last += f"Trained on {_gpu(rows)}, "
     note = [_PRETRAINED_NOTE, ""] if any(row.get("cell") == PRETRAINED for row in rows) else []
     return "\n".join([*parts, *note, f"{last}{results.date}; `{results.command}`.", ""])
+
+
+def _gpu(rows: Sequence[Tree]) -> str:
+    return next((row["gpu"] for row in rows if row["kind"] == "run" and row["gpu"]), "a CPU")
+
+
+def recipe_summary_table(results: Results) -> str:
+    """A line for each task: the recipe, and what else one could do."""
+    others = {"pretrained_small": "small pretrained encoder*", "task_only": "without corpus", "tfidf": "TF-IDF"}
+    figures: dict[str, Any] = {task: results.summary[task] for task in TASKS if task in results.summary}
+    shown = {key: title for key, title in others.items() if all(key in one for one in figures.values())}
+    heads = ["", "the recipe", *shown.values(), "FLOPs"]
+    lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
+    for task, figure in figures.items():
+        scores = [f"{100 * figure['test_mean']:.1f} ± {100 * figure['test_std']:.1f}"]
+        scores += [f"{100 * figure[key]:.1f}" for key in shown]
+        lines.append(f"| {' | '.join([NAMES[task], *scores, format(figure['flops'], '.2g')])} |")
+    note = [_PRETRAINED_NOTE, ""] if "pretrained_small" in shown else []
+    seeds = min(figure["seeds"] for figure in figures.values())
+    last = f"Test micro-F1 (ChemProt) and macro-F1, {seeds} models a task, {_gpu(results.rows)}, {results.date}."
+    return "\n".join([*lines, "", *note, last, ""])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.recipe.cells import LADDER, PAPER, REST, TASKS, base_settings, different, flat, ladder_cells
-from benchmarks.recipe.page import collect, recipe_table, screen_means, screens_table
+from benchmarks.recipe.page import collect, recipe_summary_table, recipe_table, screen_means, screens_table
 from benchmarks.recipe.prepare import comparisons
 from benchmarks.recipe.screen import Plan
 from benchmarks.results_file import read_results
@@ -98,6 +98,23 @@ def test_results_become_tables(tmp_path: Path) -> None:
     assert "**ChemProt**" in table
     assert "**The ladder, ChemProt**" in table
     assert "a billion sentence pairs" in table
+    assert "Trained on a GPU" in table
+    short = recipe_summary_table(results)
+    assert short.startswith("|  | the recipe | small pretrained encoder* | without corpus | TF-IDF | FLOPs |")
+    assert "| ChemProt | 93.8 ± 8.8 | 37.5 | 37.5 | 37.5 | 1e+15 |" in short
+    assert "a billion sentence pairs" in short
+
+
+def test_what_was_not_measured_of_all_tasks_is_not_in_the_summary(tmp_path: Path) -> None:
+    good, bad = [[0, 1, 2, 0, 1, 2, 0, 1]], [[0] * 8]
+    (tmp_path / "chemprot-final.json").write_text(json.dumps(compared({"recipe": good, "tfidf": bad})))
+    (tmp_path / "sciie-final.json").write_text(json.dumps(compared({"recipe": good, "tfidf": bad, "no_corpus": bad})))
+    (tmp_path / "citation_intent-final.json").write_text(json.dumps(compared({"tfidf": bad})))
+    collect(tmp_path, tmp_path)
+    results = read_results("recipe", tmp_path)
+    assert list(results.summary) == ["chemprot", "sciie"], "a comparison stopped before the recipe's first run waits"
+    assert recipe_summary_table(results).startswith("|  | the recipe | TF-IDF | FLOPs |")
+    assert "billion" not in recipe_table(results)
 
 
 def test_screens_are_kept_together_with_earlier_ones(tmp_path: Path) -> None:
