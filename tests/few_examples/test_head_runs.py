@@ -185,6 +185,19 @@ def test_a_run_does_not_depend_on_its_neighbours(tmp_path: Path, monkeypatch: py
     assert_alike(arm.together(keys), wanted)
 
 
+def test_threads_change_nothing_but_the_last_bits(tmp_path: Path) -> None:
+    plan = Plan(samples=3, epochs=3, batch_size=8, learning_rates=(1e-2, 1e-3))
+    arm = Arm("tags", "lean", plan, tmp_path)
+    keys = list(plan.keys((12, 20), "head"))
+    alone, before = arm.together(keys), torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        together = arm.together(keys)
+    finally:
+        torch.set_num_threads(before)
+    assert_alike(together, alone)
+
+
 def test_trained_bodies_leave_frozen_parts_alone(tmp_path: Path) -> None:
     plan = Plan(samples=1, seeds=(0,), epochs=1, batch_size=8, learning_rates=(1e-2,))
     arm = Arm("text", "lean", plan, tmp_path)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
+from threading import Event
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from endtask.errors import TrainingError
 from endtask.few_examples.bench import Bench, phase_settings
 from endtask.few_examples.draws import Numbers
-from endtask.few_examples.noise import stacked_factors
+from endtask.few_examples.fused_heads import FusedHead, can_be_fused
+from endtask.few_examples.noise import Noise
 from endtask.few_examples.plan import Key, Plan
 from endtask.few_examples.result import Result, make_result
 from endtask.few_examples.stacked_adamw import StackedAdamW
-from endtask.few_examples.stacked_heads import StackedHead, Weights
+from endtask.few_examples.stacked_heads import Asked, StackedHead, Weights
+from endtask.few_examples.threads import in_threads
 from endtask.few_examples.units import MOST_SURPRISE
 from endtask.models.batch import IGNORED
 
@@ -37,7 +39,8 @@ class Cache:
 
     def __getitem__(self, units: Numbers) -> Tensor:
         """Vectors in the shape of `units`: (..., hidden); units that are not asked for (-1) have any."""
-        return self.vectors[torch.from_numpy(self._place[np.maximum(units, 0)]).to(self.vectors.device)]
+        places = torch.from_numpy(self._place[np.maximum(units, 0)]).to(self.vectors.device)
+        return self.vectors.index_select(0, places.flatten()).view(*units.shape, -1)
 
 
 class HeadRuns:
@@ -48,21 +51,30 @@ class HeadRuns:
 
     def train(self, keys: Sequence[Key]) -> Iterator[list[Result]]:
         """The results of all runs, so many at a time as are worth training side by side; those of a size together."""
-        size = sum(weight.numel() for weight in self._head.parameters())
-        at_once = max(_FEWEST_AT_ONCE, _WEIGHTS_AT_ONCE // size)
-        for labels in dict.fromkeys(key.labels for key in keys):
-            alike = [key for key in keys if key.labels == labels]
-            for start in range(0, len(alike), at_once):
-                yield self.train_together(alike[start : start + at_once])
+        first = {seed: self._first_weights(seed) for seed in dict.fromkeys(key.seed for key in keys)}
+        fused = can_be_fused(self._head)
+        at_once = max(_FEWEST_AT_ONCE, _WEIGHTS_AT_ONCE // sum(weight.numel() for weight in self._head.parameters()))
 
-    def train_together(self, keys: Sequence[Key]) -> list[Result]:
-        """Runs with one number of labels, side by side."""
-        stacked = StackedHead(self._head, [self._first_weights(key.seed) for key in keys])
+        def together(some: Sequence[Key], stop: Event) -> list[Result]:
+            states = [first[key.seed] for key in some]
+            return self._train_together(some, (FusedHead if fused else StackedHead)(self._head, states), stop)
+
+        for labels in dict.fromkeys(key.labels for key in keys):
+            # Runs of one seed share their noise, those of one rate their optimizer.
+            order = sorted(keys, key=lambda key: (key.seed, key.rate, key.draw))
+            alike = [key for key in order if key.labels == labels]
+            if fused:
+                yield from in_threads(together, even_parts(alike, at_once, torch.get_num_threads()))
+            else:
+                yield from (together(some, Event()) for some in even_parts(alike, at_once))
+
+    def _train_together(self, keys: Sequence[Key], stacked: StackedHead, stop: Event) -> list[Result]:
+        """Runs with one number of labels, side by side, unless nobody waits for them any more."""
         best = _Best(stacked, self._bench.plan, len(keys))
         held_out = self._gathered([self._bench.held_out(key) for key in keys])
         for epoch, _ in enumerate(self._epochs(stacked, keys), start=1):
-            best.look(epoch, held_out.mean_loss(stacked.logits, most=MOST_SURPRISE))
-            if best.all_over:
+            best.look(epoch, held_out.mean_loss(stacked.logits(held_out.vectors), most=MOST_SURPRISE))
+            if best.all_over or stop.is_set():
                 break
         return [self._result(key, number, stacked, best) for number, key in enumerate(keys)]
 
@@ -71,35 +83,21 @@ class HeadRuns:
         optimizer = StackedAdamW(stacked.weights, [key.rate for key in keys], phase_settings())
         plans = [self._bench.batches(key) for key in keys]
         learned = [self._bench.learned(key) for key in keys]
+        seeds, dropout = [key.seed for key in keys], self._bench.plan.dropout
         per_epoch = plans[0].batches_per_epoch
         for step in range(per_epoch * self._bench.plan.epochs):
             rows = [rows[plan.positions(step)] for rows, plan in zip(learned, plans, strict=True)]
-            self._step(stacked, optimizer, self._gathered(rows), [key.seed for key in keys], step)
+            optimizer.step(stacked.gradients(self._gathered(rows), Noise(seeds, step, dropout)))
             if (step + 1) % per_epoch == 0:
                 yield
 
-    def _step(
-        self, stacked: StackedHead, optimizer: StackedAdamW, batch: _Gathered, seeds: Sequence[int], step: int
-    ) -> None:
-        rows, width = batch.vectors.shape[1:]
-        noise = stacked_factors(seeds, step, stacked.dropouts, rows, width, self._bench.plan.dropout)
-        factors = {name: values.to(batch.vectors.device) for name, values in noise.items()}
-        weights = list(stacked.weights.values())
-        for weight in weights:
-            weight.requires_grad_(True)
-        loss = batch.mean_loss(lambda vectors: stacked.logits(vectors, factors)).sum()
-        gradients = torch.autograd.grad(loss, weights)
-        for weight in weights:
-            weight.requires_grad_(False)
-        optimizer.step(dict(zip(stacked.weights, gradients, strict=True)))
-
-    def _gathered(self, rows: Sequence[Numbers]) -> _Gathered:
+    def _gathered(self, rows: Sequence[Numbers]) -> Asked:
         units = [self._bench.units.of(some) for some in rows]
         width = max(1, max(len(some) for some in units))
         table = np.stack([np.pad(some, (0, width - len(some)), constant_values=-1) for some in units])
         asked = (table >= 0) & self._bench.units.asked(np.maximum(table, 0))
         classes = np.where(asked, self._bench.units.classes[np.maximum(table, 0)], IGNORED)
-        return _Gathered(self._cache[table], torch.from_numpy(classes).to(self._cache.vectors.device))
+        return Asked(self._cache[table], torch.from_numpy(classes).to(self._cache.vectors.device))
 
     @torch.no_grad()
     def _result(self, key: Key, number: int, stacked: StackedHead, best: _Best) -> Result:
@@ -109,26 +107,20 @@ class HeadRuns:
             raise TrainingError(f"no epoch at the rate {key.rate:g} has a finite loss", hint="lower --rates")
         test = bench.test(key)
         vectors = self._cache[bench.units.of(test)]
-        logits = stacked.logits_of(stacked.state(number, best.weights), vectors)
+        logits = stacked.logits_of(number, best.weights, vectors)
         probabilities: NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
         return make_result(key, epoch, float(np.exp(loss)), bench.units, test, probabilities)
 
 
-@dataclass(frozen=True)
-class _Gathered:
-    """Vectors (R, U, hidden) of R runs and the classes (R, U) they ask for; `IGNORED` where nothing is asked."""
+def even_parts(keys: Sequence[Key], most: int, threads: int = 1) -> list[Sequence[Key]]:
+    """Parts of nearly equal size, none above `most`, so many that every thread has as much to do.
 
-    vectors: Tensor
-    classes: Tensor
-
-    def mean_loss(self, logits_of: Callable[[Tensor], Tensor], *, most: float | None = None) -> Tensor:
-        """The mean cross-entropy of each run over what it asks, of each answer no more than `most`: (R,)."""
-        logits = logits_of(self.vectors).float()
-        each = functional.cross_entropy(
-            logits.flatten(0, 1), self.classes.flatten(), ignore_index=IGNORED, reduction="none"
-        ).view_as(self.classes)
-        each = each if most is None else each.clamp(max=most)
-        return each.sum(1) / (self.classes != IGNORED).sum(1).clamp(min=1)
+    >>> [len(part) for part in even_parts([Key(50, draw, 0, 1e-3) for draw in range(10)], most=4, threads=2)]
+    [2, 3, 2, 3]
+    """
+    parts = -(-len(keys) // (most * threads)) * threads
+    ends = [len(keys) * number // parts for number in range(parts + 1)]
+    return [keys[start:end] for start, end in pairwise(ends) if end > start]
 
 
 class _Best:

@@ -107,15 +107,15 @@ class Judge:
         by_rate: dict[float, list[Result]] = {}
         for result in results:
             by_rate.setdefault(result.key.rate, []).append(result)
-        rates = [{"learning_rate": rate, **self._of_rate(found)} for rate, found in by_rate.items()]
+        scores = {rate: self._scores(found) for rate, found in by_rate.items()}
+        rates = [{"learning_rate": rate, **self._of_rate(found, scores[rate])} for rate, found in by_rate.items()]
         best = min(rates, key=lambda row: row["held_out_perplexity"])["learning_rate"]
         kept = by_rate[best]
-        return Cell(labels, best, len(kept), fmean(one.epoch for one in kept), self._scores(kept), rates), kept
+        return Cell(labels, best, len(kept), fmean(one.epoch for one in kept), scores[best], rates), kept
 
-    def _of_rate(self, results: Sequence[Result]) -> dict[str, float]:
+    def _of_rate(self, results: Sequence[Result], scores: dict[str, dict[str, float]]) -> dict[str, float]:
         """Perplexities are averaged as their logarithms are: one run gone wrong must not decide alone."""
         held_out = float(np.exp(fmean(np.log(one.held_out_perplexity) for one in results)))
-        scores = self._scores(results)
         return {
             "held_out_perplexity": held_out,
             **{name: scores[name]["mean"] for name in (*self.metrics, PERPLEXITY)},

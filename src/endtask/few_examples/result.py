@@ -59,7 +59,8 @@ def make_result(
 
 def write_result(result: Result, folder: Path) -> None:
     """Keep a result, so that a killed command need not train it again."""
-    write_text(folder / result.key.file_name, json.dumps(asdict(result)))
+    tree = {**vars(result), "key": asdict(result.key)}  # `asdict` would copy every answer
+    write_text(folder / result.key.file_name, json.dumps(tree))
 
 
 def read_result(folder: Path, key: Key) -> Result | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -20,12 +21,14 @@ class StackedAdamW:
 
     def __init__(self, weights: Weights, rates: Sequence[float], settings: PhaseSettings) -> None:
         self._max_grad_norm = settings.max_grad_norm
-        self._parts = {name: value.unbind() for name, value in weights.items()}  # views: R of each weight
-        alike: dict[tuple[float, float], list[Tensor]] = {}
-        for parts in self._parts.values():
-            for rate, part in zip(rates, parts, strict=True):
-                alike.setdefault((rate, settings.weight_decay if part.ndim >= 2 else 0.0), []).append(part)
-        groups = [{"params": parts, "lr": rate, "weight_decay": decay} for (rate, decay), parts in alike.items()]
+        # Views of the weights of neighbours at one rate: one tensor of each name, mostly.
+        self._lengths = [len(list(alike)) for _, alike in groupby(rates)]
+        self._parts = {name: value.split_with_sizes(self._lengths) for name, value in weights.items()}
+        groups = [
+            {"params": [part], "lr": rate, "weight_decay": settings.weight_decay if part.ndim > 2 else 0.0}
+            for parts in self._parts.values()
+            for part, (rate, _) in zip(parts, groupby(rates), strict=True)
+        ]
         betas = (settings.adam_beta1, settings.adam_beta2)
         self._adamw = torch.optim.AdamW(groups, betas=betas, eps=settings.adam_epsilon, fused=True)
 
@@ -39,8 +42,8 @@ class StackedAdamW:
             gradient = gradients[name]
             if shrink is not None:
                 gradient.mul_(shrink.view(-1, *[1] * (gradient.ndim - 1)))
-            for part, one in zip(parts, gradient.unbind(), strict=True):
-                part.grad = one
+            for part, own in zip(parts, gradient.split_with_sizes(self._lengths), strict=True):
+                part.grad = own
         self._adamw.step()
 
     def _shrink(self, gradients: Weights) -> Tensor | None:

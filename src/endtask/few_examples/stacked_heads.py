@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn import functional
+
+from endtask.few_examples.noise import Noise
+from endtask.models.batch import IGNORED
 
 Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Vectors (R, U, hidden) of R runs and the classes (R, U) they ask for; `IGNORED` where nothing is asked."""
+
+    vectors: Tensor
+    classes: Tensor
+
+    def mean_loss(self, logits: Tensor, *, most: float | None = None) -> Tensor:
+        """The mean cross-entropy of each run over what it asks, of each answer no more than `most`: (R,)."""
+        each = functional.cross_entropy(
+            logits.float().flatten(0, 1), self.classes.flatten(), ignore_index=IGNORED, reduction="none"
+        ).view_as(self.classes)
+        each = each if most is None else each.clamp(max=most)
+        return each.sum(1) / (self.classes != IGNORED).sum(1).clamp(min=1)
 
 
 class GivenDropout(nn.Module):
@@ -50,13 +71,22 @@ class StackedHead:
         out: Tensor = vmap(one)(self.weights, dict(factors or {}), vectors)
         return out
 
-    def state(self, number: int, weights: Weights | None = None) -> Weights:
-        """The weights of one head."""
-        return {name: value[number] for name, value in (weights or self.weights).items()}
+    def gradients(self, asked: Asked, noise: Noise) -> Weights:
+        """Of the mean loss of each run, under the noise of a step."""
+        factors = noise.factors(self.dropouts, *asked.vectors.shape[1:])
+        weights = list(self.weights.values())
+        for weight in weights:
+            weight.requires_grad_(True)
+        logits = self.logits(asked.vectors, {name: one.to(asked.vectors.device) for name, one in factors.items()})
+        found = torch.autograd.grad(asked.mean_loss(logits).sum(), weights)
+        for weight in weights:
+            weight.requires_grad_(False)
+        return dict(zip(self.weights, found, strict=True))
 
-    def logits_of(self, weights: Weights, vectors: Tensor) -> Tensor:
-        """Of a single head without dropout: (rows, hidden) -> (rows, classes)."""
-        logits: Tensor = functional_call(self._head, weights, (vectors,))
+    def logits_of(self, number: int, weights: Weights, vectors: Tensor) -> Tensor:
+        """Of a single head without dropout, with its part of `weights`: (rows, hidden) -> (rows, classes)."""
+        own = {name: value[number] for name, value in weights.items()}
+        logits: Tensor = functional_call(self._head, own, (vectors,))
         return logits
 
 
