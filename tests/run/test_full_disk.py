@@ -72,7 +72,7 @@ def test_full_before_the_first_stage(toy: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def test_libraries_that_hide_the_reason(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """safetensors and NumPy report a full disk as errors of their own."""
+    """safetensors, by which models are exported, and NumPy report a full disk as errors of their own."""
 
     def rust(*_: object, **__: object) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
@@ -86,7 +86,7 @@ def test_libraries_that_hide_the_reason(toy: Path, tmp_path: Path, monkeypatch: 
         with pytest.raises(InputError, match="No space left on device"):
             endtask.run(settings)
     with monkeypatch.context() as patch:
-        patch.setattr(weights, "save_file", rust)
+        patch.setattr(weights, "write_safetensors", rust)
         with pytest.raises(InputError, match="No space left on device"):
             endtask.run(settings)
     assert (tmp_path / "run" / "pack").is_dir()
