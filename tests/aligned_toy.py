@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerFast
@@ -38,6 +39,14 @@ def _document(number: int, sentences: int, titles: bool, random: np.random.Gener
         text = f"{sentence[0].upper()}{sentence[1:]}. "
     title = f"{WORDS[number % len(WORDS)]} {WORDS[(number * 7) % len(WORDS)]}" if titles else None
     return Document(f"toy/{number}", text.rstrip(), "toy", title, links=tuple(links))
+
+
+def linked_rows(count: int = 30) -> list[dict[str, Any]]:
+    """Documents as rows of a corpus file."""
+    return [
+        {"text": one.text, "title": one.title, "links": [list(link) for link in one.links]}
+        for one in make_documents(count)
+    ]
 
 
 @cache

@@ -36,7 +36,7 @@ LEVELS: tuple[frozenset[str], ...] = (
     frozenset({"models", "objectives", "weighting", "text", "gradients"}),
     frozenset({"task", "corpus"}),
     frozenset({"settings"}),
-    frozenset({"files", "progress", "seeds", "versions"}),
+    frozenset({"files", "parent", "progress", "seeds", "versions"}),
     frozenset({"records", "errors"}),
 )
 

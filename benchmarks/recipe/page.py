@@ -181,8 +181,8 @@ def recipe_summary_table(results: Results) -> str:
         lines.append(f"| {' | '.join([NAMES[task], *scores, format(figure['flops'], '.2g')])} |")
     note = [_PRETRAINED_NOTE, ""] if "pretrained_small" in shown else []
     seeds = min(figure["seeds"] for figure in figures.values())
-    last = f"Test micro-F1 (ChemProt) and macro-F1, {seeds} models a task, {_gpu(results.rows)}, {results.date}."
-    return "\n".join([*lines, "", *note, last, ""])
+    last = f"Test micro-F1 (ChemProt) and macro-F1, {seeds} models a task, {_gpu(results.rows)}"
+    return "\n".join([*lines, "", *note, f"{last}, {results.date}; `{results.command}`.", ""])
 
 
 if __name__ == "__main__":

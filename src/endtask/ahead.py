@@ -106,8 +106,7 @@ def _check_aligned(task: Task, settings: Settings) -> None:
         return
     kinds = {one.kind for one in settings.used_objectives.values()}
     aligned, tokenizer = settings.aligned, settings.tokenizer
-    is_learned = tokenizer.path is None and settings.model.path is None  # a given one may have them
-    if "aligned" in kinds and aligned.recipe == "marked_relation" and is_learned:
+    if "aligned" in kinds and aligned.recipe == "marked_relation" and settings.learns_tokenizer:  # others may have them
         for mark in aligned.marks:
             if len(mark) > 1 and mark not in tokenizer.marks:
                 raise InputError(

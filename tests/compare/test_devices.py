@@ -236,12 +236,7 @@ def test_a_process_that_crashes_is_an_exit_code(toy_files: Path, tmp_path: Path,
 @pytest.mark.slow
 def test_a_run_ends_with_the_comparison_that_started_it(toy_files: Path, tmp_path: Path) -> None:
     """A killed comparison leaves no process behind that would keep folders locked."""
-    code = (
-        "import os, threading, time\n"
-        "from endtask.compare import worker\n"
-        f"threading.Thread(target=worker._end_with, args=({os.getpid()} + 1,), daemon=True).start()\n"
-        "time.sleep(60)"
-    )
+    code = f"import time\nfrom endtask.parent import end_with\nend_with({os.getpid()} + 1)\ntime.sleep(60)"
     ended = subprocess.run([sys.executable, "-c", code], timeout=50, check=False)  # its parent is another one
     assert ended.returncode == 1
 

@@ -31,7 +31,7 @@ from endtask.settings import TaskKind
 from endtask.task import Task
 from endtask.task.split import group_key
 from endtask.text.pack import pack_task_texts
-from tests.aligned_toy import make_documents
+from tests.aligned_toy import linked_rows
 from tests.few_examples.conftest import make_run
 from tests.few_examples.test_head_runs import CPU, Arm
 from tests.tiny import MAX_LENGTH, make_texts, make_tokenizer
@@ -277,17 +277,13 @@ def test_tasks_that_are_not_there_or_too_small_are_refused(both_run: Path, plain
 def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two tagging tasks and one of scores, after a stage 1 that learned where links are."""
     folder = tmp_path_factory.mktemp("aligned")
-    rows = [
-        {"text": one.text, "title": one.title, "links": [list(link) for link in one.links]}
-        for one in make_documents(30)
-    ]
     data = write_kind(folder / "data", "tags")
     shutil.copytree(data / "task", folder / "twin")
     return make_run(
         data,
         folder / "run",
         corpus={"sources": []},
-        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", rows))}], "span_labels": "bio"},
+        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}], "span_labels": "bio"},
         select={"selector": "none"},
         tasks={
             "twin": {"path": str(folder / "twin")},

@@ -13,7 +13,7 @@ from endtask.few_examples import Outcome, Plan, few_examples
 from endtask.few_examples.arm import ArmWork
 from endtask.few_examples.page import PAGE
 from endtask.few_examples.work import RECORD
-from tests.aligned_toy import make_documents
+from tests.aligned_toy import linked_rows
 from tests.few_examples.conftest import make_run
 from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, write_rows
@@ -152,15 +152,11 @@ def test_results_made_otherwise_are_not_mixed(plain_run: Path, tmp_path: Path) -
 def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tagging task whose stage 1 learned where links are."""
     folder = tmp_path_factory.mktemp("aligned")
-    rows = [
-        {"text": one.text, "title": one.title, "links": [list(link) for link in one.links]}
-        for one in make_documents(30)
-    ]
     return make_run(
         write_kind(folder / "data", "tags"),
         folder / "run",
         corpus={"sources": []},
-        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", rows))}], "span_labels": "bio"},
+        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}], "span_labels": "bio"},
         select={"selector": "none"},
         train={
             "max_length": 32,

@@ -21,7 +21,7 @@ from endtask.train.kept_head import aligned_class, keep_aligned_head
 from endtask.train.metrics_file import read_metrics
 from endtask.train.pretrain import pretrain_phase
 from endtask.train.start import network_for
-from tests.aligned_toy import make_documents
+from tests.aligned_toy import linked_rows
 from tests.toy_run import toy_settings, write_rows
 
 OBJECTIVES = {
@@ -42,14 +42,7 @@ MODEL = {
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [
-        {
-            "text": f"{one.text} They saw Green River Bridge.",
-            "title": one.title,
-            "links": [list(link) for link in one.links],
-        }
-        for one in make_documents(30)
-    ]
+    rows = [{**row, "text": f"{row['text']} They saw Green River Bridge."} for row in linked_rows()]
     return write_rows(tmp_path_factory.mktemp("linked") / "linked.jsonl", rows)
 
 

@@ -126,8 +126,7 @@ def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
 
 def _vocabulary_to_come(settings: Settings) -> int:
     """How many tokens a run will learn at most where it has a corpus; without, those of its texts are counted."""
-    is_given = settings.tokenizer.path is not None or settings.model.path is not None
-    return 0 if is_given or not settings.corpus.sources else settings.tokenizer.vocab_size
+    return settings.tokenizer.vocab_size if settings.learns_tokenizer and settings.corpus.sources else 0
 
 
 def _on_task_text(settings: Settings) -> Settings:

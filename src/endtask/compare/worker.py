@@ -10,18 +10,17 @@ import gc
 import json
 import os
 import sys
-import threading
-import time
 from pathlib import Path
 
 from endtask.compare.devices import BROKEN_TRAINING, LOG
 from endtask.errors import InputError, TrainingError
+from endtask.parent import end_with
 from endtask.run import run
 
 
 def main(parent: str) -> None:
     """Do what is left of the runs that are asked for, until nobody asks any more."""
-    threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
+    end_with(int(parent))
     with os.fdopen(os.dup(1), "w") as answers:
         for line in sys.stdin:
             folder, until = json.loads(line)
@@ -57,13 +56,6 @@ def _make_room() -> None:
     torch = sys.modules.get("torch")  # not imported by runs that train nothing
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def _end_with(parent: int) -> None:
-    """End when the comparison was killed: a run that goes on alone would keep its folder locked."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
+from endtask.parent import end_with
 from endtask.progress import set_quiet
 
 Job = dict[str, Any]
@@ -164,7 +164,7 @@ def work(module: str, parent: int) -> None:
     # Whatever prints to standard output in here must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+    end_with(parent)
     handle: Handler = importlib.import_module(module).handle
 
     def answer(**message: Any) -> None:
@@ -181,9 +181,3 @@ def work(module: str, parent: int) -> None:
             answer(os_error=[str(error)] if error.errno is None else named)
         else:
             answer(done=True)
-
-
-def _end_with_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)

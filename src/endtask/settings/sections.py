@@ -204,6 +204,11 @@ class Settings(Section):
         return self.stage1 != "none" and self.train.reads("aligned")
 
     @property
+    def learns_tokenizer(self) -> bool:
+        """Whether the tokenizer is learned from the run's texts, not given, as a file or with a model."""
+        return self.tokenizer.path is None and self.model.path is None
+
+    @property
     def may_read_marks(self) -> bool:
         """Whether `model.pooling: auto` means the marks; of a given checkpoint, as far as the settings can tell."""
         can = self.model.path is not None or self.model.architecture in ("lean", "modernbert")

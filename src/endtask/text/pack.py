@@ -95,8 +95,8 @@ def pack(
 
 def say_if_fewer(learned: int, settings: Settings) -> None:
     """Say aloud that the texts have no more pieces to learn; a tokenizer that was given has as many as it has."""
-    asked, is_given = settings.tokenizer.vocab_size, settings.tokenizer.path or settings.model.path
-    if learned < asked and not is_given:
+    asked = settings.tokenizer.vocab_size
+    if learned < asked and settings.learns_tokenizer:
         say(
             f"the texts give {learned:,} tokens, fewer than the {asked:,} of tokenizer.vocab_size: all of them are used"
         )
