@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -76,6 +76,17 @@ class TextBatch:
         """The same batch in memory that a GPU can copy from while others work."""
         return self._each(lambda tensor: tensor.pin_memory())
 
+    @property
+    def form(self) -> Hashable:
+        """What a step's kernels depend on; batches that fill one room are alike in it."""
+        return self.longest, self.even, tuple((name, one.shape, one.dtype) for name, one in self._tensors().items())
+
+    def write_over(self, other: TextBatch) -> None:
+        """Put this batch into the tensors of another of its form."""
+        theirs = other._tensors()
+        for name, tensor in self._tensors().items():
+            theirs[name].copy_(tensor, non_blocking=True)
+
     def twice(self) -> TextBatch:
         """All of it once more behind itself, so that two readings are one call: (2N,) tokens of 2S texts."""
         tokens, texts = len(self.input_ids), len(self.offsets) - 1
@@ -93,9 +104,12 @@ class TextBatch:
         return replace(self, **doubled, **{name: 2 * values[name] for name in counts})
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> TextBatch:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        changed: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
+        changed: dict[str, Any] = {name: change(value) for name, value in self._tensors().items()}
         return replace(self, **changed)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def lay_out(texts: PackedTexts, positions: NDArray[np.int64], layout: Layout) -> TextBatch:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
+
+RECORDING = Lock()
+"""Held while a CUDA graph is recorded, and by other threads while they use a stream.
+
+Torch lends out its streams in turn, so another thread may have the one that is recorded; any order of its spoils it.
+"""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from endtask.errors import InputError
 from endtask.files.atomic import whole_file
+from endtask.models.place import RECORDING
 
 _MAKE_AGAIN = "run again with --from the stage that made it"
 _DTYPES = {
@@ -53,8 +54,9 @@ def _fetch(value: Tensor) -> Tensor:
     """On the CPU; from a GPU through memory that it copies to by itself, for other copies hold up all its orders."""
     if not value.is_cuda:
         return value.cpu()
-    fetched = value.to("cpu", non_blocking=True)
-    torch.cuda.current_stream(value.device).synchronize()
+    with RECORDING:
+        fetched = value.to("cpu", non_blocking=True)
+        torch.cuda.current_stream(value.device).synchronize()
     return fetched
 
 

@@ -44,6 +44,9 @@ class Objective(Protocol):
 
     `batch(step)` is a pure function of the objective's own seed and the step, so that a resumed run, several
     processes and tests all see the same data without replay.
+
+    One whose loss depends on the batch's tensors and the weights alone, on no number that Python knows and that
+    changes, may say `replayable = True`: a GPU then repeats its kernels without being told each (train/replay.py).
     """
 
     name: str

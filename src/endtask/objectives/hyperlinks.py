@@ -31,6 +31,7 @@ class SpanBoundaries:
     """
 
     passes = 1
+    replayable = True
 
     def __init__(
         self,

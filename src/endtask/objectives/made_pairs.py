@@ -21,6 +21,7 @@ class MadePairs:
     """Tell whether the parts of an input belong together: class 1 if so, class 0 if not."""
 
     passes = 1
+    replayable = True
 
     def __init__(self, name: str, stream: MadeStream, *, head: str) -> None:
         self.name, self.stream = name, stream

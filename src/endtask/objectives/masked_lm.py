@@ -13,6 +13,7 @@ class MaskedLM:
 
     heads: tuple[str, ...] = (MASKED_LM,)
     passes = 1
+    replayable = True
 
     def __init__(self, name: str, stream: TextStream) -> None:
         self.name, self.stream = name, stream

@@ -17,6 +17,7 @@ class OwnDropout:
 
     def __init__(self, objective: Objective, dropout: float) -> None:
         self.name, self.heads, self.passes = objective.name, objective.heads, objective.passes
+        self.replayable = getattr(objective, "replayable", False)
         self.objective, self._dropout = objective, dropout
 
     @property

@@ -21,6 +21,8 @@ class TaskObjective(ABC):
     `rdrop` times half the sum of the divergences between their answers both ways (R-Drop: Liang et al., 2021, Eq. 3).
     """
 
+    replayable = True
+
     def __init__(self, name: str, stream: TextStream, *, head: str = TASK, rdrop: float = 0.0) -> None:
         self.name, self.stream, self.head = name, stream, head
         self.heads: tuple[str, ...] = (head,)
@@ -70,6 +72,7 @@ class JointTask:
     """
 
     passes = 1
+    replayable = True
 
     def __init__(self, task: TaskObjective, *, rho2: float, normalize: bool) -> None:
         self.name, self.stream = task.name, task.stream

@@ -153,7 +153,11 @@ class Settings(Section):
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on a GPU")
-    compile: bool | Literal["auto"] = Field("auto", description="compile the training step; auto: on a GPU")
+    compile: bool | Literal["auto", "graphs"] = Field(
+        "auto",
+        description="compile the training step; auto: on a GPU; graphs: for short runs on a GPU, where kernels are "
+        "recorded and replayed as they are, without the time that compiling takes",
+    )
     report_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = Field(
         (), description="send the curves there as well; by default they stay in the run's folder"
     )

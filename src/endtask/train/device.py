@@ -41,19 +41,24 @@ def move(network: Network, settings: Settings, place: Place) -> Network:
     if compiled:
         allow_shapes()
         network.compile_parts()
+    network.fixed_shapes = compiled or settings.compile == "graphs"
     return network
 
 
 def check_place(settings: Settings) -> None:
     """Refuse a device or a way of attention that this machine does not have."""
     place = choose_place(settings)
+    if settings.compile == "graphs" and place.device.type != "cuda":
+        raise InputError(
+            f"graphs are for NVIDIA GPUs, and this runs on {place.device.type}", key="compile", hint="use compile=auto"
+        )
     if settings.model.attention != "auto" and settings.model.architecture == "lean":
         compiled = _is_compiled(settings, place)
         choose_backend(settings.model.attention, place.device, place.dtype, fixed_shapes=compiled)
 
 
 def _is_compiled(settings: Settings, place: Place) -> bool:
-    return place.device.type == "cuda" if settings.compile == "auto" else settings.compile
+    return place.device.type == "cuda" if settings.compile == "auto" else settings.compile is True
 
 
 def _backend(network: Network, asked: str, place: Place, compiled: bool) -> Backend:

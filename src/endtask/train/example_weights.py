@@ -41,6 +41,8 @@ class WeighedMaskedLM(MaskedLM):
     tokens: all are 1 where nothing is known yet. The body reads each batch once more for that, without dropout.
     """
 
+    replayable = False  # how many texts a batch has is a number of Python's here
+
     def __init__(self, name: str, stream: TextStream, network: Network, direction: Direction) -> None:
         super().__init__(name, stream)
         self.direction, self._network = direction, network

@@ -17,6 +17,7 @@ from endtask.train import optimizer as optimizers
 from endtask.train.body_gradients import BodyGradients
 from endtask.train.optimizer import Optimizer
 from endtask.train.prefetch import Ready, costs_by_objective, prepare_ahead
+from endtask.train.replay import Backward
 from endtask.train.schedule import batches_in_step, schedule_factor, warmup_steps_of
 from endtask.weighting.base import Weighting
 
@@ -121,10 +122,11 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
     """
     phase.network.train()
     gradients = BodyGradients(phase.network.body)
+    backward = Backward(phase.network, phase.place)
     with prepare_ahead(phase, start, end) as batches:
         for step, ready in enumerate(batches, start):
             torch.manual_seed(derive(phase.seed, "dropout", step))
-            losses = _backward(phase, step, ready, gradients)
+            losses = _gradients(phase, step, ready, gradients, backward)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
             phase.weighting.after_step(step, outcome.skipped)
@@ -141,7 +143,9 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
             )
 
 
-def _backward(phase: Phase, step: int, ready: list[Ready], gradients: BodyGradients) -> dict[str, Tensor]:
+def _gradients(
+    phase: Phase, step: int, ready: list[Ready], gradients: BodyGradients, backward: Backward
+) -> dict[str, Tensor]:
     """Leave the step's gradient in the weights; returns the parts of the losses, means over the batches."""
     sees_gradients = phase.weighting.sees_gradients(step)
     parts: dict[str, list[Tensor]] = {}
@@ -151,12 +155,8 @@ def _backward(phase: Phase, step: int, ready: list[Ready], gradients: BodyGradie
         # Batches of a step share its weight. Heads learn from their own objective alone, so that a learned weight
         # has no part in their rate (TARTAN, Algorithm 1).
         weight = (1.0 if sees_gradients else one.turn.weight) / phase.batches_in(step)
-        objective = phase.objectives[name]
-        with phase.place.autocast():
-            loss = objective.loss(phase.network, one.batch.to(phase.place.device))
-        (weight * loss.total).backward()  # type: ignore[no-untyped-call]
-        for part, value in loss.parts.items():
-            parts.setdefault(f"{name}/{part}", []).append(value.detach())
+        for part, value in backward(phase.objectives[name], one.batch, weight).items():
+            parts.setdefault(f"{name}/{part}", []).append(value)
         if sees_gradients:
             gradients.collect(name)
     if sees_gradients:

@@ -112,7 +112,7 @@ class InfluenceWork:
     def compiled(self) -> bool:
         """Whether what scores is compiled: by default on a GPU."""
         on_gpu = self.folds[0].place.device.type == "cuda"
-        return on_gpu if self.run.compile == "auto" else self.run.compile
+        return on_gpu if self.run.compile == "auto" else self.run.compile is True
 
     @cached_property
     def allowed(self) -> Allowance | None:

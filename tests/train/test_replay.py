@@ -1,0 +1,186 @@
+"""Recorded steps: what can be checked without a GPU, and on one that they are the same steps."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from endtask.models.batch import Layout, Room, TextBatch, lay_out_tokens
+from endtask.models.place import Place
+from endtask.objectives.base import Loss
+from endtask.train.replay import Backward, FormedBatch, _Recording, put_gradients
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+
+
+def batch_of(*lengths: int, room: Room | None = None, seed: int = 0) -> TextBatch:
+    """Texts of random tokens."""
+    tokens = np.random.default_rng(seed).integers(5, 50, sum(lengths))
+    layout = Layout(0, 8, grid=False, room=room)
+    return lay_out_tokens(tokens, np.array(lengths), np.array(lengths), layout)
+
+
+def test_batches_that_fill_one_room_have_one_form_and_others_have_not() -> None:
+    room = Room(tokens=32, texts=8)
+    one, other = batch_of(3, 8, 5, room=room), batch_of(8, 2, seed=1, room=room)
+    assert one.form == other.form
+    assert one.form != batch_of(3, 8, 5).form
+    assert one.form != replace(one, labels=torch.zeros(8)).form
+    assert one.form != replace(one, even=True).form
+
+
+def test_a_batch_is_written_over_another() -> None:
+    room = Room(tokens=32, texts=8)
+    one, other = batch_of(3, 8, 5, room=room), batch_of(8, 2, seed=1, room=room)
+    assert isinstance(one, FormedBatch)
+    places = {field.name: id(getattr(other, field.name)) for field in fields(other)}
+    one.write_over(other)
+    for field in fields(one):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(mine, Tensor):
+            assert torch.equal(mine, theirs), field.name
+            assert id(theirs) == places[field.name]
+
+
+def test_gradients_are_given_or_added() -> None:
+    first, second = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
+    first.grad = torch.ones(2)
+    given = torch.full((2,), 3.0)
+    put_gradients([(first, torch.full((2,), 2.0)), (second, given)])
+    assert first.grad.tolist() == [3.0, 3.0]
+    assert second.grad is given
+
+
+class Numbers:
+    """A batch of one number."""
+
+    real_tokens = padded_tokens = 1
+
+    def __init__(self, value: float) -> None:
+        self.value = torch.tensor(value)
+
+    form = "number"
+
+    def to(self, device: torch.device) -> Numbers:
+        return self
+
+    def pin(self) -> Numbers:
+        return self
+
+    def write_over(self, other: Numbers) -> None:
+        other.value.copy_(self.value)
+
+
+class Product:
+    """The loss is weight x number, so the gradient is the number."""
+
+    name, heads, passes, replayable = "product", (), 1, True
+
+    def loss(self, network: Any, batch: Numbers) -> Loss:
+        value = (network.weight * batch.value).sum()
+        return Loss(value, {"product": value})
+
+
+class FakeGraph:
+    """Does what a graph would: computes anew in the memory that it was recorded with."""
+
+    def __init__(self, network: Any) -> None:
+        self.network = network
+        self.recording: _Recording
+
+    def replay(self) -> None:
+        (_, gradient) = self.recording.gradients[0]
+        gradient.fill_(self.recording.batch.value * self.recording.weight)
+        self.recording.parts["product"].copy_(self.network.weight.detach().sum() * self.recording.batch.value)
+
+    def pool(self) -> None:
+        return None
+
+
+def recording_backward(monkeypatch: pytest.MonkeyPatch) -> tuple[Backward, nn.Module, list[str]]:
+    """A `Backward` that records on the CPU, by a fake."""
+    network = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(network.weight, 2.0)
+    backward = Backward(network, Place(torch.device("cpu")))
+    backward._records = True
+    recorded: list[str] = []
+
+    def record(objective: Any, batch: Numbers) -> _Recording:
+        recorded.append(objective.name)
+        graph = FakeGraph(network)
+        parts, gradient = {"product": torch.zeros(())}, torch.zeros(1, 1)
+        graph.recording = _Recording(graph, Numbers(0.0), torch.ones(()), parts, [(network.weight, gradient)])  # type: ignore[arg-type]
+        return graph.recording
+
+    monkeypatch.setattr(backward, "_record", record)
+    return backward, network, recorded
+
+
+def test_a_few_batches_are_computed_then_all_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    backward, network, recorded = recording_backward(monkeypatch)
+    for step in range(8):
+        parts = backward(Product(), Numbers(float(step)), 0.5)  # type: ignore[arg-type]
+        assert parts["product"].item() == 2.0 * step
+        assert network.weight.grad.item() == 0.5 * step
+        assert recorded == (["product"] if step >= 3 else [])
+        network.weight.grad = None
+
+
+def test_several_batches_of_a_step_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    backward, network, _ = recording_backward(monkeypatch)
+    for _ in range(3):
+        backward(Product(), Numbers(1.0), 1.0)  # type: ignore[arg-type]
+    network.weight.grad = None
+    first = backward(Product(), Numbers(1.0), 1.0)  # type: ignore[arg-type]
+    backward(Product(), Numbers(2.0), 1.0)  # type: ignore[arg-type]
+    backward(Product(), Numbers(4.0), 0.25)  # type: ignore[arg-type]
+    assert network.weight.grad.item() == 4.0
+    assert first["product"].item() == 2.0  # its own, not the memory that the next replay writes to
+
+
+def test_what_cannot_be_recorded_is_computed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backward, network, _ = recording_backward(monkeypatch)
+
+    def fail(objective: Any, batch: Any) -> _Recording:
+        raise RuntimeError("no graph today\nwith details")
+
+    monkeypatch.setattr(backward, "_record", fail)
+    for step in range(6):
+        backward(Product(), Numbers(float(step)), 1.0)  # type: ignore[arg-type]
+        assert network.weight.grad.item() == step
+        network.weight.grad = None
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("without CUDA graphs (no graph today)") == 1
+
+
+def test_objectives_that_do_not_say_so_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unsure(Product):
+        replayable = False
+
+    backward, _, recorded = recording_backward(monkeypatch)
+    for _ in range(6):
+        backward(Unsure(), Numbers(1.0), 1.0)  # type: ignore[arg-type]
+    assert recorded == []
+
+
+@needs_gpu
+def test_recorded_steps_have_the_losses_of_computed_ones(tmp_path: Path) -> None:
+    from benchmarks.gpu_checks import random_texts
+    from benchmarks.replay import Case, run_case
+
+    texts = random_texts(tmp_path / "texts", 300)
+    losses = [
+        run_case(Case("fine-tuning", "either", "graphs", recorded), texts, size="tiny", steps=20, device="cuda")[1]
+        for recorded in (False, True)
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+    broken, values = run_case(Case("breaking", "recorded", "graphs", True), texts, size="tiny", steps=20, device="cuda")
+    assert values == pytest.approx(losses[0], abs=1e-3)
