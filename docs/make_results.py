@@ -21,6 +21,7 @@ from benchmarks.few_examples.summary import few_examples_table  # noqa: E402
 from benchmarks.influence.page import influence_table  # noqa: E402
 from benchmarks.optimizers import optimizers_table  # noqa: E402
 from benchmarks.recipe.page import recipe_summary_table, recipe_table, screens_table  # noqa: E402
+from benchmarks.replay import replay_table  # noqa: E402
 from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
 from benchmarks.retrieval.picture import COLOURS, COLUMNS, retrieval_picture  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
@@ -124,6 +125,7 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "tartan": tartan_table,
     "alignment": alignment_tables,
     "optimizers": optimizers_table,
+    "replay": replay_table,
     "recipe": recipe_table,
     "recipe_summary": recipe_summary_table,
     "recipe_screens": screens_table,

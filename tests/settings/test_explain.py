@@ -75,7 +75,7 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
         ({"train": {"warmup_steps": -1}}, "key 'train.warmup_steps': must be greater than or equal to 0, got -1"),
         ({"train": {"max_grad_norm": 0}}, "key 'train.max_grad_norm': must be greater than 0, got 0"),
         ({"train": {"dropout": 1}}, "key 'train.dropout': must be less than 1, got 1"),
-        ({"compile": "maybe"}, "key 'compile': must be true or false or 'auto', got 'maybe'"),
+        ({"compile": "maybe"}, "key 'compile': must be true or false or 'auto' or 'graphs', got 'maybe'"),
         (
             {"report_to": ["wand"]},
             "key 'report_to.0': must be 'tensorboard', 'wandb', 'trackio' or 'mlflow', got 'wand'",

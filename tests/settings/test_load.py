@@ -127,7 +127,7 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
                     "learning_rate": st.floats(1e-8, 1) | st.lists(st.floats(1e-8, 1), min_size=1),
                 }
             ),
-            "compile": st.booleans() | st.just("auto"),
+            "compile": st.booleans() | st.sampled_from(["auto", "graphs"]),
             "report_to": st.lists(st.sampled_from(["tensorboard", "wandb", "trackio", "mlflow"])),
             "corpus": st.fixed_dictionaries(
                 {"sources": st.lists(st.fixed_dictionaries({"path": st.text(st.characters(codec="utf-8"))}))}

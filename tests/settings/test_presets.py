@@ -396,7 +396,7 @@ def test_reading_a_preset_twice_gives_the_same(name: str) -> None:
 def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
     gpu, laptop, demo = (load_settings(preset=name) for name in ("gpu", "laptop", "demo"))
     assert (gpu.model.architecture, gpu.model.size, str(gpu.train.batch_size)) == ("lean", "compact", "65536tok")
-    assert (gpu.device, gpu.precision, gpu.compile) == ("cuda", "bfloat16", True)
+    assert (gpu.device, gpu.precision, gpu.compile) == ("cuda", "bfloat16", "auto")
     assert (laptop.model.architecture, laptop.model.size, str(laptop.train.batch_size)) == ("lean", "tiny", "4096tok")
     assert (demo.train.batch_size.unit, demo.finetune.batch_size.unit) == ("texts", "texts")
 

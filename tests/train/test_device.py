@@ -16,7 +16,7 @@ from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.settings import BatchSize, Settings
 from endtask.train import device as device_module
-from endtask.train.device import choose_device, choose_place, move
+from endtask.train.device import check_place, choose_device, choose_place, move
 from endtask.train.loop import Phase, build_optimizer, train
 from endtask.weighting.equal import Equal
 from tests.tiny import make_masking, make_network, make_packed
@@ -195,3 +195,30 @@ def test_compiled_it_trains_the_same_and_compiles_once(tmp_path: Path, monkeypat
         assert counters["stats"]["unique_graphs"] == graphs, "nothing compiled again"
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)
     assert phase.network.state_dict().keys() == make_network().state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("compile", "device", "tokens", "architecture", "expected"),
+    [
+        ("auto", "cpu", 1e6, "lean", "plain"),
+        ("auto", "cuda", 1e6, "lean", "graphs"),
+        ("auto", "cuda", 1e9, "lean", "compiled"),
+        ("auto", "cuda", 1e6, "bert", "compiled"),
+        ("graphs", "cuda", 1e9, "lean", "graphs"),
+        ("graphs", "cpu", 1e6, "lean", "plain"),
+        (True, "cuda", 1e6, "lean", "compiled"),
+        (True, "cpu", 1e6, "lean", "compiled"),
+        (False, "cuda", 1e6, "lean", "plain"),
+    ],
+)
+def test_short_trainings_on_a_gpu_are_recorded_and_long_ones_compiled(
+    compile: Any, device: str, tokens: float, architecture: str, expected: str
+) -> None:
+    settings = Settings.model_validate({"compile": compile})
+    place = Place(torch.device(device))
+    assert device_module._way(make_network(architecture), settings, place, tokens) == expected
+
+
+def test_graphs_are_refused_where_there_is_no_gpu() -> None:
+    with pytest.raises(InputError, match=r"key 'compile': graphs are for NVIDIA GPUs, and this runs on cpu"):
+        check_place(Settings.model_validate({"compile": "graphs", "device": "cpu"}))

@@ -182,5 +182,5 @@ def test_recorded_steps_have_the_losses_of_computed_ones(tmp_path: Path) -> None
         for recorded in (False, True)
     ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
-    broken, values = run_case(Case("breaking", "recorded", "graphs", True), texts, size="tiny", steps=20, device="cuda")
+    _, values = run_case(Case("breaking", "recorded", "graphs", True), texts, size="tiny", steps=20, device="cuda")
     assert values == pytest.approx(losses[0], abs=1e-3)

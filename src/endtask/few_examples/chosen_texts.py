@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from endtask.few_examples.draws import Numbers
+from endtask.models.batch import room_for
 from endtask.models.network import Network
 from endtask.objectives.stream import TextStream
 from endtask.settings import BatchSize
@@ -18,6 +23,10 @@ class ChosenTexts(TextStream):
     ) -> None:
         super().__init__(name, texts, network, batch_size=BatchSize(size, "texts"), seed=0)
         self._rows, self.plan = rows, plan
+        if network.fixed_shapes:  # the room for batches of all texts may be too small for these
+            longest = np.sort(texts.lengths[rows])[-size:]
+            self._room = room_for(int(longest.sum()), len(longest), 0.0, self._layout)
+            self._layout = replace(self._layout, room=self._room)
 
     def positions(self, step: int) -> Numbers:
         """The texts of a step's batch."""

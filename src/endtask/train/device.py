@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Literal
+
 import torch
 
 from endtask.errors import InputError
@@ -10,6 +13,9 @@ from endtask.models.compiling import allow_shapes
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.settings import Settings
+
+_COMPILED_FROM = 30e6
+"""Tokens whose training gains by compiling what that takes, a quarter of a minute (`python -m benchmarks.replay`)."""
 
 
 def choose_place(settings: Settings) -> Place:
@@ -32,16 +38,17 @@ def choose_device(settings: Settings) -> torch.device:
     return torch.device(settings.device)
 
 
-def move(network: Network, settings: Settings, place: Place) -> Network:
-    """Put the network on the device and set how it computes there."""
-    compiled = _is_compiled(settings, place)
+def move(network: Network, settings: Settings, place: Place, *, tokens: float = math.inf) -> Network:
+    """Put the network on the device and set how it computes there, for training on about so many tokens."""
+    way = _way(network, settings, place, tokens)
+    compiled = way == "compiled"
     network.to(place.device)
     network.dtype = place.dtype
     network.backend = _backend(network, settings.model.attention, place, compiled)
     if compiled:
         allow_shapes()
         network.compile_parts()
-    network.fixed_shapes = compiled or settings.compile == "graphs"
+    network.fixed_shapes = way != "plain"
     return network
 
 
@@ -53,12 +60,19 @@ def check_place(settings: Settings) -> None:
             f"graphs are for NVIDIA GPUs, and this runs on {place.device.type}", key="compile", hint="use compile=auto"
         )
     if settings.model.attention != "auto" and settings.model.architecture == "lean":
-        compiled = _is_compiled(settings, place)
+        compiled = settings.compile is True or (settings.compile == "auto" and place.device.type == "cuda")
         choose_backend(settings.model.attention, place.device, place.dtype, fixed_shapes=compiled)
 
 
-def _is_compiled(settings: Settings, place: Place) -> bool:
-    return place.device.type == "cuda" if settings.compile == "auto" else settings.compile is True
+def _way(network: Network, settings: Settings, place: Place, tokens: float) -> Literal["plain", "compiled", "graphs"]:
+    """How steps are computed; compiling pays from some tokens on, and always for Hugging Face's padded tables."""
+    on_gpu = place.device.type == "cuda"
+    if settings.compile == "auto" and on_gpu:
+        short = tokens < _COMPILED_FROM and not network.architecture.padded and settings.model.attention != "flex"
+        return "graphs" if short else "compiled"
+    if settings.compile == "graphs" and on_gpu:
+        return "graphs"
+    return "compiled" if settings.compile is True else "plain"
 
 
 def _backend(network: Network, asked: str, place: Place, compiled: bool) -> Backend:

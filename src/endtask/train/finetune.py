@@ -56,10 +56,24 @@ def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, sta
     """
     stage.start()
     place = choose_place(settings)
-    network = move(network_for(task, packed, settings), settings, place)
+    network = move(network_for(task, packed, settings), settings, place, tokens=tokens_to_read(packed, settings))
     start = pretrained / (BEST_STAGE_1 if settings.finetune.start_from == "best" else WEIGHTS)
     work = _Stage2(network, task, packed, start, settings, place, stage)
     return work.finetune() if settings.stage2 == "finetune" else work.take_stage_1()
+
+
+def tokens_to_read(packed: Path, settings: Settings) -> float:
+    """About how many tokens all trainings read together; further tasks and padding not counted."""
+    finetune = settings.finetune
+    trainings = len(finetune.learning_rates) * len(settings.model_seeds) * finetune.members
+    texts = PackedTexts(packed / "train")
+    once = float(texts.lengths.sum())
+    if finetune.max_steps is None:
+        each = finetune.epochs * once
+    else:
+        size = finetune.batch_size
+        each = finetune.max_steps * size.amount * (once / len(texts.lengths) if size.unit == "texts" else 1)
+    return trainings * each * (2 if finetune.rdrop else 1)
 
 
 def finetune_phase(

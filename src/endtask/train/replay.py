@@ -21,6 +21,9 @@ from endtask.progress import say
 _TIMES_BEFORE = 3
 """Batches that are computed order by order first: kernels are compiled and chosen, and libraries take their memory."""
 
+_MOST_FORMS = 16
+"""Each takes memory; a phase with more of them than this, by mistake, must not take all of it."""
+
 
 @runtime_checkable
 class FormedBatch(Protocol):
@@ -67,7 +70,7 @@ class Backward:
         key = (objective.name, batch.form)
         if key not in self._recordings:
             self._times[key] += 1
-            if self._times[key] <= _TIMES_BEFORE:
+            if self._times[key] <= _TIMES_BEFORE or len(self._recordings) == _MOST_FORMS:
                 return self._compute(objective, batch, weight)
             try:
                 self._recordings[key] = self._record(objective, batch)

@@ -110,7 +110,7 @@ def test_the_scoring_models_settings_are_its_own() -> None:
         "stock",
         1,
     )
-    assert (found.pretrain_seed, found.compile, found.finetune.max_length) == (3, False, 128)
+    assert (found.pretrain_seed, found.compile, found.finetune.max_length) == (3, "graphs", 128)
 
 
 def test_a_given_checkpoint_is_itself_the_scoring_model() -> None:

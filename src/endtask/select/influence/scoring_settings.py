@@ -29,7 +29,7 @@ def scoring_settings(settings: Settings) -> Settings:
         ),
         "stage1": "joint",
         "seed": seed_of(settings),
-        "compile": False,  # a few minutes of a small network are over before it would be compiled
+        "compile": "graphs",  # a few minutes of a small network are over before it would be compiled
         "report_to": (),
     }
     return settings.model_copy(update=changed)
