@@ -10,6 +10,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -79,21 +80,30 @@ class Compared:
 
     def table(self, cells: Mapping[str, str], against: str) -> list[Tree]:
         """A row for each cell that is there, by the title it is shown under; Holm's p counts these rows alone."""
-        there = {name: title for name, title in cells.items() if name in self.runs}
-        rows = [self._row(name, title) for name, title in there.items()]
-        others = [row for row in rows if row["cell"] != against]
-        if against not in self.runs:
-            return rows
+        rows = self._rows(cells)
+        if against in self.runs:
+            self._judge([(row, against) for row in rows if row["cell"] != against])
+        return rows
+
+    def ladder(self, cells: Mapping[str, str]) -> list[Tree]:
+        """The same with each row against the one before it."""
+        rows = self._rows(cells)
+        self._judge([(row, before["cell"]) for before, row in pairwise(rows)])
+        return rows
+
+    def _rows(self, cells: Mapping[str, str]) -> list[Tree]:
+        return [self._row(name, title) for name, title in cells.items() if name in self.runs]
+
+    def _judge(self, pairs: Sequence[tuple[Tree, str]]) -> None:
+        """Put into each row its lead over a cell, and how likely so large a one is by chance."""
         for kind, clean in (("", False), ("leak_free_", True)):
             if clean and self.clean.all():
                 continue
-            found = [self.p_value(row["cell"], against, clean=clean) for row in others]
-            for row, p_value, corrected in zip(others, found, holm(found) if found else [], strict=True):
+            found = [self.p_value(row["cell"], other, clean=clean) for row, other in pairs]
+            for (row, _), p_value, corrected in zip(pairs, found, holm(found) if found else [], strict=True):
                 row |= {f"{kind}p": round(p_value, 5), f"{kind}p_holm": round(corrected, 5)}
-        base = fmean(self.models(against))
-        for row in others:
-            row["lead"] = round(row["mean"] - base, 5)
-        return rows
+        for row, other in pairs:
+            row["lead"] = round(row["mean"] - fmean(self.models(other)), 5)
 
     def _row(self, name: str, title: str) -> Tree:
         scores, runs = self.models(name), self._runs(name)

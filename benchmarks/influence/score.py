@@ -122,7 +122,7 @@ def score(archive: Path, out: Path, orders: tuple[str, ...] = tuple(SCORINGS), *
     for name in orders:
         size, layer = SCORINGS[name]
         if size not in models:
-            overrides = [f"device={device}", f"select.influence.size={size}"]
+            overrides = [f"device={device}", "precision=auto", f"select.influence.size={size}"]
             models[size] = fitted(folder, load_settings(folder / SETTINGS, overrides=overrides))
         folds, cost = models[size]
         scores[name], found = score_order(folder, folds, name, layer)

@@ -50,11 +50,12 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
             compared = Compared.read(final)
             if CELL not in compared.runs:
                 continue  # it was stopped before any of it was finished
-            rows += _rows(task, "final", compared, FINAL, CELL)
+            rows += _rows(task, "final", compared, compared.table(FINAL, CELL))
             summary[task] = task_summary(compared)
         ladder = _existing(folder, *(f"{task}-{name}" for name in ("high", "low", "paper")))
         if ladder and ladder[0].stem == f"{task}-high":
-            rows += _rows(task, "ladder", Compared.read(ladder), RUNGS, LADDER[-1].name)
+            climbed = Compared.read(ladder)
+            rows += _rows(task, "ladder", climbed, climbed.ladder(RUNGS))
     if rows:
         written = write_results("recipe", COMMAND, rows, summary or {"tasks": 0}, results)
     elif not screened:
@@ -66,10 +67,10 @@ def _existing(folder: Path, *names: str) -> list[Path]:
     return [path for name in names if (path := folder / f"{name}.json").exists()]
 
 
-def _rows(task: str, table: str, compared: Compared, titles: dict[str, str], against: str) -> list[Tree]:
+def _rows(task: str, table: str, compared: Compared, judged: Sequence[Tree]) -> list[Tree]:
     common = {"kind": "cell", "task": task, "table": table, "metric": compared.measure.name}
     raw = [{"kind": "run", "task": task, "table": table, "gpu": compared.gpu, **run} for run in compared.raw()]
-    return raw + [{**common, **row} for row in compared.table(titles, against)]
+    return raw + [{**common, **row} for row in judged]
 
 
 def task_summary(compared: Compared) -> Tree:
@@ -150,13 +151,12 @@ def recipe_table(results: Results) -> str:
     """The final comparisons, then the ladder."""
     parts: list[str] = []
     rows: list[Tree] = results.rows
-    for table, head, against in (("final", "", CELL), ("ladder", "The ladder, ", LADDER[-1].name)):
+    for table, head, against in (("final", "", FINAL[CELL]), ("ladder", "The ladder, ", "the rung before")):
         for task in TASKS:
             found = [row for row in rows if (row["kind"], row["task"], row["table"]) == ("cell", task, table)]
             if found:
                 metric = metric_name(found[0]["metric"])
-                title = next((row["title"] for row in found if row["cell"] == against), against)
-                parts += [f"**{head}{NAMES[task]}**", "", markdown(found, against=title, metric=metric), ""]
+                parts += [f"**{head}{NAMES[task]}**", "", markdown(found, against=against, metric=metric), ""]
     how = "Mean ± spread over all models (pre-training x fine-tuning seeds); † where Holm's p is below .05"
     last = f"{how}. Seconds are those of a run with its fine-tunings, of several that shared the GPU. "
     last += f"Trained on {_gpu(rows)}, "

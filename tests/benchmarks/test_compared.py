@@ -79,3 +79,15 @@ def test_a_file_without_runs_is_an_empty_table(whole: Path) -> None:
     tree: Tree = json.loads(whole.read_text())
     whole.write_text(json.dumps({**tree, "runs": [], "complete": False, "missing": ["one/seed-0"]}))
     assert Compared.read([whole]).table(TITLES, "one") == []
+
+
+def test_each_rung_is_judged_against_the_one_before(whole: Path) -> None:
+    found = Compared.read([whole])
+    means = {cell: np.mean(found.models(cell)) for cell in TITLES}
+    first, second, third = found.ladder(TITLES)
+    assert "lead" not in first
+    assert second["lead"] == pytest.approx(means["two"] - means["one"], abs=1e-5)
+    assert third["lead"] == pytest.approx(means["majority"] - means["two"], abs=1e-5)
+    raw = [found.p_value("two", "one"), found.p_value("majority", "two")]
+    assert [second["p"], third["p"]] == pytest.approx(raw, abs=1e-5)
+    assert max(second["p_holm"], third["p_holm"]) >= max(raw)
