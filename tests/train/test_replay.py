@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ from torch import Tensor, nn
 from endtask.models.batch import Layout, Room, TextBatch, lay_out_tokens
 from endtask.models.place import Place
 from endtask.objectives.base import Loss
+from endtask.train.loop import build_optimizer, train
 from endtask.train.replay import Backward, FormedBatch, _Recording, put_gradients
+from endtask.weighting.interleave import Interleave
+
+from .numbers import Learned, number_phase
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 
@@ -169,6 +174,77 @@ def test_objectives_that_do_not_say_so_are_not_recorded(monkeypatch: pytest.Monk
     for _ in range(6):
         backward(Unsure(), Numbers(1.0), 1.0)  # type: ignore[arg-type]
     assert recorded == []
+
+
+class Emulated(Backward):
+    """Records on a CPU: a replay computes anew, in the memory of the recording, from what was written there."""
+
+    recorded = 0
+
+    def __init__(self, network: Any, place: Place) -> None:
+        super().__init__(network, place)
+        self._records = True
+
+    def _record(self, objective: Any, batch: Any) -> _Recording:
+        Emulated.recorded += 1
+        own, weight = deepcopy(batch), torch.ones(())
+        weights = [one for one in self._network.parameters() if one.requires_grad]
+
+        def compute() -> tuple[dict[str, Tensor], list[Tensor | None]]:
+            loss = objective.loss(self._network, own)
+            return loss.parts, list(torch.autograd.grad(weight * loss.total, weights, allow_unused=True))
+
+        state = torch.get_rng_state()
+        parts, gradients = compute()
+        torch.set_rng_state(state)
+        kept = [(one, found.clone()) for one, found in zip(weights, gradients, strict=True) if found is not None]
+        memory = {name: value.detach().clone() for name, value in parts.items()}
+        graph = Again(compute, memory, [place for _, place in kept])
+        return _Recording(graph, own, weight, memory, kept)  # type: ignore[arg-type]
+
+
+class Again:
+    """A graph: all of a computation, into the same memory."""
+
+    def __init__(self, compute: Any, parts: dict[str, Tensor], gradients: list[Tensor]) -> None:
+        self._compute, self._parts, self._gradients = compute, parts, gradients
+
+    def replay(self) -> None:
+        with torch.enable_grad():
+            parts, gradients = self._compute()
+        for name, value in parts.items():
+            self._parts[name].copy_(value.detach())
+        for place, found in zip(self._gradients, [one for one in gradients if one is not None], strict=True):
+            place.copy_(found)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"accumulation": 3},
+        {"accumulation": 4, "ramp_fraction": 0.5},
+        {"idle_heads_move": True, "weighting": Interleave("sum", "first", rho1=3)},
+        {"weighting": Interleave("sum", "first", rho1=2), "accumulation": 2, "max_grad_norm": 0.01},
+    ],
+    ids=["equal", "accumulated", "ramp", "interleaved", "both"],
+)
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_loop_of_replays_trains_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], learned: bool
+) -> None:
+    """With weights that are given or learned; losses kept from earlier steps are not written over."""
+    ends = []
+    for backward in (Backward, Emulated):
+        monkeypatch.setattr("endtask.train.loop.Backward", backward)
+        phase = number_phase(**{"steps": 20, **changes, **({"weighting": Learned()} if learned else {})})
+        records = list(train(phase, build_optimizer(phase)))
+        losses = [value.item() for record in records for _, value in sorted(record.losses.items())]
+        ends.append((losses, {name: value.tolist() for name, value in phase.network.state_dict().items()}))
+    assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-6)
+    for name, values in ends[0][1].items():
+        assert np.allclose(values, ends[1][1][name], rtol=1e-5, atol=1e-7), name
+    assert Emulated.recorded > 0
 
 
 @needs_gpu
