@@ -132,6 +132,7 @@ def base_settings(task: str, body: Body, data: Path, *, steps: int, checkpoint: 
     """MT-TARTAN on the task's own text; from random weights (23 M), or continued from a small checkpoint."""
     overrides = [f"domain.sources=[{','.join(DOMAINS[task])}]", f"domain.amount={AMOUNT}", "keep_scratch=false"]
     overrides += [f"budget={steps}steps", f"evaluate.metric={METRICS[task]}", "finetune.seeds=[0]"]
+    overrides += ["compile=auto"] if body == "checkpoint" else ["compile=graphs"]  # hundreds of runs of seconds
     if body == "scratch":
         overrides += ['tokenizer.marks=["<<", ">>", "[[", "]]"]']
     else:

@@ -27,7 +27,7 @@ from endtask.settings import Settings
 from endtask.settings.values import with_values
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = 600
+STEPS = 300
 _WHOLE_DOMAIN = {"train.objectives.dapt.weight": 1, "domain.amount": "all"}
 
 

@@ -16,7 +16,7 @@ from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.settings import BatchSize, Settings
 from endtask.train import device as device_module
-from endtask.train.device import check_place, choose_device, choose_place, move
+from endtask.train.device import choose_device, choose_place, move
 from endtask.train.loop import Phase, build_optimizer, train
 from endtask.weighting.equal import Equal
 from tests.tiny import make_masking, make_network, make_packed
@@ -217,8 +217,3 @@ def test_short_trainings_on_a_gpu_are_recorded_and_long_ones_compiled(
     settings = Settings.model_validate({"compile": compile})
     place = Place(torch.device(device))
     assert device_module._way(make_network(architecture), settings, place, tokens) == expected
-
-
-def test_graphs_are_refused_where_there_is_no_gpu() -> None:
-    with pytest.raises(InputError, match=r"key 'compile': graphs are for NVIDIA GPUs, and this runs on cpu"):
-        check_place(Settings.model_validate({"compile": "graphs", "device": "cpu"}))

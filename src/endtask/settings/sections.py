@@ -155,8 +155,8 @@ class Settings(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on a GPU")
     compile: bool | Literal["auto", "graphs"] = Field(
         "auto",
-        description="compile the training step; auto: on a GPU; graphs: for short runs on a GPU, where kernels are "
-        "recorded and replayed as they are, without the time that compiling takes",
+        description="compile the training step; auto: on a GPU, where that pays; graphs: record and replay kernels as "
+        "they are written, for short runs on an NVIDIA GPU (elsewhere false)",
     )
     report_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = Field(
         (), description="send the curves there as well; by default they stay in the run's folder"

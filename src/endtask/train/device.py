@@ -55,10 +55,6 @@ def move(network: Network, settings: Settings, place: Place, *, tokens: float = 
 def check_place(settings: Settings) -> None:
     """Refuse a device or a way of attention that this machine does not have."""
     place = choose_place(settings)
-    if settings.compile == "graphs" and place.device.type != "cuda":
-        raise InputError(
-            f"graphs are for NVIDIA GPUs, and this runs on {place.device.type}", key="compile", hint="use compile=auto"
-        )
     if settings.model.attention != "auto" and settings.model.architecture == "lean":
         compiled = settings.compile is True or (settings.compile == "auto" and place.device.type == "cuda")
         choose_backend(settings.model.attention, place.device, place.dtype, fixed_shapes=compiled)
