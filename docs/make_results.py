@@ -19,6 +19,7 @@ from benchmarks.alignment.page import PAGE as ALIGNMENT_PAGE  # noqa: E402
 from benchmarks.alignment.page import alignment_tables  # noqa: E402
 from benchmarks.few_examples.summary import few_examples_table  # noqa: E402
 from benchmarks.influence.page import influence_table  # noqa: E402
+from benchmarks.mix import mix_table  # noqa: E402
 from benchmarks.optimizers import optimizers_table  # noqa: E402
 from benchmarks.recipe.page import recipe_summary_table, recipe_table, screens_table  # noqa: E402
 from benchmarks.replay import replay_table  # noqa: E402
@@ -126,6 +127,7 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "alignment": alignment_tables,
     "optimizers": optimizers_table,
     "replay": replay_table,
+    "mix": mix_table,
     "recipe": recipe_table,
     "recipe_summary": recipe_summary_table,
     "recipe_screens": screens_table,

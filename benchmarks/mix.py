@@ -1,0 +1,128 @@
+"""Learned weights inside TLM's stage 1, against fixed ones: the question that both papers leave open.
+
+    .venv/bin/python -m benchmarks.mix prepare chemprot sciie                                    # here, minutes each
+    endtask compare --bundle runs/mix/chemprot.tar.zst --devices 0,0,0 --results chemprot.json     # on a GPU
+    .venv/bin/python -m benchmarks.mix collect --results DIR                                       # DIR/chemprot.json
+
+Masked LM on the selection, masked LM on the task's texts and the task: by turns that rho1 and rho2 fix, all three at
+every step with equal weights, or with weights that are learned. All cells read the same number of tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compared import Compared, markdown
+from benchmarks.recipe.cells import NAMES, SEEDS, base_settings
+from benchmarks.results_file import RESULTS, Results, write_results
+from endtask.bundle import write_bundle
+from endtask.compare import compare
+from endtask.errors import InputError
+from endtask.report.format import metric_name
+from endtask.settings.values import with_values
+
+Tree = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[1]
+TASKS = ("chemprot", "sciie")
+COMMON: Tree = {
+    "budget": "25Mtok",
+    "train.batch_size": "32768tok",
+    "finetune.rdrop": 0.0,
+    "finetune.epochs": 6,
+    "compile": True,  # a process does dozens of runs
+}
+"""The recipe with a fifth of its tokens: where little is read, the mix matters most."""
+_THREE: Tree = {
+    "task": {"kind": "task", "dropout": 0.1},
+    "task_mlm": {"kind": "mlm", "texts": "task"},
+    "external": {"kind": "mlm", "texts": "selection"},
+}
+META = "meta"
+FIXED: dict[str, tuple[str, Tree]] = {"alone": ("masked LM on the selection alone", {})} | {
+    f"rho1-{rho1}-rho2-{rho2}": (f"rho1 = {rho1}, rho2 = {rho2}", {"train.rho1": rho1, "train.rho2": rho2})
+    for rho1, rho2 in ((99, 20), (19, 20), (3, 20), (3, 1))
+}
+CELLS: dict[str, tuple[str, Tree]] = {
+    META: ("learned weights (META)", {"train.weighting": "meta", "train.objectives": _THREE}),
+    "equal": ("equal weights (MT)", {"train.weighting": "equal", "train.objectives": _THREE}),
+    **FIXED,
+}
+"""By name, the title they are shown under and in what they differ from the recipe."""
+
+
+def prepare(task: str, data: Path, out: Path) -> None:
+    """Do everything up to the tokens, and write the bundle."""
+    settings = with_values(base_settings(task, data), {**COMMON, "output_dir": str(out / task)}, task)
+    cells = {name: values for name, (_, values) in CELLS.items()}
+    asked = {"cells": cells, "seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]], "baselines": []}
+    compare(settings, asked, until="pack")
+    bundle = write_bundle(out / task, out / f"{task}.tar.zst")
+    print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
+
+
+def collect(folder: Path, results: Path = RESULTS) -> Path:
+    """Judge what came back and write `mix.json`; the fixed mix to beat is the one with the best dev score."""
+    rows: list[Tree] = []
+    summary: Tree = {}
+    titles = {name: title for name, (title, _) in CELLS.items()}
+    for task in (task for task in TASKS if (folder / f"{task}.json").exists()):
+        compared = Compared.read([folder / f"{task}.json"])
+        common = {"task": task, "metric": compared.measure.name, "gpu": compared.gpu}
+        rows += [{"kind": "run", **common, **run} for run in compared.raw()]
+        judged = compared.table(titles, META)
+        rows += [{"kind": "cell", **common, **row} for row in judged]
+        by_cell = {row["cell"]: row for row in judged}
+        fixed = [by_cell[name] for name in FIXED if name in by_cell]
+        if META in by_cell and fixed:
+            best = max(fixed, key=lambda row: float(row["dev"]))
+            summary[task] = {"best_fixed": best["cell"], "meta_over_best_fixed": -best["lead"], "p": best["p"]}
+    if not rows:
+        raise InputError("no results of a comparison there", path=folder, hint="such as chemprot.json")
+    return write_results("mix", "python -m benchmarks.mix", rows, summary or {"tasks": 0}, results)
+
+
+def mix_table(results: Results) -> str:
+    """A table for each task, and which fixed mix dev would have chosen."""
+    parts: list[str] = []
+    cells: list[Tree] = [row for row in results.rows if row["kind"] == "cell"]
+    for task in TASKS:
+        if found := [row for row in cells if row["task"] == task]:
+            table = markdown(found, against=CELLS[META][0], metric=metric_name(found[0]["metric"]))
+            parts += [f"**{NAMES[task]}**", "", table, ""]
+        figures: Any = results.summary.get(task)
+        if figures:
+            best, lead = CELLS[figures["best_fixed"]][0], 100 * figures["meta_over_best_fixed"]
+            parts += [f"Best fixed mix by dev: {best}; META {lead:+.1f}, p = {figures['p']:.4f}.", ""]
+    gpu = next((row["gpu"] for row in cells if row["gpu"]), "a CPU")
+    how = "Mean ± spread over stages 1 of different seeds; † where Holm's p is below .05; seconds on a shared GPU."
+    return "\n".join([*parts, f"{how} {gpu}, {results.date}; `{results.command}`.", ""])
+
+
+def main() -> None:
+    """Prepare bundles, or collect what came back."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("prepare", "collect"))
+    parser.add_argument("tasks", nargs="*", help=f"to prepare: {', '.join(TASKS)}; all")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mix", help="where everything goes")
+    parser.add_argument("--results", type=Path, help="to collect: what came back from the GPU")
+    given = parser.parse_args()
+    try:
+        if unknown := [task for task in given.tasks if task not in TASKS]:
+            raise InputError(f"no task is named {unknown[0]!r}", hint=f"known: {', '.join(TASKS)}")
+        if given.step == "prepare":
+            for task in given.tasks or TASKS:
+                prepare(task, given.data, given.out)
+        elif given.results is None:
+            raise InputError("name the folder of what came back", key="--results")
+        else:
+            print(collect(given.results))
+    except InputError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The cells of the mix can be trained, and their results become a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mix import CELLS, COMMON, FIXED, META, TASKS, collect, mix_table
+from benchmarks.recipe.cells import base_settings
+from benchmarks.results_file import read_results
+from endtask.errors import InputError
+from endtask.settings.values import with_values
+
+from .test_recipe_evidence import compared
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_cells_differ_in_the_mix_alone(task: str) -> None:
+    recipe = with_values(base_settings(task, Path("data")), COMMON, task)
+    found = {name: with_values(recipe, values, name) for name, (_, values) in CELLS.items()}
+    for name, settings in found.items():
+        changed = {key for key in type(settings).model_fields if getattr(settings, key) != getattr(recipe, key)}
+        assert changed == (set() if name == "alone" else {"train"}), name
+    assert {found[name].train.weighting for name in ("meta", "equal")} == {"meta", "equal"}
+    assert found["rho1-3-rho2-1"].train.rho1 == 3
+
+
+def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path) -> None:
+    good, bad = [[0, 1, 2, 0, 1, 2, 0, 1]] * 2, [[0] * 8, [1] * 8]
+    tree = compared({META: good, "equal": bad, "alone": bad, "rho1-19-rho2-20": bad})
+    for run in tree["runs"]:
+        run["dev"] = [0.9, 0.9] if run["cell"] == "rho1-19-rho2-20" else [0.5, 0.5]
+    (tmp_path / "sciie.json").write_text(json.dumps(tree))
+    collect(tmp_path, tmp_path)
+    results = read_results("mix", tmp_path)
+    figures = results.summary["sciie"]
+    assert isinstance(figures, dict)
+    assert (figures["best_fixed"], figures["meta_over_best_fixed"]) == ("rho1-19-rho2-20", 0.625)
+    assert figures["best_fixed"] in FIXED
+    table = mix_table(results)
+    assert "**SciERC**" in table
+    assert "**ChemProt**" not in table
+    assert "Best fixed mix by dev: rho1 = 19, rho2 = 20; META +62.5, p = " in table
+
+
+def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no results of a comparison there"):
+        collect(tmp_path, tmp_path)
