@@ -48,7 +48,7 @@ from endtask.train.device import choose_place, move
 from endtask.train.finetune import finetune_phase
 from endtask.train.loop import Phase
 from endtask.train.metrics_file import read_metrics
-from endtask.train.phase_run import Pause, run_phase
+from endtask.train.phase_run import run_phase
 from endtask.train.pretrain import WEIGHTS
 from endtask.train.start import network_for
 
@@ -120,7 +120,7 @@ class Finetuner:
             load_weights(run / "pretrain" / WEIGHTS, network)
             phase = finetune_phase(network, task, run / "pack", settings, place, seed=job.seed, member=number)
             scores = self._scores(network, task, run, settings, place, member)
-            run_phase(phase, member, label="finetune", pause=Pause(_steps_per_epoch(phase), scores.score))
+            run_phase(phase, member, label="finetune", pause=scores.pause(_steps_per_epoch(phase)))
             curves.append([row[metric] for row in read_metrics(member / "metrics.jsonl") if metric in row])
         dev = max(curves[0])
         if len(members) > 1:

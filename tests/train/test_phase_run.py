@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from endtask.errors import InputError, TrainingError
+from endtask.files.atomic import write_json
 from endtask.models.place import Place
 from endtask.models.weights import load_tensors, save_tensors, write_safetensors
 from endtask.objectives.base import Loss
+from endtask.train import phase_run as phase_run_module
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.loop import Phase, build_optimizer, train
 from endtask.train.metrics_file import read_metrics
@@ -351,6 +354,41 @@ def test_a_phase_killed_before_it_was_ended_ends_there_too(tmp_path: Path) -> No
     resumed = number_phase()
     assert go(resumed, tmp_path / "killed", pause=stopping_at(6)) == expected
     assert same(weights_of(resumed.network), weights_of(unbroken.network))
+
+
+def keeping(folder: Path) -> Pause:
+    """A pause that finds something at every second step, and writes it when asked to."""
+
+    def work(step: int, memory: Memory) -> dict[str, float]:
+        memory["found"] = step
+        return {}
+
+    return Pause(2, work, keep=lambda memory: write_json(folder / "found.json", memory["found"]))
+
+
+def test_what_a_pause_has_found_is_on_disk_with_every_checkpoint_and_at_the_end(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        go(number_phase(), tmp_path, pause=keeping(tmp_path), on_checkpoint=stop_after(3))  # steps 2, 3 and 4
+    assert json.loads((tmp_path / "found.json").read_text()) == 4
+    go(number_phase(), tmp_path, pause=keeping(tmp_path))
+    assert json.loads((tmp_path / "found.json").read_text()) == 12
+
+
+def test_where_pauses_come_fast_not_all_of_them_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: what is on disk is that of the last checkpoint until the end, and a killed run ends the same."""
+    monkeypatch.setattr(phase_run_module._PhaseRun, "_is_due", lambda self: False)
+    unbroken = number_phase(steps=13, checkpoint_steps=5)
+    expected = go(unbroken, tmp_path / "unbroken", pause=keeping(tmp_path / "unbroken"))
+    assert kept_step(tmp_path / "unbroken") == 10
+    assert json.loads((tmp_path / "unbroken" / "found.json").read_text()) == 13
+    killed = tmp_path / "killed"
+    with pytest.raises(Killed):
+        go(number_phase(steps=13, checkpoint_steps=5), killed, pause=keeping(killed), on_checkpoint=stop_after(2))
+    assert json.loads((killed / "found.json").read_text()) == 10
+    resumed = number_phase(steps=13, checkpoint_steps=5)
+    assert go(resumed, killed, pause=keeping(killed)) == expected
+    assert same(weights_of(resumed.network), weights_of(unbroken.network))
+    assert (killed / "metrics.jsonl").read_text() == (tmp_path / "unbroken" / "metrics.jsonl").read_text()
 
 
 class Trouble:

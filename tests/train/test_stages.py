@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from endtask.text.pack import pack
 from endtask.text.packed import PackedTexts
 from endtask.train import finetune as finetune_module
 from endtask.train.checkpoint import CHECKPOINT
+from endtask.train.dev_scores import DevScores
 from endtask.train.finetune import finetune, finetune_phase
 from endtask.train.metrics_file import read_metrics
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS, pretrain, pretrain_phase
@@ -167,14 +169,13 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
     original = finetune_module.run_phase
 
     def watch(phase: Any, folder: Path, **options: Any) -> Any:
-        work = options["pause"].work
+        keep = options["pause"].keep
 
-        def watched(step: int, memory: Any) -> dict[str, float]:
-            row: dict[str, float] = work(step, memory)
+        def watched(memory: Any) -> None:
+            keep(memory)
             kept.append((folder / BEST_WEIGHTS).read_bytes())
-            return row
 
-        options["pause"] = type(options["pause"])(options["pause"].steps, watched)
+        options["pause"] = replace(options["pause"], keep=watched)
         return original(phase, folder, **options)
 
     monkeypatch.setattr(finetune_module, "run_phase", watch)
@@ -183,6 +184,23 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
     (result,) = finetune(task, packed, pretrained[0], settings, stage)["seeds"]
     assert (result["best_step"], result["dev"]["macro_f1"]) == (8, 0.9)
     assert kept[0] != kept[1] == kept[2] == kept[3]
+
+
+def test_best_weights_that_training_went_back_behind_are_not_kept(
+    task: Task, packed: Path, run_settings: Settings, tmp_path: Path
+) -> None:
+    network, best = network_for(task, packed, run_settings), tmp_path / BEST_WEIGHTS
+    scores = DevScores(network, task, packed, run_settings, CPU, best, patience=None)
+    memory: dict[str, Any] = {}
+    scores.score(5, memory)
+    assert memory["best_step"] == 5
+    assert not best.exists(), "written when a checkpoint is, or at the end"
+    scores.keep({"best_step": 3})  # the memory of the checkpoint that trouble led back to
+    assert not best.exists()
+    memory = {}
+    scores.score(7, memory)
+    scores.keep(memory)
+    assert load_tensors(best)[0].keys() == network.state_dict().keys()
 
 
 def test_finished_seeds_are_not_trained_again(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
+
+from torch import Tensor
 
 from endtask.evaluate.answers import Outputs, answers_of, best_threshold, perplexity
 from endtask.evaluate.measures import measure_of
@@ -13,16 +16,28 @@ from endtask.files.atomic import write_text
 from endtask.files.run_layout import DEV_PREDICTIONS
 from endtask.models.network import TASK, Network
 from endtask.models.place import Place
-from endtask.models.weights import save_weights
+from endtask.models.weights import save_tensors
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.task.targets import Answers, as_lists, targets
 from endtask.text.packed import PackedTexts
-from endtask.train.phase_run import Memory
+from endtask.train.phase_run import Memory, Pause
+
+
+@dataclass(frozen=True)
+class _Best:
+    """What is written of the best step."""
+
+    step: int
+    weights: dict[str, Tensor]
+    answers: str
 
 
 class DevScores:
-    """The work of a `Pause`: `memory` holds steps done, the best scores, their step, and how many scores came since."""
+    """The work of a `Pause`: `memory` holds steps done, the best scores, their step, and how many scores came since.
+
+    The best weights are written when asked to `keep` them: a short training has found better ones by then.
+    """
 
     def __init__(
         self,
@@ -40,9 +55,14 @@ class DevScores:
         self._texts, self._task, self._truth = PackedTexts(packed / "dev"), task, targets(task, "dev")
         self._evaluate, self._best_weights, self._patience = settings.evaluate, best_weights, patience
         self._measure = measure_of(task, settings.evaluate)
+        self._best: _Best | None = None
+
+    def pause(self, steps: int, *, at_start: bool = False) -> Pause:
+        """The scores every so many steps."""
+        return Pause(steps, self.score, at_start, self.keep)
 
     def score(self, step: int, memory: Memory) -> dict[str, float]:
-        """Score the dev split; keep the weights if they are the best so far."""
+        """Score the dev split; remember the weights if they are the best so far."""
         outputs = class_probabilities(
             self._network, self._texts, batch_size=self._evaluate.batch_size, place=self._place, head=self._head
         )
@@ -55,14 +75,20 @@ class DevScores:
             memory.update(dev=scores, best_step=step, scores_since_best=0)
             if self._evaluate.threshold == "tuned":
                 memory["threshold"] = threshold
-            save_weights(self._best_weights, self._network)
-            kept = as_lists(answers, self._task.kind)
-            write_text(self._best_weights.with_name(DEV_PREDICTIONS), json.dumps(kept))
+            weights = {name: value.detach().clone() for name, value in self._network.state_dict().items()}
+            self._best = _Best(step, weights, json.dumps(as_lists(answers, self._task.kind)))
         else:
             memory["scores_since_best"] = memory.get("scores_since_best", 0) + 1
         if self._patience is not None and memory["scores_since_best"] >= self._patience:
             memory["stop"] = True
         return {f"dev/{name}": value for name, value in scores.items()}
+
+    def keep(self, memory: Memory) -> None:
+        """Write the best weights and their answers, unless training went back behind them since."""
+        best, self._best = self._best, None
+        if best is not None and best.step == memory.get("best_step"):
+            save_tensors(self._best_weights, best.weights, {})
+            write_text(self._best_weights.with_name(DEV_PREDICTIONS), best.answers)
 
     def _threshold(self, outputs: Outputs) -> float:
         asked = self._evaluate.threshold

@@ -35,7 +35,7 @@ from endtask.train.joint import masking_of
 from endtask.train.kept_head import keep_aligned_head
 from endtask.train.loop import Phase
 from endtask.train.metrics_file import MetricsFile
-from endtask.train.phase_run import Pause, nothing_yet, run_phase
+from endtask.train.phase_run import Memory, nothing_yet, run_phase
 from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
@@ -176,7 +176,7 @@ class _Stage2:
         self.stage.set_plan(steps=0, steps_per_epoch=1)
         load_weights(self.start, self.network)
         memory = nothing_yet()
-        row = self._dev_scores(folder).score(0, memory)
+        row = self._score(folder, 0, memory)
         MetricsFile(folder / "metrics.jsonl", start=-1, every=1).write({"step": 0, **row})
         result = {"seed": seed, "flops": 0.0, **memory}
         write_json(folder / SEED_RESULT, result)
@@ -247,7 +247,7 @@ class _Stage2:
         ]
         put_in_mean(self.network, [member / BEST_WEIGHTS for member in members])
         memory = nothing_yet()
-        row = self._dev_scores(folder).score(max(result["steps"] for result in results), memory)
+        row = self._score(folder, max(result["steps"] for result in results), memory)
         MetricsFile(folder / "metrics.jsonl", start=-1, every=1).write({"step": memory["steps"], **row})
         costs = {name: sum(result[name] for result in results) for name in _COSTS}
         of_members = [result["dev"] for result in results]
@@ -264,9 +264,8 @@ class _Stage2:
                 phase,
                 folder,
                 label=f"finetune {name}",
-                pause=Pause(
+                pause=self._dev_scores(folder).pause(
                     self.settings.finetune.eval_steps or plan["steps_per_epoch"],
-                    self._dev_scores(folder).score,
                     at_start=self.settings.finetune.keep_better,
                 ),
                 on_checkpoint=self.stage.keep_time,
@@ -279,6 +278,13 @@ class _Stage2:
     def _trackers(self, folder: Path, name: str) -> Trackers:
         run = f"{Path(self.settings.output_dir).name} stage 2 {name}"
         return open_trackers(self.settings.report_to, folder, run, self.settings.model_dump(mode="json"))
+
+    def _score(self, folder: Path, step: int, memory: Memory) -> dict[str, float]:
+        """Score the network as it is, and keep it."""
+        scores = self._dev_scores(folder)
+        row = scores.score(step, memory)
+        scores.keep(memory)
+        return row
 
     def _dev_scores(self, folder: Path) -> DevScores:
         return DevScores(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ _RATE_AFTER_TROUBLE = 0.5
 _MOST_RETURNS = 3
 _LOGGED_ROWS = 200
 _IN_A_ROW, _SKIPPED = "skipped_in_a_row", "skipped_steps"
+_SECONDS_BETWEEN = 30.0
+"""A GPU may be done with an epoch sooner than a disk with its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Pause:
     work: Callable[[int, Memory], dict[str, float]]
     at_start: bool = False
     """Whether also before the first step."""
+    keep: Callable[[Memory], None] = lambda memory: None
+    """Write what the work has found so far, by the memory that the next checkpoint will have, or the end."""
 
 
 def run_phase(
@@ -81,6 +86,8 @@ class _PhaseRun:
     on_checkpoint: Callable[[], None]
     max_skipped_steps: int
     trackers: Trackers | None
+    saved: float = 0.0
+    """When the last checkpoint was."""
 
     def go(self, checkpoints: Checkpoints, label: str) -> Memory:
         """Train; when the losses break down go back to the last checkpoint with half the rate, a few times."""
@@ -88,6 +95,7 @@ class _PhaseRun:
             start, memory = checkpoints.load() or (0, nothing_yet())
             if start == 0:
                 checkpoints.save(0, memory)  # what to go back to
+            self.saved = time.monotonic()
             try:
                 memory = self._train(checkpoints, start, memory, label)
             except _TrainingBroke:
@@ -138,12 +146,27 @@ class _PhaseRun:
                         self._do_pause(record.step, memory, metrics)
                     if renews and not memory.get("stop"):
                         self._renew(record.step, memory, metrics)
-                    checkpoints.save(record.step, memory)
-                    self.on_checkpoint()
+                    if at_checkpoint or self._is_due():
+                        self._save(checkpoints, record.step, memory)
                 advance(1, note=_note(rows[-1]) if rows else "")
                 if memory.get("stop"):
                     break
+        self._keep(memory)
         return memory
+
+    def _is_due(self) -> bool:
+        """Whether to save at a pause; at all of them where bits count, for trouble leads back to the last of them."""
+        return self.phase.place.device.type == "cpu" or time.monotonic() - self.saved > _SECONDS_BETWEEN
+
+    def _save(self, checkpoints: Checkpoints, step: int, memory: Memory) -> None:
+        self._keep(memory)
+        checkpoints.save(step, memory)
+        self.on_checkpoint()
+        self.saved = time.monotonic()
+
+    def _keep(self, memory: Memory) -> None:
+        if self.pause is not None:
+            self.pause.keep(memory)
 
     def _steps(self, start: int) -> Iterator[StepRecord]:
         """All steps from `start` on; batches are made ready anew after each renewal."""

@@ -178,4 +178,4 @@ def _dev_pause(phase: Phase, task: Task, packed: Path, settings: Settings, folde
         patience=settings.train.early_stopping_patience,
         head=stage_1_head(settings),
     )
-    return Pause(steps, scores.score)
+    return scores.pause(steps)
