@@ -215,3 +215,12 @@ def test_trained_bodies_leave_frozen_parts_alone(tmp_path: Path) -> None:
     assert not any(name.startswith("heads.masked_lm.") for name in moved["all"])
     assert all(torch.equal(weight, before[name]) for name, weight in arm.network.named_parameters())
     assert all(weight.requires_grad for weight in arm.network.parameters())
+
+
+def test_vectors_of_what_is_not_asked_for_are_any_even_where_the_first_unit_was_never_read() -> None:
+    vectors = torch.arange(6.0).view(3, 2)
+    cache = Cache(vectors, np.array([4, 2, 5]), total=7)
+    found = cache[np.array([[2, 5], [4, -1]])]
+    assert found[0].tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    assert found[1, 0].tolist() == [0.0, 1.0]
+    assert found.shape == (2, 2, 2)

@@ -39,7 +39,7 @@ class Cache:
 
     def __getitem__(self, units: Numbers) -> Tensor:
         """Vectors in the shape of `units`: (..., hidden); units that are not asked for (-1) have any."""
-        places = torch.from_numpy(self._place[np.maximum(units, 0)]).to(self.vectors.device)
+        places = torch.from_numpy(np.where(units < 0, 0, self._place[units])).to(self.vectors.device)
         return self.vectors.index_select(0, places.flatten()).view(*units.shape, -1)
 
 
