@@ -104,9 +104,6 @@ class FakeGraph:
         gradient.fill_(self.recording.batch.value * self.recording.weight)
         self.recording.parts["product"].copy_(self.network.weight.detach().sum() * self.recording.batch.value)
 
-    def pool(self) -> None:
-        return None
-
 
 def recording_backward(monkeypatch: pytest.MonkeyPatch) -> tuple[Backward, nn.Module, list[str]]:
     """A `Backward` that records on the CPU, by a fake."""
@@ -164,6 +161,14 @@ def test_what_cannot_be_recorded_is_computed(
         network.weight.grad = None
     said = capsys.readouterr()
     assert (said.out + said.err).count("without CUDA graphs (no graph today)") == 1
+
+
+def test_large_batches_of_large_networks_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    backward, _, recorded = recording_backward(monkeypatch)
+    monkeypatch.setattr("endtask.train.replay._MOST_WORK", 1)
+    for _ in range(6):
+        backward(Product(), Numbers(1.0), 1.0)  # type: ignore[arg-type]
+    assert recorded == []
 
 
 def test_objectives_that_do_not_say_so_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

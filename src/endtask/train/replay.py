@@ -23,6 +23,8 @@ _TIMES_BEFORE = 3
 
 _MOST_FORMS = 16
 """Each takes memory; a phase with more of them than this, by mistake, must not take all of it."""
+_MOST_WORK = 2e12
+"""Weights times tokens of a batch from which on a GPU has so much to do that Python keeps up, as 110 M and 32,768."""
 
 
 @runtime_checkable
@@ -60,12 +62,13 @@ class Backward:
     def __init__(self, network: Any, place: Place) -> None:
         self._network, self._place = network, place
         self._records = place.device.type == "cuda" and getattr(network, "fixed_shapes", False)
+        self._size = sum(weight.numel() for weight in network.parameters())
         self._times: Counter[Hashable] = Counter()
         self._recordings: dict[Hashable, _Recording] = {}
 
     def __call__(self, objective: Objective, batch: Batch, weight: float) -> dict[str, Tensor]:
         """Of a batch that lies on the host."""
-        if not (self._records and getattr(objective, "replayable", False) and isinstance(batch, FormedBatch)):
+        if not (self._is_recorded(objective, batch) and isinstance(batch, FormedBatch)):
             return self._compute(objective, batch, weight)
         key = (objective.name, batch.form)
         if key not in self._recordings:
@@ -77,8 +80,13 @@ class Backward:
             except RuntimeError as error:  # also: out of memory, of which a graph needs more
                 say(f"{objective.name}: training goes on without CUDA graphs ({str(error).splitlines()[0]})")
                 self._records = False
+                self._recordings.clear()
                 return self._compute(objective, batch, weight)
         return self._replay(self._recordings[key], batch, weight)
+
+    def _is_recorded(self, objective: Objective, batch: Batch) -> bool:
+        small = self._size * batch.padded_tokens < _MOST_WORK
+        return self._records and small and getattr(objective, "replayable", False)
 
     def _compute(self, objective: Objective, batch: Batch, weight: float) -> dict[str, Tensor]:
         loss = self._loss(objective, batch.to(self._place.device))
@@ -99,11 +107,10 @@ class Backward:
         for one in weights:
             one.grad = None  # a graph that finds none writes its gradients anew at each replay
         graph = torch.cuda.CUDAGraph()
-        # Replays follow each other, so what one has no more use for is the next one's.
-        shared = next((known.graph.pool() for known in self._recordings.values()), None)
         try:
-            # One thread makes batches ready and pins them meanwhile, which is no harm.
-            with RECORDING, torch.cuda.graph(graph, pool=shared, capture_error_mode="thread_local"):
+            # Memory of its own: graphs may only share some if they are always replayed in one order. One thread makes
+            # batches ready and pins them meanwhile, which is no harm.
+            with RECORDING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 loss = self._loss(objective, own)
                 (weight * loss.total).backward()  # type: ignore[no-untyped-call]
                 parts = {name: value.detach() for name, value in loss.parts.items()}
