@@ -68,7 +68,9 @@ def stock_config(architecture: str, **changes: Any) -> Any:
 
 def stock_model(architecture: str, kind: str, **changes: Any) -> Any:
     """A stock model with weights far from their first values."""
-    model = CLASSES[architecture][kind](stock_config(architecture, **changes)).eval()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # else the tests before this one would decide
+        model = CLASSES[architecture][kind](stock_config(architecture, **changes)).eval()
     random = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as how
 from hypothesis import strategies as some
 
@@ -72,6 +72,7 @@ def test_ranges_and_choices() -> None:
 
 
 @given(ends=some.tuples(some.floats(1e-6, 1e6), some.floats(1e-6, 1e6)).filter(lambda ends: ends[0] < ends[1]))
+@example(ends=(999999.9999999999, 1e6))
 @how(max_examples=50, deadline=None)
 def test_a_range_reads_its_own_words(ends: tuple[float, float]) -> None:
     for kind in ("float", "log"):

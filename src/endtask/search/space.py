@@ -123,7 +123,8 @@ def _dimension(settings: Settings, key: str, text: str) -> Dimension:
     found = _read_range(kind, rest, key)
     # A setting that must be whole would take both ends of float:1:5 and refuse nearly all between them.
     inside = () if found.whole else (found.low + 0.382 * (found.high - found.low),)
-    checked(settings, key, (*found.values, *inside), SPACE)
+    # Between neighbouring numbers there is none, and what was meant to lie inside is one of the ends.
+    checked(settings, key, tuple(dict.fromkeys((*found.values, *inside))), SPACE)
     return found
 
 
