@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compared import Compared, markdown
-from benchmarks.recipe.cells import NAMES, SEEDS, base_settings
+from benchmarks.recipe.cells import NAMES, SEEDS, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.bundle import write_bundle
 from endtask.compare import compare
@@ -27,13 +27,7 @@ from endtask.settings.values import with_values
 Tree = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = ("chemprot", "sciie")
-COMMON: Tree = {
-    "budget": "25Mtok",
-    "train.batch_size": "32768tok",
-    "finetune.rdrop": 0.0,
-    "finetune.epochs": 6,
-    "compile": True,  # a process does dozens of runs
-}
+COMMON: Tree = {**SHORT, "budget": "25Mtok"}
 """The recipe with a fifth of its tokens: where little is read, the mix matters most."""
 _THREE: Tree = {
     "task": {"kind": "task", "dropout": 0.1},

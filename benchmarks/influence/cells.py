@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.recipe.cells import SHORT
 from endtask.settings import Settings, load_settings
+from endtask.settings.values import with_values
 
 Tree = dict[str, Any]
 
@@ -120,9 +122,7 @@ def base_settings(task: str, corpus: str, task_path: str, tokenizer: str | None,
         "select": {"selector": "best_rank", "budget": "34%"},
         "keep_scratch": False,
         "tokenizer": {"path": tokenizer, "marks": ["<<", ">>", "[[", "]]"]},
-        "train": {"batch_size": "32768tok"},
-        "finetune": {"seeds": [0, 1, 2], "rdrop": 0.0, "epochs": 6},
-        "compile": True,  # a process does dozens of runs
+        "finetune": {"seeds": [0, 1, 2]},
         "evaluate": {"metric": TASKS[task]},
     }
-    return load_settings(preset="gpu", given=given)
+    return with_values(load_settings(preset="gpu", given=given), SHORT, "short")

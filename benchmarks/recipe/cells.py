@@ -23,6 +23,13 @@ SEEDS = (0, 1, 2)
 CELL = "recipe"
 NO_CORPUS: Tree = {"budget": "300steps", "train.internal_batch_size": "16384tok"}
 """Stage 1 of the baseline without a corpus: 20 to 60 times through its texts; the recipe's steps would be hundreds."""
+SHORT: Tree = {
+    "train.batch_size": "32768tok",
+    "finetune.rdrop": 0.0,
+    "finetune.epochs": 6,
+    "compile": True,  # a process does dozens of runs
+}
+"""The recipe in seconds, for comparisons of many runs in which something else than fine-tuning differs."""
 PAPER_IN_A_MINUTE: Tree = {
     "budget": "570steps",
     "select": {"budget": "110MB"},

@@ -56,19 +56,21 @@ def check_place(settings: Settings) -> None:
     """Refuse a device or a way of attention that this machine does not have."""
     place = choose_place(settings)
     if settings.model.attention != "auto" and settings.model.architecture == "lean":
-        compiled = settings.compile is True or (settings.compile == "auto" and place.device.type == "cuda")
+        compiled = compiles(settings, place.device)
         choose_backend(settings.model.attention, place.device, place.dtype, fixed_shapes=compiled)
+
+
+def compiles(settings: Settings, device: torch.device) -> bool:
+    """Whether work that takes long is compiled: by default on a GPU."""
+    return settings.compile is True or (settings.compile == "auto" and device.type == "cuda")
 
 
 def _way(network: Network, settings: Settings, place: Place, tokens: float) -> Literal["plain", "compiled", "graphs"]:
     """How steps are computed; compiling pays from some tokens on, and always for Hugging Face's padded tables."""
-    on_gpu = place.device.type == "cuda"
-    if settings.compile == "auto" and on_gpu:
-        short = tokens < _COMPILED_FROM and not network.architecture.padded and settings.model.attention != "flex"
-        return "graphs" if short else "compiled"
-    if settings.compile == "graphs" and on_gpu:
-        return "graphs"
-    return "compiled" if settings.compile is True else "plain"
+    if compiles(settings, place.device):
+        small = tokens < _COMPILED_FROM and not network.architecture.padded and settings.model.attention != "flex"
+        return "graphs" if small and settings.compile == "auto" else "compiled"
+    return "graphs" if settings.compile == "graphs" and place.device.type == "cuda" else "plain"
 
 
 def _backend(network: Network, asked: str, place: Place, compiled: bool) -> Backend:

@@ -34,6 +34,7 @@ from endtask.settings import Settings
 from endtask.settings.influence import InfluenceSettings
 from endtask.task import Task
 from endtask.text.tokenizer import load_tokenizer
+from endtask.train.device import compiles
 
 _CALIBRATED = 512
 """Units of candidates that tell the usual score of each target, and how long scoring takes."""
@@ -111,8 +112,7 @@ class InfluenceWork:
     @property
     def compiled(self) -> bool:
         """Whether what scores is compiled: by default on a GPU."""
-        on_gpu = self.folds[0].place.device.type == "cuda"
-        return on_gpu if self.run.compile == "auto" else self.run.compile is True
+        return compiles(self.run, self.folds[0].place.device)
 
     @cached_property
     def allowed(self) -> Allowance | None:
