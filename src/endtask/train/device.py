@@ -9,7 +9,7 @@ import torch
 
 from endtask.errors import InputError
 from endtask.models.attention import Backend, choose_backend
-from endtask.models.compiling import allow_shapes
+from endtask.models.compiling import allow_shapes, compiles
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.settings import Settings
@@ -58,11 +58,6 @@ def check_place(settings: Settings) -> None:
     if settings.model.attention != "auto" and settings.model.architecture == "lean":
         compiled = compiles(settings, place.device)
         choose_backend(settings.model.attention, place.device, place.dtype, fixed_shapes=compiled)
-
-
-def compiles(settings: Settings, device: torch.device) -> bool:
-    """Whether work that takes long is compiled: by default on a GPU."""
-    return settings.compile is True or (settings.compile == "auto" and device.type == "cuda")
 
 
 def _way(network: Network, settings: Settings, place: Place, tokens: float) -> Literal["plain", "compiled", "graphs"]:

@@ -17,6 +17,7 @@ from endtask.files.atomic import whole_file
 from endtask.files.run_layout import INFLUENCE_WORK, RETRIEVED
 from endtask.files.selection_table import SelectionFigures
 from endtask.gradients.calibration import Calibration
+from endtask.models.compiling import compiles
 from endtask.progress import say
 from endtask.seeds import generator
 from endtask.select.best_rank import best_rank
@@ -34,7 +35,6 @@ from endtask.settings import Settings
 from endtask.settings.influence import InfluenceSettings
 from endtask.task import Task
 from endtask.text.tokenizer import load_tokenizer
-from endtask.train.device import compiles
 
 _CALIBRATED = 512
 """Units of candidates that tell the usual score of each target, and how long scoring takes."""
