@@ -152,6 +152,18 @@ class Run:
                 raise InputError(trouble, path=self.folder, hint=hint) from None
         return self.result()
 
+    def follow_settings(self, *, start: str | None = None) -> None:
+        """Have whoever goes on with the folder do so with these settings; stages from `start` on are set aside."""
+        stages = self.stage_folders()
+        make_own_folder(self.folder, SETTINGS_FILE)
+        with run_lock(self.folder):
+            for stage in stages.values():
+                stage.recover()
+            self._refuse_surprises(stages, start)
+            if start is not None:
+                self._set_aside(stages, start)
+            write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
+
     def _go(self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None) -> None:
         for stage in stages.values():
             stage.recover()

@@ -118,6 +118,20 @@ def test_cells_and_seeds_may_be_added_and_left_out(toy_files: Path, tmp_path: Pa
     assert stubs.calls == []
 
 
+def test_more_fine_tuning_seeds_stand_on_the_same_stage_1(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+    settings = toy(toy_files, tmp_path / "out")
+    tree = {**TWO, "baselines": []}
+    compare(settings, tree)
+    stubs.calls.clear()
+    more = compare(settings, {**tree, "finetune_seeds": [0, 1, 2]})
+    assert stubs.of("pretrain") == []
+    assert stubs.of("finetune") == stubs.of("evaluate") == ["one/seed-0", "one/seed-1", "two/seed-0", "two/seed-1"]
+    assert [row.runs for row in more.rows] == [6, 6]
+    stubs.calls.clear()
+    assert figures(compare(settings, {**tree, "finetune_seeds": [0, 1, 2]})) == figures(more)
+    assert stubs.calls == []
+
+
 def test_a_comparison_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     compare(toy(toy_files, tmp_path / "out"), TWO)
     before = (tmp_path / "out" / COMPARE_FILE).read_bytes()
@@ -126,8 +140,6 @@ def test_a_comparison_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path
     changed = {**TWO, "cells": {"one": {}, "two": {"train.learning_rate": 5e-3}}}
     with pytest.raises(InputError, match=r"the cell 'two' in train\.learning_rate \(0\.003 -> 0\.005\)"):
         compare(toy(toy_files, tmp_path / "out"), changed)
-    with pytest.raises(InputError, match=r"finetune\.seeds \(\[0, 1\] -> \[0, 1, 2\]\)"):
-        compare(toy(toy_files, tmp_path / "out"), {**TWO, "finetune_seeds": [0, 1, 2]})
     with pytest.raises(InputError, match="the cell 'no_corpus' in "):
         compare(toy(toy_files, tmp_path / "out"), {**TWO, "against": "two"})
     assert (tmp_path / "out" / COMPARE_FILE).read_bytes() == before

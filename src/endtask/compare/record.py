@@ -64,8 +64,8 @@ class Record:
 def open_record(folder: Path, plan: Plan) -> Record:
     """The record in the folder with what is asked now; other settings than its runs were made with are refused.
 
-    Cells and pre-training seeds may be added and left out; a cell that something was done for must stay what it was.
-    Nothing is written yet.
+    Cells and seeds may be added and left out; a cell that something was done for must stay what it was. Nothing is
+    written yet.
     """
     settings = plan.settings.model_dump(mode="json", exclude=set(_MAY_CHANGE))
     cells = {cell.name: cell.differs(plan.settings) for cell in plan.cells}
@@ -74,7 +74,7 @@ def open_record(folder: Path, plan: Plan) -> Record:
     if not _is_begun(folder):
         return Record(folder, **asked)
     found = read_record(folder)
-    _refuse_other(folder, "", found.settings, asked["settings"])
+    _refuse_other(folder, "", _without_seeds(found.settings), _without_seeds(asked["settings"]))
     changed = {name for name, values in asked["cells"].items() if found.cells.get(name, values) != values}
     for name in sorted(changed):
         if _has_stages(folder, name):
@@ -82,6 +82,12 @@ def open_record(folder: Path, plan: Plan) -> Record:
     asked["cells"] = {**found.cells, **asked["cells"]}
     failures = {key: reason for key, reason in found.failures.items() if key.partition("/")[0] not in changed}
     return Record(folder, **asked, failures=failures, outcome=found.outcome)
+
+
+def _without_seeds(settings: Tree) -> Tree:
+    """Fine-tuning with other seeds is done again, on the same stage 1."""
+    finetune = {name: value for name, value in settings["finetune"].items() if name != "seeds"}
+    return {**settings, "finetune": finetune}
 
 
 def _is_begun(folder: Path) -> bool:

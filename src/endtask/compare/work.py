@@ -17,6 +17,8 @@ from endtask.share import lend_data, share_stages
 from endtask.task import Task
 
 LAST_PREPARED = "pack"
+_FINETUNE = "finetune"
+_MAY_BE_REDONE = "finetune.seeds"
 
 
 @dataclass
@@ -68,7 +70,7 @@ class Work:
         """Stop before touching anything where data changed since the runs in the folder were made."""
         for run in self.runs:
             clash = self._run(run).first_clash() if run.folder.exists() else None
-            if clash is not None:
+            if clash is not None and not self._has_other_seeds(run):
                 raise InputError(
                     f"what the stage {clash} reads changed since this run was made",
                     path=run.folder,
@@ -84,9 +86,14 @@ class Work:
                 raise InputError("the task changed since this run was made", path=run.folder, hint=hint)
 
     def prepare(self, until: str) -> None:
-        """Do the stages before training for all runs: the same ones once, and mistakes are met early."""
+        """Do the stages before training for all runs: the same ones once, and mistakes are met early.
+
+        What was fine-tuned with other seeds than are asked for now is set aside, to be done again.
+        """
         last = min(until, LAST_PREPARED, key=STAGES.index)
         for run in self.runs:
+            if run.folder.exists():
+                self._run(run).follow_settings(start=_FINETUNE if self._has_other_seeds(run) else None)
             if run.cell.tokenizer_of is not None and last != LAST_PREPARED:
                 continue  # its stages cannot be told apart before that tokenizer is there
             self.give(run)
@@ -108,6 +115,12 @@ class Work:
     def is_finished(self, run: CellRun, until: str) -> bool:
         """Whether a stage of the run stands finished; those before it then do."""
         return self.stages(run)[until].is_finished()
+
+    def _has_other_seeds(self, run: CellRun) -> bool:
+        """Whether the run was fine-tuned with the same settings and data but other seeds; stage 1 then stands."""
+        stages = self.stages(run)
+        clash = next((stage for stage in stages.values() if stage.clashes()), None)
+        return clash is not None and clash.name == _FINETUNE and set(clash.changes()) == {_MAY_BE_REDONE}
 
     def stages(self, run: CellRun) -> dict[str, StageFolder]:
         """The stages of a run with their fingerprints."""
