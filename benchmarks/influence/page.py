@@ -42,7 +42,7 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
         rows += [{"kind": "run", "task": task, "gpu": compared.gpu, **run} for run in compared.raw()]
         for table in SHOWN:
             found = compared.table(titles(table), against(table))
-            if len(found) > 1 and against(table) in compared.runs:
+            if _has_own_arms(table, found) and against(table) in compared.runs:
                 common = {"kind": "cell", "task": task, "table": table, "metric": compared.measure.name}
                 rows += [{**common, **row} for row in found]
         rows += _scoring_rows(task, folder / f"{task}.npz")
@@ -50,6 +50,12 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     if not rows:
         raise InputError("no results file of a bundle there", path=folder, hint="such as chemprot-main.json")
     return write_results("influence", COMMAND, rows, summary, results)
+
+
+def _has_own_arms(table: str, found: list[Tree]) -> bool:
+    """Whether something was trained for a table beside what it shares with others."""
+    own = {arm.name for bundle in SHOWN[table] for arm in TABLES[bundle]} - {against(table)}
+    return not own.isdisjoint(row["cell"] for row in found)
 
 
 def _scoring_rows(task: str, scores: Path) -> list[Tree]:

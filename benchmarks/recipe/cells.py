@@ -12,8 +12,8 @@ from endtask.settings.load import merge
 
 Tree = dict[str, Any]
 
-RECIPE, PAPER = "gpu", "tlm-small"
-"""The presets at the ladder's ends."""
+RECIPE, PAPER, LONG = "gpu", "tlm-small", "gpu-long"
+"""The presets at the ladder's ends, and the one above it."""
 TASKS: dict[str, str] = {"chemprot": "micro_f1", "sciie": "macro_f1", "citation_intent": "macro_f1"}
 """The tasks and what decides, as in the papers."""
 NAMES = {"chemprot": "ChemProt", "sciie": "SciERC", "citation_intent": "ACL-ARC"}

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.compared import Compared, collect_from_command_line, markdown
-from benchmarks.recipe.cells import CELL, LADDER, NAMES, TASKS
+from benchmarks.recipe.cells import CELL, LADDER, LONG, NAMES, TASKS
 from benchmarks.results_file import RESULTS, Results, read_results, write_results
 from endtask.errors import InputError
 from endtask.report.format import metric_name
@@ -33,7 +33,11 @@ FINAL = {
     "majority": "the largest class",
     PRETRAINED: "a small pretrained encoder, fine-tuned*",
 }
-RUNGS = {"paper": "TLM's own recipe in the same minute", **{rung.name: rung.title for rung in LADDER}}
+RUNGS = {
+    "paper": "TLM's own recipe in the same minute",
+    **{rung.name: rung.title for rung in LADDER},
+    LONG: "42 M parameters, five times the steps, three times the text",
+}
 _PRETRAINED_NOTE = "\\* all-MiniLM-L6-v2, trained on a billion sentence pairs, papers among them: no like-for-like row."
 
 
@@ -52,7 +56,7 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
                 continue  # it was stopped before any of it was finished
             rows += _rows(task, "final", compared, compared.table(FINAL, CELL))
             summary[task] = task_summary(compared)
-        ladder = _existing(folder, *(f"{task}-{name}" for name in ("high", "low", "paper")))
+        ladder = _existing(folder, *(f"{task}-{name}" for name in ("high", "low", "paper", "long")))
         if ladder and ladder[0].stem == f"{task}-high":
             climbed = Compared.read(ladder)
             rows += _rows(task, "ladder", climbed, climbed.ladder(RUNGS))

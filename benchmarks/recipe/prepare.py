@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.recipe.prepare final chemprot sciie citation_intent      # here, 4 minutes each
     endtask compare --bundle runs/recipe/chemprot/final.tar.zst --devices 0,0,0 --results chemprot-final.json   # GPU
     .venv/bin/python -m benchmarks.recipe.prepare random chemprot                           # then chemprot-random.json
-    .venv/bin/python -m benchmarks.recipe.prepare ladder chemprot                           # three bundles
+    .venv/bin/python -m benchmarks.recipe.prepare ladder chemprot                           # four bundles
     endtask compare --bundle runs/recipe/chemprot/low.tar.zst --results chemprot-low.json                       # GPU
 
 The small pretrained encoder needs no corpus, and its weights are larger than a bundle:
@@ -19,7 +19,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.recipe.cells import CELL, NO_CORPUS, PAPER, SEEDS, TASKS, base_settings, ladder_cells
+from benchmarks.recipe.cells import (
+    CELL,
+    LONG,
+    NO_CORPUS,
+    PAPER,
+    SEEDS,
+    TASKS,
+    base_settings,
+    different,
+    flat,
+    ladder_cells,
+)
 from endtask.bundle import write_bundle
 from endtask.compare import compare
 from endtask.errors import InputError
@@ -33,7 +44,7 @@ LOWER = {"paper": ("paper",), "low": ("engine", "size", "masked-lm", "rate")}
 """The rungs that read more text, by their bundle; the others are one bundle of their own."""
 
 
-def comparisons(settings: Settings, paper: Settings) -> dict[str, dict[str, Any]]:
+def comparisons(settings: Settings, paper: Settings, long: Settings) -> dict[str, dict[str, Any]]:
     """All comparisons by the name of their bundle: the final ones, and those of the ladder, with one stage 1 each."""
     rungs = ladder_cells(paper, settings)
     apart = [name for names in LOWER.values() for name in names]
@@ -47,13 +58,14 @@ def comparisons(settings: Settings, paper: Settings) -> dict[str, dict[str, Any]
         "final": {"cells": {CELL: {}}, **once, "baselines": BASELINES},
         "random": {"cells": {"random": {"select.selector": "random"}}, **once, "baselines": []},
         **ladder,
+        "long": {"cells": {LONG: different(flat(long), flat(settings))}, "seeds": [SEEDS[0]], "baselines": []},
     }
 
 
 def prepare(task: str, names: list[str], data: Path, out: Path) -> None:
     """Do everything up to the tokens, and write the bundles."""
     settings = base_settings(task, data)
-    known = comparisons(settings, base_settings(task, data, PAPER))
+    known = comparisons(settings, *(base_settings(task, data, preset) for preset in (PAPER, LONG)))
     for name in names:
         folder = out / task / name
         compare(with_values(settings, {"output_dir": str(folder)}, name), known[name], until="pack")
@@ -64,12 +76,12 @@ def prepare(task: str, names: list[str], data: Path, out: Path) -> None:
 def main() -> None:
     """Prepare what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("final", "random", "ladder", "paper", "low", "high"))
+    parser.add_argument("step", choices=("final", "random", "ladder", "paper", "low", "high", "long"))
     parser.add_argument("tasks", nargs="+", choices=TASKS)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "recipe", help="where everything goes")
     given = parser.parse_args()
-    names = ["paper", "low", "high"] if given.step == "ladder" else [given.step]
+    names = ["paper", "low", "high", "long"] if given.step == "ladder" else [given.step]
     try:
         for task in given.tasks:
             prepare(task, names, given.data, given.out)

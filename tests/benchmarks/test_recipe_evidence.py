@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks.recipe.cells import LADDER, PAPER, REST, TASKS, base_settings, different, flat, ladder_cells
+from benchmarks.recipe.cells import (
+    LADDER,
+    LONG,
+    PAPER,
+    RECIPE,
+    REST,
+    TASKS,
+    base_settings,
+    different,
+    flat,
+    ladder_cells,
+)
 from benchmarks.recipe.page import collect, recipe_summary_table, recipe_table, screen_means, screens_table
 from benchmarks.recipe.prepare import comparisons
 from benchmarks.recipe.screen import Plan
@@ -44,9 +55,10 @@ def test_a_rung_changes_its_own_keys_alone() -> None:
 
 
 def test_every_comparison_can_be_read() -> None:
-    recipe, paper = base_settings("sciie", DATA), base_settings("sciie", DATA, PAPER)
-    found = comparisons(recipe, paper)
-    assert list(found) == ["final", "random", "paper", "low", "high"]
+    recipe, paper, long = (base_settings("sciie", DATA, preset) for preset in (RECIPE, PAPER, LONG))
+    found = comparisons(recipe, paper, long)
+    assert list(found) == ["final", "random", "paper", "low", "high", "long"]
+    assert with_values(recipe, found["long"]["cells"][LONG], LONG) == long
     for tree in found.values():
         Comparison.model_validate(tree)
     rungs = [name for bundle in ("paper", "low", "high") for name in found[bundle]["cells"]]

@@ -367,7 +367,7 @@ def test_the_names_are_those_of_the_files_and_of_the_tasks(repository: Path) -> 
     files = {path.stem for path in (repository / "src" / "endtask" / "presets").glob("*.yaml")}
     assert files == {
         *("iss-small", "iss-medium", "iss-large"),
-        *("laptop", "gpu", "demo", "tlm-small", "tlm-medium", "tlm-large"),
+        *("laptop", "gpu", "gpu-long", "demo", "tlm-small", "tlm-medium", "tlm-large"),
         *FROM_CHECKPOINT,
         *(f"{name}-scratch" for name in TARTAN),
         "meta-tlm",
