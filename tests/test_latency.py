@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,20 @@ def test_the_report_tells_it(own_run: Path, command: Callable[..., Answer]) -> N
     page = (own_run / "report.html").read_text(encoding="utf-8")
     assert f"{figures['torch']['p50_ms']:.1f} ms" in page
     assert "18 texts of dev" in page
+
+
+def test_the_command_line_tells_it_too(own_run: Path, command: Callable[..., Answer]) -> None:
+    said = command("report", own_run, "--latency").out
+    figures = json.loads((own_run / "latency.json").read_text(encoding="utf-8"))
+    assert f"one text on the CPU: {figures['torch']['p50_ms']:.1f} ms" in said
+    assert "ONNX Runtime" in said
+
+
+def test_log_lines_of_the_exporter_stay_away_and_others_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    with latency._exporter_silenced():
+        logging.getLogger("torch.onnx").warning("torchvision is not installed")
+    logging.getLogger("torch.onnx").warning("afterwards")
+    assert caplog.messages == ["afterwards"]
 
 
 def test_without_onnx_it_says_so(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

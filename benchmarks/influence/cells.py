@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.recipe.cells import SHORT
@@ -44,14 +44,33 @@ def order_of(layer: str) -> str:
     return f"layer_{layer}"
 
 
-SCORINGS: dict[str, tuple[str, str]] = {"influence": ("auto", "last")} | {
-    order_of(layer): ("mini", layer) for layer in LAYERS
+@dataclass(frozen=True)
+class Scoring:
+    """How a GPU makes an order: the scoring model's size, whose weights' gradients are compared, and other settings."""
+
+    size: str = "auto"
+    layer: str = "last"
+    values: Tree = field(default_factory=dict)
+
+
+ONE_MASK: Tree = {"masks": 1, "score_mask_probability": None}
+"""As the paper reads a candidate."""
+SCORINGS: dict[str, Scoring] = {
+    "influence": Scoring(),
+    "one_mask": Scoring(values=ONE_MASK),
+    **{order_of(layer): Scoring("mini", layer) for layer in LAYERS},
 }
-"""The orders that a GPU makes: size of the scoring model, and layer. The usual model has only two layers."""
+"""The orders that a GPU makes. The usual scoring model has only two layers, so layers are compared in a larger one."""
+TOGETHER = ("best_rank", "influence")
+"""The orders that `select.selector: fusion` would make one of."""
 
 TABLES: dict[str, tuple[Arm, ...]] = {
     "main": (
         Arm("influence", FIFTH, "20% by influence"),
+        Arm("together", FIFTH, "20% by rank and influence together"),
+    ),
+    "others": (
+        Arm("one_mask", FIFTH, "20% by influence, one mask of 15%"),
         Arm("best_rank", FIFTH, "20% by best BM25 rank"),
         Arm("random", FIFTH, "20% at random"),
         Arm("dsir", FIFTH, "20% by DSIR"),
@@ -67,12 +86,13 @@ TABLES: dict[str, tuple[Arm, ...]] = {
     ),
 }
 """The bundles: what belongs together, as far as it fits into one file of 60 MB."""
+BEST_RANK = TABLES["others"][1]
 
 AGAINST = "influence-20"
 """What all other cells are tested against, but for the layers."""
 LAST_LAYER = f"{order_of('last')}-{FIFTH}"
 SHOWN: dict[str, tuple[str, ...]] = {
-    "main": ("main", "all"),
+    "main": ("main", "others", "all"),
     "sizes": ("sizes", "eighty", "all"),
     "steps": ("steps",),
     "layers": ("layers",),
@@ -86,7 +106,7 @@ def titles(table: str) -> dict[str, str]:
     if table == "sizes":
         arms = sorted([TABLES["main"][0], *arms], key=lambda arm: arm.percent)
     elif table == "steps":
-        usual = [replace(arm, title=f"{STEPS:,} steps, {arm.title[4:]}") for arm in TABLES["main"][:2]]
+        usual = [replace(arm, title=f"{STEPS:,} steps, {arm.title[4:]}") for arm in (TABLES["main"][0], BEST_RANK)]
         arms = sorted([*usual, *arms], key=lambda arm: arm.steps)
     return {arm.name: arm.title for arm in arms}
 

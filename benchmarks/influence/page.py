@@ -2,7 +2,8 @@
 
     .venv/bin/python -m benchmarks.influence.page --results DIR
 
-DIR holds what came back from the GPU: `TASK-BUNDLE.json` of `endtask compare --results`, and `TASK.npz` of scoring.
+DIR holds what came back from the GPU: `TASK-BUNDLE.json` of `endtask compare --results`, and `TASK.npz` of scoring;
+and `TASK-chosen.json`, which the step `bundle` of `benchmarks.influence.prepare` wrote as `chosen.json`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compared import Compared, collect_from_command_line, markdown
-from benchmarks.influence.cells import SHOWN, TABLES, TASKS, against, order_of, titles
+from benchmarks.influence.cells import SCORINGS, SHOWN, TABLES, TASKS, against, order_of, titles
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.errors import InputError
 from endtask.report.format import metric_name
@@ -41,15 +42,45 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
         compared = Compared.read(files)
         rows += [{"kind": "run", "task": task, "gpu": compared.gpu, **run} for run in compared.raw()]
         for table in SHOWN:
-            found = compared.table(titles(table), against(table))
-            if _has_own_arms(table, found) and against(table) in compared.runs:
+            first = next((cell for cell in (against(table), *titles(table)) if cell in compared.runs), None)
+            found = compared.table(titles(table), first) if first else []
+            if _has_own_arms(table, found):
                 common = {"kind": "cell", "task": task, "table": table, "metric": compared.measure.name}
-                rows += [{**common, **row} for row in found]
+                rows += [{**common, "against": first, **row} for row in found]
+        rows += _chosen_rows(task, folder / f"{task}-chosen.json")
         rows += _scoring_rows(task, folder / f"{task}.npz")
-        summary |= {f"{task}_{row['cell']}": row["mean"] for row in compared.table(titles("main"), against("main"))}
+        summary |= {f"{task}_{row['cell']}": row["mean"] for row in rows if _is_main(row, task)}
     if not rows:
         raise InputError("no results file of a bundle there", path=folder, hint="such as chemprot-main.json")
     return write_results("influence", COMMAND, rows, summary, results)
+
+
+def _is_main(row: Tree, task: str) -> bool:
+    return (row["kind"], row["task"], row.get("table")) == ("cell", task, "main")
+
+
+def _chosen_rows(task: str, file: Path) -> list[Tree]:
+    """What the arms chose, in figures that need no training."""
+    if not file.exists():
+        return []
+    found = json.loads(file.read_text(encoding="utf-8"))
+    shown = titles("main")
+    return [
+        {"kind": "chosen", "task": task, "cell": cell, "title": shown[cell], **found[cell]}
+        for cell in shown
+        if cell in found
+    ]
+
+
+def _chosen(rows: list[Tree]) -> list[str]:
+    found = [row for row in rows if row["kind"] == "chosen"]
+    if not found:
+        return []
+    lines = ["|  |  | passages | KL from the task | label words |", "|---|---|---:|---:|---:|"]
+    for row in found:
+        figures = f"{row['passages']:,} | {row['kl']:.3f} | {row['label_words']:.2%}"
+        lines.append(f"| {NAMES[row['task']]} | {row['title']} | {figures} |")
+    return ["**What was chosen**", "", *lines, ""]
 
 
 def _has_own_arms(table: str, found: list[Tree]) -> bool:
@@ -68,7 +99,7 @@ def _scoring_rows(task: str, scores: Path) -> list[Tree]:
     rows = []
     for name, cost in facts.items():
         row = {"kind": "scoring", "task": task, "order": name} | {k: v for k, v in cost.items() if k != "plan"}
-        if name != "influence" and order_of("last") in ranks:
+        if SCORINGS[name].size == SCORINGS[order_of("last")].size and order_of("last") in ranks:
             row["rank_correlation"] = round(float(np.corrcoef(ranks[name], ranks[order_of("last")])[0, 1]), 4)
         rows.append(row)
     return rows
@@ -83,10 +114,10 @@ def influence_table(results: Results) -> str:
             found = [row for row in rows if (row["kind"], row["task"], row.get("table")) == ("cell", task, table)]
             if found:
                 metric = metric_name(found[0]["metric"])
-                title = next(row["title"] for row in found if row["cell"] == against(table))
+                title = next(row["title"] for row in found if row["cell"] == row["against"])
                 shown = markdown(found, against=title, metric=metric)
                 parts += [f"**{head}, {NAMES[task]}**", "", shown, ""]
-    parts += _costs(rows)
+    parts += [*_chosen(rows), *_costs(rows)]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = "Mean ± spread over all models (pre-training seeds x fine-tuning seeds); † where Holm's p is below .05"
     return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
@@ -96,14 +127,19 @@ def _costs(rows: list[Tree]) -> list[str]:
     found = [row for row in rows if row["kind"] == "scoring"]
     if not found:
         return []
-    heads = ["", "scoring model", "layer", "candidates", "fitting", "scoring", "bytes a target", "ranks like last's"]
-    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---:|---:|---:|---:|---:|"]
+    heads = ["", "scoring model", "order", "candidates", "fitting", "scoring", "bytes a target", "ranks like last's"]
+    heads.append("like those under other masks")
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---:|---:|---:|---:|---:|---:|"]
     for row in found:
-        cells = [NAMES[row["task"]], row["size"], row["layer"].replace("_", " "), f"{row['candidates']:,}"]
+        cells = [NAMES[row["task"]], row["size"], _order_in_words(row["order"]), f"{row['candidates']:,}"]
         cells += [f"{row['fitting_seconds']:.0f} s", f"{row['seconds']:.1f} s", f"{row['bytes_per_target']:,.0f}"]
-        cells.append(f"{row['rank_correlation']:.2f}" if "rank_correlation" in row else "")
+        cells += [f"{row[key]:.2f}" if key in row else "" for key in ("rank_correlation", "agreement")]
         lines.append(f"| {' | '.join(cells)} |")
     return ["**What choosing costs**", "", *lines, ""]
+
+
+def _order_in_words(name: str) -> str:
+    return name.removeprefix("layer_").replace("_", " ")
 
 
 if __name__ == "__main__":

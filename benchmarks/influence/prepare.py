@@ -6,8 +6,8 @@
     endtask compare --bundle runs/influence/chemprot/main.tar.zst --results chemprot-main.json                  # GPU
 
 Candidates are the best-ranked 34% of the corpus. All arms share one tokenizer, learned from all candidates, so that
-they differ in what is read and in nothing else. Bundles: main, all, sizes, eighty,
-layers and steps (see `cells.py`).
+they differ in what is read and in nothing else. Bundles: main, others, all,
+sizes, eighty, layers and steps (see `cells.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, Arm, base_settings, cells
+from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, TOGETHER, Arm, base_settings, cells
 from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
 from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
@@ -34,6 +34,7 @@ from endtask.files.run_layout import RETRIEVED, SELECTION
 from endtask.files.selection_table import read_figures
 from endtask.run import Run
 from endtask.seeds import generator
+from endtask.select.fusion import fused
 from endtask.select.influence.candidates import pack_candidates
 from endtask.select.influence.fit import TOKENIZER, prepare_folds
 from endtask.select.influence.folds import folds_of
@@ -108,6 +109,9 @@ class Prepared:
         figures = read_figures(self.table)
         if scores is not None:
             order, score = by_score(scores.astype(np.float64), figures), scores.astype(np.float64)
+        elif name == "together":
+            score = fused([read_figures(self.order(one)).rank for one in TOGETHER])
+            order = by_score(score, figures)
         elif name == "random":
             order = generator(self.settings.seed, "random of the candidates").permutation(len(figures.rank))
             score = np.zeros(len(order))
@@ -125,6 +129,7 @@ class Prepared:
         """The tables that some arms need."""
         given = read_scores(scores) if scores is not None else {}
         names = {arm.order for arm in arms}
+        names |= set(TOGETHER) if "together" in names else set()
         for name in sorted(names & set(SCORINGS)):
             if name not in given and not (self.folder / "orders" / f"{name}.parquet").exists():
                 raise InputError(
@@ -147,6 +152,23 @@ class Prepared:
             comparison["against"] = AGAINST
         until = asked.pop("until", "pack")
         return compare(with_values(self.settings, values, name), comparison | asked, until=until)
+
+    def chosen(self) -> Path:
+        """What the arms that were prepared so far chose, in figures that need no training, as `chosen.json`."""
+        manifests = sorted(self.folder.glob("*/cells/*/seed-0/select/manifest.json"))
+        counts = {path.parents[2].name: json.loads(path.read_text(encoding="utf-8"))["counts"] for path in manifests}
+        found = {
+            name: {
+                "passages": one["passages"],
+                "kl": one["quality"]["kl"],
+                "label_words": one["quality"]["label_words"]["share"],
+            }
+            for name, one in counts.items()
+        }
+        path = self.folder / "chosen.json"
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        write_json(path, known | found)
+        return path
 
 
 def read_scores(path: Path) -> Mapping[str, np.ndarray]:
@@ -199,7 +221,7 @@ def main() -> None:
                 raise InputError(f"no table is named {table!r}", hint=f"known: {', '.join(TABLES)}")
             found.compared(table, TABLES[table], given.scores)
             bundle = write_bundle(found.folder / table, found.folder / f"{table}.tar.zst")
-            print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
+            print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes, "chosen": str(found.chosen())}))
     except InputError as error:
         parser.error(str(error))
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import zstandard
+from scipy.stats import spearmanr
 
 from benchmarks.influence.cells import SCORINGS
 from endtask.files.atomic import whole_file
@@ -39,7 +40,7 @@ from endtask.task.stored import read_task
 from endtask.text.packed import PackedTexts
 
 SETTINGS, TASK, FOLDS, CANDIDATES = "settings.yaml", "task", "folds.json", "candidates"
-_CALIBRATED = 512
+_CALIBRATED, _SCORED_AGAIN = 512, 4096
 
 Facts = dict[str, dict[str, Any]]
 """What each order cost."""
@@ -77,12 +78,11 @@ def folds_in(folder: Path, settings: Settings) -> list[Fold]:
     return prepare_folds(task, parts, folder / "none.parquet", scoring_settings(settings), own)
 
 
-def score_order(folder: Path, folds: list[Fold], name: str, layer: str) -> tuple[np.ndarray, dict[str, Any]]:
-    """The score of every candidate with respect to one layer, as `select.influence.choice: budget` has it."""
-    chosen = [
-        replace(fold, settings=with_values(fold.settings, {"select.influence.layers": [layer]}, layer))
-        for fold in folds
-    ]
+def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray, dict[str, Any]]:
+    """The score of every candidate, as `select.influence.choice: budget` has it."""
+    own = {"layers": [SCORINGS[name].layer], **SCORINGS[name].values}
+    values = {f"select.influence.{key}": value for key, value in own.items()}
+    chosen = [replace(fold, settings=with_values(fold.settings, values, name)) for fold in folds]
     settings, started = chosen[0].settings, time.perf_counter()
     candidates = Candidates(PackedTexts(folder / CANDIDATES), np.load(folder / CANDIDATES / "starts.npy"))
     units = CandidateUnits(candidates, np.arange(len(candidates)), settings.select.influence.candidate_batch)
@@ -100,7 +100,17 @@ def score_order(folder: Path, folds: list[Fold], name: str, layer: str) -> tuple
     scored = time.perf_counter() - ready
     facts = {"setup_seconds": round(ready - started, 2), "seconds": round(scored, 2), "candidates": len(candidates)}
     facts |= {"flops": float(units.tokens.sum()) * scorer.flops_per_token, **scorer.record()}
-    return np.asarray(shards.gathered("score"), dtype=np.float32), facts
+    found = np.asarray(shards.gathered("score"), dtype=np.float32)
+    return found, facts | {"agreement": agreement(scorer, units, work, found)}
+
+
+def agreement(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.ndarray) -> float:
+    """Rank correlation with the scores that some of the candidates would have had under other masks."""
+    drawn = np.sort(generator(0, "agreement").permutation(units.count)[:_SCORED_AGAIN])
+    scorer.reader.seed += 1
+    again = work.figures(score_units(scorer, units, drawn)[0], 0)["score"]
+    scorer.reader.seed -= 1
+    return round(float(spearmanr(again, scores[drawn]).statistic), 4)
 
 
 def fitted(folder: Path, settings: Settings) -> tuple[list[Fold], dict[str, Any]]:
@@ -120,13 +130,13 @@ def score(archive: Path, out: Path, orders: tuple[str, ...] = tuple(SCORINGS), *
     facts: Facts = {}
     scores: dict[str, np.ndarray] = {}
     for name in orders:
-        size, layer = SCORINGS[name]
+        size = SCORINGS[name].size
         if size not in models:
             overrides = [f"device={device}", "precision=auto", f"select.influence.size={size}"]
             models[size] = fitted(folder, load_settings(folder / SETTINGS, overrides=overrides))
         folds, cost = models[size]
-        scores[name], found = score_order(folder, folds, name, layer)
-        facts[name] = {"layer": layer, **cost, **found}
+        scores[name], found = score_order(folder, folds, name)
+        facts[name] = {"layer": SCORINGS[name].layer, **cost, **found}
         print(name, facts[name], flush=True)
         with whole_file(out) as aside, open(aside, "wb") as file:
             np.savez(file, facts=np.array(json.dumps(facts)), **scores)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.job import Folders
 from benchmarks.selection.cases import LENGTH, SIZES, Case
 from benchmarks.training.inputs import MASKED_SHARE, SEED, shuffled, vocabulary_folder
 from endtask.models.attention import choose_backend
@@ -26,11 +27,9 @@ DROPOUT = 0.1
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where the texts lie and there is room to work, how many targets there are and how long a case may take."""
+class Bench(Folders):
+    """What is read and written where, how many targets there are and how long a case may take."""
 
-    texts: Path
-    scratch: Path
     vocabulary: int
     targets: int
     candidates: int

@@ -7,15 +7,13 @@ Each finished measurement is a line of JSON in `rows`; one that breaks says why,
 
 from __future__ import annotations
 
-import gc
-import json
 import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 
+from benchmarks.job import Job, failure, forget_last_case, peak_memory
 from benchmarks.selection.cases import (
     AGREEMENT,
     KRONFLUENCE,
@@ -33,53 +31,24 @@ Engine = Callable[[Case, Bench], Row]
 _LONGEST_REASON = 300
 
 
-@dataclass(frozen=True)
-class Job:
-    """What to measure, with what, and where the rows go."""
-
-    cases: tuple[Case, ...]
-    bench: Bench
-    rows: Path
-
-    def to_json(self) -> str:
-        """The line that starts this job."""
-        return json.dumps(asdict(self), default=str)
-
-    @classmethod
-    def from_json(cls, text: str) -> Job:
-        """The job that such a line tells of."""
-        given = json.loads(text)
-        bench = given["bench"]
-        folders = {name: Path(bench[name]) for name in ("texts", "scratch")}
-        return cls(tuple(Case(**case) for case in given["cases"]), Bench(**{**bench, **folders}), Path(given["rows"]))
-
-
-def run_job(job: Job) -> None:
+def run_job(job: Job[Case, Bench]) -> None:
     """Measure case by case."""
     for case in job.cases:
         print(f"{time.strftime('%H:%M:%S')} {case}", flush=True)
         row = run_case(case, job.bench)
         print(f"{time.strftime('%H:%M:%S')} {row}", flush=True)
-        with open(job.rows, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        job.keep(row)
 
 
 def run_case(case: Case, bench: Bench) -> Row:
     """The figures of one case, or why there are none."""
-    import torch
-
-    gc.collect()
-    if case.device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    forget_last_case(case.device)
     try:
-        figures = _finite(engine_named(case.engine)(case, bench))
+        row = {**asdict(case), **_finite(engine_named(case.engine)(case, bench))}
     except Exception as error:  # a peer may fail in any way: for want of memory, by its version
-        figures = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:_LONGEST_REASON]}
+        row = failure(case, f"{type(error).__name__}: {error}".splitlines()[0][:_LONGEST_REASON])
         _print_trace(error)
-    if case.device == "cuda":
-        figures["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
-    return {**asdict(case), **figures}
+    return {**row, **peak_memory(case.device)}
 
 
 def _finite(figures: Row) -> Row:
@@ -127,7 +96,7 @@ def _print_trace(error: Exception) -> None:
 
 def main() -> None:
     """Do the job given on the command line."""
-    run_job(Job.from_json(sys.argv[1]))
+    run_job(Job.from_json(sys.argv[1], Case, Bench))
 
 
 if __name__ == "__main__":

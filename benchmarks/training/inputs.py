@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from benchmarks.job import Folders
 from benchmarks.training.cases import LENGTH, SIZES, Case
 from benchmarks.training.clock import StepClock
 from endtask.seeds import generator
@@ -27,11 +28,9 @@ LEARNING_RATE = 1e-4
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where the prepared texts lie, where there is room to work, and how many steps the largest model takes."""
+class Bench(Folders):
+    """What is read and written where, and how many steps the largest model takes."""
 
-    texts: Path
-    scratch: Path
     warmup: int
     steps: int
 

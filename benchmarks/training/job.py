@@ -7,16 +7,14 @@ Each finished measurement is a line of JSON in `rows`; what comes after it may b
 
 from __future__ import annotations
 
-import gc
-import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 
+from benchmarks.job import Job, forget_last_case, peak_memory
 from benchmarks.training.cases import COMPILED, CPU_THREADS, MATMUL, OURS, REFERENCE, TRAINER, Case, Row
 from benchmarks.training.inputs import Bench
 
@@ -24,54 +22,26 @@ Engine = Callable[[Case, Bench], Row]
 _VERSIONED = ("torch", "transformers", "accelerate")
 
 
-@dataclass(frozen=True)
-class Job:
-    """What to measure, with what, and where the rows go."""
-
-    cases: tuple[Case, ...]
-    bench: Bench
-    rows: Path
-
-    def to_json(self) -> str:
-        """The line that starts this job."""
-        return json.dumps(asdict(self), default=str)
-
-    @classmethod
-    def from_json(cls, text: str) -> Job:
-        """The job that such a line tells of."""
-        given = json.loads(text)
-        bench = given["bench"]
-        folders = {name: Path(bench[name]) for name in ("texts", "scratch")}
-        return cls(tuple(Case(**case) for case in given["cases"]), Bench(**{**bench, **folders}), Path(given["rows"]))
-
-
-def run_job(job: Job) -> None:
+def run_job(job: Job[Case, Bench]) -> None:
     """Measure case by case."""
     import torch.multiprocessing
 
     # By descriptors, the last batches of short runs are lost with the worker that made them.
     torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
     for case in job.cases:
-        row = run_case(case, job.bench)
-        with open(job.rows, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        job.keep(run_case(case, job.bench))
 
 
 def run_case(case: Case, bench: Bench) -> Row:
     """The figures of one case."""
     import torch
 
-    gc.collect()
     torch._dynamo.reset()  # each case compiles for its own shapes, as it would alone
-    if case.device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    forget_last_case(case.device)
     figures = engine_named(case.engine)(case, bench)
     if "tokens" in figures:
         figures["tokens_per_second"] = round(figures["tokens"] / figures["seconds"], 1)
-    if case.device == "cuda":
-        figures["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
-    return {**asdict(case), **figures, **_surroundings(case)}
+    return {**asdict(case), **figures, **peak_memory(case.device), **_surroundings(case)}
 
 
 def engine_named(name: str) -> Engine:
@@ -109,7 +79,7 @@ def _surroundings(case: Case) -> Row:
 
 def main() -> None:
     """Do the job given on the command line."""
-    job = Job.from_json(sys.argv[1])
+    job = Job.from_json(sys.argv[1], Case, Bench)
     if job.cases[0].device == "cpu":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPU_THREADS])
         import torch

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import time
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.job import failure, forget_last_case, peak_memory
 from benchmarks.results_file import RESULTS, write_results
 from benchmarks.training.cases import SIZES
 from benchmarks.weighting.cases import AUTHORS, RULES, Case, Row, plan
@@ -29,7 +29,7 @@ def main() -> None:
     deadline = time.monotonic() + given.seconds
     rows: list[Row] = []
     for case in plan(given.engines, given.size, given.rows, given.held_out, given.device, given.repeats):
-        rows.append(measure(case, bench) if time.monotonic() < deadline else {**asdict(case), "error": "no time left"})
+        rows.append(measure(case, bench) if time.monotonic() < deadline else failure(case, "no time left"))
         write_results("weighting", COMMAND, rows, summarize(rows), given.results)
         print(table(rows[-1:]), flush=True)
     summary = summarize(rows)
@@ -42,18 +42,13 @@ def measure(case: Case, bench: Bench) -> Row:
     """The figures of one case; one that failed says why."""
     import torch
 
-    gc.collect()
     torch._dynamo.reset()  # each case compiles for its own shapes, as it would alone
-    if case.device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    forget_last_case(case.device)
     try:
         figures = _engine(case, bench)
     except RuntimeError as error:  # out of memory is one of them
-        return {**asdict(case), "error": str(error).splitlines()[0][:300]}
-    if case.device == "cuda":
-        figures["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
-    return {**asdict(case), **figures}
+        return failure(case, str(error).splitlines()[0][:300])
+    return {**asdict(case), **figures, **peak_memory(case.device)}
 
 
 def _engine(case: Case, bench: Bench) -> Row:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +21,7 @@ from endtask.files.atomic import write_json
 from endtask.files.machine import describe_machine
 from endtask.files.run_layout import LATENCY
 from endtask.predict import Text, load
+from endtask.progress import bar, say
 
 MOST_TEXTS = 300
 _WARM_UP = 10
@@ -45,12 +48,25 @@ def measure_latency(folder: Path, texts: Sequence[Text]) -> dict[str, Any]:
         "texts": len(some),
         "threads": torch.get_num_threads(),
         "machine": describe_machine(),
-        "torch": time_calls(lambda text: predictor.predict([text]), some),
+        "torch": time_calls(lambda text: predictor.predict([text]), some, "time torch"),
         "onnx": _onnx(folder / "model" if (folder / "model").is_dir() else folder, some, predictor.kind),
     }
 
 
-def time_calls(answer: Callable[[Text], object], texts: Sequence[Text]) -> dict[str, float]:
+def latency_line(figures: dict[str, Any]) -> str:
+    """The figures in one line for the command line.
+
+    >>> latency_line({"torch": {"p50_ms": 4.21, "p99_ms": 9.0}, "onnx": {"p50_ms": 1.0, "p99_ms": 2.06}})
+    'one text on the CPU: 4.2 ms, the slowest of a hundred 9.0 ms (torch); 1.0 ms and 2.1 ms (ONNX Runtime)'
+    """
+    torch, onnx = figures["torch"], figures["onnx"]
+    line = f"one text on the CPU: {torch['p50_ms']:.1f} ms, the slowest of a hundred {torch['p99_ms']:.1f} ms (torch)"
+    if "missing" in onnx:
+        return f"{line}; by ONNX Runtime not measured: {onnx['missing']}"
+    return f"{line}; {onnx['p50_ms']:.1f} ms and {onnx['p99_ms']:.1f} ms (ONNX Runtime)"
+
+
+def time_calls(answer: Callable[[Text], object], texts: Sequence[Text], name: str = "time") -> dict[str, float]:
     """Milliseconds of single calls after a few that warm up: p50, p99 and mean.
 
     >>> sorted(time_calls(lambda text: None, ["a", "b"]))
@@ -59,10 +75,12 @@ def time_calls(answer: Callable[[Text], object], texts: Sequence[Text]) -> dict[
     for text in texts[:_WARM_UP]:
         answer(text)
     spent = []
-    for text in texts:
-        start = time.perf_counter()
-        answer(text)
-        spent.append(1000 * (time.perf_counter() - start))
+    with bar(name, len(texts)) as advance:
+        for text in texts:
+            start = time.perf_counter()
+            answer(text)
+            spent.append(1000 * (time.perf_counter() - start))
+            advance()
     middle, slow = np.quantile(spent, [0.5, 0.99])
     figures = {"p50_ms": middle, "p99_ms": slow, "mean_ms": np.mean(spent)}
     return {name: round(float(value), 4) for name, value in figures.items()}
@@ -74,7 +92,8 @@ def _onnx(model: Path, texts: Sequence[Text], kind: str | None) -> dict[str, Any
     if absent:
         return {"missing": f"{', '.join(absent)} not installed"}
     with tempfile.TemporaryDirectory() as scratch:
-        return time_calls(_session(model, texts, kind, Path(scratch) / "model.onnx"), texts)
+        say("export to ONNX")
+        return time_calls(_session(model, texts, kind, Path(scratch) / "model.onnx"), texts, "time ONNX Runtime")
 
 
 def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -> Callable[[Text], object]:
@@ -96,8 +115,7 @@ def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -
     example = inputs(texts[0], "pt")
     tokens = torch.export.Dim("tokens", min=2, max=tokenizer.model_max_length)
     shapes = {name: {1: tokens} for name in example}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter's own workings
+    with _exporter_silenced():
         torch.onnx.export(network, kwargs=example, f=str(path), dynamo=True, dynamic_shapes=shapes, verbose=False)
     session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
@@ -109,6 +127,19 @@ def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -
     if not np.allclose(answer(texts[0]), wanted, atol=1e-3):
         raise InputError("the exported ONNX model does not answer as the model does", path=model)
     return answer
+
+
+@contextmanager
+def _exporter_silenced() -> Iterator[None]:
+    """Without the exporter's warnings and log lines about its own workings, such as packages it could also serve."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _texts_of(run: Path) -> list[Text]:

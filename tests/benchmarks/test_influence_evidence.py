@@ -28,7 +28,7 @@ from endtask.settings.values import with_values
 from tests.toy_run import toy_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-ARMS = TABLES["main"]
+ARMS = (*TABLES["main"], *TABLES["others"])
 
 
 def small(toy: Path, output: Path) -> Settings:
@@ -43,14 +43,16 @@ def prepared(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> prepare.Pre
     folder = tmp_path_factory.mktemp("influence") / "toy"
     found = prepare.Prepared(folder, small(toy, folder))
     archive = found.candidates()
-    score.score(archive, folder / "scores.npz", ("influence", "layer_last", "layer_embedding"), device="cpu")
+    score.score(
+        archive, folder / "scores.npz", ("influence", "one_mask", "layer_last", "layer_embedding"), device="cpu"
+    )
     return found
 
 
 def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     scores = prepare.read_scores(prepared.folder / "scores.npz")
     figures = read_figures(prepared.table)
-    assert set(scores) == {"influence", "layer_last", "layer_embedding"}
+    assert set(scores) == {"influence", "one_mask", "layer_last", "layer_embedding"}
     assert len(scores["influence"]) == len(figures.rank)
     run = with_values(prepared.settings, {"tokenizer.path": str(prepared.tokenizer)}, "test")
     folder = prepared.folder / "native"
@@ -79,7 +81,7 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert outcome.against == AGAINST
     assert all(row.score is not None for row in outcome.rows)
     size = read_figures(prepared.table).bytes.sum()
-    for name in ("influence", "random", "dsir"):
+    for name in ("influence", "together", "random", "dsir"):
         kept = prepared.folder / "main" / "cells" / f"{name}-20" / "seed-0" / "select" / "selection.parquet"
         figures = read_figures(kept)
         assert sorted(figures.rank.tolist()) == list(range(1, len(figures.rank) + 1))
@@ -116,7 +118,7 @@ def test_an_order_without_scores_is_asked_for(prepared: prepare.Prepared) -> Non
 
 
 def test_every_arm_has_an_order_and_every_table_its_first(toy: Path) -> None:
-    known = {*SCORINGS, "best_rank", "random", "dsir"}
+    known = {*SCORINGS, "together", "best_rank", "random", "dsir"}
     names = [arm.name for arms in TABLES.values() for arm in arms]
     assert {arm.order for arms in TABLES.values() for arm in arms} == known
     assert len(set(names)) == len(names)

@@ -13,9 +13,9 @@ import pytest
 import torch
 import zstandard
 
+from benchmarks.job import Job
 from benchmarks.results_file import read_results
 from benchmarks.selection import __main__ as command
-from benchmarks.selection import measure as measure_module
 from benchmarks.selection.agreement import rank_correlations
 from benchmarks.selection.cases import (
     AGREEMENT,
@@ -32,7 +32,7 @@ from benchmarks.selection.cases import (
     plan,
 )
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of
-from benchmarks.selection.job import Job, run_case
+from benchmarks.selection.job import run_case
 from benchmarks.selection.measure import measure
 from benchmarks.selection.page import selection_table
 from benchmarks.selection.per_example import gradients_of, masked_table
@@ -177,7 +177,7 @@ def test_an_engine_that_breaks_says_why(bench: Bench, monkeypatch: pytest.Monkey
 
 def test_a_job_is_understood_as_it_was_meant(bench: Bench, tmp_path: Path) -> None:
     job = Job((CASE, replace(CASE, batch=4)), bench, tmp_path / "rows.jsonl")
-    assert Job.from_json(job.to_json()) == job
+    assert Job.from_json(job.to_json(), Case, Bench) == job
 
 
 def test_a_process_out_of_time_loses_only_what_it_had_not_done(
@@ -187,7 +187,7 @@ def test_a_process_out_of_time_loses_only_what_it_had_not_done(
     slow = tmp_path / "slow.sh"
     slow.write_text(f"#!/bin/sh\necho '{done}' > {bench.scratch / 'rows.jsonl'}\nsleep 600\n", encoding="utf-8")
     slow.chmod(0o755)
-    monkeypatch.setattr(measure_module.sys, "executable", str(slow))
+    monkeypatch.setattr(sys, "executable", str(slow))
     rows = measure([CASE, replace(CASE, batch=4)], bench, seconds=1.0)
     assert [row.get("error") for row in rows] == [None, "not done within 1 s"]
     assert [row["error"] for row in measure([CASE], bench, seconds=0.0)] == ["no time was left"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,9 +17,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.job import Job
 from benchmarks.results_file import read_results
 from benchmarks.training import cases as cases_module
-from benchmarks.training import measure as measure_module
 from benchmarks.training.__main__ import write
 from benchmarks.training.cases import (
     COMPILED,
@@ -37,8 +38,8 @@ from benchmarks.training.cases import (
 )
 from benchmarks.training.clock import StepClock
 from benchmarks.training.inputs import Bench, TextRows, shuffled, texts_per_batch, vocabulary_folder
-from benchmarks.training.job import Job, run_case
-from benchmarks.training.measure import measure
+from benchmarks.training.job import run_case
+from benchmarks.training.measure import log_of, measure
 from benchmarks.training.prepare import draw_passages, full_rows, task_texts, together, write_rows
 from benchmarks.training.summary import GOALS, summarize, table
 from endtask.models.sizes import gated_width
@@ -161,21 +162,21 @@ def test_cases_of_one_engine_share_a_process() -> None:
 
 def test_a_job_is_understood_as_it_was_meant(bench: Bench, tmp_path: Path) -> None:
     job = Job((CASE, replace(CASE, text="task")), bench, tmp_path / "rows.jsonl")
-    assert Job.from_json(job.to_json()) == job
+    assert Job.from_json(job.to_json(), Case, Bench) == job
 
 
 def test_after_a_crash_the_next_case_is_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [replace(CASE, repeat=repeat) for repeat in (1, 2, 3)]
     started = []
 
-    def crash_at_two(job: Job, deadline: float) -> tuple[list[Row], int | None]:
+    def crash_at_two(job: Job[Case, Bench], *how: object) -> tuple[list[Row], int | None]:
         started.append([case.repeat for case in job.cases])
         bench.scratch.mkdir(exist_ok=True)
-        measure_module.log_of(bench, CASE).write_text("much\nOutOfMemoryError: too large\n", encoding="utf-8")
+        log_of(bench, CASE).write_text("much\nOutOfMemoryError: too large\n", encoding="utf-8")
         broken = job.cases[0].repeat < 3
         return [asdict(case) for case in (cases[:1] if job.cases[0].repeat == 1 else job.cases)], int(broken)
 
-    monkeypatch.setattr(measure_module, "_run", crash_at_two)
+    monkeypatch.setattr(Job, "run", crash_at_two)
     rows = measure(cases, bench, seconds=60)
     assert started == [[1, 2, 3], [3]]
     assert [row["repeat"] for row in rows] == [1, 2, 3]
@@ -189,7 +190,7 @@ def test_a_process_out_of_time_loses_only_what_it_had_not_done(
     slow = tmp_path / "slow.sh"
     slow.write_text(f"#!/bin/sh\necho '{done}' > {bench.scratch / 'rows.jsonl'}\nsleep 600\n", encoding="utf-8")
     slow.chmod(0o755)
-    monkeypatch.setattr(measure_module.sys, "executable", str(slow))
+    monkeypatch.setattr(sys, "executable", str(slow))
     start = time.monotonic()
     rows = measure([CASE, replace(CASE, text="task")], bench, seconds=1.0)
     assert time.monotonic() - start < 60

@@ -1,25 +1,21 @@
-"""Stages that cost nothing: real run folders whose predictions are a plain function of the settings and seeds."""
+"""Stages that cost nothing, whose predictions are a plain function of the settings and seeds."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from endtask.evaluate.measures import measure_of
-from endtask.files.atomic import write_json, write_text
-from endtask.files.run_layout import DEV_PREDICTIONS, PREDICTIONS, RESULTS, STAGES
-from endtask.files.stage_folder import StageFolder
+from endtask.files.atomic import write_text
+from endtask.files.run_layout import DEV_PREDICTIONS, PREDICTIONS
 from endtask.seeds import generator
-from endtask.settings import Settings, resolve
-from endtask.stages import WORK, RunData
-from tests.toy_run import toy_settings
-
-Made = dict[str, Path]
+from endtask.settings import Settings
+from endtask.stages import RunData
+from tests.stub_stages import Made as Made
+from tests.stub_stages import StubStages
+from tests.stub_stages import toy as toy
 
 
 def share_right(settings: Settings) -> float:
@@ -28,61 +24,16 @@ def share_right(settings: Settings) -> float:
     return 0.4 + rate + {"best_rank": 0.2, "random": 0.1}.get(settings.select.selector, 0.0)
 
 
-class Stubs:
-    """Stands in for all stages but `read` and for reports; notes every call as `CELL/seed-N stage`."""
+class Stubs(StubStages):
+    """Runs are noted as `CELL/seed-N`; predictions are written as well."""
 
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.trouble: dict[str, BaseException] = {}
+    def name_of(self, run: Path) -> str:
+        return f"{run.parent.name}/{run.name}"
 
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> Stubs:
-        for name in STAGES[1:]:
-            monkeypatch.setitem(WORK, name, self._work(name))
-        monkeypatch.setattr("endtask.report.page.write_report", lambda folder: folder / "report.html")
-        return self
-
-    def of(self, stage: str) -> list[str]:
-        """The runs in which a stage was done."""
-        return [call.split(" ")[0] for call in self.calls if call.endswith(f" {stage}")]
-
-    def _work(self, name: str) -> Callable[[RunData, StageFolder, Made], dict[str, Any]]:
-        def work(data: RunData, stage: StageFolder, made: Made) -> dict[str, Any]:
-            folder, run = stage.start(), stage.final.parent
-            call = f"{run.parent.name}/{run.name} {name}"
-            self.calls.append(call)
-            write_text(folder / "output.txt", f"{name}\n")
-            if call in self.trouble:
-                stage.set_plan(steps=1)
-                raise self.trouble.pop(call)
-            counts: dict[str, Any] = getattr(self, f"_{name}")(data, folder)
-            return counts
-
-        return work
-
-    def _retrieve(self, data: RunData, folder: Path) -> dict[str, Any]:
-        return {"corpus": {"bytes": 100}}
-
-    def _select(self, data: RunData, folder: Path) -> dict[str, Any]:
-        kept = 0 if data.settings.select.selector == "none" else 50
-        return {"passages": kept, "bytes": kept, "share_of_corpus": 0.5}
-
-    def _pack(self, data: RunData, folder: Path) -> dict[str, Any]:
-        (folder / "tokenizer").mkdir()
-        write_json(folder / "tokenizer" / "tokenizer.json", {"words": data.settings.tokenizer.vocab_size})
-        return {"vocabulary": 64}
-
-    def _pretrain(self, data: RunData, folder: Path) -> dict[str, Any]:
-        return {"steps": 3, "parameters": 10, "device": "cpu", **_cost(100)}
-
-    def _finetune(self, data: RunData, folder: Path) -> dict[str, Any]:
-        seeds = []
-        for seed in data.settings.model_seeds:
-            predicted = self._predicted(data, "dev", seed)
-            (folder / f"seed-{seed}").mkdir()
-            write_text(folder / f"seed-{seed}" / DEV_PREDICTIONS, json.dumps(predicted))
-            right = np.mean([a == b for a, b in zip(predicted, data.task.label_numbers("dev"), strict=True)])
-            seeds.append({"seed": seed, "dev": {_metric(data): float(right)}, "best_step": 1})
-        return {"steps_per_seed": 2, **_cost(50), "seeds": seeds}
+    def dev_score(self, data: RunData, seed: int, folder: Path) -> float:
+        predicted = self._predicted(data, "dev", seed)
+        write_text(folder / DEV_PREDICTIONS, json.dumps(predicted))
+        return float(np.mean([a == b for a, b in zip(predicted, data.task.label_numbers("dev"), strict=True)]))
 
     def _evaluate(self, data: RunData, folder: Path) -> dict[str, Any]:
         task, seeds = data.task, data.settings.model_seeds
@@ -96,13 +47,7 @@ class Stubs:
             for place, example in enumerate(task.splits["test"])
         ]
         write_text(folder / PREDICTIONS, "".join(f"{json.dumps(line)}\n" for line in lines))
-        summary = {"metric": _metric(data), "mean": 0.5, "std": 0.0}
-        counts = {"split": "test", "rows": len(lines), "leak_free_rows": len(lines)}
-        write_json(folder / RESULTS, {**counts, "summary": summary, "seeds": [{"seed": seed} for seed in seeds]})
-        return {**counts, **summary}
-
-    def _model(self, data: RunData, folder: Path) -> dict[str, Any]:
-        return {"seed": 0}
+        return super()._evaluate(data, folder)
 
     def _predicted(self, data: RunData, split: str, seed: int) -> list[int]:
         """Right with the share that the settings earn, wrong by one class else."""
@@ -111,16 +56,3 @@ class Stubs:
         right = random.random(len(truth)) < share_right(data.settings)
         answers: list[int] = np.where(right, truth, (truth + 1) % len(data.task.labels)).tolist()
         return answers
-
-
-def _metric(data: RunData) -> str:
-    return measure_of(data.task, data.settings.evaluate).name
-
-
-def _cost(tokens: int) -> dict[str, float]:
-    return {"tokens": tokens, "padded_tokens": tokens, "flops": 60.0 * tokens, "matmul_flops": 50.0 * tokens}
-
-
-def toy(data: Path, output: Path, **changes: Any) -> Settings:
-    """Settings of a comparison over the toy data; no device is named, since asking for one imports PyTorch."""
-    return resolve(toy_settings(data, output, **{"device": "auto", **changes}))

@@ -54,6 +54,22 @@ def test_a_texts_mask_does_not_hang_on_the_texts_beside_it(lengths: list[int], d
         assert here.tolist() == there.tolist()
 
 
+@settings(max_examples=50, deadline=None)
+@given(lengths=LENGTHS, share=st.floats(0.05, 0.95), turns=st.integers(1, 9))
+def test_no_token_is_hidden_twice_before_each_was_once(lengths: list[int], share: float, turns: int) -> None:
+    batch = laid_out(random_texts(lengths, 3), list(range(len(lengths))))
+    times = np.zeros(len(batch.input_ids), dtype=np.int64)
+    for turn in range(turns):
+        masked = mask_texts(batch, np.arange(len(lengths)), masking(share), 0, turn)
+        assert masked.masked_positions is not None
+        times[masked.masked_positions.numpy()] += 1
+    is_open = batch.input_ids.numpy() > MASK
+    assert not times[~is_open].any()
+    for text in range(len(lengths)):
+        of_text = times[is_open & (batch.text_ids.numpy() == text)]
+        assert of_text.size == 0 or np.ptp(of_text) <= 1
+
+
 def test_seeds_and_numbers_of_texts_make_other_masks() -> None:
     batch = laid_out(random_texts([14] * 8, 3), list(range(8)))
     numbers = np.arange(8)

@@ -65,6 +65,12 @@ def test_an_override_is_read_as_yaml(override: str, section: str, key: str, valu
     assert getattr(getattr(load_settings(overrides=[override]), section), key) == value
 
 
+@pytest.mark.parametrize("sign", list("|>,#-:?&*!%@`;/"))
+def test_a_sign_alone_is_itself(sign: str) -> None:
+    """YAML reads `|` as the beginning of a text that never comes, `#` as a comment, `-` as a list."""
+    assert load_settings(overrides=[f"task.label_delimiter={sign}"]).task.label_delimiter == sign
+
+
 def test_infinity_in_a_file_is_the_word_for_it(tmp_path: Path) -> None:
     assert load_settings(write(tmp_path, "train: {rho1: .inf}")).train.rho1 == "inf"
     assert load_settings(write(tmp_path, '{"train": {"rho1": Infinity}}', "run.json")).train.rho1 == "inf"
@@ -92,6 +98,7 @@ def test_an_override_that_is_not_yaml_is_refused() -> None:
 def test_a_wrong_override_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "seed: 1\n")
     assert complaint(path, overrides=["train.sed=1"]).startswith("--set, key 'train.sed': unknown setting")
+    assert complaint(path, overrides=["trian.seed=1"]).startswith("--set, key 'trian': unknown setting")
     assert complaint(path, overrides=["train.rho1=x"]).startswith("--set, key 'train.rho1': must be a whole number")
 
 
@@ -162,6 +169,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert complaint(tmp_path / "none.yaml") == f"{tmp_path / 'none.yaml'}: no such settings file"
+
+
+def test_a_misspelt_file_is_met_with_the_nearest(tmp_path: Path) -> None:
+    write(tmp_path, "seed: 1", "abstracts.yaml")
+    said = complaint(tmp_path / "abstract.yaml")
+    assert said.endswith(f"no such settings file (did you mean '{tmp_path / 'abstracts.yaml'}'?)")
+    assert complaint(tmp_path / "absent" / "a.yaml").endswith("no such settings file")
 
 
 def test_a_folder_is_not_a_settings_file(tmp_path: Path) -> None:

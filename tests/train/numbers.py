@@ -21,10 +21,10 @@ _PHASE_FIELDS = {field.name for field in fields(Phase)}
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Points and what they are to be mapped to."""
+class Points:
+    """Points and what they are to be mapped to: numbers, or classes."""
 
-    inputs: Tensor  # (B, 3)
+    inputs: Tensor  # (B, coordinates)
     targets: Tensor  # (B,)
 
     @property
@@ -35,17 +35,17 @@ class Numbers:
     def padded_tokens(self) -> int:
         return len(self.targets)
 
-    def to(self, device: torch.device) -> Numbers:
-        return Numbers(self.inputs.to(device), self.targets.to(device))
+    def to(self, device: torch.device) -> Points:
+        return Points(self.inputs.to(device), self.targets.to(device))
 
-    def pin(self) -> Numbers:
-        return Numbers(self.inputs.pin_memory(), self.targets.pin_memory())
+    def pin(self) -> Points:
+        return Points(self.inputs.pin_memory(), self.targets.pin_memory())
 
     @property
     def form(self) -> Hashable:
         return self.inputs.shape
 
-    def write_over(self, other: Numbers) -> None:
+    def write_over(self, other: Points) -> None:
         other.inputs.copy_(self.inputs)
         other.targets.copy_(self.targets)
 
@@ -60,17 +60,17 @@ class Regression:
         self.name, self._size = name, size
         self.heads: tuple[str, ...] = (name,)
 
-    def batch(self, step: int) -> Numbers:
+    def batch(self, step: int) -> Points:
         random = torch.Generator().manual_seed(derive(0, self.name, step))
         inputs = torch.randn(self._size, 3, generator=random)
-        return Numbers(inputs, inputs.sum(1) if self.name == "sum" else inputs[:, 0])
+        return Points(inputs, inputs.sum(1) if self.name == "sum" else inputs[:, 0])
 
-    def loss(self, network: TwoLayers, batch: Numbers) -> Loss:
+    def loss(self, network: TwoLayers, batch: Points) -> Loss:
         found = network.heads[self.name](network.body(batch.inputs)).squeeze(1)
         value = (found - batch.targets).square().mean()
         return Loss(value, {"error": value})
 
-    def flops(self, network: TwoLayers, batch: Numbers) -> float:
+    def flops(self, network: TwoLayers, batch: Points) -> float:
         return 100.0 * len(batch.targets)
 
 

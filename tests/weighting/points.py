@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,31 +17,10 @@ from endtask.train.meta_gradient import HeldOutGradient
 from endtask.train.optimizer import StepOutcome
 from endtask.weighting.meta import Meta
 from endtask.weighting.meta_head import Classes
+from tests.train.numbers import Points
 
 CPU = torch.device("cpu")
 INPUTS, HIDDEN, CLASSES = 5, 6, 3
-
-
-@dataclass(frozen=True)
-class Points:
-    """Points and their classes."""
-
-    inputs: Tensor  # (B, 5)
-    targets: Tensor  # (B,)
-
-    @property
-    def real_tokens(self) -> int:
-        return len(self.targets)
-
-    @property
-    def padded_tokens(self) -> int:
-        return len(self.targets)
-
-    def to(self, device: torch.device) -> Points:
-        return self
-
-    def pin(self) -> Points:
-        return self
 
 
 class PointNetwork(nn.Module):
@@ -93,7 +71,7 @@ class HeldOutPoints:
     head_task = Classes(CLASSES)
 
     def fit_batch(self, step: int) -> Points:
-        return replace(draw("task", 1000 + step, 12))
+        return draw("task", 1000 + step, 12)
 
     def gradient_batch(self, step: int) -> Points:
         return draw("task", 2000 + step, 10)

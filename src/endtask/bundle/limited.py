@@ -74,7 +74,7 @@ def _add_all(archive: ArchiveWriter, header: Header, items: Mapping[str, Item]) 
                 now = archive.bytes_so_far()
                 parts[item.part] += now - before
                 before = now
-    parts["settings"] += archive.bytes_so_far() - before
+    parts["small files"] += archive.bytes_so_far() - before
     return dict(parts.most_common())
 
 

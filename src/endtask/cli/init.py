@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from endtask.cli.options import CorpusOption, OutputOption, TaskOption, examples, source_settings
+from endtask.cli.options import CorpusOption, TaskOption, examples, source_settings
 from endtask.errors import InputError
 from endtask.files.atomic import write_text
 from endtask.settings.starter import starter_yaml
@@ -24,7 +24,10 @@ def command(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The settings file to write.")] = Path("endtask.yaml"),
     task: TaskOption = None,
     corpus: CorpusOption = None,
-    output: OutputOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FOLDER", help="The run's folder [runs/ and FILE without .yaml]."),
+    ] = None,
     align: Annotated[
         bool, typer.Option("--align", help="Read the task, and propose an objective shaped like it for stage 1.")
     ] = False,

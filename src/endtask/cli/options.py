@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from endtask.errors import InputError
 from endtask.files.run_layout import SETTINGS_FILE
-from endtask.settings import Settings, load_settings
+from endtask.settings import Budget, Settings, load_settings
 
 SettingsPath = Annotated[
     Path | None, typer.Argument(metavar="SETTINGS", help="Settings file (YAML or JSON), or the folder of a run.")
@@ -63,7 +64,7 @@ def settings_from(
     if corpus:
         given["corpus"] = {"sources": [source_settings(entry) for entry in corpus]}
     if budget is not None:
-        given["budget"] = budget
+        given["budget"] = _budget(budget)
     if output is not None:
         given["output_dir"] = str(output)
     settings = load_settings(path, preset=preset, given=given, overrides=overrides or ())
@@ -71,6 +72,15 @@ def settings_from(
         return settings
     name = Path(settings.task.path).resolve().name.split(".")[0]
     return settings.model_copy(update={"output_dir": f"runs/{name or 'task'}"})
+
+
+def _budget(text: str) -> str:
+    """The same text, if it is a budget: a mistake in a flag is not one of the settings file."""
+    try:
+        Budget.parse(text)
+    except ValueError as error:
+        raise InputError(f"--budget: {error}") from None
+    return text
 
 
 def source_settings(entry: str) -> dict[str, str]:

@@ -30,13 +30,16 @@ def command(
 
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
-    if latency:
-        from endtask.latency import write_latency
-
-        write_latency(run)
+    more = _latency(run) if latency else []
     page = write_report(run)
     if as_json:
         print(json.dumps(summary(run), ensure_ascii=False))
         return
-    print("\n".join(verdict_lines(run)))
+    print("\n".join([*verdict_lines(run), *more]))
     print(f"report: {page}")
+
+
+def _latency(run: Path) -> list[str]:
+    from endtask.latency import latency_line, write_latency
+
+    return [latency_line(write_latency(run))]

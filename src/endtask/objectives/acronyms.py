@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.models.network import Network
-from endtask.objectives.made_pairs import Made, MadePairs
-from endtask.objectives.made_stream import MadeInput, MadeStream, half_of
-from endtask.settings import BatchSize
+from endtask.objectives.made_pairs import FramedPairs, Made
+from endtask.objectives.made_stream import half_of
 from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
-from endtask.text.frame import PairFrame
 from endtask.text.text_words import NO_LETTER, SIGN
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 FEWEST_WORDS, MOST_WORDS = 2, 6
 _TRIES = 50
@@ -86,26 +78,15 @@ class AcronymMaker:
         return None
 
 
-class Acronyms(MadePairs):
+class Acronyms(FramedPairs):
     """`[CLS] acronym [SEP] text [SEP]`: class 1 where the letters are initials of words that follow each other."""
 
-    def __init__(
-        self,
-        name: str,
-        texts: AlignedTexts,
-        tokenizer: PreTrainedTokenizerFast,
-        network: Network,
-        *,
-        batch_size: BatchSize,
-        seed: int,
-        head: str,
-    ) -> None:
+    needs = "text with two words in a row that begin with letters"
+
+    def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
+        """Texts with words that an acronym can be made of."""
         self.maker = AcronymMaker(texts)
-        lengths = texts.lengths[self.maker.chosen] + ADDED_TOKENS
-        needs = "text with two words in a row that begin with letters"
-        stream = MadeStream(name, self.maker.chosen, lengths, network, needs=needs, batch_size=batch_size, seed=seed)
-        super().__init__(name, stream, head=head)
-        self._texts, self._tokenizer, self._frame = texts, tokenizer, PairFrame.of(tokenizer)
+        return self.maker.chosen
 
     def letters(self, step: int) -> list[tuple[int, str, bool]]:
         """(text, letters, whether they match) of a step's inputs."""
@@ -124,7 +105,7 @@ class Acronyms(MadePairs):
         inputs = []
         for (position, _, _), ids in zip(drawn, acronyms, strict=True):
             first: NDArray[np.int64] = np.array(ids[:_LONGEST_ACRONYM], dtype=np.int64)
-            inputs.append(MadeInput(*self._frame.join(first, self._texts[position][1:-1])))
+            inputs.append(self.framed(first, self._texts[position][1:-1]))
         return inputs, np.array([match for _, _, match in drawn], dtype=np.int64)
 
 

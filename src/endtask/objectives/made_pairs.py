@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.batch import TextBatch
 from endtask.models.network import Network
 from endtask.objectives.base import Loss
 from endtask.objectives.made_stream import MadeInput, MadeStream
 from endtask.objectives.task import cross_entropy
+from endtask.objectives.task_base import with_answers
+from endtask.settings import BatchSize
+from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
+from endtask.text.frame import PairFrame
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 Made = tuple[list[MadeInput], NDArray[np.int64]]
 
@@ -35,12 +41,7 @@ class MadePairs:
     def batch(self, step: int) -> TextBatch:
         """The labelled inputs of a step."""
         inputs, answers = self.make(step)
-        batch = self.stream.lay_out(inputs)
-        size = len(batch.offsets) - 1
-        labels, weights = np.full(size, IGNORED, dtype=np.int64), np.zeros(size, dtype=np.float32)
-        labels[: len(answers)] = answers
-        weights[: len(answers)] = 1 / len(answers)
-        return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
+        return with_answers(self.stream.lay_out(inputs), answers, 1 / len(answers))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Mean cross-entropy of both classes."""
@@ -51,3 +52,36 @@ class MadePairs:
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and the head once per input."""
         return network.training_flops(batch, texts=batch.texts)
+
+
+class FramedPairs(MadePairs):
+    """Pairs of a packed text, or a part of one, and something beside it: `[CLS] first [SEP] second [SEP]`."""
+
+    needs: str
+    """What a text must be or have for pairs to be made of it."""
+
+    def __init__(
+        self,
+        name: str,
+        texts: AlignedTexts,
+        tokenizer: PreTrainedTokenizerFast,
+        network: Network,
+        *,
+        batch_size: BatchSize,
+        seed: int,
+        head: str,
+    ) -> None:
+        chosen = self.choose(texts)
+        lengths = texts.lengths[chosen] + ADDED_TOKENS
+        stream = MadeStream(name, chosen, lengths, network, needs=self.needs, batch_size=batch_size, seed=seed)
+        super().__init__(name, stream, head=head)
+        self._texts, self._chosen, self._tokenizer = texts, chosen, tokenizer
+        self._frame = PairFrame.of(tokenizer)
+
+    def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
+        """The texts that pairs can be made of."""
+        raise NotImplementedError
+
+    def framed(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> MadeInput:
+        """The input of two texts without special tokens."""
+        return MadeInput(*self._frame.join(first, second))

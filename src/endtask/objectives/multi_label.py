@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.batch import TextBatch
 from endtask.models.network import TASK
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import TaskObjective, weighted_sum
+from endtask.objectives.task_base import TaskObjective, weighted_sum, with_answers
 
 
 class MultiLabel(TaskObjective):
@@ -38,12 +35,7 @@ class MultiLabel(TaskObjective):
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """The labels of the texts; those of padding have no weight."""
-        size = len(batch.offsets) - 1
-        labels = np.full((size, self._labels.shape[1]), IGNORED, dtype=np.float32)
-        weights = np.zeros(size, dtype=np.float32)
-        labels[: len(positions)] = self._labels[positions]
-        weights[: len(positions)] = self._weights[positions] / len(positions)
-        return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
+        return with_answers(batch, self._labels[positions], self._weights[positions] / len(positions))
 
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Mean binary cross-entropy over texts and labels of (S, labels)."""
@@ -65,6 +57,7 @@ def label_errors(logits: Tensor, batch: TextBatch) -> Tensor:
 def label_differences(logits: Tensor, other: Tensor) -> Tensor:
     """KL(p || q) + KL(q || p) of each label's yes or no, the mean over the labels: (S, labels) -> (S,).
 
+    >>> import torch
     >>> round(label_differences(torch.tensor([[0.0]]), torch.tensor([[1.0]])).item(), 4)
     0.2311
     """

@@ -2,63 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.models.network import Network
-from endtask.objectives.made_pairs import Made, MadePairs
-from endtask.objectives.made_stream import MadeInput, MadeStream, NothingToMake, half_of
-from endtask.settings import BatchSize
-from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
-from endtask.text.frame import PairFrame
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from endtask.objectives.made_pairs import FramedPairs, Made
+from endtask.objectives.made_stream import NothingToMake, half_of
+from endtask.text.aligned_texts import AlignedTexts
 
 _TRIES = 50
 Tokens = NDArray[np.int64]
 
 
-class NextSentence(MadePairs):
+class NextSentence(FramedPairs):
     """A text cut at the start of a sentence; class 1 if its own rest follows, 0 if sentences of another document do.
 
     Either way the second text is cut off after the same number of tokens, drawn between half and all of the text's
     own rest: else the length of an input, or whether it ends with a sentence, would tell its class.
     """
 
-    def __init__(
-        self,
-        name: str,
-        texts: AlignedTexts,
-        tokenizer: PreTrainedTokenizerFast,
-        network: Network,
-        *,
-        batch_size: BatchSize,
-        seed: int,
-        head: str,
-    ) -> None:
+    needs = "text of two sentences"
+
+    def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
+        """Texts with a sentence that does not stand at their start."""
         chosen = np.flatnonzero(texts.sentences.lengths)
         if len(np.unique(texts.documents[chosen])) < 2:
             raise NothingToMake("there are no two documents with two sentences each")
-        stream = MadeStream(
-            name,
-            chosen,
-            texts.lengths[chosen] + ADDED_TOKENS,
-            network,
-            needs="text of two sentences",
-            batch_size=batch_size,
-            seed=seed,
-        )
-        super().__init__(name, stream, head=head)
-        self._texts, self._chosen, self._frame = texts, chosen, PairFrame.of(tokenizer)
+        return chosen
 
     def make(self, step: int) -> Made:
         """Pairs of texts, half of them of one piece."""
         inputs, answers = [], []
         for first, second, _, follows in self.pairs(step):
-            inputs.append(MadeInput(*self._frame.join(first, second)))
+            inputs.append(self.framed(first, second))
             answers.append(follows)
         return inputs, np.array(answers, dtype=np.int64)
 

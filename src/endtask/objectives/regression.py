@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.models.batch import TextBatch
 from endtask.models.network import TASK
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import TaskObjective, weighted_sum
+from endtask.objectives.task_base import TaskObjective, weighted_sum, with_answers
 
 
 class Regression(TaskObjective):
@@ -39,11 +36,7 @@ class Regression(TaskObjective):
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """The scores of the texts; those of padding have no weight."""
-        size = len(batch.offsets) - 1
-        scores, weights = np.zeros(size, dtype=np.float32), np.zeros(size, dtype=np.float32)
-        scores[: len(positions)] = self._scores[positions]
-        weights[: len(positions)] = self._weights[positions] / len(positions)
-        return replace(batch, labels=torch.from_numpy(scores), weights=torch.from_numpy(weights))
+        return with_answers(batch, self._scores[positions], self._weights[positions] / len(positions), unasked=0.0)
 
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Mean squared error of (S, 1)."""

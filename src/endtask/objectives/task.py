@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,7 +11,7 @@ from torch.nn import functional
 from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.network import TASK, Network
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import JointTask, TaskObjective, weighted_sum
+from endtask.objectives.task_base import JointTask, TaskObjective, weighted_sum, with_answers
 
 
 class Classification(TaskObjective):
@@ -46,12 +44,8 @@ class Classification(TaskObjective):
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """The classes of the texts; those of padding are `IGNORED`."""
-        size = len(batch.offsets) - 1
-        labels = np.full(size, IGNORED, dtype=np.int64)
-        weights = np.zeros(size, dtype=np.float32)
-        labels[: len(positions)] = self._labels[positions]
-        weights[: len(positions)] = self._weights[positions] / self._class_weights[positions].sum()
-        return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
+        weights = self._weights[positions] / self._class_weights[positions].sum()
+        return with_answers(batch, self._labels[positions], weights)
 
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Cross-entropy of the class logits (S, classes)."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.models.batch import TextBatch
+from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.network import MASKED_LM, TASK, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
@@ -96,6 +99,17 @@ class JointTask:
         """Body, and both heads."""
         masked, head = batch.masked if self._rho2 else 0, self._task.head
         return network.training_flops(batch, texts=rows_read(network, batch, head), masked=masked, head=head)
+
+
+def with_answers(
+    batch: TextBatch, answers: NDArray[Any], weights: NDArray[Any] | float, *, unasked: float = IGNORED
+) -> TextBatch:
+    """The batch with an answer (texts, ...) and a weight for each text; padding has `unasked` and no weight."""
+    size, texts = len(batch.offsets) - 1, len(answers)
+    labels = np.full((size, *answers.shape[1:]), unasked, dtype=answers.dtype)
+    all_weights = np.zeros(size, dtype=np.float32)
+    labels[:texts], all_weights[:texts] = answers, weights
+    return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(all_weights))
 
 
 def weighted_sum(each: Tensor, batch: TextBatch) -> Tensor:

@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from endtask.models.network import Network
-from endtask.objectives.made_pairs import Made, MadePairs
-from endtask.objectives.made_stream import MadeInput, MadeStream, NothingToMake, half_of
-from endtask.settings import BatchSize
-from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
-from endtask.text.frame import PairFrame
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from endtask.objectives.made_pairs import FramedPairs, Made
+from endtask.objectives.made_stream import NothingToMake, half_of
+from endtask.text.aligned_texts import AlignedTexts
 
 _TRIES = 50
 
 
-class Titles(MadePairs):
+class Titles(FramedPairs):
     """`[CLS] title [SEP] text [SEP]`: class 1 where it is the title of the text's own document."""
 
-    def __init__(
-        self,
-        name: str,
-        texts: AlignedTexts,
-        tokenizer: PreTrainedTokenizerFast,
-        network: Network,
-        *,
-        batch_size: BatchSize,
-        seed: int,
-        head: str,
-    ) -> None:
+    needs = "text of a document with a title"
+
+    def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
+        """All texts of documents with a title."""
         self._titled = np.flatnonzero(texts.titles.lengths)
         if len(self._titled) < 2:
             raise NothingToMake("there are no two documents with a title")
-        chosen = np.flatnonzero(np.isin(texts.documents, self._titled))
-        stream = MadeStream(
-            name,
-            chosen,
-            texts.lengths[chosen] + ADDED_TOKENS,
-            network,
-            needs="text of a document with a title",
-            batch_size=batch_size,
-            seed=seed,
-        )
-        super().__init__(name, stream, head=head)
-        self._texts, self._frame = texts, PairFrame.of(tokenizer)
+        return np.flatnonzero(np.isin(texts.documents, self._titled))
 
     def titles(self, step: int) -> list[tuple[int, int, bool]]:
         """(text, document whose title stands before it, whether it is its own) of a step's inputs."""
@@ -63,7 +38,7 @@ class Titles(MadePairs):
         """Titles before texts, half of them of other documents."""
         drawn = self.titles(step)
         inputs = [
-            MadeInput(*self._frame.join(self._texts.titles[title].astype(np.int64), self._texts[position][1:-1]))
+            self.framed(self._texts.titles[title].astype(np.int64), self._texts[position][1:-1])
             for position, title, _ in drawn
         ]
         return inputs, np.array([own for _, _, own in drawn], dtype=np.int64)

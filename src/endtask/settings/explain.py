@@ -49,7 +49,9 @@ def explain(
         return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
     place = _place(tuple(first["loc"]), root)
     if first["type"] == "extra_forbidden":
-        path = _origin(_dotted(place), "", where, overridden)
+        # `--set fintune.epochs=3` makes a section that nobody knows: the complaint is about the section alone.
+        below = any(name.startswith(f"{_dotted(place)}.") for name in overridden)
+        path = "--set" if below else _origin(_dotted(place), "", where, overridden)
         return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place, root))
     same_place = [each for each in complaints if _place(tuple(each["loc"]), root) == place]
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))

@@ -32,7 +32,10 @@ class InfluenceSettings(Section):
     batch_size: BatchSize = Field(BatchSize.parse("32"), description="texts (32) or tokens (4096tok) in its batches")
     mlm_weight: PositiveNumber = Field(3.0, description="weight of masked LM against the task loss in that training")
     dropout: Fraction = Field(0.1, description="dropout in that training; off when texts are scored")
-    mask_probability: float = Field(0.15, gt=0, lt=1, description="share of tokens to be guessed, in both")
+    mask_probability: float = Field(0.15, gt=0, lt=1, description="share of tokens to be guessed in that training")
+    score_mask_probability: float | None = Field(
+        0.5, gt=0, lt=1, description="the same where candidates are scored; null: mask_probability (paper)"
+    )
     max_length: int = Field(128, ge=8, description="tokens of a text that are read")
     whole_passages: bool = Field(
         False, description="read long candidates piece by piece to their end; false: their first `max_length` tokens"
@@ -57,7 +60,11 @@ class InfluenceSettings(Section):
     )
     candidate_batch: Positive = Field(1, description="candidates whose mean gradient is scored as one (B_p)")
     target_batch: Positive = Field(1, description="targets whose mean gradient counts as one (B_t)")
-    masks: Positive = Field(1, description="masks of each candidate, over which its gradient is averaged")
+    masks: Positive = Field(
+        2,
+        description="masks of each candidate, over which its gradient is averaged; none hides what another has, "
+        "before each token was hidden once",
+    )
     mask_targets: bool = Field(False, description="read targets masked too, as the authors' code does")
     checkpoints: Positive = Field(1, description="weights from along its training, over which scores are averaged")
     choice: Literal["budget", "top_k", "greedy"] = Field(

@@ -11,12 +11,14 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from endtask.errors import InputError
+from endtask.errors import InputError, nearest
 from endtask.settings.explain import explain, section_of
 from endtask.settings.presets import preset_layers
 from endtask.settings.sections import Settings
 
 Tree = dict[str, Any]
+
+_SIGNS_OF_YAML = frozenset("|>,#-:?&*!%@`")  # each means something else, or nothing, where a value begins
 
 
 class _YamlLoader(yaml.SafeLoader):
@@ -98,12 +100,20 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InputError("no such settings file", path=path) from None
+        close = nearest(path.name, _settings_files(path.parent))
+        hint = f"did you mean {str(path.with_name(close))!r}?" if close else None
+        raise InputError("no such settings file", path=path, hint=hint) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None
     except UnicodeDecodeError as error:
         row = error.object.count(b"\n", 0, error.start) + 1
         raise InputError("not valid UTF-8", path=path, row=row, hint="save the file as UTF-8") from None
+
+
+def _settings_files(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return sorted(path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json"))
 
 
 def _parse_json(text: str) -> Any:
@@ -154,10 +164,16 @@ def apply_override(tree: Tree, override: str) -> str:
             raise InputError(f"--set {override!r}: {name!r} is a value, not a section")
         tree = tree[name]
     try:
-        tree[names[-1]] = yaml.load(text, _YamlLoader)
+        tree[names[-1]] = _value(text)
     except yaml.YAMLError:
         raise InputError(f"--set {override!r}: the value is not valid YAML") from None
     return ".".join(names)
+
+
+def _value(text: str) -> Any:
+    """A value as YAML reads it; but a sign alone, such as the delimiter `|`, is that sign and no beginning of more."""
+    sign = text.strip()
+    return sign if sign in _SIGNS_OF_YAML else yaml.load(text, _YamlLoader)
 
 
 def dump_yaml(settings: Settings) -> str:

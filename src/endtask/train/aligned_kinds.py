@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -13,7 +12,7 @@ from endtask.models.network import Network
 from endtask.objectives.acronyms import Acronyms
 from endtask.objectives.base import Objective
 from endtask.objectives.hyperlinks import CLASSES, SpanBoundaries
-from endtask.objectives.made_pairs import MadePairs
+from endtask.objectives.made_pairs import FramedPairs
 from endtask.objectives.made_stream import NothingToMake
 from endtask.objectives.marked_relation import MarkedRelation
 from endtask.objectives.next_sentence import NextSentence
@@ -31,11 +30,7 @@ ALIGNED_TEXTS = "aligned"
 """What aligned objectives read, and the folder it is packed into."""
 PAIR_CLASSES = ("no", "yes")
 """The classes of all others than spans."""
-_PAIRS: dict[str, Callable[..., MadePairs]] = {
-    "next_sentence": NextSentence,
-    "acronyms": Acronyms,
-    "title": Titles,
-}
+_PAIRS: dict[str, type[FramedPairs]] = {"next_sentence": NextSentence, "acronyms": Acronyms, "title": Titles}
 
 
 def aligned_head(name: str) -> str:

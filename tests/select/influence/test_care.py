@@ -101,7 +101,7 @@ def test_without_a_budget_a_warning_comes_before_anything_is_fitted(
 
 
 def test_the_longest_targets_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readings_module, "tokens_at_once", lambda device: 30)
+    monkeypatch.setattr(readings_module, "tokens_at_once", lambda *where: 30)
     fold = make_work(tmp_path, small_settings()).folds[0]
     found = list(Reader(fold, fold.network()).targets(fold.targets, np.zeros(len(fold.targets.lengths), np.int64)))
     longest = [int(fold.targets.lengths[numbers].max()) for numbers, _ in found]

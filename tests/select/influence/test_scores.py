@@ -27,8 +27,8 @@ from tests.select.influence.small import make_candidates, make_work, small_setti
 
 VARIANTS: list[dict[str, Any]] = [
     {},
-    {"measure": "dot", "candidate_batch": 3, "target_batch": 4, "targets": "dev", "mask_targets": True},
-    {"masks": 2, "checkpoints": 2, "pooling": "mean", "layers": ["half", "last"]},
+    {"measure": "dot", "candidate_batch": 3, "target_batch": 4, "targets": "dev", "mask_targets": True, "masks": 1},
+    {"masks": 3, "score_mask_probability": None, "checkpoints": 2, "pooling": "mean", "layers": ["half", "last"]},
     {"whole_passages": True, "max_length": 8, "architecture": "bert"},
 ]
 
@@ -68,7 +68,8 @@ def slow_candidates(work: InfluenceWork, fold: Fold, units: CandidateUnits, netw
         starts = units.candidates.starts
         texts = np.concatenate([np.arange(starts[one], starts[one + 1]) for one in members.tolist()])
         batch = lay_out(units.candidates.texts, texts, network.layout(work.own.max_length))
-        masked = (mask_texts(batch, texts, fold.masking, derive(0, "mask", mask)) for mask in range(work.own.masks))
+        masking = replace(fold.masking, probability=work.own.score_mask_probability or work.own.mask_probability)
+        masked = (mask_texts(batch, texts, masking, derive(0, "mask", 0), turn) for turn in range(work.own.masks))
         each = [flat_gradients(network, one, masked_lm_losses, work.own.layers) for one in masked]
         lengths = units.candidates.texts.lengths
         shares = [(lengths[starts[one] : starts[one + 1]] - 2).astype(np.float64) for one in members.tolist()]

@@ -72,7 +72,7 @@ def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings) -> InfluenceCos
     share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if own.layers == ("last",) else 1.0
     models = amounts.folds * own.checkpoints
     fitted = own.epochs * amounts.rows * amounts.row_tokens
-    scored = amounts.candidate_tokens * models * own.masks * share
+    scored = amounts.candidate_tokens * models * own.masks * share * _heavier(phase.network, own)
     weights = 4.0 * sum(weight.numel() for weight in phase.network.parameters())
     targets = own.checkpoints * amounts.targets * _target_bytes(phase.network, amounts.row_tokens, own)
     table = 4.0 * math.ceil(amounts.candidates / own.candidate_batch) * _columns(amounts, own)
@@ -81,6 +81,18 @@ def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings) -> InfluenceCos
         memory_bytes=max(_OPTIMIZER_COPIES * weights, models * weights + max(targets, table)),
         disk_bytes=2.0 * amounts.candidate_tokens + table + models * weights,
     )
+
+
+def _heavier(network: Network, own: InfluenceSettings) -> float:
+    """How much more a token costs where candidates are scored than in fitting: more tokens are guessed.
+
+    Every token goes through the layers, and those to be guessed are compared with the whole vocabulary.
+    """
+    size = network.config.hidden_size
+    layers: float = 12.0 * size**2 * network.config.num_hidden_layers
+    guess: float = size * network.config.vocab_size
+    scored = own.score_mask_probability or own.mask_probability
+    return (layers + scored * guess) / (layers + own.mask_probability * guess)
 
 
 def _target_bytes(network: Network, row_tokens: float, own: InfluenceSettings) -> float:

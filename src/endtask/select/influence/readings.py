@@ -15,6 +15,7 @@ from endtask.gradients.rows import Gradients, average
 from endtask.gradients.scoring import like_lengths
 from endtask.models.batch import TextBatch, lay_out
 from endtask.models.network import Network
+from endtask.objectives.masking import Masking
 from endtask.objectives.text_masks import mask_texts
 from endtask.seeds import derive
 from endtask.select.influence.candidates import CandidateUnits, UnitTexts
@@ -22,10 +23,12 @@ from endtask.select.influence.fit import Fold
 from endtask.select.influence.scoring_settings import seed_of
 from endtask.text.packed import PackedTexts
 
+_USUALLY_MASKED = 0.25
 
-def tokens_at_once(device: torch.device) -> int:
-    """How many tokens a forward pass reads: enough to fill the device."""
-    return 1 << 16 if device.type == "cuda" else 1 << 12
+
+def tokens_at_once(device: torch.device, masked: float) -> int:
+    """How many tokens a forward pass reads: enough to fill the device, less where the logits of many are wanted."""
+    return int((1 << 16) * min(1.0, _USUALLY_MASKED / masked)) if device.type == "cuda" else 1 << 12
 
 
 @dataclass(frozen=True)
@@ -50,30 +53,35 @@ class Prepared:
 
 
 class Reader:
-    """Makes batches of texts ready, the same for all scoring models: they share tokenizer and masks."""
+    """Makes batches of texts ready, the same for all scoring models: they share tokenizer and masks (by `seed`)."""
 
     def __init__(self, fold: Fold, network: Network) -> None:
         self._own, self._network = fold.settings.select.influence, network
-        self._masking, self._seed = fold.masking, seed_of(fold.settings)
-        self.most_tokens = tokens_at_once(fold.place.device)
+        self._masking, self.seed = fold.masking, seed_of(fold.settings)
+        share = self._own.score_mask_probability or self._masking.probability
+        self._scored = replace(self._masking, probability=share)
+        self.most_tokens = tokens_at_once(fold.place.device, share)
 
     def candidates(self, units: CandidateUnits, which: NDArray[np.int64]) -> Prepared:
         """The texts of some units of candidates."""
         found = units.texts_of(which)
         batch = self._lay_out(units.candidates.texts, found.numbers)
         alone = len(found.numbers) == len(which)
-        return Prepared(self._masked(batch, found.numbers), None if alone else found)
+        return Prepared(self._masked(batch, found.numbers, self._scored), None if alone else found)
 
     def targets(self, texts: PackedTexts, labels: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
         """All targets, some at a time, with their numbers: the longest first, whose memory is planned for."""
         for numbers in reversed(list(like_lengths(texts.lengths, self.most_tokens))):
             batch = replace(self._lay_out(texts, numbers), labels=torch.from_numpy(labels[numbers]))
             # Numbers of targets and of candidates are apart, and so are their masks.
-            yield numbers, Prepared(self._masked(batch, -1 - numbers) if self._own.mask_targets else (batch,))
+            yield (
+                numbers,
+                Prepared(self._masked(batch, -1 - numbers, self._masking) if self._own.mask_targets else (batch,)),
+            )
 
     def _lay_out(self, texts: PackedTexts, numbers: NDArray[np.int64]) -> TextBatch:
         return lay_out(texts, numbers, self._network.layout(int(texts.lengths[numbers].max())))
 
-    def _masked(self, batch: TextBatch, numbers: NDArray[np.int64]) -> tuple[TextBatch, ...]:
-        seeds = (derive(self._seed, "mask", number) for number in range(self._own.masks))
-        return tuple(mask_texts(batch, numbers, self._masking, seed) for seed in seeds)
+    def _masked(self, batch: TextBatch, numbers: NDArray[np.int64], masking: Masking) -> tuple[TextBatch, ...]:
+        seed = derive(self.seed, "mask", 0)
+        return tuple(mask_texts(batch, numbers, masking, seed, turn) for turn in range(self._own.masks))
