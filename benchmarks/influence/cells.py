@@ -46,11 +46,20 @@ def order_of(layer: str) -> str:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a GPU makes an order: the scoring model's size, whose weights' gradients are compared, and other settings."""
+    """How a GPU makes an order: the scoring model's size, whose weights' gradients are compared, and other settings.
+
+    `rho1` is how many batches of candidates the scoring model reads for each of the task.
+    """
 
     size: str = "auto"
     layer: str = "last"
     values: Tree = field(default_factory=dict)
+    rho1: int = 0
+
+    @property
+    def model(self) -> tuple[str, ...]:
+        """The settings that scorings by the same model share."""
+        return f"size={self.size}", f"rho1={self.rho1}"
 
 
 ONE_MASK: Tree = {"masks": 1, "score_mask_probability": None}
@@ -58,6 +67,7 @@ ONE_MASK: Tree = {"masks": 1, "score_mask_probability": None}
 SCORINGS: dict[str, Scoring] = {
     "influence": Scoring(),
     "one_mask": Scoring(values=ONE_MASK),
+    "well_read": Scoring(rho1=4),
     **{order_of(layer): Scoring("mini", layer) for layer in LAYERS},
 }
 """The orders that a GPU makes. The usual scoring model has only two layers, so layers are compared in a larger one."""
@@ -67,6 +77,7 @@ TOGETHER = ("best_rank", "influence")
 TABLES: dict[str, tuple[Arm, ...]] = {
     "main": (
         Arm("influence", FIFTH, "20% by influence"),
+        Arm("well_read", FIFTH, "20% by influence, its judge read candidates"),
         Arm("together", FIFTH, "20% by rank and influence together"),
     ),
     "others": (

@@ -28,7 +28,7 @@ from endtask.gradients.calibration import Calibration
 from endtask.seeds import generator
 from endtask.select.influence.candidates import Candidates, CandidateUnits
 from endtask.select.influence.columns import class_shares, columns_of
-from endtask.select.influence.fit import Fold, fit, prepare_folds
+from endtask.select.influence.fit import Fold, fit, prepare_folds, read_candidates
 from endtask.select.influence.limits import target_memory
 from endtask.select.influence.scorer import Scorer
 from endtask.select.influence.scoring_settings import scoring_settings, seed_of
@@ -62,7 +62,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def folds_in(folder: Path, settings: Settings) -> list[Fold]:
     """The folds whose tokens were prepared, in a folder of their own for each size of the scoring model."""
-    own = folder / f"size-{settings.select.influence.size}"
+    own = folder / f"size-{settings.select.influence.size}-{settings.select.influence.rho1}"
     if not own.exists():
         aside = own.with_name(f"{own.name}.partial")
         shutil.rmtree(aside, ignore_errors=True)
@@ -75,7 +75,10 @@ def folds_in(folder: Path, settings: Settings) -> list[Fold]:
         replace(task, splits={split: tuple(rows[one] for one in ids) for split, ids in part.items()})
         for part in json.loads((folder / FOLDS).read_text(encoding="utf-8"))
     ]
-    return prepare_folds(task, parts, folder / "none.parquet", scoring_settings(settings), own)
+    folds = prepare_folds(task, parts, folder / "none.parquet", scoring_settings(settings), own)
+    for fold in folds:
+        read_candidates(fold, PackedTexts(folder / CANDIDATES))
+    return folds
 
 
 def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray, dict[str, Any]]:
@@ -126,15 +129,15 @@ def score(archive: Path, out: Path, orders: tuple[str, ...] = tuple(SCORINGS), *
     """Fit each size of scoring model once, score for each order, and keep what is done after each."""
     folder = archive.with_name(archive.name.removesuffix(".tar.zst"))
     unpack(archive, folder)
-    models: dict[str, tuple[list[Fold], dict[str, Any]]] = {}
+    models: dict[tuple[str, ...], tuple[list[Fold], dict[str, Any]]] = {}
     facts: Facts = {}
     scores: dict[str, np.ndarray] = {}
     for name in orders:
-        size = SCORINGS[name].size
-        if size not in models:
-            overrides = [f"device={device}", "precision=auto", f"select.influence.size={size}"]
-            models[size] = fitted(folder, load_settings(folder / SETTINGS, overrides=overrides))
-        folds, cost = models[size]
+        model = SCORINGS[name].model
+        if model not in models:
+            overrides = [f"device={device}", "precision=auto", *(f"select.influence.{value}" for value in model)]
+            models[model] = fitted(folder, load_settings(folder / SETTINGS, overrides=overrides))
+        folds, cost = models[model]
         scores[name], found = score_order(folder, folds, name)
         facts[name] = {"layer": SCORINGS[name].layer, **cost, **found}
         print(name, facts[name], flush=True)

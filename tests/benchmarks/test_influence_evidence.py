@@ -43,16 +43,15 @@ def prepared(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> prepare.Pre
     folder = tmp_path_factory.mktemp("influence") / "toy"
     found = prepare.Prepared(folder, small(toy, folder))
     archive = found.candidates()
-    score.score(
-        archive, folder / "scores.npz", ("influence", "one_mask", "layer_last", "layer_embedding"), device="cpu"
-    )
+    orders = ("influence", "one_mask", "well_read", "layer_last", "layer_embedding")
+    score.score(archive, folder / "scores.npz", orders, device="cpu")
     return found
 
 
 def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     scores = prepare.read_scores(prepared.folder / "scores.npz")
     figures = read_figures(prepared.table)
-    assert set(scores) == {"influence", "one_mask", "layer_last", "layer_embedding"}
+    assert set(scores) == {"influence", "one_mask", "well_read", "layer_last", "layer_embedding"}
     assert len(scores["influence"]) == len(figures.rank)
     run = with_values(prepared.settings, {"tokenizer.path": str(prepared.tokenizer)}, "test")
     folder = prepared.folder / "native"
@@ -60,6 +59,10 @@ def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     native = InfluenceWork(inputs, figures).score().shards.gathered("score")
     assert np.allclose(scores["influence"], native, atol=1e-5)
     assert not np.allclose(scores["layer_last"], native, atol=1e-2)
+    run = with_values(run, {"select.influence.rho1": 4}, "test")
+    inputs = Inputs(run.select, prepared.table.parent, folder=folder / "read", task=prepared.run.task, run=run)
+    native = InfluenceWork(inputs, figures).score().shards.gathered("score")
+    assert np.allclose(scores["well_read"], native, atol=1e-5)
 
 
 def test_the_archive_holds_candidates_as_tokens_alone(prepared: prepare.Prepared) -> None:

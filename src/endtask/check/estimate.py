@@ -89,7 +89,7 @@ def _gradients_apart(phase: Phase) -> float:
 def _training_seconds(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
     """Both stages: what the budget says, or a few steps of the stage that takes the most, timed."""
     if settings.budget.seconds is not None:
-        return settings.budget.seconds
+        return settings.budget.seconds + _beyond_budget(trial, settings)
     return _finetuning(trial, settings) if settings.stage1 == "none" else _pretraining(trial, retrieval, settings)
 
 
@@ -121,18 +121,39 @@ def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> floa
     return read_in_a_round(asked, texts, Texts(len(rows), float(mean)))
 
 
+def _beyond_budget(trial: Trial, settings: Settings) -> float:
+    """Seconds by which the least that is fine-tuned, an epoch of each, goes over what the budget leaves to it."""
+    from endtask.train.plan import measure_cost, split_budget
+    from endtask.train.task_turns import END_TASK
+
+    _, share = split_budget(settings)
+    if share is None:
+        return 0.0
+    phase = _finetune_phase(trial, settings)
+    seconds = measure_cost(phase, _TIMED).seconds
+    assert seconds is not None
+    epoch = phase.objectives[END_TASK].stream.plan.batches_per_epoch * len(trial.task.train) / len(trial.few.train)
+    steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings) * settings.finetune.members
+    return max(0.0, seconds * steps - share.amount)
+
+
 def _finetuning(trial: Trial, settings: Settings) -> float:
-    from endtask.train.finetune import finetune_phase
     from endtask.train.plan import measure_cost, split_budget, steps_for
 
-    few, network, place = trial.few, trial.phase.network, trial.phase.place
-    phase = finetune_phase(network, few, trial.packed, settings, place, seed=settings.finetune.seeds[0])
+    phase = _finetune_phase(trial, settings)
     cost = measure_cost(phase, _TIMED)
     assert cost.seconds is not None
-    whole = train_rows(trial.task, settings) / train_rows(few, settings)
+    whole = train_rows(trial.task, settings) / train_rows(trial.few, settings)
     steps = _finetunings(settings) * phase.steps * (whole if settings.finetune.max_steps is None else 1.0)
     _, share = split_budget(settings)
     return cost.seconds * (steps if share is None else min(steps, steps_for(share, cost)))
+
+
+def _finetune_phase(trial: Trial, settings: Settings) -> Phase:
+    from endtask.train.finetune import finetune_phase
+
+    network, place, seed = trial.phase.network, trial.phase.place, settings.finetune.seeds[0]
+    return finetune_phase(network, trial.few, trial.packed, settings, place, seed=seed)
 
 
 def train_rows(task: Task, settings: Settings) -> int:

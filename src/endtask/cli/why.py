@@ -135,7 +135,7 @@ def _asker_lines(number: int, asker: Asker) -> Iterator[str]:
         yield f"{one.part:10.4f} {share:6.1%} {one.idf:8.4f} {one.in_passage:11} {one.in_query:11}  {_plain(one.word)}"
     if rest := asker.words[_WORDS_SHOWN:]:
         part = sum(one.part for one in rest)
-        yield f"{part:10.4f} {part / asker.score:6.1%}  of {len(rest)} more words"
+        yield f"{part:10.4f} {part / asker.score:6.1%}  of {plural(len(rest), 'more word')}"
 
 
 def _example_lines(found: WhyExample) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _query_lines(words: tuple[QueryWord, ...]) -> Iterator[str]:
     for one in words[:_WORDS_SHOWN]:
         yield f"{one.idf:10.4f} {one.document_frequency:10,} {one.in_query:11}  {_plain(one.word)}"
     if len(words) > _WORDS_SHOWN:
-        yield f"           and {len(words) - _WORDS_SHOWN} more words"
+        yield f"           and {plural(len(words) - _WORDS_SHOWN, 'more word')}"
 
 
 def _asked_lines(number: int, passage: AskedPassage) -> Iterator[str]:

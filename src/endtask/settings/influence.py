@@ -26,6 +26,9 @@ class InfluenceSettings(Section):
     )
     seed: int | None = Field(None, ge=0, description="of its random weights, folds and masks; unset: the run's `seed`")
     epochs: Positive = Field(10, description="over the task's train rows, with masked LM and the task together")
+    rho1: int = Field(
+        0, ge=0, description="batches of candidates, masked LM, for each of the task in that training; 0: none (paper)"
+    )
     learning_rate: PositiveNumber | Literal["auto"] = Field(
         "auto", description="highest rate of that training; auto: 1e-3 from random weights, 5e-5 from a model.path"
     )

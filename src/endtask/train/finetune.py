@@ -23,6 +23,8 @@ from endtask.objectives.base import Objective
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
+from endtask.progress import say
+from endtask.report.format import duration, plural
 from endtask.seeds import derive
 from endtask.settings import Budget, Settings
 from endtask.task import Task
@@ -47,6 +49,15 @@ from endtask.weighting.equal import Equal
 Result = dict[str, Any]
 _MASKED_LM = "mlm"
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
+
+
+def _over_budget(share: Budget, allowed: int, steps: int, trainings: int, cost: StepCost) -> str:
+    """One line for who waits: the least that is done is more than was asked for."""
+    together = "" if cost.seconds is None else f", together about {duration(steps * cost.seconds * trainings)}"
+    return (
+        f"finetune: the budget has room for {plural(allowed, 'step')} ({share}) of each fine-tuning, and an epoch is the"
+        f" least: {trainings:,} x {plural(steps, 'step')}{together}"
+    )
 
 
 def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, stage: StageFolder) -> dict[str, Any]:
@@ -199,7 +210,10 @@ class _Stage2:
         share = budget.share(1 / trainings)
         cost = measure_cost(phase, share)
         least = tasks[END_TASK].stream.plan.batches_per_epoch
-        plan["steps"] = min(phase.steps, max(least, self._steps_in(share, cost, epoch)))
+        allowed = self._steps_in(share, cost, epoch)
+        plan["steps"] = min(phase.steps, max(least, allowed))
+        if plan["steps"] > allowed:
+            say(_over_budget(share, allowed, plan["steps"], trainings, cost))
         return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
 
     def _steps_in(self, budget: Budget, cost: StepCost, epoch: int) -> int:

@@ -71,7 +71,8 @@ def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings) -> InfluenceCos
     # A pass forward is a third of training; of the rest, the layers above the lowest that is compared.
     share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if own.layers == ("last",) else 1.0
     models = amounts.folds * own.checkpoints
-    fitted = own.epochs * amounts.rows * amounts.row_tokens
+    along = own.rho1 * min(own.max_length, amounts.candidate_tokens / max(1.0, amounts.candidates))
+    fitted = own.epochs * amounts.rows * (amounts.row_tokens + along)
     scored = amounts.candidate_tokens * models * own.masks * share * _heavier(phase.network, own)
     weights = 4.0 * sum(weight.numel() for weight in phase.network.parameters())
     targets = own.checkpoints * amounts.targets * _target_bytes(phase.network, amounts.row_tokens, own)

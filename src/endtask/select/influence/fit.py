@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.files.atomic import write_json
+from endtask.files.atomic import remove_folder, write_json
+from endtask.files.links import link_or_copy
 from endtask.files.selection_table import write_selection
 from endtask.gradients.layers import choose_weights
 from endtask.models.flops import training_flops
@@ -25,15 +26,16 @@ from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import save_tokenizer
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.device import choose_place, move
-from endtask.train.joint import masking_of
+from endtask.train.joint import INTERNAL, masking_of
 from endtask.train.loop import Phase
+from endtask.train.objective_kinds import FOLDERS
 from endtask.train.phase_run import Memory, Pause, run_phase
 from endtask.train.plan import parameters_of
 from endtask.train.pretrain import pretrain_phase
 from endtask.train.start import network_for
 
 TOKENIZER, PACKED = "tokenizer", "pack"
-_LEARNED, _IS_PACKED, _FITTED = "learned.json", "packed.json", "fitted.json"
+_LEARNED, _IS_PACKED, _READS_ALONG, _FITTED = "learned.json", "packed.json", "candidates.json", "fitted.json"
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class Fold:
         """The training of the scoring model."""
         own = self.settings.select.influence
         phase = pretrain_phase(self.task, self.packed, self.settings)
-        (objective,) = phase.objectives.values()
-        steps = own.epochs * objective.stream.plan.batches_per_epoch  # type: ignore[attr-defined]
+        batches = phase.objectives[INTERNAL].stream.plan.batches_per_epoch  # type: ignore[attr-defined]
+        steps = own.epochs * batches * (1 + own.rho1)
         if own.checkpoints > steps:
             message = f"{own.checkpoints} checkpoints of a training of {steps} steps"
             raise InputError(message, key="select.influence.checkpoints", hint=f"at most {steps}, or raise epochs")
@@ -115,6 +117,18 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
             counts = pack(fold.task, fold.folder / "none.parquet", with_tokenizer, fold.packed)
             write_json(fold.folder / _IS_PACKED, counts)
     return folds
+
+
+def read_candidates(fold: Fold, candidates: PackedTexts) -> None:
+    """Have the scoring model read the candidates along, if it is to: they are the external text of its stage 1."""
+    if not fold.settings.select.influence.rho1 or (fold.folder / _READS_ALONG).exists():
+        return
+    external = fold.packed / FOLDERS["selection"]
+    remove_folder(external)
+    external.mkdir()
+    for path in sorted(candidates.folder.iterdir()):
+        link_or_copy(path, external / path.name)
+    write_json(fold.folder / _READS_ALONG, {"texts": len(candidates)})
 
 
 def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _TOKENIZER_TEXTS = 50_000
 
 
 def scoring_settings(settings: Settings) -> Settings:
-    """Settings under which stage 1 on the task's text alone fits the scoring model.
+    """Settings under which stage 1 fits the scoring model, on the task's text alone unless `rho1` says otherwise.
 
     >>> found = scoring_settings(Settings(model=ModelSettings(size="base")))
     >>> found.model.size, found.train.rho2, found.train.learning_rate
@@ -80,7 +80,7 @@ def _train(settings: Settings, own: InfluenceSettings) -> TrainSettings:
         max_length=own.max_length,
         mask_probability=own.mask_probability,
         mask_task=True,
-        rho1=0,
+        rho1=own.rho1,
         rho2=own.mlm_weight,
         dropout=own.dropout,
     )

@@ -24,7 +24,7 @@ from endtask.select.best_rank import best_rank
 from endtask.select.fill import fill
 from endtask.select.influence.candidates import Candidates, CandidateUnits, pack_candidates, scoring_order
 from endtask.select.influence.columns import Column, class_shares, columns_of, judged_labels
-from endtask.select.influence.fit import TOKENIZER, Fold, fit, prepare_folds, refuse_unknown_layers
+from endtask.select.influence.fit import TOKENIZER, Fold, fit, prepare_folds, read_candidates, refuse_unknown_layers
 from endtask.select.influence.folds import folds_of
 from endtask.select.influence.limits import Allowance, allowance, fitting_cost, target_memory
 from endtask.select.influence.scorer import Scorer
@@ -124,7 +124,11 @@ class InfluenceWork:
         """The folds with their tokens."""
         settings = scoring_settings(self.run)
         parts = folds_of(self.task, self.own, seed_of(self.run))
-        return prepare_folds(self.task, parts, self.table, settings, self.folder)
+        folds = prepare_folds(self.task, parts, self.table, settings, self.folder)
+        if self.own.rho1:
+            for fold in folds:
+                read_candidates(fold, self.candidates.texts)
+        return folds
 
     @cached_property
     def candidates(self) -> Candidates:
