@@ -89,9 +89,7 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
     settings, started = chosen[0].settings, time.perf_counter()
     candidates = Candidates(PackedTexts(folder / CANDIDATES), np.load(folder / CANDIDATES / "starts.npy"))
     units = CandidateUnits(candidates, np.arange(len(candidates)), settings.select.influence.candidate_batch)
-    place = chosen[0].place
-    compiled = place.device.type == "cuda"
-    scorer = Scorer(chosen, units, memory=target_memory(place.device), compiled=compiled)
+    scorer = Scorer(chosen, units, memory=target_memory(chosen[0].place.device))
     random = generator(seed_of(settings), "influence", "calibration")
     drawn = np.sort(random.permutation(units.count)[:_CALIBRATED])
     calibration = Calibration.of(score_units(scorer, units, drawn)[0])

@@ -10,6 +10,7 @@ import torch
 
 from endtask.errors import InputError
 from endtask.files.machine import available_memory
+from endtask.select.influence import work as work_module
 from endtask.select.influence.estimate import _Amounts, _columns
 from endtask.select.influence.limits import Allowance, allowance, target_memory
 from endtask.select.influence.scorer import Scorer
@@ -142,3 +143,17 @@ def test_bad_settings_are_met_with_one_line(values: dict[str, object], line: str
         resolve({"select": {"influence": values}})
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("least", "compile", "expected"), [(0.0, "auto", True), (1e30, "auto", False), (1e30, True, True)]
+)
+def test_long_scoring_alone_is_compiled_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: float, compile: str | bool, expected: bool
+) -> None:
+    monkeypatch.setattr(work_module, "_WORTH_COMPILING", least)
+    monkeypatch.setattr(work_module, "compiles", lambda settings, device: True)
+    settings = small_settings().model_copy(update={"compile": compile})
+    assert make_work(tmp_path, settings).compiled is expected
+    monkeypatch.undo()
+    assert make_work(tmp_path, small_settings()).compiled is False  # on a CPU

@@ -18,6 +18,7 @@ from endtask.files.run_layout import INFLUENCE_WORK, RETRIEVED
 from endtask.files.selection_table import SelectionFigures
 from endtask.gradients.calibration import Calibration
 from endtask.models.compiling import compiles
+from endtask.models.flops import training_flops
 from endtask.progress import say
 from endtask.seeds import generator
 from endtask.select.best_rank import best_rank
@@ -36,6 +37,8 @@ from endtask.settings.influence import InfluenceSettings
 from endtask.task import Task
 from endtask.text.tokenizer import load_tokenizer
 
+_WORTH_COMPILING = 1e16
+"""FLOPs of scoring, counted as training is, that take a large GPU longer than compiling does: half a minute."""
 _CALIBRATED = 512
 """Units of candidates that tell the usual score of each target, and how long scoring takes."""
 _CALIBRATION = "calibration.npz"
@@ -109,10 +112,15 @@ class InfluenceWork:
         """The candidates."""
         return self.inputs.retrieved / RETRIEVED
 
-    @property
+    @cached_property
     def compiled(self) -> bool:
-        """Whether what scores is compiled: by default on a GPU."""
-        return compiles(self.run, self.folds[0].place.device)
+        """Whether what scores is compiled: by default on a GPU, where scoring takes longer than that does."""
+        if not compiles(self.run, self.folds[0].place.device):
+            return False
+        passes = len(self.folds) * self.own.checkpoints * self.own.masks
+        weights = sum(weight.numel() for weight in self.folds[0].network().parameters())
+        flops = training_flops(weights, float(passes * self.candidates.texts.lengths.sum()))
+        return self.run.compile is True or flops >= _WORTH_COMPILING
 
     @cached_property
     def allowed(self) -> Allowance | None:
