@@ -88,6 +88,9 @@ def test_texts_of_the_wrong_kind(finished_run: Path, finished_pair_run: Path) ->
 def test_folders_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trained model here"):
         endtask.load(tmp_path)
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"mnie: no such folder \(did you mean '.*/runs/mine'\?\)"):
+        endtask.load(tmp_path / "runs" / "mnie")
     (tmp_path / "model").mkdir()
     with pytest.raises(InputError, match="no trained model here"):
         endtask.load(tmp_path)

@@ -27,6 +27,7 @@ PRETRAINED = "base"
 """What `endtask compare` calls the only cell of settings without cells."""
 FINAL = {
     CELL: "the recipe",
+    LONG: "the same, 42 M parameters and ten minutes",
     "random": "the same, text at random",
     "no_corpus": "the same encoder without corpus",
     "tfidf": "TF-IDF + logistic regression",
@@ -49,7 +50,7 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     rows: list[Tree] = []
     summary: Tree = {}
     for task in TASKS:
-        final = _existing(folder, *(f"{task}-{name}" for name in ("final", "random", "pretrained")))
+        final = _existing(folder, *(f"{task}-{name}" for name in ("final", "long", "random", "pretrained")))
         if final and final[0].stem == f"{task}-final":
             compared = Compared.read(final)
             if CELL not in compared.runs:

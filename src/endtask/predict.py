@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from endtask.errors import InputError
+from endtask.errors import InputError, nearest
 from endtask.files.run_layout import MODEL_FACTS, TASKS
 from endtask.models.without_bars import without_bars
 
@@ -77,13 +77,22 @@ def load(run: str | Path) -> Predictor:
     >>> load("runs/absent")
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: runs/absent: no trained model here (finish the run first: endtask run runs/absent)
+    endtask.errors.InputError: runs/absent: no such folder
     """
     folder = Path(run)
+    if not folder.is_dir():
+        raise InputError("no such folder", path=folder, hint=_neighbour(folder))
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
     return Predictor(model, kind=_kind_of(_task_of(model)), takes_pairs=_has_pairs(_task_of(model)))
+
+
+def _neighbour(folder: Path) -> str | None:
+    """A hint: the folder beside it with the most similar name."""
+    beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
+    close = nearest(folder.name, sorted(one.name for one in beside if one.is_dir()))
+    return f"did you mean {str(folder.with_name(close))!r}?" if close else None
 
 
 def _task_of(model: Path) -> Path:

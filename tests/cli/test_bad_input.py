@@ -299,7 +299,7 @@ def test_a_metric_of_another_kind(place: Path, command: Command) -> None:
         (["retrieve", "settings.json", "--set", "select.selector=none"], "key 'select.selector'"),
         (["report", "task"], "task: no run here"),
         (["report", "absent"], "absent: no run here"),
-        (["predict", "absent", "text"], "absent: no trained model here"),
+        (["predict", "absent", "text"], "absent: no such folder"),
     ],
 )
 def test_what_is_missing(place: Path, command: Command, words: list[str], said: str) -> None:

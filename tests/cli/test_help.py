@@ -17,7 +17,7 @@ from tests.conftest import Answer
 SETTINGS_FLAGS = ["SETTINGS", "--task", "--corpus", "--budget", "--preset", "--set", "--json", "--quiet"]
 # Frozen, so that flags cannot creep: a setting belongs into the settings file, where --set reaches it.
 FLAGS = {
-    "init": ["FILE", "--task", "--corpus", "--output", "--align"],
+    "init": ["FILE", "--task", "--corpus", "--output", "--set", "--align"],
     "check": SETTINGS_FLAGS,
     "run": [*SETTINGS_FLAGS, "--output", "--until", "--from", "--dry-run", "--bundle", "--results"],
     "search": [*SETTINGS_FLAGS, "--output", "--grid", "--values", "--trials", "--space"],

@@ -70,7 +70,7 @@ def test_another_column(finished_run: Path, tmp_path: Path, command: Command, ex
     assert command("predict", finished_run, "--file", path, "--column", "abstract").out == expected
     wrong = command("predict", finished_run, "--file", path, "--column", "abstrct")
     assert wrong.code == 2
-    assert "texts.jsonl: no column 'abstrct' for the text (did you mean 'abstract'?)" in wrong.err
+    assert "texts.jsonl: no column 'abstrct' for the text, which --column names (did you mean 'abstract'?)" in wrong.err
 
 
 def test_files_that_do_not_fit_the_model(finished_pair_run: Path, tmp_path: Path, command: Command) -> None:
@@ -78,7 +78,10 @@ def test_files_that_do_not_fit_the_model(finished_pair_run: Path, tmp_path: Path
     path.write_text(json.dumps({"text": "soup", "second": "bread"}) + "\n")
     answer = command("predict", finished_pair_run, "--file", path)
     assert (answer.code, answer.out) == (2, "")
-    assert "texts.jsonl: no column 'text_pair' for the second text (known: second)" in answer.err
+    assert (
+        "texts.jsonl: no column 'text_pair' for the second text, which --pair-column names (known: second)"
+        in answer.err
+    )
     assert command("predict", finished_pair_run, "--file", path, "--pair-column", "second").code == 0
 
 

@@ -138,6 +138,23 @@ def test_init_writes_what_load_accepts(tmp_path: Path, command: Command) -> None
     assert path.read_text() == content
 
 
+def test_init_writes_what_is_set_and_reads_the_task_by_it(toy: Path, tmp_path: Path, command: Command) -> None:
+    path, table = tmp_path / "my.yaml", tmp_path / "labels.csv"
+    rows = [f"{['sun', 'moon', 'star'][n % 3]} number {n},{'ab'[n % 2]}" for n in range(40)]
+    table.write_text("\n".join(["question,topic", *rows]) + "\n")
+    words = ["init", path, "--task", table, "--corpus", toy / "corpus.jsonl", "--align"]
+    assert "task.columns" in command(*words).err
+    sets = [part for key in ("text=question", "label=topic") for part in ("--set", f"task.columns.{key}")]
+    assert command(*words, *sets, "--set", "train.rho1=7").code == 0
+    settings = load_settings(path)
+    assert (settings.task.columns.text, settings.task.columns.label) == ("question", "topic")
+    assert settings.train.rho1 == 7
+    assert settings.aligned.recipe == "pair_match"
+    wrong = command("init", tmp_path / "other.yaml", "--set", "task.colums.text=question")
+    assert wrong.err == "endtask: --set, key 'task.colums': unknown setting (did you mean 'task.columns'?)\n"
+    assert not (tmp_path / "other.yaml").exists()
+
+
 @pytest.mark.parametrize(("name", "said"), [("new/my.yaml", "no such folder"), ("my.json", "written as YAML")])
 def test_init_refuses_places_that_cannot_work(tmp_path: Path, command: Command, name: str, said: str) -> None:
     answer = command("init", tmp_path / name)

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import endtask
+from endtask.cli import why
 from endtask.files.run_layout import RETRIEVED, SELECTION
 from endtask.files.selection_table import read_selection
 from endtask.records import Document, Example
+from endtask.retrieve.explain import QueryWord
 from tests.conftest import Answer
 from tests.hand_made_run import write_run
 from tests.toy_run import toy_settings
@@ -193,3 +195,8 @@ def test_all_that_retrieve_found_is_explained(toy: Path, tmp_path: Path, command
     assert example["retrieved_count"] == len(asked)
     assert {passage["id"] for passage in example["passages"]} == asked & kept
     assert lines_of(command("why", run, "--example", asker))[0].startswith(asker)
+
+
+def test_one_more_word_is_one_word() -> None:
+    words = tuple(QueryWord(f"word{n}", 1, 1, 1.0) for n in range(16))
+    assert list(why._query_lines(words))[-1].strip() == "and 1 more word"

@@ -99,7 +99,7 @@ def test_scores_and_tags() -> None:
     task = Task.from_examples("tagged", {"train": tagged, "dev": tagged[:2], "test": strange}, kind="tags")
     found = audit(task)
     assert found.splits["train"].labels == {"B": 40, "O": 40}
-    assert any("1 labels of test never occur in train (Z)" in str(problem) for problem in found.problems)
+    assert any("labels of test that never occur in train: 1 (Z);" in str(problem) for problem in found.problems)
 
 
 def test_audit_as_json_holds_the_same_figures(leaky: Task) -> None:

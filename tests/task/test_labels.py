@@ -129,7 +129,7 @@ def test_labels_that_only_test_has_count_as_missed(tmp_path: Path) -> None:
     task = Task.read(tmp_path)
     assert (task.labels, task.all_labels) == (("a", "b", "c"), ("a", "b", "c", "z"))
     assert targets(task, "test").tolist() == [[1, 0, 0, 1]]
-    assert any("1 labels of test never occur in train (z)" in str(problem) for problem in audit(task).problems)
+    assert any("labels of test that never occur in train: 1 (z);" in str(problem) for problem in audit(task).problems)
 
 
 def test_test_sets_are_one_split_whose_rows_know_their_set(tmp_path: Path) -> None:

@@ -270,3 +270,23 @@ def test_a_token_budget_for_stage_2_is_kept_by_all_rates_and_seeds_together(
     counts = finetune(task, packed, pretrained[0], settings, make_stage("finetune"))
     allowed = Budget.parse("12ktok").amount * 0.5
     assert 0.9 * allowed < counts["tokens"] <= 1.05 * allowed
+
+
+def test_an_epoch_that_is_more_than_the_budget_is_told(
+    pretrained: Pretrained,
+    task: Task,
+    packed: Path,
+    run_settings: Settings,
+    make_stage: MakeStage,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def said(budget: str) -> tuple[int, str]:
+        settings = changed(run_settings, budget=budget, finetune={"epochs": 50, "budget_share": 0.5})
+        steps = finetune(task, packed, pretrained[0], settings, make_stage(f"finetune-{budget}"))["steps_per_seed"]
+        lines = [line for line in capsys.readouterr().err.split("\n") if "an epoch is the least" in line]
+        return steps, "".join(lines)
+
+    steps, line = said("10tok")
+    assert "allows each fine-tuning: 1; " in line
+    assert f"{len(run_settings.finetune.seeds)} x {steps} steps" in line
+    assert said("12ktok")[1] == ""

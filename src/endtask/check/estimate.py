@@ -123,8 +123,8 @@ def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> floa
 
 def _beyond_budget(trial: Trial, settings: Settings) -> float:
     """Seconds by which the least that is fine-tuned, an epoch of each, goes over what the budget leaves to it."""
+    from endtask.train.finetune import epoch_of_end_task
     from endtask.train.plan import measure_cost, split_budget
-    from endtask.train.task_turns import END_TASK
 
     _, share = split_budget(settings)
     if share is None:
@@ -132,7 +132,7 @@ def _beyond_budget(trial: Trial, settings: Settings) -> float:
     phase = _finetune_phase(trial, settings)
     seconds = measure_cost(phase, _TIMED).seconds
     assert seconds is not None
-    epoch = phase.objectives[END_TASK].stream.plan.batches_per_epoch * len(trial.task.train) / len(trial.few.train)
+    epoch = epoch_of_end_task(phase) * len(trial.task.train) / len(trial.few.train)
     steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings) * settings.finetune.members
     return max(0.0, seconds * steps - share.amount)
 

@@ -55,7 +55,7 @@ def command(
     ] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="epochs, patience, batch_size, dropout or seed; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="epochs, patience, batch_size, dropout or seed; repeatable."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FOLDER", help="Folder of results [RUN-few-examples].")

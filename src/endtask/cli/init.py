@@ -7,16 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from endtask.cli.options import CorpusOption, TaskOption, examples, source_settings
+from endtask.cli.options import CorpusOption, SetOption, TaskOption, examples, source_settings
 from endtask.errors import InputError
 from endtask.files.atomic import write_text
-from endtask.settings.starter import starter_yaml
+from endtask.settings import load_settings
+from endtask.settings.load import apply_override
+from endtask.settings.starter import starter_yaml, values_by_key
 
 NAME = "init"
 EXAMPLES = examples(
     "endtask init my-task.yaml",
     "endtask init my-task.yaml --task labels.csv --corpus 'notes/*.txt'",
     "endtask init my-task.yaml --task labels.csv --corpus wiki.jsonl --align",
+    "endtask init my-task.yaml --task labels.csv --set task.columns.text=abstract --corpus wiki.jsonl --align",
 )
 
 
@@ -28,6 +31,7 @@ def command(
         Path | None,
         typer.Option("--output", metavar="FOLDER", help="The run's folder [runs/ and FILE without .yaml]."),
     ] = None,
+    overrides: SetOption = None,
     align: Annotated[
         bool, typer.Option("--align", help="Read the task, and propose an objective shaped like it for stage 1.")
     ] = False,
@@ -40,25 +44,38 @@ def command(
     if not path.parent.is_dir():
         raise InputError("no such folder", path=path.parent)
     sources = [source_settings(entry) for entry in corpus or ["path/to/corpus/*.jsonl.zst"]]
-    more = _aligned(task, corpus, sources) if align else {}
+    asked = _asked(overrides or [])
+    more = _aligned(task, corpus, sources, overrides or []) if align else {}
     text = starter_yaml(
         str(path),
         task=task or "path/to/task",
         corpus=sources,
         output_dir=str(output or f"runs/{path.stem}"),
-        more=more,
+        more={**more, **asked},
     )
     write_text(path, text)
     print(f"wrote {path}; next: endtask check {path}")
 
 
-def _aligned(task: str | None, corpus: list[str] | None, sources: list[dict[str, str]]) -> dict[str, Any]:
+def _asked(overrides: list[str]) -> dict[str, Any]:
+    """What `--set` says, by dotted key; checked as every command does."""
+    tree: dict[str, Any] = {}
+    for override in overrides:
+        apply_override(tree, override)
+    load_settings(overrides=overrides)
+    return values_by_key(tree)
+
+
+def _aligned(
+    task: str | None, corpus: list[str] | None, sources: list[dict[str, str]], overrides: list[str]
+) -> dict[str, Any]:
     """The settings of an aligned objective for this task and corpus."""
     if task is None or not corpus:
         raise InputError("an objective is proposed for a task and a corpus", hint="--task ... --corpus ... --align")
     from endtask.align import propose
     from endtask.task import Task
 
-    proposal = propose(Task.read(task), sources)
+    settings = load_settings(given={"task": {"path": task}}, overrides=overrides)
+    proposal = propose(Task.read(settings.task, seed=settings.seed), sources)
     print(f"aligned objective: {proposal.reason}")
     return proposal.settings

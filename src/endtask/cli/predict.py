@@ -129,9 +129,10 @@ def _table_texts(path: Path, columns: _Columns, *, tags: bool) -> Iterator[Text]
         usual = "tokens" if tags and "text" not in row else "text"
         column = columns.text or usual
         if column not in row:
-            find_column(list(row), column, (), path=path, role="text")
+            find_column(list(row), column, (), path=path, role="text, which --column names")
         if columns.needs_pair and columns.pair not in row:
-            find_column([name for name in row if name != column], columns.pair, (), path=path, role="second text")
+            others = [name for name in row if name != column]
+            find_column(others, columns.pair, (), path=path, role="second text, which --pair-column names")
         text, second = row[column], row.get(columns.pair) if columns.pair else None
         if tags and isinstance(text, list) and text and all(isinstance(word, str) and word.strip() for word in text):
             yield text

@@ -14,6 +14,7 @@ import typer
 
 from endtask.cli.options import JsonOption, examples
 from endtask.errors import InputError
+from endtask.report.format import plural
 
 if TYPE_CHECKING:
     from endtask.retrieve.explain import AskedPassage, Asker, AskingExample, QueryWord, WhyExample, WhyPassage, WordPart

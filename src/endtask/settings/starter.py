@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
@@ -34,6 +35,22 @@ def starter_yaml(
     }
     lines = _section_lines(Settings, "", values)
     return _HEADING.format(path=path) + "\n".join(lines) + "\n"
+
+
+def values_by_key(tree: Mapping[str, Any], model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Any]:
+    """The values of a nested mapping by the dotted keys that have a line of their own in the starter.
+
+    >>> values_by_key({"seed": 1, "train": {"rho1": 9, "objectives": {"own": {"kind": "mlm"}}}})
+    {'seed': 1, 'train.rho1': 9, 'train.objectives': {'own': {'kind': 'mlm'}}}
+    """
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        default = model.model_fields[name].default
+        if isinstance(default, BaseModel):
+            found.update(values_by_key(value or {}, type(default), f"{prefix}{name}."))
+        else:
+            found[prefix + name] = value
+    return found
 
 
 def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object]) -> list[str]:

@@ -123,8 +123,8 @@ def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str]) -> 
         unknown = sorted(set(figures.labels) - set(labels))
         absent = sorted(set(labels) - set(figures.labels))
         if unknown:
-            message = f"{len(unknown):,} of the labels of {split} not in train ({_some(unknown)})"
-            yield Problem("warning", f"{message}: every one of them will be missed", split)
+            message = f"labels of {split} that never occur in train: {len(unknown):,} ({_some(unknown)})"
+            yield Problem("warning", f"{message}; every one of them will be missed", split)
         if absent and figures.labels:
             message = f"{len(absent):,} of {len(labels):,} labels do not occur in {split} ({_some(absent)})"
             yield Problem("note", f"{message}: the score says nothing about them", split)

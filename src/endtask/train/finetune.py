@@ -24,7 +24,6 @@ from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
 from endtask.progress import say
-from endtask.report.format import duration, plural
 from endtask.seeds import derive
 from endtask.settings import Budget, Settings
 from endtask.task import Task
@@ -51,12 +50,19 @@ _MASKED_LM = "mlm"
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
 
 
+def epoch_of_end_task(phase: Phase) -> int:
+    """Steps of one epoch over the end task's rows, the least that is ever fine-tuned."""
+    objective = phase.objectives[END_TASK]
+    assert isinstance(objective, TaskObjective)
+    return objective.stream.plan.batches_per_epoch
+
+
 def _over_budget(share: Budget, allowed: int, steps: int, trainings: int, cost: StepCost) -> str:
     """One line for who waits: the least that is done is more than was asked for."""
-    together = "" if cost.seconds is None else f", together about {duration(steps * cost.seconds * trainings)}"
+    together = "" if cost.seconds is None else f", together about {steps * cost.seconds * trainings:,.0f} s"
     return (
-        f"finetune: the budget has room for {plural(allowed, 'step')} ({share}) of each fine-tuning, and an epoch is the"
-        f" least: {trainings:,} x {plural(steps, 'step')}{together}"
+        f"finetune: steps that the budget ({share}) allows each fine-tuning: {allowed:,}; an epoch is the least,"
+        f" {trainings:,} x {steps:,} steps{together}"
     )
 
 
@@ -209,7 +215,7 @@ class _Stage2:
         trainings = len(self._rates) * len(self._seeds) * self.settings.finetune.members
         share = budget.share(1 / trainings)
         cost = measure_cost(phase, share)
-        least = tasks[END_TASK].stream.plan.batches_per_epoch
+        least = epoch_of_end_task(phase)
         allowed = self._steps_in(share, cost, epoch)
         plan["steps"] = min(phase.steps, max(least, allowed))
         if plan["steps"] > allowed:
