@@ -63,7 +63,8 @@ def _recipe(task: Task, sources: list[dict[str, str]]) -> tuple[dict[str, Any], 
         found = {"aligned.recipe": "marked_relation", "aligned.marks": list(marks), "tokenizer.marks": list(marks)}
         return {**found, **spans}, f"two marked spans, here from {where}"
     plain = {"aligned.recipe": "pair_match", "aligned.pairs_from": "next_sentence"}
-    return plain, "one class for a text: no recipe is shaped just so; next sentences come closest"
+    what = {"labels": "labels for a text", "score": "a score for a text"}.get(task.kind, "one class for a text")
+    return plain, f"{what}: no recipe is shaped just so; next sentences come closest"
 
 
 def _spans_from(sources: list[dict[str, str]]) -> tuple[dict[str, str], str]:

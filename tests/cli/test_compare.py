@@ -156,6 +156,7 @@ def test_the_same_cell_nested_goes_on(settings: Path, tmp_path: Path, command: C
     ("words", "said"),
     [
         (["--cell", "one"], "--cell 'one': write it like large:model.size=base"),
+        (["--cell", "one"], "; one: is the settings as they are"),
         (["--cell", ":train.rho1=1"], "write it like"),
         (["--cell", "one:train.rho1"], "write it like"),
         (["--cell", "one:train.rho1=1,train.rho1=2"], "--cell one, key 'train.rho1': the key is given twice"),

@@ -82,7 +82,8 @@ def read_cells(entries: Sequence[str]) -> dict[str, Tree]:
     for entry in entries:
         name, colon, text = (part.strip() for part in entry.partition(":"))
         if not name or not colon:
-            raise InputError(f"--cell {entry!r}: write it like {_CELL_EXAMPLE}")
+            as_they_are = f"; {name}: is the settings as they are" if name and "=" not in name else ""
+            raise InputError(f"--cell {entry!r}: write it like {_CELL_EXAMPLE}{as_they_are}")
         if name in cells:
             raise InputError(f"{name!r} is given twice", path="--cell")
         cells[name] = _read_values(name, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from endtask.errors import InputError
 from endtask.settings.explain import explain
 from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
 
@@ -140,9 +142,10 @@ def check_plan(tree: Mapping[str, Any]) -> Plan:
     >>> check_plan({"train": ["heads"]})
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: key 'train.0': must be 'head', 'transformer' or 'all', got 'heads'
+    endtask.errors.InputError: key 'train': must be 'head', 'transformer' or 'all', got 'heads'
     """
     try:
         return Plan.model_validate(dict(tree))
     except ValidationError as error:
-        raise explain(error, None, root=Plan) from None
+        told = explain(error, None, root=Plan)
+        raise InputError(re.sub(r"^(key '\w+)\.\d+'", r"\1'", str(told))) from None  # a flag lists its values

@@ -8,6 +8,9 @@ from endtask.errors import InputError, nearest
 from endtask.records import Example
 from endtask.settings import TaskKind
 
+_DELIMITERS = (";", "|", ",")
+"""What several labels in one field are often joined by."""
+
 Splits = Mapping[str, Sequence[Example]]
 
 
@@ -65,8 +68,23 @@ def _check_known(examples: Sequence[Example], split: str, known: Sequence[str]) 
     )
 
 
+def _joins(label: str, known: Sequence[str]) -> str | None:
+    """The sign that joins a label of parts that other labels have too.
+
+    >>> _joins("food;sport", ["sport;space", "food"]), _joins("a, b", ["a"])
+    (';', None)
+    """
+    for sign in _DELIMITERS:
+        parts = {part.strip() for one in known for part in one.split(sign)}
+        if sign in label and all(part.strip() in parts for part in label.split(sign)):
+            return sign
+    return None
+
+
 def _unknown_hint(label: str, known: Sequence[str], *, all_unknown: bool) -> str:
     close = nearest(label, known)
+    if delimiter := _joins(label, known):
+        return f"several labels of one text? --set 'task.label_delimiter={delimiter}'"
     if all_unknown and len(known) > 10:
         return "the splits share no class, so no classifier can learn them"
     if close:
