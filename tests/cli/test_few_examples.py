@@ -26,6 +26,7 @@ def test_a_table_a_picture_and_figures(run: Path, command: Callable[..., Answer]
     assert "perplexity" in answer.out
     assert answer.out.rstrip().endswith(f"report: {tmp_path / 'out' / 'few-examples.html'}")
     again = command("few-examples", *asked, "--output", tmp_path / "out", "--json", "-q")
+    assert again.code == 0, again.err
     figures = json.loads(again.out)
     assert figures["labels"] == [10, 20]
     assert figures["plan"]["epochs"] == 2
