@@ -132,6 +132,18 @@ def test_more_fine_tuning_seeds_stand_on_the_same_stage_1(toy_files: Path, tmp_p
     assert stubs.calls == []
 
 
+def test_a_record_of_an_older_release_knows_fewer_settings(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+    settings, tree = toy(toy_files, tmp_path / "out"), {**TWO, "baselines": []}
+    compare(settings, tree)
+    path = tmp_path / "out" / COMPARE_FILE
+    record = json.loads(path.read_text(encoding="utf-8"))
+    del record["settings"]["select"]["influence"]["rho1"], record["settings"]["max_skipped_steps"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    stubs.calls.clear()
+    compare(settings, tree)
+    assert stubs.calls == []
+
+
 def test_a_comparison_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     compare(toy(toy_files, tmp_path / "out"), TWO)
     before = (tmp_path / "out" / COMPARE_FILE).read_bytes()

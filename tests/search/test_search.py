@@ -183,6 +183,16 @@ def test_a_search_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path, st
     assert (tmp_path / "search" / SEARCH_FILE).read_bytes() == before
 
 
+def test_a_record_of_an_older_release_knows_fewer_settings(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+    settings = toy(toy_files, tmp_path / "search", budget="60steps")
+    search(settings, GRID)
+    path = tmp_path / "search" / SEARCH_FILE
+    record = json.loads(path.read_text(encoding="utf-8"))
+    del record["settings"]["select"]["influence"]["rho1"], record["settings"]["max_skipped_steps"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert len(search(settings, GRID).finished) == 4
+
+
 def test_before_the_first_trial_anything_may_change(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     stubs.trouble["base pack"] = InputError("no")
     with pytest.raises(InputError, match="no"):

@@ -14,6 +14,7 @@ from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.files.stage_folder import MANIFEST
 from endtask.files.trees import changes_in_words
+from endtask.settings.load import brought_up_to_date
 
 COMPARE_FILE = "compare.json"
 Tree = dict[str, Any]
@@ -74,7 +75,8 @@ def open_record(folder: Path, plan: Plan) -> Record:
     if not _is_begun(folder):
         return Record(folder, **asked)
     found = read_record(folder)
-    _refuse_other(folder, "", _without_seeds(found.settings), _without_seeds(asked["settings"]))
+    before = brought_up_to_date(found.settings, without=_MAY_CHANGE, where=str(folder / COMPARE_FILE))
+    _refuse_other(folder, "", _without_seeds(before), _without_seeds(asked["settings"]))
     changed = {name for name, values in asked["cells"].items() if found.cells.get(name, values) != values}
     for name in sorted(changed):
         if _has_stages(folder, name):

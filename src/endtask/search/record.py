@@ -11,10 +11,14 @@ from typing import Any
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.files.trees import changes_in_words
+from endtask.settings.load import brought_up_to_date
 
 SEARCH_FILE = "search.json"
 TRIALS = "trials"
 Tree = dict[str, Any]
+
+NOT_ASKED = ("output_dir", "budget")
+"""Settings that are not part of what a search was asked: trials have their own."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,11 @@ def open_record(folder: Path, asked: Tree) -> Record:
     found = read_record(folder)
     if not found.trials:
         return Record(folder, asked)._saved()
-    changes = [change.removeprefix("settings.") for change in changes_in_words(found.asked, asked)]
+    before = {
+        **found.asked,
+        "settings": brought_up_to_date(found.asked["settings"], without=NOT_ASKED, where=str(path)),
+    }
+    changes = [change.removeprefix("settings.") for change in changes_in_words(before, asked)]
     if changes:
         raise InputError(
             f"this search was asked otherwise: {', '.join(changes[:4])}",

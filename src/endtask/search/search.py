@@ -14,7 +14,7 @@ from endtask.report import format as shown
 from endtask.run import Run
 from endtask.search.page import write_page
 from endtask.search.plan import Plan, share_of
-from endtask.search.record import SEARCH_FILE, Record, Trial, open_record
+from endtask.search.record import NOT_ASKED, SEARCH_FILE, Record, Trial, open_record
 from endtask.search.trials import prepare_base, run_trial
 from endtask.settings import Settings
 from endtask.settings.values import with_values
@@ -49,7 +49,7 @@ def _asked(settings: Settings, plan: Plan, share: str, metric: str) -> dict[str,
         "budget": str(settings.budget),
         "budget_per_trial": share,
         "metric": metric,
-        "settings": settings.model_dump(mode="json", exclude={"output_dir", "budget"}),
+        "settings": settings.model_dump(mode="json", exclude=set(NOT_ASKED)),
     }
 
 

@@ -73,6 +73,15 @@ def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Colle
         raise explain(error, where, overridden) from None
 
 
+def brought_up_to_date(tree: Tree, *, without: Collection[str], where: str) -> Tree:
+    """Settings that an older release wrote down, with the defaults of what it did not know.
+
+    >>> brought_up_to_date({"select": {"budget": None}}, without=["seed"], where="a record")["select"]["selector"]
+    'best_rank'
+    """
+    return resolve(tree, where).model_dump(mode="json", exclude=set(without))
+
+
 def read_tree(path: str | Path) -> Tree:
     """The nested mapping in a YAML or JSON file."""
     path = Path(path)
