@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 
 from endtask.errors import InputError
-from endtask.search.record import SEARCH_FILE, Record, Trial, open_record, read_record
+from endtask.search.record import NOT_ASKED, SEARCH_FILE, Record, Trial, open_record, read_record
+from endtask.settings import Settings
 
-ASKED = {"kind": "grid", "space": {"train.rho1": [1, 19]}, "trials_asked": 2, "metric": "macro_f1", "budget": "8steps"}
+ASKED = {
+    "kind": "grid",
+    "space": {"train.rho1": [1, 19]},
+    "trials_asked": 2,
+    "metric": "macro_f1",
+    "budget": "8steps",
+    "settings": Settings().model_dump(mode="json", exclude=set(NOT_ASKED)),
+}
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -23,6 +31,9 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     ended = failed.with_winner({"number": 0, "mean": 0.5})
     assert read_record(tmp_path) == ended == open_record(tmp_path, ASKED)
     assert ended.keys == ("train.rho1",)
+    changed = Settings(seed=7).model_dump(mode="json", exclude=set(NOT_ASKED))
+    with pytest.raises(InputError, match=r"asked otherwise: seed \(0 -> 7\)"):
+        open_record(tmp_path, {**ASKED, "settings": changed})
     figures = json.loads((tmp_path / SEARCH_FILE).read_text())
     assert figures["trials"][0]["mean"] == pytest.approx(0.55)
     assert figures["trials"][0]["spread"] == pytest.approx(0.0707, abs=1e-4)

@@ -44,7 +44,7 @@ def explain(
     complaints = error.errors()
     # A misspelt key also leaves the right one unset, so the misspelling comes first.
     first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
-    if _KEY_ITSELF in first["loc"]:
+    if first["loc"][-1:] == (_KEY_ITSELF,) and first["type"] != "extra_forbidden":  # which may itself be named so
         *above, name, _ = first["loc"]
         return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
     place = _place(tuple(first["loc"]), root)
