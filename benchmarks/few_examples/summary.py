@@ -44,10 +44,6 @@ def few_examples_table(results: Results) -> str:
         )
         if runs is not None:
             table.append(f"| {name} | {runs} | {f'{times} times' if times is not None else ''} |")
-    sizes = sorted({str(row["size"]) for row in results.rows if row["what"] == "latency"})
-    times_of = [
-        f"{size}: {figure[f'latency_p50_ms_{size}']} ms, {figure[f'latency_p99_ms_{size}']} ms" for size in sizes
-    ]
     machine, first = results.machine, results.rows[0]
     where = f"{machine.cores} cores ({machine.cpu}), {results.date}; `{results.command}`"
     return "\n".join(
@@ -55,8 +51,20 @@ def few_examples_table(results: Results) -> str:
             *table,
             "",
             f"Size {first['size']}, {first['epochs']} epochs a run, tokenising, the body's pass and scoring included.",
-            f"One pair on the CPU, p50 and p99, tokenising included: {'; '.join(times_of)}.",
+            "",
+            *_latency_table(results.rows),
             f"Measured on {where}.",
             "",
         ]
     )
+
+
+def _latency_table(rows: list[Row]) -> list[str]:
+    """The time for one text at a time, tokenising included: torch, and ONNX Runtime where it is installed."""
+    lines = ["| one at a time, p50 and p99 | size | torch | ONNX Runtime |", "|---|---|---:|---:|"]
+    for row in rows:
+        if row["what"] == "latency":
+            times = [row["torch"], row.get("onnx", {})]
+            shown = [f"{one['p50_ms']:.1f} ms, {one['p99_ms']:.1f} ms" if "p50_ms" in one else "" for one in times]
+            lines.append(f"| {KINDS[row['kind']]} | {row['size']} | {shown[0]} | {shown[1]} |")
+    return [*lines, ""]

@@ -42,6 +42,7 @@ def test_headline_figures(tmp_path: Path) -> None:
     rows = [made_up("side by side", seconds, 100) for seconds in (40.0, 30.0, 60.0)]
     rows += [made_up("one by one", 60.0, 3), made_up("side by side", 60.0, 50, "tags")]
     rows.append({"what": "latency", "kind": "pair", "size": "256x3", "torch": {"p50_ms": 2.5, "p99_ms": 4.0}})
+    rows[-1]["onnx"] = {"p50_ms": 1.5, "p99_ms": 2.0}
     summary = summarize(rows)
     assert summary == {
         "head_only_runs_per_minute_cpu": 150.0,
@@ -53,4 +54,4 @@ def test_headline_figures(tmp_path: Path) -> None:
     write_results("few_examples", "python", rows, summary, tmp_path)
     page = few_examples_table(read_results("few_examples", tmp_path))
     assert "| 150.0 | 50.0 times |" in page
-    assert "256x3: 2.5 ms, 4.0 ms" in page
+    assert "| 256x3 | 2.5 ms, 4.0 ms | 1.5 ms, 2.0 ms |" in page
