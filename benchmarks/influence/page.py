@@ -49,14 +49,15 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
                 rows += [{**common, "against": first, **row} for row in found]
         rows += _chosen_rows(task, folder / f"{task}-chosen.json")
         rows += _scoring_rows(task, folder / f"{task}.npz")
-        summary |= {f"{task}_{row['cell']}": row["mean"] for row in rows if _is_main(row, task)}
+        summary |= {f"{task}_{row['cell']}": row["mean"] for row in _cells_of(rows, task, "main")}
     if not rows:
         raise InputError("no results file of a bundle there", path=folder, hint="such as chemprot-main.json")
     return write_results("influence", COMMAND, rows, summary, results)
 
 
-def _is_main(row: Tree, task: str) -> bool:
-    return (row["kind"], row["task"], row.get("table")) == ("cell", task, "main")
+def _cells_of(rows: list[Tree], task: str, table: str) -> list[Tree]:
+    """The cells of a task in one of the page's tables."""
+    return [row for row in rows if (row["kind"], row["task"], row.get("table")) == ("cell", task, table)]
 
 
 def _chosen_rows(task: str, file: Path) -> list[Tree]:
@@ -111,7 +112,7 @@ def influence_table(results: Results) -> str:
     rows: list[Tree] = results.rows
     for table, head in _HEADS.items():
         for task in TASKS:
-            found = [row for row in rows if (row["kind"], row["task"], row.get("table")) == ("cell", task, table)]
+            found = _cells_of(rows, task, table)
             if found:
                 metric = metric_name(found[0]["metric"])
                 title = next(row["title"] for row in found if row["cell"] == row["against"])

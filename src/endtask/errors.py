@@ -51,6 +51,16 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
+def did_you_mean_beside(path: Path, names: Iterable[str]) -> str | None:
+    """A hint naming the file or folder beside one that is not there whose name comes closest.
+
+    >>> did_you_mean_beside(Path("runs/chemprto"), ["chemprot", "sciie"])
+    "did you mean 'runs/chemprot'?"
+    """
+    close = nearest(path.name, sorted(names))
+    return f"did you mean {str(path.with_name(close))!r}?" if close else None
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """A hint naming the nearest right spelling, or else all of the choices."""
     known = sorted(choices)

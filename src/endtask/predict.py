@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from endtask.errors import InputError, nearest
+from endtask.errors import InputError, did_you_mean_beside
 from endtask.files.run_layout import MODEL_FACTS, TASKS
 from endtask.models.without_bars import without_bars
 
@@ -81,18 +81,13 @@ def load(run: str | Path) -> Predictor:
     """
     folder = Path(run)
     if not folder.is_dir():
-        raise InputError("no such folder", path=folder, hint=_neighbour(folder))
+        beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
+        hint = did_you_mean_beside(folder, (one.name for one in beside if one.is_dir()))
+        raise InputError("no such folder", path=folder, hint=hint)
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
     return Predictor(model, kind=_kind_of(_task_of(model)), takes_pairs=_has_pairs(_task_of(model)))
-
-
-def _neighbour(folder: Path) -> str | None:
-    """A hint: the folder beside it with the most similar name."""
-    beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
-    close = nearest(folder.name, sorted(one.name for one in beside if one.is_dir()))
-    return f"did you mean {str(folder.with_name(close))!r}?" if close else None
 
 
 def _task_of(model: Path) -> Path:

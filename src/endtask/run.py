@@ -160,9 +160,12 @@ class Run:
             for stage in stages.values():
                 stage.recover()
             self._refuse_surprises(stages, start)
-            if start is not None:
-                self._set_aside(stages, start)
-            write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
+            self._take_over(stages, start)
+
+    def _take_over(self, stages: dict[str, StageFolder], start: str | None) -> None:
+        if start is not None:
+            self._set_aside(stages, start)
+        write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
 
     def _go(self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None) -> None:
         for stage in stages.values():
@@ -170,9 +173,7 @@ class Run:
         self._refuse_surprises(stages, start)
         self._refuse_missing(_to_do(names, stages, start), stages)
         remove_leftovers(self.folder)
-        if start is not None:
-            self._set_aside(stages, start)
-        write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
+        self._take_over(stages, start)
         for name in names:
             if stages[name].is_finished():
                 say(f"{name}: finished before, skipped")

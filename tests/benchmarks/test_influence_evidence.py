@@ -92,12 +92,17 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     write_results(outcome, tmp_path / "chemprot-main.json")
     write_results(trained_elsewhere(prepared, tmp_path), tmp_path / "chemprot-all.json")
     shutil.copy(prepared.folder / "scores.npz", tmp_path / "chemprot.npz")
+    shutil.copy(prepared.chosen(), tmp_path / "chemprot-chosen.json")
     page.collect(tmp_path, tmp_path)
     results = read_results("influence", tmp_path)
     shown = page.influence_table(results)
     assert "How the fifth is chosen, ChemProt" in shown
     assert "all candidates" in shown
     assert "What choosing costs" in shown
+    assert "What was chosen" in shown
+    passages = {row["cell"]: row["passages"] for row in results.rows if row["kind"] == "chosen"}
+    assert set(passages) == {*(arm.name for arm in ARMS), "best_rank-100"}
+    assert passages["best_rank-100"] == len(read_figures(prepared.table).rank)
     assert "SciERC" not in shown
     assert {row["cell"] for row in results.rows if row["kind"] == "run"} == {*(a.name for a in ARMS), "best_rank-100"}
     assert set(results.summary) == {f"chemprot_{arm.name}" for arm in (*ARMS, *TABLES["all"])}

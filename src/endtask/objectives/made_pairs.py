@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Made = tuple[list[MadeInput], NDArray[np.int64]]
 
 
-class MadePairs:
+class MadePairs(ABC):
     """Tell whether the parts of an input belong together: class 1 if so, class 0 if not."""
 
     passes = 1
@@ -34,9 +35,9 @@ class MadePairs:
         self.heads: tuple[str, ...] = (head,)
         self._head = head
 
+    @abstractmethod
     def make(self, step: int) -> Made:
         """The inputs of a step and their classes; a pure function of seed and step."""
-        raise NotImplementedError
 
     def batch(self, step: int) -> TextBatch:
         """The labelled inputs of a step."""
@@ -78,9 +79,9 @@ class FramedPairs(MadePairs):
         self._texts, self._chosen, self._tokenizer = texts, chosen, tokenizer
         self._frame = PairFrame.of(tokenizer)
 
+    @abstractmethod
     def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
         """The texts that pairs can be made of."""
-        raise NotImplementedError
 
     def framed(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> MadeInput:
         """The input of two texts without special tokens."""

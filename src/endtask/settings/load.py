@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from endtask.errors import InputError, nearest
+from endtask.errors import InputError, did_you_mean_beside
 from endtask.settings.explain import explain, section_of
 from endtask.settings.presets import preset_layers
 from endtask.settings.sections import Settings
@@ -109,8 +109,7 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        close = nearest(path.name, _settings_files(path.parent))
-        hint = f"did you mean {str(path.with_name(close))!r}?" if close else None
+        hint = did_you_mean_beside(path, _settings_files(path.parent))
         raise InputError("no such settings file", path=path, hint=hint) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None
@@ -122,7 +121,7 @@ def _read_text(path: Path) -> str:
 def _settings_files(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
-    return sorted(path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json"))
+    return [path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json")]
 
 
 def _parse_json(text: str) -> Any:
