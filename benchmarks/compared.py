@@ -150,18 +150,19 @@ def _tell_missing(files: Sequence[Path], trees: Sequence[Tree], runs: Mapping[st
 
 
 def markdown(rows: Sequence[Tree], *, against: str, metric: str) -> str:
-    """The rows of `table` as a table; a dagger stands where Holm's p is below .05."""
+    """The rows of `table` as a table; a dagger stands where Holm's p, which counts all rows, is below .05."""
     has_leaks = any("leak_free" in row for row in rows)
-    heads = ["", metric, f"against {against}", "p (Holm)", *(["leak-free", "p there"] if has_leaks else [])]
+    heads = ["", metric, f"against {against}", "p", "Holm's"]
+    heads += ["leak-free", "p", "Holm's"] if has_leaks else []
     heads += ["models", "FLOPs", "training"]
     lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
     for row in rows:
         lead = f"{100 * row['lead']:+.1f}{'†' if row['p_holm'] < 0.05 else ''}" if "lead" in row else ""
         cells = [row["title"], f"{100 * row['mean']:.1f} ± {100 * row['std']:.1f}"]
-        cells += [lead, _told(row, "p_holm", "{:.4f}")]
+        cells += [lead, _told(row, "p", "{:.4f}"), _told(row, "p_holm", "{:.4f}")]
         if has_leaks:
             cells += [f"{100 * row['leak_free']:.1f}" if "leak_free" in row else ""]
-            cells += [_told(row, "leak_free_p_holm", "{:.4f}")]
+            cells += [_told(row, name, "{:.4f}") for name in ("leak_free_p", "leak_free_p_holm")]
         cells += [str(row["models"]), _told(row, "flops", "{:.2g}"), _told(row, "train_seconds", "{:.0f} s")]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

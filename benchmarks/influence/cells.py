@@ -70,14 +70,14 @@ SCORINGS: dict[str, Scoring] = {
     "well_read": Scoring(rho1=4),
     **{order_of(layer): Scoring("mini", layer) for layer in LAYERS},
 }
-"""The orders that a GPU makes. The usual scoring model has only two layers, so layers are compared in a larger one."""
+"""The orders that a GPU makes. The usual scoring model has only two layers, so layers are compared in a larger one.
+Nothing is trained on what `well_read` would choose: another draw of masks gives it quite another order."""
 TOGETHER = ("best_rank", "influence")
 """The orders that `select.selector: fusion` would make one of."""
 
 TABLES: dict[str, tuple[Arm, ...]] = {
     "main": (
         Arm("influence", FIFTH, "20% by influence"),
-        Arm("well_read", FIFTH, "20% by influence, its judge read candidates"),
         Arm("together", FIFTH, "20% by rank and influence together"),
     ),
     "others": (
