@@ -57,6 +57,12 @@ def test_the_recipe_follows_the_task(task: Task, wanted: dict[str, str], tmp_pat
     assert proposal.reason
 
 
+@pytest.mark.parametrize(("letters", "spelled"), [("WHO", True), ("who", False)])
+def test_acronyms_in_capitals_are_spelled(letters: str, spelled: bool, tmp_path: Path) -> None:
+    proposal = propose(pair(letters, "the world health organization met"), write(tmp_path, LINKED))
+    assert proposal.settings.get("tokenizer.spell_capitals", False) == spelled
+
+
 @pytest.mark.parametrize("row", [{"text": "no links here"}, {"text": "other links", "links": ["http://a.b"]}])
 def test_without_links_words_in_capitals_are_taken(row: dict[str, Any], tmp_path: Path) -> None:
     proposal = propose(tagged("O", "B"), write(tmp_path, row))

@@ -23,7 +23,7 @@ QUERIES: tuple[tuple[str, str], ...] = (
 )
 """Queries, and the concept in each."""
 SNIPPET = "every month the bank of england sets an interest rate. its votes are published two weeks later."
-LETTERS: dict[str, str] = {"boe": "1", "iva": "0", "bse": "0"}
+LETTERS: dict[str, str] = {"BOE": "1", "IVA": "0", "BSE": "0"}
 """Initials of an entity; initials of words that are none; no initials."""
 UNTOUCHED = 1e-12
 """A rate that leaves a kept head as pre-training made it."""

@@ -30,32 +30,36 @@ SIZES = tuple(f"{width}x{layers}" for width in (256, 512, 768) for layers in (1,
 
 @dataclass(frozen=True)
 class Body:
-    """A pre-trained network: its size, and the objectives it does without."""
+    """A pre-trained network: its size, the objectives it does without, and whether acronyms are asked of tokens too."""
 
     size: str
     without: tuple[str, ...] = ()
+    guided: bool = True
 
     @property
     def name(self) -> str:
         """Its name in rows and folders.
 
-        >>> Body("768x3", ("acronyms",)).name
-        '768x3-no-acronyms'
+        >>> Body("768x3", ("acronyms",)).name, Body("768x3", guided=False).name
+        ('768x3-no-acronyms', '768x3-no-guidance')
         """
-        return "-no-".join((self.size, *self.without))
+        return "-no-".join((self.size, *self.without, *(() if self.guided else ("guidance",))))
 
     @property
     def values(self) -> Tree:
         """In what it differs from the settings that all share."""
-        return {"model.size": self.size, **{f"train.objectives.{name}.weight": 0 for name in self.without}}
+        left_out = {f"train.objectives.{name}.weight": 0 for name in self.without}
+        return {"model.size": self.size, **left_out, **({} if self.guided else {"aligned.guide_acronyms": False})}
 
 
 ALIGNED = Body(LARGEST)
 PLAIN = Body(LARGEST, tuple(OWN.values()))
+UNGUIDED = Body(LARGEST, guided=False)
+"""Its acronyms are the paper's: whole texts, one answer each."""
 WITHOUT = {task: Body(LARGEST, (objective,)) for task, objective in OWN.items()}
 """The paper's `768-x3`: what a task's aligned body is measured against."""
 _SMALLER = tuple(Body(size) for size in sorted(SIZES, key=lambda size: (size[-1], size), reverse=True)[1:])
-BODIES: dict[str, Body] = {body.name: body for body in (ALIGNED, WITHOUT["ad"], WITHOUT["ct"], *_SMALLER, PLAIN)}
+BODIES: dict[str, Body] = {body.name: body for body in (ALIGNED, *WITHOUT.values(), *_SMALLER, PLAIN, UNGUIDED)}
 """In the order in which they are trained: what the headlines need comes first."""
 
 
@@ -111,7 +115,12 @@ def tables(task: str) -> dict[str, Table]:
         "1": Table("Table 1: sizes", (without, *sizes, *discarded)),
         "5": Table(
             "Table 5: objectives left out",
-            (Arm("all four objectives", ALIGNED), *left_out, Arm("masked LM and next sentences", PLAIN)),
+            (
+                Arm("all four objectives", ALIGNED),
+                *left_out,
+                Arm("masked LM and next sentences", PLAIN),
+                Arm("all four, acronyms as in the paper", UNGUIDED),
+            ),
         ),
         "4": Table(
             "Table 4: learning rates",
@@ -199,7 +208,7 @@ def base_settings(task: str, sources: Sequence[Tree], tokenizer: str | None) -> 
             "sources": list(sources),
             "subword_sampling": {"sources": [one["name"] for one in sources if one["name"] == SPELLED]},
         },
-        "tokenizer": {"path": tokenizer, "kind": "unigram", "vocab_size": 16_000},
+        "tokenizer": {"path": tokenizer, "kind": "unigram", "vocab_size": 16_000, "spell_capitals": True},
         "model": {"architecture": "lean", "size": LARGEST},
         "train": {
             "weighting": "equal",

@@ -56,7 +56,8 @@ def _recipe(task: Task, sources: list[dict[str, str]]) -> tuple[dict[str, Any], 
         return {"aligned.recipe": "spans", **spans, **scheme}, f"a class for every word: spans from {where}"
     if task.kind == "pair" or any(example.text_pair is not None for example in task.train):
         pairs, what = _pairs_from(task)
-        return {"aligned.recipe": "pair_match", "aligned.pairs_from": pairs}, f"two texts: {what}"
+        spelled = {"tokenizer.spell_capitals": True} if pairs == "acronyms" and _in_capitals(task) else {}
+        return {"aligned.recipe": "pair_match", "aligned.pairs_from": pairs, **spelled}, f"two texts: {what}"
     marks = next((marks for marks in _MARKS if _have(task, marks)), None)
     if marks is not None:
         spans, where = _spans_from(sources)
@@ -90,6 +91,11 @@ def _pairs_from(task: Task) -> tuple[str, str]:
     if first <= _SHORT and second >= _SHORTER * first:
         return "title", "the first is short, the second long: titles and texts"
     return "next_sentence", "a text and how it goes on"
+
+
+def _in_capitals(task: Task) -> bool:
+    firsts = [example.text for example in task.train[:_EXAMPLES_LOOKED_AT]]
+    return sum(first.isupper() for first in firsts) >= _MOST * len(firsts)
 
 
 def _have(task: Task, marks: tuple[str, ...]) -> bool:

@@ -94,6 +94,7 @@ READ_BY_ALIGNED: dict[str, tuple[str, ...]] = {
         "aligned.span_labels",
         "aligned.labelled_tokens",
         "aligned.pairs_from",
+        "aligned.guide_acronyms",
         "aligned.marks",
     ),
     "finetune": ("aligned.keep_head",),
@@ -104,6 +105,7 @@ READ_BY_ALIGNED: dict[str, tuple[str, ...]] = {
 _LATER_OF_PHASES = {"head_weight_decay": None, "heads_apart": "all", "clip_heads_apart": False}
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "task": {"label_delimiter": None},
+    "tokenizer": {"spell_capitals": False},
     "train": {
         "objectives": {},
         "weighting": "interleave",

@@ -360,7 +360,7 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     rows += [{"kind": "held_out", "body": ALIGNED.name, "objective": name, "accuracy": 0.5, "perplexity": 3.0}
              for name in ("mlm", "nsp")]  # fmt: skip
     rows += [
-        {"kind": "case", "body": ALIGNED.name, "task": "ad", "text": "boe", "stage": "fine-tuning", "shown": "0.71"}
+        {"kind": "case", "body": ALIGNED.name, "task": "ad", "text": "BOE", "stage": "fine-tuning", "shown": "0.71"}
     ]
     half = len(rows) // 2
     write_jsonl(tmp_path / "one.jsonl", rows[:half])
@@ -382,7 +382,7 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     assert "swaps rows one by one" in shown
     assert "pre-trained once, for 7 steps (2 s for 768x3, with others beside it)." in shown
     assert "| all four objectives | 50.0 / 3.00 | 50.0 / 3.00 |" in shown
-    assert "| boe |  | 0.71 |" in shown
+    assert "| BOE |  | 0.71 |" in shown
     assert "Trained on a GPU" in shown
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.objectives.acronyms import FEWEST_WORDS, MOST_WORDS, AcronymMaker, Acronyms
+from endtask.models.batch import IGNORED
+from endtask.models.network import Network
+from endtask.objectives.acronyms import Acronyms, words_head
+from endtask.objectives.made_pairs import MadePairs
 from endtask.objectives.made_stream import NothingToMake
+from endtask.objectives.pseudo_acronyms import FEWEST_WORDS, MOST_WORDS, AcronymMaker, longest_run
+from endtask.objectives.text_pieces import LONGEST as LONGEST_PIECE
+from endtask.objectives.text_pieces import SHORTEST, cut_texts, whole_texts
 from endtask.records import Document
 from endtask.settings import BatchSize
 from endtask.text.aligned_pack import pack_aligned
@@ -35,12 +43,29 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> AlignedTexts:
     return make_aligned(tmp_path_factory.mktemp("packed"), 40)
 
 
-def make(texts: AlignedTexts, *, kind: str = "wordpiece", seed: int = 0, size: str = "16", **more: object) -> Acronyms:
+def make(
+    texts: AlignedTexts,
+    *,
+    kind: str = "wordpiece",
+    seed: int = 0,
+    size: str = "16",
+    guided: bool = True,
+    fixed_shapes: bool = False,
+) -> Acronyms:
     network = make_aligned_network(2, kind=kind)
-    network.fixed_shapes = bool(more.get("fixed_shapes"))
+    network.fixed_shapes = fixed_shapes
+    batch_size = BatchSize.parse(size)
     return Acronyms(
-        "acronyms", texts, make_tokenizer(kind), network, batch_size=BatchSize.parse(size), seed=seed, head=HEAD
+        "acronyms", texts, make_tokenizer(kind), network, batch_size=batch_size, seed=seed, head=HEAD, guided=guided
     )
+
+
+def with_both_heads() -> Network:
+    network = make_aligned_network(2)
+    config = copy.deepcopy(network.config)
+    config.id2label = {0: "no", 1: "yes"}
+    network.add_head(words_head(HEAD), network.architecture.token_head(config), seed=2)
+    return network
 
 
 @given(passages=st.lists(WORDS, min_size=2, max_size=6), seed=st.integers(0, 1000))
@@ -51,13 +76,39 @@ def test_every_positive_matches_a_span_and_no_negative_does(
     written = [" ".join(words) for words in passages]
     documents = [Document(str(number), text, "s") for number, text in enumerate(written)]
     packed = pack_aligned(documents, make_tokenizer(), 400, tmp_path_factory.mktemp("packed"))
-    maker, random = AcronymMaker(packed), np.random.default_rng(seed)
-    for position in maker.chosen:
+    maker, random = AcronymMaker(whole_texts(packed)), np.random.default_rng(seed)
+    for piece, text in enumerate(maker.pieces.text):
         for wanted in (True, False):
-            letters, match = maker.make(int(position), wanted, random)
+            letters, match = maker.make(piece, wanted, random)
             assert FEWEST_WORDS <= len(letters) <= MOST_WORDS
-            assert match == matches(letters, written[packed.documents[position]])
+            assert match == matches(letters, written[packed.documents[text]])
             assert match or not wanted
+
+
+@given(passages=st.lists(WORDS, min_size=1, max_size=6), seed=st.integers(0, 1000), cut=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_pieces_hold_every_token_of_texts_with_words_once(
+    passages: list[list[str]], seed: int, cut: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    documents = [Document(str(number), " ".join(words), "s") for number, words in enumerate(passages)]
+    packed = pack_aligned(documents, make_tokenizer(), 400, tmp_path_factory.mktemp("packed"))
+    pieces = cut_texts(packed, np.random.default_rng(seed)) if cut else whole_texts(packed)
+    for text, has_words in enumerate(np.diff(packed.plain_words[1]) > 0):
+        own = [token for piece in np.flatnonzero(pieces.text == text) for token in pieces.token_ids(piece)]
+        assert own == (packed[text][1:-1].tolist() if has_words else [])
+    assert "".join(map(pieces.initials, range(len(pieces)))) == packed.initials
+    usable = [piece for piece in range(len(pieces)) if longest_run(pieces.initials(piece)) >= FEWEST_WORDS]
+    assert np.array_equal(AcronymMaker(pieces).pieces.tokens, pieces.tokens[usable])
+
+
+def test_pieces_have_few_words_and_many(tmp_path: Path) -> None:
+    documents = [Document(str(number), "river " * 300, "s") for number in range(200)]
+    packed = pack_aligned(documents, make_tokenizer(), 400, tmp_path)
+    sizes = np.diff(cut_texts(packed, np.random.default_rng(0)).words, axis=1).ravel()
+    assert sizes.max() <= LONGEST_PIECE
+    assert set(range(SHORTEST, LONGEST_PIECE + 1)) <= set(sizes.tolist())
+    halves = [np.mean((sizes >= low) & (sizes < 2 * low)) for low in (4, 8, 16, 32)]
+    assert max(halves) - min(halves) < 0.12  # a text's end cuts long ones short
 
 
 def test_half_of_each_batch_matches(texts: AlignedTexts) -> None:
@@ -68,8 +119,8 @@ def test_half_of_each_batch_matches(texts: AlignedTexts) -> None:
 
 
 def test_neither_length_nor_letters_tell_the_class(texts: AlignedTexts) -> None:
-    maker, random = AcronymMaker(texts), np.random.default_rng(0)
-    drawn = [maker.make(int(position), wanted, random) for position in maker.chosen for wanted in (True, False) * 20]
+    maker, random = AcronymMaker(whole_texts(texts)), np.random.default_rng(0)
+    drawn = [maker.make(piece, wanted, random) for piece in range(len(maker.pieces)) for wanted in (True, False) * 20]
     lengths = {match: np.bincount([len(letters) for letters, own in drawn if own == match]) for match in (True, False)}
     share = {match: counts / counts.sum() for match, counts in lengths.items()}
     assert np.abs(share[True] - share[False]).max() < 0.05
@@ -80,16 +131,16 @@ def test_neither_length_nor_letters_tell_the_class(texts: AlignedTexts) -> None:
 def test_half_of_the_negatives_are_mutated_and_half_foreign(
     texts: AlignedTexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maker, random = AcronymMaker(texts), np.random.default_rng(0)
+    maker, random = AcronymMaker(whole_texts(texts)), np.random.default_rng(0)
     monkeypatch.setattr(maker, "mutate", lambda letters, random: "~" * len(letters))
-    monkeypatch.setattr(maker, "_foreign", lambda position, size, random: "#" * size)
-    drawn = [maker.make(int(maker.chosen[0]), False, random) for _ in range(1000)]
+    monkeypatch.setattr(maker, "_foreign", lambda piece, size, random: "#" * size)
+    drawn = [maker.make(0, False, random) for _ in range(1000)]
     assert not any(match for _, match in drawn)
     assert abs(sum(letters[0] == "~" for letters, _ in drawn) / 1000 - 0.5) < 0.05
 
 
 def test_mutations_change_one_to_all_letters_equally_often(texts: AlignedTexts) -> None:
-    maker = AcronymMaker(texts)
+    maker = AcronymMaker(whole_texts(texts))
     random = np.random.default_rng(1)
     changes = [sum(a != b for a, b in zip("rst", maker.mutate("rst", random), strict=True)) for _ in range(600)]
     assert set(changes) == {1, 2, 3}
@@ -99,16 +150,49 @@ def test_mutations_change_one_to_all_letters_equally_often(texts: AlignedTexts) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_inputs_are_pairs_as_the_tokenizer_frames_them(kind: str, tmp_path: Path) -> None:
     packed, tokenizer = make_aligned(tmp_path, kind=kind), make_tokenizer(kind)
-    objective = make(packed, kind=kind)
+    objective = make(packed, kind=kind, guided=False)
     batch = objective.batch(2)
     assert batch.labels is not None
-    for number, (position, letters, match) in enumerate(objective.letters(2)):
+    assert batch.token_labels is None
+    for number, (piece, letters, match) in enumerate(objective.letters(2)):
+        position = int(objective.maker.pieces.text[piece])
         start, end = batch.offsets[number], batch.offsets[number + 1]
         ids, types = batch.input_ids[start:end].tolist(), batch.token_type_ids[start:end].tolist()
         acronym = tokenizer(letters.upper(), add_special_tokens=False)["input_ids"]
         assert ids == [tokenizer.cls_token_id, *acronym, tokenizer.sep_token_id, *packed[position][1:]]
         assert types == [0] * (len(acronym) + 2) + [1] * (len(ids) - len(acronym) - 2)
         assert batch.labels[number] == int(match)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_are_asked_whether_they_stand_in_the_words_with_these_initials(kind: str, tmp_path: Path) -> None:
+    packed, tokenizer = make_aligned(tmp_path, kind=kind), make_tokenizer(kind)
+    objective = make(packed, kind=kind)
+    batch = objective.batch(1)
+    assert batch.token_labels is not None
+    positives = 0
+    for number, (_, letters, match) in enumerate(objective.letters(1)):
+        start, end = batch.offsets[number], batch.offsets[number + 1]
+        ids, asked = batch.input_ids[start:end].tolist(), batch.token_labels[start:end].tolist()
+        border = ids.index(tokenizer.sep_token_id) + 1
+        assert {*asked[:border], asked[-1]} == {IGNORED}
+        chosen = [token for token, label in zip(ids, asked, strict=True) if label == 1]
+        assert asked[border:-1].count(0) + len(chosen) == len(ids) - border - 1
+        assert bool(chosen) == match
+        positives += match
+        found = re.findall(r"[a-z]+", tokenizer.decode(chosen).lower())
+        assert not match or letters in "".join(word[0] for word in found)
+    assert positives
+
+
+def test_all_places_with_these_initials_are_words_that_the_letters_come_from(tmp_path: Path) -> None:
+    packed = pack_aligned([Document("1", "river, stone river stone", "s")], make_tokenizer(), LONGEST, tmp_path)
+    objective = make(packed, guided=False)
+    words = packed.plain_words[0][:, :2] - 1
+    inside = np.zeros(int(objective.maker.pieces.lengths[0]), dtype=np.int64)
+    inside[words[0, 0] : words[1, 1]] = inside[words[2, 0] : words[3, 1]] = 1
+    assert objective.token_classes(0, "rs").tolist() == inside.tolist()
+    assert not objective.token_classes(0, None).any()
 
 
 def test_a_batch_is_a_pure_function_of_seed_and_step(texts: AlignedTexts) -> None:
@@ -126,11 +210,25 @@ def test_batches_by_the_token_keep_their_room(texts: AlignedTexts) -> None:
 
 
 def test_the_loss_is_the_mean_over_both_classes(texts: AlignedTexts) -> None:
-    objective, network = make(texts), make_aligned_network(2)
+    objective, network = make(texts, guided=False), make_aligned_network(2)
     batch = objective.batch(0)
     value = objective.loss(network, batch).total
     assert abs(value.item() - np.log(2)) < 0.05
     assert objective.flops(network, batch) > network.training_flops(batch)
+
+
+def test_guided_the_losses_of_texts_and_of_tokens_are_added(texts: AlignedTexts) -> None:
+    objective, network = make(texts), with_both_heads()
+    batch = objective.batch(0)
+    loss = objective.loss(network, batch)
+    assert objective.heads == (HEAD, words_head(HEAD))
+    assert batch.token_labels is not None
+    asked = batch.token_labels != IGNORED
+    logs = network.heads[words_head(HEAD)](network(batch)).log_softmax(-1)[asked]
+    by_hand = -logs[torch.arange(len(logs)), batch.token_labels[asked]].mean()
+    assert torch.allclose(loss.parts["words"], by_hand)
+    assert torch.allclose(loss.total, loss.parts["match"] + by_hand)
+    assert objective.flops(network, batch) > MadePairs.flops(objective, network, batch)
 
 
 def test_texts_without_words_in_a_row_are_refused(tmp_path: Path) -> None:
@@ -141,6 +239,6 @@ def test_texts_without_words_in_a_row_are_refused(tmp_path: Path) -> None:
 
 def test_where_no_negative_exists_a_positive_is_given(tmp_path: Path) -> None:
     packed = pack_aligned([Document("1", "river river river", "s")], make_tokenizer(), LONGEST, tmp_path)
-    letters, match = AcronymMaker(packed).make(0, False, np.random.default_rng(0))
+    letters, match = AcronymMaker(whole_texts(packed)).make(0, False, np.random.default_rng(0))
     assert match
     assert set(letters) == {"r"}

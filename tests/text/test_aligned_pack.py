@@ -72,13 +72,24 @@ def test_texts_hold_every_token_once_and_places_point_to_words(
 def test_initials_are_those_of_the_words(kind: str, tmp_path: Path) -> None:
     documents = [Document("1", "The 3 rivers, O'Neill's co-op (in Rome)!", "s")]
     texts = pack_aligned(documents, make_tokenizer(kind), LONGEST, tmp_path)
-    assert texts.initials(0) == "t\0rocoir"
+    assert texts.initials == "t\0rocoir"
     assert set(texts.words[0][:, 2]) >= {SIGN, NO_LETTER}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_word_in_spelled_capitals_is_one_word_of_several_tokens(kind: str, tmp_path: Path) -> None:
+    asked = TokenizerSettings(kind=kind, vocab_size=300, spell_capitals=True)
+    tokenizer = train_tokenizer(["the DNA of rivers"] * 20, asked, LONGEST)
+    texts = pack_aligned([Document("1", "the DNA, of rivers", "s")], tokenizer, LONGEST, tmp_path)
+    assert texts.initials == "tdor"
+    first, behind, _ = texts.plain_words[0][1]
+    assert texts[0][first:behind].tolist() == tokenizer("the DNA", add_special_tokens=False)["input_ids"][-3:]
+    assert behind - first == 3
 
 
 def test_a_letter_that_no_acronym_can_show_ends_a_run(tmp_path: Path) -> None:
     texts = pack_aligned([Document("1", "river жук stone", "s")], make_tokenizer(), LONGEST, tmp_path)
-    assert texts.initials(0) == "r\0s"
+    assert texts.initials == "r\0s"
 
 
 def test_sentences_and_documents_are_told_apart(tmp_path: Path) -> None:

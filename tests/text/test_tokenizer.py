@@ -133,6 +133,21 @@ def test_lowercase_is_a_choice(kind: str, lowercase: bool) -> None:
     assert tokenizer.unk_token_id not in tokenizer("Paris Ärger")["input_ids"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_capitals_can_be_spelled(kind: str, tmp_path: Path) -> None:
+    texts = ["The DNA binds", "DNA and RNA of IgE"] * 20
+    asked = TokenizerSettings(kind=kind, vocab_size=300, spell_capitals=True)
+    save_tokenizer(train_tokenizer(texts, asked, 32), tmp_path)
+    spelled = load_tokenizer(tmp_path)
+    assert spelled.tokenize("DNA") == spelled.tokenize("D N A")
+    assert len(spelled.tokenize("DNA")) == 3
+    assert spelled.tokenize("binds") != spelled.tokenize("b i n d s")
+    plain = train_tokenizer(texts, asked.model_copy(update={"spell_capitals": False}), 32)
+    assert len(plain.tokenize("DNA")) == 1
+    # What it learned from is what it will see: no token of several capitals is left over.
+    assert not any(token.strip("▁Ġ#").lower() == "dna" for token in spelled.get_vocab())
+
+
 def test_a_sample_of_the_texts_is_drawn_by_the_seed() -> None:
     texts = [chr(ord("a") + number) * 3 for number in range(20)]
     chosen = TokenizerSettings(vocab_size=64, train_texts=5)

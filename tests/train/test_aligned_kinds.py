@@ -72,7 +72,8 @@ def test_every_objective_is_trained_and_has_its_curve(done: Path) -> None:
 def test_heads_are_saved_with_stage_1_and_left_out_of_the_model(done: Path) -> None:
     weights, _ = load_tensors(done / "pretrain" / "weights.safetensors")
     heads = {name.split(".")[1] for name in weights if name.startswith("heads.")}
-    assert heads == {"masked_lm", "task", "aligned_links", "aligned_letters", "aligned_next", "aligned_own"}
+    aligned = {"aligned_links", "aligned_letters", "aligned_letters+words", "aligned_next", "aligned_own"}
+    assert heads == {"masked_lm", "task", *aligned}
     model, report = AutoModelForSequenceClassification.from_pretrained(done / "model", output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]

@@ -66,6 +66,7 @@ class TextBatch:
     masked_positions: Tensor | None = None  # (M,) int64, indices into the N tokens
     masked_targets: Tensor | None = None  # (M,) int64, the tokens that stood there
     labels: Tensor | None = None  # (S,) int64; scores (S,) float32; labels (S, classes) float32; tags (N,) int64
+    token_labels: Tensor | None = None  # (N,) int64, beside labels of texts, where an objective asks of both
     weights: Tensor | None = None  # (S,) float32, the share of each text in the loss; of tags (N,), of each token
 
     def to(self, device: torch.device) -> TextBatch:

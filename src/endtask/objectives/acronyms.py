@@ -2,117 +2,129 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.network import Network
+from endtask.objectives.base import Loss
 from endtask.objectives.made_pairs import FramedPairs, Made
 from endtask.objectives.made_stream import half_of
-from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
-from endtask.text.text_words import NO_LETTER, SIGN
+from endtask.objectives.pseudo_acronyms import MOST_WORDS, AcronymMaker, places_of
+from endtask.objectives.text_pieces import cut_texts, whole_texts
+from endtask.seeds import generator
+from endtask.settings import BatchSize
+from endtask.text.aligned_texts import AlignedTexts
 
-FEWEST_WORDS, MOST_WORDS = 2, 6
-_TRIES = 50
-_BREAK = chr(NO_LETTER)
-_LONGEST_ACRONYM = ADDED_TOKENS - 4  # tokens; four are left for the frame of a pair
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_LONGEST_ACRONYM = MOST_WORDS + 2
+"""Tokens; a letter is one, and there may be some before the first."""
+Whole = NDArray[np.int64]
+Drawn = tuple[int, str, bool]
+"""A piece of text, letters, and whether they match it."""
 
 
-class AcronymMaker:
-    """Positive and negative acronyms for texts.
-
-    A positive one is the initials of 2 to 6 words that follow each other. A negative one is such a positive one with
-    one to all of its letters changed, or the initials of as many words of another text, half each; one that happens to
-    match the text is drawn again, with the same number of letters: else long acronyms would mostly be negative. For
-    the same reason changed letters are drawn as often as words begin with them.
-    """
-
-    def __init__(self, texts: AlignedTexts) -> None:
-        self._texts = texts
-        codes = texts.words.values[:, 2]
-        self._letters = codes[(codes != SIGN) & (codes != NO_LETTER)]
-        self.chosen = np.flatnonzero(
-            [longest_run(texts.initials(position)) >= FEWEST_WORDS for position in range(len(texts))]
-        )
-
-    def positive(self, initials: str, size: int, random: np.random.Generator) -> str | None:
-        """The initials of `size` words that follow each other; None where no so many do."""
-        runs = [run for run in initials.split(_BREAK) if len(run) >= size]
-        places = np.cumsum([len(run) - size + 1 for run in runs])
-        if not runs:
-            return None
-        place = int(random.integers(places[-1]))
-        run = int(np.searchsorted(places, place, "right"))
-        start = place - (int(places[run - 1]) if run else 0)
-        return runs[run][start : start + size]
-
-    def make(self, position: int, wanted: bool, random: np.random.Generator) -> tuple[str, bool]:
-        """Letters for a text, and whether they match it: as wanted, unless no negative can be found."""
-        initials = self._texts.initials(position)
-        size = int(random.integers(FEWEST_WORDS, min(MOST_WORDS, longest_run(initials)) + 1))
-        positive = self.positive(initials, size, random)
-        assert positive is not None
-        if wanted:
-            return positive, True
-        mutated = random.random() < 0.5
-        for _ in range(_TRIES):
-            letters = self.mutate(positive, random) if mutated else self._foreign(position, size, random)
-            if letters is not None and letters not in initials:
-                return letters, False
-            mutated = mutated or letters is None
-        return positive, True
-
-    def mutate(self, letters: str, random: np.random.Generator) -> str:
-        """One to all letters changed."""
-        changed = list(letters)
-        for place in random.permutation(len(letters))[: random.integers(1, len(letters) + 1)]:
-            drawn = self._letters[random.integers(len(self._letters), size=_TRIES)]
-            other = drawn[drawn != ord(letters[place])]
-            changed[place] = chr(other[0]) if len(other) else letters[place]
-        return "".join(changed)
-
-    def _foreign(self, position: int, size: int, random: np.random.Generator) -> str | None:
-        """A positive one of another text with as many letters; None where some draws find none."""
-        for _ in range(_TRIES):
-            other = int(self.chosen[random.integers(len(self.chosen))])
-            if other != position and (letters := self.positive(self._texts.initials(other), size, random)):
-                return letters
-        return None
+def words_head(head: str) -> str:
+    """The head that says which words the letters come from; no objective's own has such a name."""
+    return f"{head}+words"
 
 
 class Acronyms(FramedPairs):
-    """`[CLS] acronym [SEP] text [SEP]`: class 1 where the letters are initials of words that follow each other."""
+    """`[CLS] acronym [SEP] text [SEP]`: class 1 where the letters are initials of words that follow each other.
+
+    One answer per text, and half of them right by chance, teach a young network nothing for very long. `guided`: texts
+    are cut into pieces, many of which have few words, and a second head learns from every token whether it stands in
+    the words whose initials the letters are.
+    """
 
     needs = "text with two words in a row that begin with letters"
 
-    def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
-        """Texts with words that an acronym can be made of."""
-        self.maker = AcronymMaker(texts)
-        return self.maker.chosen
+    def __init__(
+        self,
+        name: str,
+        texts: AlignedTexts,
+        tokenizer: PreTrainedTokenizerFast,
+        network: Network,
+        *,
+        batch_size: BatchSize,
+        seed: int,
+        head: str,
+        guided: bool = True,
+    ) -> None:
+        self._guided = guided
+        pieces = cut_texts(texts, generator(seed, "pieces", name)) if guided else whole_texts(texts)
+        self.maker = AcronymMaker(pieces)
+        super().__init__(name, texts, tokenizer, network, batch_size=batch_size, seed=seed, head=head)
+        if guided:
+            self.heads = (head, words_head(head))
 
-    def letters(self, step: int) -> list[tuple[int, str, bool]]:
-        """(text, letters, whether they match) of a step's inputs."""
+    def choose(self, texts: AlignedTexts) -> tuple[Whole, Whole]:
+        """Pieces with words that an acronym can be made of."""
+        pieces = self.maker.pieces
+        return np.arange(len(pieces)), pieces.lengths + self._frame.size + _LONGEST_ACRONYM
+
+    def letters(self, step: int) -> list[Drawn]:
+        """What a step's inputs are made of."""
         positions, random = self.stream.positions(step), self.stream.random(step)
         wanted = half_of(len(positions), random)
         return [
-            (int(position), *self.maker.make(int(position), bool(positive), random))
-            for position, positive in zip(positions, wanted, strict=True)
+            (int(piece), *self.maker.make(int(piece), bool(positive), random))
+            for piece, positive in zip(positions, wanted, strict=True)
         ]
 
     def make(self, step: int) -> Made:
         """Acronyms in capitals, as in most texts, before the texts."""
-        drawn = self.letters(step)
-        shown = [letters.upper() for _, letters, _ in drawn]
-        acronyms = self._tokenizer(shown, add_special_tokens=False)["input_ids"]
+        return self._made(self.letters(step))
+
+    def _made(self, drawn: list[Drawn]) -> Made:
+        acronyms = self._tokenizer([letters.upper() for _, letters, _ in drawn], add_special_tokens=False)["input_ids"]
         inputs = []
-        for (position, _, _), ids in zip(drawn, acronyms, strict=True):
-            first: NDArray[np.int64] = np.array(ids[:_LONGEST_ACRONYM], dtype=np.int64)
-            inputs.append(self.framed(first, self._texts[position][1:-1]))
+        for (piece, _, _), ids in zip(drawn, acronyms, strict=True):
+            first: Whole = np.array(ids[:_LONGEST_ACRONYM], dtype=np.int64)
+            inputs.append(self.framed(first, self.maker.pieces.token_ids(piece)))
         return inputs, np.array([match for _, _, match in drawn], dtype=np.int64)
 
+    def batch(self, step: int) -> TextBatch:
+        """The labelled inputs of a step, where guided with a class for each token of the texts."""
+        drawn = self.letters(step)
+        batch = self.laid_out(*self._made(drawn))
+        if not self._guided:
+            return batch
+        labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
+        for (piece, letters, match), end in zip(drawn, batch.offsets[1:].tolist(), strict=False):
+            own = self.token_classes(piece, letters if match else None)
+            behind = end - len(self._frame.behind)
+            labels[behind - len(own) : behind] = own
+        return replace(batch, token_labels=torch.from_numpy(labels))
 
-def longest_run(initials: str) -> int:
-    """The most words in a row whose initials can be shown.
+    def token_classes(self, piece: int, letters: str | None) -> Whole:
+        """1 for the tokens of all words in a row whose initials these are, with what stands between them."""
+        pieces = self.maker.pieces
+        classes = np.zeros(int(pieces.lengths[piece]), dtype=np.int64)
+        words = pieces.texts.plain_words[0][slice(*pieces.words[piece]), :2] - pieces.tokens[piece, 0]
+        for place in places_of(letters, pieces.initials(piece)) if letters else ():
+            classes[words[place, 0] : words[place + len(letters or "") - 1, 1]] = 1
+        return classes
 
-    >>> longest_run("ab" + chr(NO_LETTER) + "cde")
-    3
-    """
-    return max(map(len, initials.split(_BREAK)))
+    def loss(self, network: Network, batch: TextBatch) -> Loss:
+        """Mean cross-entropy of both classes, and of those of tokens."""
+        if not self._guided:
+            return super().loss(network, batch)
+        hidden = network(batch)
+        match = self.match_loss(network, hidden, batch)
+        answers = network.heads[words_head(self._head)](hidden)
+        assert batch.token_labels is not None
+        words = functional.cross_entropy(answers, batch.token_labels, ignore_index=IGNORED)
+        return Loss(match + words, {"match": match, "words": words})
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Body, the head once per input, and the other once per token."""
+        tokens = batch.real_tokens if self._guided else 0
+        return network.training_flops(batch, texts=batch.texts + tokens)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from endtask.models.batch import TextBatch
 from endtask.models.network import Network
@@ -15,7 +16,7 @@ from endtask.objectives.made_stream import MadeInput, MadeStream
 from endtask.objectives.task import cross_entropy
 from endtask.objectives.task_base import with_answers
 from endtask.settings import BatchSize
-from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
+from endtask.text.aligned_texts import AlignedTexts
 from endtask.text.frame import PairFrame
 
 if TYPE_CHECKING:
@@ -41,14 +42,20 @@ class MadePairs(ABC):
 
     def batch(self, step: int) -> TextBatch:
         """The labelled inputs of a step."""
-        inputs, answers = self.make(step)
+        return self.laid_out(*self.make(step))
+
+    def laid_out(self, inputs: list[MadeInput], answers: NDArray[np.int64]) -> TextBatch:
+        """The batch of what was made."""
         return with_answers(self.stream.lay_out(inputs), answers, 1 / len(answers))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Mean cross-entropy of both classes."""
-        pooled = network.pooled(network(batch), batch)
-        value = cross_entropy(network.heads[self._head](pooled), batch)
+        value = self.match_loss(network, network(batch), batch)
         return Loss(value, {"match": value})
+
+    def match_loss(self, network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
+        """The same from what the body made of the tokens (N, width)."""
+        return cross_entropy(network.heads[self._head](network.pooled(hidden, batch)), batch)
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and the head once per input."""
@@ -72,16 +79,14 @@ class FramedPairs(MadePairs):
         seed: int,
         head: str,
     ) -> None:
-        chosen = self.choose(texts)
-        lengths = texts.lengths[chosen] + ADDED_TOKENS
-        stream = MadeStream(name, chosen, lengths, network, needs=self.needs, batch_size=batch_size, seed=seed)
+        self._texts, self._tokenizer, self._frame = texts, tokenizer, PairFrame.of(tokenizer)
+        self._chosen, most = self.choose(texts)
+        stream = MadeStream(name, self._chosen, most, network, needs=self.needs, batch_size=batch_size, seed=seed)
         super().__init__(name, stream, head=head)
-        self._texts, self._chosen, self._tokenizer = texts, chosen, tokenizer
-        self._frame = PairFrame.of(tokenizer)
 
     @abstractmethod
-    def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
-        """The texts that pairs can be made of."""
+    def choose(self, texts: AlignedTexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What pairs can be made of: the numbers of texts, or of pieces of them, and the most tokens of a pair."""
 
     def framed(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> MadeInput:
         """The input of two texts without special tokens."""

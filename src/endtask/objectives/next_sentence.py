@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from endtask.objectives.made_pairs import FramedPairs, Made
 from endtask.objectives.made_stream import NothingToMake, half_of
-from endtask.text.aligned_texts import AlignedTexts
+from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
 
 _TRIES = 50
 Tokens = NDArray[np.int64]
@@ -22,12 +22,12 @@ class NextSentence(FramedPairs):
 
     needs = "text of two sentences"
 
-    def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
+    def choose(self, texts: AlignedTexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Texts with a sentence that does not stand at their start."""
         chosen = np.flatnonzero(texts.sentences.lengths)
         if len(np.unique(texts.documents[chosen])) < 2:
             raise NothingToMake("there are no two documents with two sentences each")
-        return chosen
+        return chosen, texts.lengths[chosen] + ADDED_TOKENS
 
     def make(self, step: int) -> Made:
         """Pairs of texts, half of them of one piece."""

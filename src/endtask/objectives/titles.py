@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from endtask.objectives.made_pairs import FramedPairs, Made
 from endtask.objectives.made_stream import NothingToMake, half_of
-from endtask.text.aligned_texts import AlignedTexts
+from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
 
 _TRIES = 50
 
@@ -17,12 +17,13 @@ class Titles(FramedPairs):
 
     needs = "text of a document with a title"
 
-    def choose(self, texts: AlignedTexts) -> NDArray[np.int64]:
+    def choose(self, texts: AlignedTexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All texts of documents with a title."""
         self._titled = np.flatnonzero(texts.titles.lengths)
         if len(self._titled) < 2:
             raise NothingToMake("there are no two documents with a title")
-        return np.flatnonzero(np.isin(texts.documents, self._titled))
+        chosen = np.flatnonzero(np.isin(texts.documents, self._titled))
+        return chosen, texts.lengths[chosen] + ADDED_TOKENS
 
     def titles(self, step: int) -> list[tuple[int, int, bool]]:
         """(text, document whose title stands before it, whether it is its own) of a step's inputs."""

@@ -58,6 +58,11 @@ class AlignedSettings(Section):
         description="which pairs of pair_match belong together: a text and how it goes on; its title and a text; "
         "the initials of some words and a text with these words",
     )
+    guide_acronyms: bool = Field(
+        True,
+        description="acronyms: pieces of texts are read, short ones most often, and every token is asked whether it "
+        "stands in the words that the letters come from; false: whole texts, one answer each, as in the paper",
+    )
     marks: tuple[str, str, str, str] = Field(
         ("[[", "]]", "<<", ">>"),
         description="what stands around the two spans of marked_relation, as in the task; also under tokenizer.marks",

@@ -42,6 +42,9 @@ class TokenizerSettings(Section):
     kind: Literal["wordpiece", "bpe", "unigram"] = Field("wordpiece", description="how words are cut into tokens")
     vocab_size: int = Field(8000, ge=64, description="tokens to learn, special ones included")
     lowercase: bool = Field(True, description="fold upper case before cutting into tokens")
+    spell_capitals: bool = Field(
+        False, description="cut capitals that follow each other apart (DNA: d, n, a), for tasks about acronyms"
+    )
     marks: tuple[str, ...] = Field((), description="strings kept whole as single tokens, such as entity marks")
     train_texts: Positive | None = Field(
         None, description="learn from at most this many texts, drawn by `seed`; unset: from all"

@@ -52,16 +52,15 @@ class AlignedTexts(PackedTexts):
         """
         return Ragged(self.folder, name)
 
-    def initials(self, position: int) -> str:
-        """The initials of a text's words in order, signs left out."""
-        letters, offsets = self._initials
-        return letters[offsets[position] : offsets[position + 1]]
+    @cached_property
+    def plain_words(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The words of all texts end to end, signs left out, as `words` has them; and where each text's begin."""
+        values = np.asarray(self.words.values)
+        is_word = values[:, 2] != SIGN
+        return values[is_word].astype(np.int64), np.concatenate([[0], np.cumsum(is_word)])[self.words.offsets]
 
     @cached_property
-    def _initials(self) -> tuple[str, NDArray[np.int64]]:
-        """The initials of all texts end to end, and where each text's begin."""
-        codes = np.asarray(self.words.values[:, 2])
-        is_word = codes != SIGN
-        offsets = np.concatenate([[0], np.cumsum(is_word)])[self.words.offsets]
+    def initials(self) -> str:
+        """The initials of `plain_words`, one character each."""
         # None is beyond the first 65,536 characters, so two bytes are one character.
-        return codes[is_word].astype("<u2").tobytes().decode("utf-16-le"), offsets
+        return self.plain_words[0][:, 2].astype("<u2").tobytes().decode("utf-16-le")

@@ -17,18 +17,25 @@ ALPHABET_LIMIT = 1000
 class LearningTexts:
     """Texts to learn from, in their order; they can be read again and again.
 
-    At most `limit` of them are drawn, by the seed. Marks are cut out, since they are tokens already.
+    At most `limit` of them are drawn, by the seed. Marks are cut out, since they are tokens already; `change` is what
+    the tokenizer will do to a text first.
 
     >>> list(LearningTexts(["the [[cat]] sat"], marks=["[[", "]]"]))
     ['the ', 'cat', ' sat']
     """
 
     def __init__(
-        self, texts: Iterable[str], *, limit: int | None = None, marks: Sequence[str] = (), seed: int = 0
+        self,
+        texts: Iterable[str],
+        *,
+        limit: int | None = None,
+        marks: Sequence[str] = (),
+        seed: int = 0,
+        change: Callable[[str], str] = str,
     ) -> None:
         if iter(texts) is texts:
             raise TypeError("texts are read several times, which an iterator does not allow: give a list")
-        self._texts = texts
+        self._texts, self._change = texts, change
         # The longest first, as the tokenizer finds them: `[[[` before `[[`.
         self._marks = re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True)))) if marks else None
         self._drawn = None if limit is None else _draw(sum(1 for _ in texts), limit, seed)
@@ -37,10 +44,8 @@ class LearningTexts:
         for position, text in enumerate(self._texts):
             if self._drawn is not None and not self._drawn[position]:
                 continue
-            if self._marks is None:
-                yield text
-            else:
-                yield from filter(None, self._marks.split(text))
+            pieces = [text] if self._marks is None else filter(None, self._marks.split(text))
+            yield from map(self._change, pieces)
 
 
 def _draw(count: int, limit: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

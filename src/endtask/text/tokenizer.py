@@ -16,6 +16,7 @@ from endtask.text.byte_pairs import learn_byte_pairs
 from endtask.text.learning_texts import LearningTexts
 from endtask.text.marks import add_marks, check_marks
 from endtask.text.special_tokens import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNKNOWN, frame
+from endtask.text.spelled_capitals import spell, spell_capitals
 from endtask.text.unigram import learn_unigram
 from endtask.text.wordpiece import learn_wordpiece
 
@@ -48,10 +49,13 @@ def train_tokenizer(
     from transformers import PreTrainedTokenizerFast
 
     check_marks(settings.marks, settings.kind)
-    learning = LearningTexts(texts, limit=settings.train_texts, marks=settings.marks, seed=seed)
+    change = spell if settings.spell_capitals else str
+    learning = LearningTexts(texts, limit=settings.train_texts, marks=settings.marks, seed=seed, change=change)
     if not any(text.strip() for text in learning):
         raise InputError("there is no text to learn a tokenizer from", key="tokenizer")
     tokenizer = _LEARN[settings.kind](learning, settings)
+    if settings.spell_capitals:
+        spell_capitals(tokenizer)
     tokenizer.post_processor = frame()
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

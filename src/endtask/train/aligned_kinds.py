@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from endtask.errors import InputError
 from endtask.models.network import Network
-from endtask.objectives.acronyms import Acronyms
+from endtask.objectives.acronyms import Acronyms, words_head
 from endtask.objectives.base import Objective
 from endtask.objectives.hyperlinks import CLASSES, SpanBoundaries
 from endtask.objectives.made_pairs import FramedPairs
@@ -30,7 +31,7 @@ ALIGNED_TEXTS = "aligned"
 """What aligned objectives read, and the folder it is packed into."""
 PAIR_CLASSES = ("no", "yes")
 """The classes of all others than spans."""
-_PAIRS: dict[str, type[FramedPairs]] = {"next_sentence": NextSentence, "acronyms": Acronyms, "title": Titles}
+_PAIRS: dict[str, type[FramedPairs]] = {"next_sentence": NextSentence, "title": Titles}
 
 
 def aligned_head(name: str) -> str:
@@ -57,6 +58,8 @@ def build_aligned(name: str, asked: ObjectiveSettings, given: Ingredients) -> Ob
         if learned == "marked_relation":
             spans = texts.spans(FOUND)
             return MarkedRelation(name, texts, spans, tokenizer, network, marks=settings.marks, **common)
+        if learned == "acronyms":
+            return Acronyms(name, texts, tokenizer, network, guided=settings.guide_acronyms, **common)
         return _PAIRS[learned](name, texts, tokenizer, network, **common)
     except NothingToMake as error:
         by_markup = asked.kind == "hyperlinks" or settings.spans_from == "markup"
@@ -78,14 +81,23 @@ def add_aligned_heads(network: Network, settings: Settings) -> None:
     """Give the network a head for each aligned objective of stage 1."""
     for name, one in settings.used_objectives.items():
         if one.kind in ALIGNED_KINDS:
-            head = make_head(network, learned_by(one.kind, settings.aligned), settings.aligned)
-            network.add_head(aligned_head(name), head, derive(settings.pretrain_seed, "weights", name))
+            for head, made in make_heads(network, name, learned_by(one.kind, settings.aligned), settings.aligned):
+                network.add_head(head, made, derive(settings.pretrain_seed, "weights", name))
 
 
-def make_head(network: Network, learned: str, settings: AlignedSettings) -> nn.Module:
-    """The architecture's own head for tokens or texts, with as many classes as are learned."""
+def make_heads(network: Network, name: str, learned: str, settings: AlignedSettings) -> Iterator[tuple[str, nn.Module]]:
+    """The architecture's own heads for tokens or texts by their names, with as many classes as are learned."""
+    head, architecture = aligned_head(name), network.architecture
+    if learned == "spans":
+        yield head, architecture.token_head(_config(network, CLASSES[settings.span_labels]))
+        return
+    yield head, architecture.task_head(_config(network, PAIR_CLASSES))
+    if learned == "acronyms" and settings.guide_acronyms:
+        yield words_head(head), architecture.token_head(_config(network, PAIR_CLASSES))
+
+
+def _config(network: Network, classes: Sequence[str]) -> Any:
+    """The network's, with other classes."""
     config = copy.deepcopy(network.config)
-    classes = CLASSES[settings.span_labels] if learned == "spans" else PAIR_CLASSES
     config.id2label = dict(enumerate(classes))
-    architecture = network.architecture
-    return architecture.token_head(config) if learned == "spans" else architecture.task_head(config)
+    return config
