@@ -32,7 +32,9 @@ def make_scores(folder: Path, network: Network, head: str = TASK, **asked: Any) 
 
 def by_autograd(scores: HelpScores, network: Network) -> np.ndarray:
     batch = lay_out(scores.candidates, WHICH, network.layout(16))
-    one = flat_gradients(network, mask_texts(batch, WHICH, scores.masking, SEED), masked_lm_losses, ("last",))
+    readings = [mask_texts(batch, WHICH, scores.masking, SEED, turn) for turn in range(scores.settings.masks)]
+    each = [flat_gradients(network, one, masked_lm_losses, ("last",)) for one in readings]
+    one = torch.stack(each).mean(0)
     rows = lay_out(scores.judging.texts, ROWS, network.layout(16))
     object.__setattr__(rows, "labels", torch.from_numpy(scores.judging.labels[ROWS]))
     other = flat_gradients(network, rows, lambda *given: task_losses(*given, head=scores.head), ("last",))
@@ -44,18 +46,22 @@ def by_autograd(scores: HelpScores, network: Network) -> np.ndarray:
 
 
 @pytest.mark.parametrize("measure", ["dot", "cosine"])
-@pytest.mark.parametrize(("architecture", "head"), [("lean", TASK), ("bert", TASK), ("lean", TLM_TASK)])
-def test_scores_are_those_of_single_texts(tmp_path: Path, architecture: str, head: str, measure: str) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "head", "masks"), [("lean", TASK, 1), ("lean", TASK, 2), ("bert", TASK, 2), ("lean", TLM_TASK, 2)]
+)
+def test_scores_are_those_of_single_texts(
+    tmp_path: Path, architecture: str, head: str, masks: int, measure: str
+) -> None:
     network = shake(make_network(architecture, dropout=0.3, tlm_head=True)).double()
     network.dtype = torch.float64
-    scores = make_scores(tmp_path, network, head, measure=measure)
+    scores = make_scores(tmp_path, network, head, measure=measure, masks=masks)
     network.train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     found = scores.scores(WHICH, ROWS, SEED)
     assert network.training
     assert all(weight.requires_grad and weight.grad is None for weight in network.parameters())
     assert all(value.equal(before[name]) for name, value in network.state_dict().items())
-    assert found.tokens > scores.candidates.lengths[WHICH].sum()
+    assert found.tokens > scores.settings.masks * scores.candidates.lengths[WHICH].sum()
     np.testing.assert_allclose(found.values, by_autograd(scores, network.eval()), rtol=1e-6, atol=1e-8)
 
 

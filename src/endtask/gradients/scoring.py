@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.models.batch import TextBatch
 from endtask.models.place import Place
 
 _BATCHES_AHEAD = 4
@@ -27,7 +26,7 @@ class Pinned(Protocol):
 Ready = TypeVar("Ready", bound=Pinned)
 
 
-def score_batches(batches: Iterable[TextBatch], score: Callable[[TextBatch], Tensor], place: Place) -> Iterator[Tensor]:
+def score_batches(batches: Iterable[Ready], score: Callable[[Ready], Tensor], place: Place) -> Iterator[Tensor]:
     """What `score` gives for each batch, in order, on the CPU; a GPU is never waited for while it has nothing to do.
 
     >>> place = Place(torch.device("cpu"))

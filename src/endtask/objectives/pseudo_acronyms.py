@@ -27,7 +27,7 @@ class AcronymMaker:
         self._letters = codes[has_letter]
         follows = np.concatenate([[0, 0], np.cumsum(has_letter[:-1] & has_letter[1:])])  # pairs that end before a word
         first, behind = pieces.words.T
-        self.pieces = pieces.of(follows[behind] > follows[np.minimum(first + 1, len(codes))])
+        self.pieces = pieces.of(follows[behind] > follows[first + 1])
 
     def positive(self, initials: str, size: int, random: np.random.Generator) -> str | None:
         """The initials of `size` words that follow each other; None where no so many do."""

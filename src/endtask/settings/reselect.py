@@ -28,6 +28,10 @@ class ReselectSettings(Section):
     folds: int = Field(
         10, ge=2, description="parts of train that are left out in turn; with `weighting: meta` by folds, its own parts"
     )
+    masks: Positive = Field(2, description="masks of a text over which its gradient is averaged")
+    mask_probability: float | None = Field(
+        0.5, gt=0, lt=1, description="share of its tokens that each of them hides; unset: what the objective hides"
+    )
     most_targets: Positive = Field(256, description="draw so many of more target rows")
     measure: Literal["dot", "cosine"] = Field("cosine", description="how two gradients are compared")
     top_targets: Positive = Field(10, description="how many of a text's best scores are averaged")

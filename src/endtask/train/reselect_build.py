@@ -36,14 +36,16 @@ def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -
         raise InputError("there is no external text to choose from", key="train.reselect.every")
     if task.kind not in ("text", "pair"):
         raise InputError(f"needs a class for each text; the task is of kind {task.kind!r}", key="train.reselect.every")
+    own = _masking(packed, settings)
+    masking = replace(own, probability=asked.mask_probability or own.probability)
     scores = HelpScores(
         phase.network,
         phase.place,
         streams[0].texts,
         _judging(task, packed, asked.targets),
-        _masking(packed, settings),
+        masking,
         asked,
-        _most_tokens(settings),
+        int(_most_tokens(settings) * min(1.0, own.probability / masking.probability)),
         stage_1_head(settings),
     )
     held_out = _held_out(phase, task, settings)
@@ -89,6 +91,6 @@ def _masking(packed: Path, settings: Settings) -> Masking:
 
 
 def _most_tokens(settings: Settings) -> int:
-    """As many as a batch of training has: scoring then never takes more memory."""
+    """As many as a batch of training has: scoring, which hides no more tokens at once, then never takes more memory."""
     size = settings.train.batch_size
     return size.amount if size.unit == "tokens" else size.amount * settings.train.max_length

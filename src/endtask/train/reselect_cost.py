@@ -69,11 +69,11 @@ def packed_round(packed: Path, asked: ReselectSettings) -> float:
 
 
 def read_in_a_round(asked: ReselectSettings, candidates: Texts, judging: Texts) -> float:
-    """Tokens of the candidates that are drawn and of the rows that judge them.
+    """Tokens of the candidates that are drawn, once for each mask, and of the rows that judge them.
 
     >>> read_in_a_round(ReselectSettings(reservoir=100, folds=5), Texts(1000, tokens=30.0), Texts(50, tokens=10.0))
-    3100.0
+    6100.0
     """
     reservoir = candidates.count if asked.reservoir is None else min(asked.reservoir, candidates.count)
     rows = judging.count if asked.targets == "dev" else judging.count / asked.folds
-    return reservoir * candidates.tokens + min(rows, asked.most_targets) * judging.tokens
+    return asked.masks * reservoir * candidates.tokens + min(rows, asked.most_targets) * judging.tokens

@@ -17,6 +17,7 @@ from endtask.gradients.costs import Work
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
 from endtask.gradients.plan import make_plan
+from endtask.gradients.readings import Readings
 from endtask.gradients.rows import Gradients
 from endtask.gradients.scoring import like_lengths, score_batches
 from endtask.gradients.targets import Targets
@@ -80,8 +81,8 @@ class HelpScores:
         order = list(like_lengths(self.candidates.lengths[which], self.most_tokens))
         batches = (self._masked(which[places], seed) for places in order)
 
-        def score(batch: TextBatch) -> torch.Tensor:
-            return targets.scores(self._gradients(batch, masked_lm_losses, scored), self.settings.measure)
+        def score(readings: Readings) -> torch.Tensor:
+            return targets.scores(self._gradients(readings, masked_lm_losses, scored), self.settings.measure)
 
         found = torch.cat(list(score_batches(batches, score, self.place)))
         if not bool(torch.isfinite(found).all()):
@@ -95,9 +96,10 @@ class HelpScores:
     def _engine(self) -> GradientEngine:
         return GradientEngine(self.network, LAYERS, self.place)
 
-    def _gradients(self, batch: TextBatch, losses: TextLosses, scored: Scored) -> Gradients:
-        scored.count(self.network, batch)
-        return self._engine.gradients(batch, losses)
+    def _gradients(self, readings: Readings, losses: TextLosses, scored: Scored) -> Gradients:
+        for batch in readings.batches:
+            scored.count(self.network, batch)
+        return readings.gradients(self._engine, losses)
 
     def _targets(self, which: Places, rows: Places, seed: int, scored: Scored) -> Targets:
         found = self._target_gradients(rows, scored)
@@ -116,10 +118,12 @@ class HelpScores:
         losses: TextLosses = task_losses if self.head == TASK else partial(task_losses, head=self.head)
         for places in like_lengths(texts.lengths[rows], self.most_tokens):
             batch = lay_out(texts, rows[places], self._layout(texts))
-            yield places, self._gradients(replace(batch, labels=labels[rows[places]]), losses, scored)
+            readings = Readings((replace(batch, labels=labels[rows[places]]),))
+            yield places, self._gradients(readings, losses, scored)
 
-    def _masked(self, which: Places, seed: int) -> TextBatch:
-        return mask_texts(lay_out(self.candidates, which, self._layout(self.candidates)), which, self.masking, seed)
+    def _masked(self, which: Places, seed: int) -> Readings:
+        batch, turns = lay_out(self.candidates, which, self._layout(self.candidates)), range(self.settings.masks)
+        return Readings(tuple(mask_texts(batch, which, self.masking, seed, turn) for turn in turns))
 
     def _layout(self, texts: PackedTexts) -> Layout:
         with self.network.uncompiled():  # as the engine reads

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import TextLosses
-from endtask.gradients.rows import Gradients, average
+from endtask.gradients.readings import Readings
+from endtask.gradients.rows import Gradients
 from endtask.gradients.scoring import like_lengths
 from endtask.models.batch import TextBatch, lay_out
 from endtask.models.network import Network
@@ -35,16 +36,16 @@ def tokens_at_once(device: torch.device, masked: float) -> int:
 class Prepared:
     """The same texts under each of their masks; `units` says how they make up units where some unit has several."""
 
-    readings: tuple[TextBatch, ...]
+    readings: Readings
     units: UnitTexts | None = None
 
     def pin(self) -> Prepared:
         """The same in memory that a GPU can copy from while others work."""
-        return replace(self, readings=tuple(batch.pin() for batch in self.readings))
+        return replace(self, readings=self.readings.pin())
 
     def gradients(self, engine: GradientEngine, losses: TextLosses) -> Gradients:
         """The mean over the masks, and over the texts of each unit by their shares."""
-        found = average([engine.gradients(batch, losses) for batch in self.readings])
+        found = self.readings.gradients(engine, losses)
         if self.units is None:
             return found
         device = next(iter(found.blocks.values()))[0].owners.device
@@ -74,14 +75,12 @@ class Reader:
         for numbers in reversed(list(like_lengths(texts.lengths, self.most_tokens))):
             batch = replace(self._lay_out(texts, numbers), labels=torch.from_numpy(labels[numbers]))
             # Numbers of targets and of candidates are apart, and so are their masks.
-            yield (
-                numbers,
-                Prepared(self._masked(batch, -1 - numbers, self._masking) if self._own.mask_targets else (batch,)),
-            )
+            masked = self._masked(batch, -1 - numbers, self._masking) if self._own.mask_targets else Readings((batch,))
+            yield numbers, Prepared(masked)
 
     def _lay_out(self, texts: PackedTexts, numbers: NDArray[np.int64]) -> TextBatch:
         return lay_out(texts, numbers, self._network.layout(int(texts.lengths[numbers].max())))
 
-    def _masked(self, batch: TextBatch, numbers: NDArray[np.int64], masking: Masking) -> tuple[TextBatch, ...]:
+    def _masked(self, batch: TextBatch, numbers: NDArray[np.int64], masking: Masking) -> Readings:
         seed = derive(self.seed, "mask", 0)
-        return tuple(mask_texts(batch, numbers, masking, seed, turn) for turn in range(self._own.masks))
+        return Readings(tuple(mask_texts(batch, numbers, masking, seed, turn) for turn in range(self._own.masks)))
