@@ -140,7 +140,7 @@ def test_files_are_judged_together(tmp_path: Path) -> None:
     assert rows[0]["p_holm"] == rows[0]["p"] >= 2 / 2**4
     assert rows[0]["leak_free"] == pytest.approx(1.0)
     shown = markdown(rows, against="Bad", metric="accuracy")
-    assert "| Good | 87.5 ± 17.7 | +62.5 | 0.2500 | 100.0 |" in shown
+    assert "| Good | 87.5 ± 17.7 | +62.5 | 0.2500 | 0.2500 | 100.0 |" in shown
     assert found.gpu == "a GPU"
 
 
