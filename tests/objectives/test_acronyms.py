@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from endtask.models.batch import IGNORED
 from endtask.models.network import Network
-from endtask.objectives.acronyms import Acronyms, words_head
+from endtask.objectives.acronyms import Acronyms, GuidedAcronyms, words_head
 from endtask.objectives.made_pairs import MadePairs
 from endtask.objectives.made_stream import NothingToMake
 from endtask.objectives.pseudo_acronyms import FEWEST_WORDS, MOST_WORDS, AcronymMaker, longest_run
@@ -55,9 +55,8 @@ def make(
     network = make_aligned_network(2, kind=kind)
     network.fixed_shapes = fixed_shapes
     batch_size = BatchSize.parse(size)
-    return Acronyms(
-        "acronyms", texts, make_tokenizer(kind), network, batch_size=batch_size, seed=seed, head=HEAD, guided=guided
-    )
+    made = GuidedAcronyms if guided else Acronyms
+    return made("acronyms", texts, make_tokenizer(kind), network, batch_size=batch_size, seed=seed, head=HEAD)
 
 
 def with_both_heads() -> Network:
@@ -187,7 +186,8 @@ def test_tokens_are_asked_whether_they_stand_in_the_words_with_these_initials(ki
 
 def test_all_places_with_these_initials_are_words_that_the_letters_come_from(tmp_path: Path) -> None:
     packed = pack_aligned([Document("1", "river, stone river stone", "s")], make_tokenizer(), LONGEST, tmp_path)
-    objective = make(packed, guided=False)
+    objective = make(packed)
+    assert isinstance(objective, GuidedAcronyms)
     words = packed.plain_words[0][:, :2] - 1
     inside = np.zeros(int(objective.maker.pieces.lengths[0]), dtype=np.int64)
     inside[words[0, 0] : words[1, 1]] = inside[words[2, 0] : words[3, 1]] = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,13 +15,9 @@ from endtask.objectives.base import Loss
 from endtask.objectives.made_pairs import FramedPairs, Made
 from endtask.objectives.made_stream import half_of
 from endtask.objectives.pseudo_acronyms import MOST_WORDS, AcronymMaker, places_of
-from endtask.objectives.text_pieces import cut_texts, whole_texts
+from endtask.objectives.text_pieces import Pieces, cut_texts, whole_texts
 from endtask.seeds import generator
-from endtask.settings import BatchSize
 from endtask.text.aligned_texts import AlignedTexts
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 _LONGEST_ACRONYM = MOST_WORDS + 2
 """Tokens; a letter is one, and there may be some before the first."""
@@ -37,38 +32,19 @@ def words_head(head: str) -> str:
 
 
 class Acronyms(FramedPairs):
-    """`[CLS] acronym [SEP] text [SEP]`: class 1 where the letters are initials of words that follow each other.
-
-    One answer per text, and half of them right by chance, teach a young network nothing for very long. `guided`: texts
-    are cut into pieces, many of which have few words, and a second head learns from every token whether it stands in
-    the words whose initials the letters are.
-    """
+    """`[CLS] acronym [SEP] text [SEP]`: class 1 where the letters are initials of words that follow each other."""
 
     needs = "text with two words in a row that begin with letters"
 
-    def __init__(
-        self,
-        name: str,
-        texts: AlignedTexts,
-        tokenizer: PreTrainedTokenizerFast,
-        network: Network,
-        *,
-        batch_size: BatchSize,
-        seed: int,
-        head: str,
-        guided: bool = True,
-    ) -> None:
-        self._guided = guided
-        pieces = cut_texts(texts, generator(seed, "pieces", name)) if guided else whole_texts(texts)
-        self.maker = AcronymMaker(pieces)
-        super().__init__(name, texts, tokenizer, network, batch_size=batch_size, seed=seed, head=head)
-        if guided:
-            self.heads = (head, words_head(head))
+    def pieces(self, texts: AlignedTexts) -> Pieces:
+        """What is read beside an acronym."""
+        return whole_texts(texts)
 
     def choose(self, texts: AlignedTexts) -> tuple[Whole, Whole]:
         """Pieces with words that an acronym can be made of."""
-        pieces = self.maker.pieces
-        return np.arange(len(pieces)), pieces.lengths + self._frame.size + _LONGEST_ACRONYM
+        self.maker = AcronymMaker(self.pieces(texts))
+        chosen = self.maker.pieces
+        return np.arange(len(chosen)), chosen.lengths + self._frame.size + _LONGEST_ACRONYM
 
     def letters(self, step: int) -> list[Drawn]:
         """What a step's inputs are made of."""
@@ -81,9 +57,10 @@ class Acronyms(FramedPairs):
 
     def make(self, step: int) -> Made:
         """Acronyms in capitals, as in most texts, before the texts."""
-        return self._made(self.letters(step))
+        return self.made(self.letters(step))
 
-    def _made(self, drawn: list[Drawn]) -> Made:
+    def made(self, drawn: list[Drawn]) -> Made:
+        """The same of what was drawn."""
         acronyms = self._tokenizer([letters.upper() for _, letters, _ in drawn], add_special_tokens=False)["input_ids"]
         inputs = []
         for (piece, _, _), ids in zip(drawn, acronyms, strict=True):
@@ -91,12 +68,26 @@ class Acronyms(FramedPairs):
             inputs.append(self.framed(first, self.maker.pieces.token_ids(piece)))
         return inputs, np.array([match for _, _, match in drawn], dtype=np.int64)
 
+
+class GuidedAcronyms(Acronyms):
+    """The same, of pieces of texts and with a second head, which answers for every token.
+
+    One answer per text, and half of them right by chance, teach a young network nothing for very long. Many pieces
+    have few words, and tokens are asked whether they stand in the words whose initials the letters are.
+    """
+
+    def pieces(self, texts: AlignedTexts) -> Pieces:
+        """Texts cut up, the same at every step."""
+        return cut_texts(texts, generator(self._seed, "pieces", self.name))
+
+    def heads_of(self, head: str) -> tuple[str, ...]:
+        """For texts and for tokens."""
+        return head, words_head(head)
+
     def batch(self, step: int) -> TextBatch:
-        """The labelled inputs of a step, where guided with a class for each token of the texts."""
+        """The labelled inputs of a step, with a class for each token of the texts."""
         drawn = self.letters(step)
-        batch = self.laid_out(*self._made(drawn))
-        if not self._guided:
-            return batch
+        batch = self.laid_out(*self.made(drawn))
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         for (piece, letters, match), end in zip(drawn, batch.offsets[1:].tolist(), strict=False):
             own = self.token_classes(piece, letters if match else None)
@@ -108,23 +99,22 @@ class Acronyms(FramedPairs):
         """1 for the tokens of all words in a row whose initials these are, with what stands between them."""
         pieces = self.maker.pieces
         classes = np.zeros(int(pieces.lengths[piece]), dtype=np.int64)
+        if letters is None:
+            return classes
         words = pieces.texts.plain_words[0][slice(*pieces.words[piece]), :2] - pieces.tokens[piece, 0]
-        for place in places_of(letters, pieces.initials(piece)) if letters else ():
-            classes[words[place, 0] : words[place + len(letters or "") - 1, 1]] = 1
+        for place in places_of(letters, pieces.initials(piece)):
+            classes[words[place, 0] : words[place + len(letters) - 1, 1]] = 1
         return classes
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Mean cross-entropy of both classes, and of those of tokens."""
-        if not self._guided:
-            return super().loss(network, batch)
+        assert batch.token_labels is not None
         hidden = network(batch)
         match = self.match_loss(network, hidden, batch)
         answers = network.heads[words_head(self._head)](hidden)
-        assert batch.token_labels is not None
         words = functional.cross_entropy(answers, batch.token_labels, ignore_index=IGNORED)
         return Loss(match + words, {"match": match, "words": words})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
-        """Body, the head once per input, and the other once per token."""
-        tokens = batch.real_tokens if self._guided else 0
-        return network.training_flops(batch, texts=batch.texts + tokens)
+        """Body, one head once per input, and the other once per token."""
+        return network.training_flops(batch, texts=batch.texts + batch.real_tokens)

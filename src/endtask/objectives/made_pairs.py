@@ -33,8 +33,12 @@ class MadePairs(ABC):
 
     def __init__(self, name: str, stream: MadeStream, *, head: str) -> None:
         self.name, self.stream = name, stream
-        self.heads: tuple[str, ...] = (head,)
+        self.heads: tuple[str, ...] = self.heads_of(head)
         self._head = head
+
+    def heads_of(self, head: str) -> tuple[str, ...]:
+        """The heads that are trained: the one for whole inputs, and others by its name."""
+        return (head,)
 
     @abstractmethod
     def make(self, step: int) -> Made:
@@ -79,6 +83,7 @@ class FramedPairs(MadePairs):
         seed: int,
         head: str,
     ) -> None:
+        self.name, self._seed = name, seed
         self._texts, self._tokenizer, self._frame = texts, tokenizer, PairFrame.of(tokenizer)
         self._chosen, most = self.choose(texts)
         stream = MadeStream(name, self._chosen, most, network, needs=self.needs, batch_size=batch_size, seed=seed)

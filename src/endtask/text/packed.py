@@ -54,9 +54,7 @@ class PackedTexts:
         """The tokens of several texts end to end, and their lengths."""
         starts = self.offsets[positions]
         lengths = self.offsets[positions + 1] - starts
-        ends = np.cumsum(lengths)
-        where = np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
-        return self._tokens[where].astype(np.int64), lengths
+        return self._tokens[runs(starts, lengths)].astype(np.int64), lengths
 
     def token_counts(self, vocabulary: int) -> NDArray[np.int64]:
         """How often each token of the vocabulary occurs."""
@@ -87,6 +85,16 @@ class PackedTexts:
     def windows(self) -> NDArray[np.int64]:
         """Texts per example."""
         return np.bincount(self.examples)
+
+
+def runs(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """So many numbers from each start on, one run after the other.
+
+    >>> runs(np.array([7, 3]), np.array([2, 1])).tolist()
+    [7, 8, 3]
+    """
+    ends = np.cumsum(counts)
+    return np.repeat(starts - ends + counts, counts) + np.arange(int(counts.sum()))
 
 
 def pack_passages(

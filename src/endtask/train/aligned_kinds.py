@@ -10,7 +10,7 @@ from torch import nn
 
 from endtask.errors import InputError
 from endtask.models.network import Network
-from endtask.objectives.acronyms import Acronyms, words_head
+from endtask.objectives.acronyms import Acronyms, GuidedAcronyms, words_head
 from endtask.objectives.base import Objective
 from endtask.objectives.hyperlinks import CLASSES, SpanBoundaries
 from endtask.objectives.made_pairs import FramedPairs
@@ -31,7 +31,7 @@ ALIGNED_TEXTS = "aligned"
 """What aligned objectives read, and the folder it is packed into."""
 PAIR_CLASSES = ("no", "yes")
 """The classes of all others than spans."""
-_PAIRS: dict[str, type[FramedPairs]] = {"next_sentence": NextSentence, "title": Titles}
+_PAIRS: dict[str, type[FramedPairs]] = {"next_sentence": NextSentence, "acronyms": Acronyms, "title": Titles}
 
 
 def aligned_head(name: str) -> str:
@@ -58,9 +58,8 @@ def build_aligned(name: str, asked: ObjectiveSettings, given: Ingredients) -> Ob
         if learned == "marked_relation":
             spans = texts.spans(FOUND)
             return MarkedRelation(name, texts, spans, tokenizer, network, marks=settings.marks, **common)
-        if learned == "acronyms":
-            return Acronyms(name, texts, tokenizer, network, guided=settings.guide_acronyms, **common)
-        return _PAIRS[learned](name, texts, tokenizer, network, **common)
+        pairs = GuidedAcronyms if _is_guided(learned, settings) else _PAIRS[learned]
+        return pairs(name, texts, tokenizer, network, **common)
     except NothingToMake as error:
         by_markup = asked.kind == "hyperlinks" or settings.spans_from == "markup"
         needs_links = by_markup and learned in ("spans", "marked_relation")
@@ -75,6 +74,10 @@ def learned_by(kind: str, settings: AlignedSettings) -> str:
     if kind != "aligned":
         return kind
     return settings.pairs_from if settings.recipe == "pair_match" else settings.recipe
+
+
+def _is_guided(learned: str, settings: AlignedSettings) -> bool:
+    return learned == "acronyms" and settings.guide_acronyms
 
 
 def add_aligned_heads(network: Network, settings: Settings) -> None:
@@ -92,7 +95,7 @@ def make_heads(network: Network, name: str, learned: str, settings: AlignedSetti
         yield head, architecture.token_head(_config(network, CLASSES[settings.span_labels]))
         return
     yield head, architecture.task_head(_config(network, PAIR_CLASSES))
-    if learned == "acronyms" and settings.guide_acronyms:
+    if _is_guided(learned, settings):
         yield words_head(head), architecture.token_head(_config(network, PAIR_CLASSES))
 
 

@@ -17,7 +17,7 @@ from endtask.progress import bar
 from endtask.records import Example
 from endtask.select.inputs import Order
 from endtask.settings.influence import InfluenceSettings
-from endtask.text.packed import PackedTexts, write_packed
+from endtask.text.packed import PackedTexts, runs, write_packed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -118,24 +118,14 @@ class CandidateUnits:
     def texts_of(self, units: NDArray[np.int64]) -> UnitTexts:
         """The texts of some units: a unit's candidates count alike, a candidate's pieces by their tokens."""
         members = np.minimum(self.size, len(self.order) - units * self.size)  # the last unit may have fewer
-        candidates = self.order[_runs(units * self.size, members)]
+        candidates = self.order[runs(units * self.size, members)]
         first, offsets = self.candidates.starts[candidates], self.candidates.texts.offsets
         pieces = self.candidates.starts[candidates + 1] - first
-        numbers, candidate = _runs(first, pieces), np.repeat(np.arange(len(candidates)), pieces)
+        numbers, candidate = runs(first, pieces), np.repeat(np.arange(len(candidates)), pieces)
         opened = np.maximum(offsets[numbers + 1] - offsets[numbers] - _SPECIAL, _OF_NOTHING)
         unit = np.repeat(np.arange(len(units)), members)[candidate]
         shares = opened / np.bincount(candidate, weights=opened)[candidate] / members[unit]
         return UnitTexts(numbers, unit, shares)
-
-
-def _runs(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """So many numbers from each start on, one run after the other.
-
-    >>> _runs(np.array([7, 3]), np.array([2, 1])).tolist()
-    [7, 8, 3]
-    """
-    ends = np.cumsum(counts)
-    return np.repeat(starts - ends + counts, counts) + np.arange(int(counts.sum()))
 
 
 def scoring_order(places: Order, table: Path, figures: SelectionFigures, examples: tuple[Example, ...]) -> Order:
