@@ -17,6 +17,7 @@ from endtask.gradients.arithmetic import (
     sums_by_owner,
     tokens_of,
 )
+from endtask.gradients.lookups import LookupProducts
 from endtask.gradients.low_rank import truncate
 from endtask.gradients.projection import Projection, Sketcher
 from endtask.gradients.rows import Block, LinearRows, LookupRows, Rows, Uses, by_kind
@@ -55,6 +56,7 @@ class KeptRows:
     def __init__(self, block: Block, units: int, dtype: torch.dtype | None = None) -> None:
         self._block, self._units, self._dtype = block, units, dtype
         self._parts: list[Uses] = []
+        self._lookups: LookupProducts | None = None
 
     def add(self, uses: Uses, units: Tensor) -> None:
         own = (rows.to(self._dtype or rows.right.dtype) for rows in uses)
@@ -70,10 +72,9 @@ class KeptRows:
 
     def _by_lookup(self, uses: Uses, count: int, kept: Rows) -> Tensor:
         """Products with every single row: the candidate's matrix has few places that a target's tokens ask for."""
-        tokens, right = tokens_of(kept), kept.right.to(uses[0].right.dtype)
-        parts = by_owners(uses, count, self._block.size)
-        candidates = (matrix for size, part in parts for matrix in matrices(part, size, self._block))
-        return torch.stack([(matrix[tokens] * right).sum(1) for matrix in candidates])
+        if self._lookups is None or self._lookups.kept is not kept:
+            self._lookups = LookupProducts(kept, self._block.layer)
+        return self._lookups.products(uses, count)
 
     def _by_pair(self, uses: Uses, count: int, kept: Rows) -> Tensor:
         """The same from pairs of rows, some columns at a time."""
