@@ -136,6 +136,10 @@ def test_init_writes_what_load_accepts(tmp_path: Path, command: Command) -> None
     assert again.code == 2
     assert again.err == f"endtask: {path}: the file exists and was left as it is (choose another name)\n"
     assert path.read_text() == content
+    for_task = command("init", tmp_path)
+    assert for_task == Answer(
+        2, "", f"endtask: {tmp_path}: the settings are written as YAML (labelled data come by --task)\n"
+    )
 
 
 def test_init_writes_what_is_set_and_reads_the_task_by_it(toy: Path, tmp_path: Path, command: Command) -> None:

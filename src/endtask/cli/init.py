@@ -37,10 +37,11 @@ def command(
     ] = False,
 ) -> None:
     """Write a commented settings file to start from; a file that is there is left alone."""
+    if path.suffix not in (".yaml", ".yml"):
+        hint = "labelled data come by --task" if path.exists() else "choose a name that ends in .yaml"
+        raise InputError("the settings are written as YAML", path=path, hint=hint)
     if path.exists() or path.is_symlink():
         raise InputError("the file exists and was left as it is", path=path, hint="choose another name")
-    if path.suffix not in (".yaml", ".yml"):
-        raise InputError("the settings are written as YAML", path=path, hint="choose a name that ends in .yaml")
     if not path.parent.is_dir():
         raise InputError("no such folder", path=path.parent)
     sources = [source_settings(entry) for entry in corpus or ["path/to/corpus/*.jsonl.zst"]]
