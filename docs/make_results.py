@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.alignment.page import PAGE as ALIGNMENT_PAGE  # noqa: E402
-from benchmarks.alignment.page import alignment_tables  # noqa: E402
+from benchmarks.alignment.page import alignment_summary_table, alignment_tables  # noqa: E402
 from benchmarks.few_examples.summary import few_examples_table  # noqa: E402
 from benchmarks.influence.page import influence_table  # noqa: E402
 from benchmarks.mix import mix_table  # noqa: E402
@@ -125,6 +125,7 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "influence": influence_table,
     "tartan": tartan_table,
     "alignment": alignment_tables,
+    "alignment_summary": alignment_summary_table,
     "optimizers": optimizers_table,
     "replay": replay_table,
     "mix": mix_table,
@@ -132,7 +133,7 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "recipe_summary": recipe_summary_table,
     "recipe_screens": screens_table,
 }
-FILES = {"recipe_summary": "recipe"}
+FILES = {"recipe_summary": "recipe", "alignment_summary": "alignment"}
 """The results of sections that are not named after them."""
 PICTURES: dict[str, Callable[[Results], str]] = {
     "demo": demo_picture,

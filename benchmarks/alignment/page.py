@@ -126,6 +126,25 @@ def alignment_tables(results: Results) -> str:
     return "\n".join([*parts, f"{_how_learned(rows)} {_how_tested()} {_how_trained(rows)} {where}", ""])
 
 
+def alignment_summary_table(results: Results) -> str:
+    """A line for each task: the largest body with and without the objective that is shaped like it."""
+    rows: list[Tree] = results.rows
+    heads = ["not aligned", "aligned", "aligned, its head kept"]
+    lines = [f"| accuracy with {LABELS} labels | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
+    for task, name in TASKS.items():
+        arms = [arm for arm in tables(task)["2"].arms if arm.body in (ALIGNED, WITHOUT[task])]
+        cells = [_cell_of(rows, task, "2", arm.title, LABELS) for arm in arms]
+        scores = [cell[SCORE] for cell in cells if cell]
+        if len(scores) == len(heads):
+            shown = (f"{100 * score['mean']:.1f} ± {100 * score['std']:.1f}" for score in scores)
+            lines.append(f"| {name} | {' | '.join(shown)} |")
+    runs = max((row["runs"] for row in rows if row["kind"] == "cell"), default=0)
+    note = (
+        f"Bodies of {ALIGNED.name}, {runs} runs a cell, {_gpu(rows) or 'a CPU'}, {results.date}; `{results.command}`."
+    )
+    return "\n".join([*lines, "", note, ""])
+
+
 def _gpu(rows: Sequence[Tree]) -> str | None:
     return next((row["gpu"] for row in rows if row["kind"] == "body"), None)
 

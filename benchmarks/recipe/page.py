@@ -185,8 +185,8 @@ def recipe_summary_table(results: Results) -> str:
         scores += [f"{100 * figure[key]:.1f}" for key in shown]
         lines.append(f"| {' | '.join([NAMES[task], *scores, format(figure['flops'], '.2g')])} |")
     note = [_PRETRAINED_NOTE, ""] if "pretrained_small" in shown else []
-    seeds = min(figure["seeds"] for figure in figures.values())
-    last = f"Test micro-F1 (ChemProt) and macro-F1, {seeds} models a task, {_gpu(results.rows)}"
+    seeds = ", ".join(f"{figure['seeds']}" for figure in figures.values())
+    last = f"Test micro-F1 (ChemProt) and macro-F1 of {seeds} models, {_gpu(results.rows)}"
     return "\n".join([*lines, "", *note, f"{last}, {results.date}; `{results.command}`.", ""])
 
 

@@ -384,6 +384,9 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     assert "| all four objectives | 50.0 / 3.00 | 50.0 / 3.00 |" in shown
     assert "| BOE |  | 0.71 |" in shown
     assert "Trained on a GPU" in shown
+    short = page.alignment_summary_table(results)
+    assert "| acronym detection | 50.0 ± 0.0 | 80.0 ± 0.0 | 90.0 ± 0.0 |" in short
+    assert "concept tagging" not in short, "nothing was measured of it"
 
 
 def test_rows_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
