@@ -64,8 +64,11 @@ class Scoring:
 
 ONE_MASK: Tree = {"masks": 1, "score_mask_probability": None}
 """As the paper reads a candidate."""
+NET: Tree = {"top_targets": 1_000_000}
+"""All targets, not a candidate's best ten: what it harms counts as well."""
 SCORINGS: dict[str, Scoring] = {
     "influence": Scoring(),
+    "net": Scoring(values=NET),
     "one_mask": Scoring(values=ONE_MASK),
     "well_read": Scoring(rho1=4),
     **{order_of(layer): Scoring("mini", layer) for layer in LAYERS},
@@ -86,6 +89,7 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         Arm("random", FIFTH, "20% at random"),
         Arm("dsir", FIFTH, "20% by DSIR"),
     ),
+    "net": (Arm("net", FIFTH, "20% by influence on all targets"),),
     "all": (Arm("best_rank", 100, "all candidates"),),
     "sizes": tuple(Arm("influence", percent, f"{percent}% by influence") for percent in SIZES),
     "eighty": (Arm("influence", 80, "80% by influence"),),
@@ -103,7 +107,7 @@ AGAINST = "influence-20"
 """What all other cells are tested against, but for the layers."""
 LAST_LAYER = f"{order_of('last')}-{FIFTH}"
 SHOWN: dict[str, tuple[str, ...]] = {
-    "main": ("main", "others", "all"),
+    "main": ("main", "net", "others", "all"),
     "sizes": ("sizes", "eighty", "all"),
     "steps": ("steps",),
     "layers": ("layers",),

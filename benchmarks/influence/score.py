@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 import zstandard
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
+from torch import Tensor
 
 from benchmarks.influence.cells import SCORINGS
 from endtask.files.atomic import whole_file
@@ -102,16 +104,28 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
     facts = {"setup_seconds": round(ready - started, 2), "seconds": round(scored, 2), "candidates": len(candidates)}
     facts |= {"flops": float(units.tokens.sum()) * scorer.flops_per_token, **scorer.record()}
     found = np.asarray(shards.gathered("score"), dtype=np.float32)
-    return found, facts | {"agreement": agreement(scorer, units, work, found)}
+    return found, facts | controls(scorer, units, work, found)
 
 
-def agreement(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.ndarray) -> float:
-    """Rank correlation with the scores that some of the candidates would have had under other masks."""
+def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.ndarray) -> dict[str, float]:
+    """Of some of the candidates: whether other masks give the same order, and whether its opposite is another one.
+
+    `agreement` is the rank correlation with the scores that they would have had under other masks. `harm` is that of
+    how much a candidate helps the targets that it helps most with how much it harms those that it harms most.
+    """
     drawn = np.sort(generator(0, "agreement").permutation(units.count)[:_SCORED_AGAIN])
     scorer.reader.seed += 1
-    again = work.figures(score_units(scorer, units, drawn)[0], 0)["score"]
+    products = score_units(scorer, units, drawn)[0]
     scorer.reader.seed -= 1
-    return round(float(spearmanr(again, scores[drawn]).statistic), 4)
+    again = work.figures(products, 0)["score"]
+    found = {"agreement": spearmanr(again, scores[drawn]), "harm": spearmanr(again, harm_of(products, work))}
+    return {name: round(float(one.statistic), 4) for name, one in found.items()}
+
+
+def harm_of(products: Tensor, work: ShardWork) -> NDArray[np.generic]:
+    """Scores by the opposite: the mean harm to the targets that are harmed most: (units, columns) -> (units,)."""
+    calibration = replace(work.calibration, mean=-work.calibration.mean)
+    return replace(work, calibration=calibration).figures(-products, 0)["score"]
 
 
 def fitted(folder: Path, settings: Settings) -> tuple[list[Fold], dict[str, Any]]:

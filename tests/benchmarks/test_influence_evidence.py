@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.influence import page, prepare, score
 from benchmarks.influence.cells import AGAINST, SCORINGS, SHOWN, TABLES, Arm, against, base_settings, cells, titles
@@ -21,14 +22,17 @@ from endtask.compare.flags import read_comparison_folder
 from endtask.compare.results import write_results
 from endtask.errors import InputError
 from endtask.files.selection_table import read_figures
+from endtask.gradients.calibration import Calibration
+from endtask.select.influence.shards import ShardWork
 from endtask.select.influence.work import InfluenceWork
 from endtask.select.inputs import Inputs
 from endtask.settings import Settings
+from endtask.settings.influence import InfluenceSettings
 from endtask.settings.values import with_values
 from tests.toy_run import toy_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-ARMS = (*TABLES["main"], *TABLES["others"])
+ARMS = (*TABLES["main"], *TABLES["net"], *TABLES["others"])
 
 
 def small(toy: Path, output: Path) -> Settings:
@@ -43,7 +47,7 @@ def prepared(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> prepare.Pre
     folder = tmp_path_factory.mktemp("influence") / "toy"
     found = prepare.Prepared(folder, small(toy, folder))
     archive = found.candidates()
-    orders = ("influence", "one_mask", "well_read", "layer_last", "layer_embedding")
+    orders = ("influence", "net", "one_mask", "well_read", "layer_last", "layer_embedding")
     score.score(archive, folder / "scores.npz", orders, device="cpu")
     return found
 
@@ -51,7 +55,7 @@ def prepared(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> prepare.Pre
 def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     scores = prepare.read_scores(prepared.folder / "scores.npz")
     figures = read_figures(prepared.table)
-    assert set(scores) == {"influence", "one_mask", "well_read", "layer_last", "layer_embedding"}
+    assert set(scores) == {"influence", "net", "one_mask", "well_read", "layer_last", "layer_embedding"}
     assert len(scores["influence"]) == len(figures.rank)
     run = with_values(prepared.settings, {"tokenizer.path": str(prepared.tokenizer)}, "test")
     folder = prepared.folder / "native"
@@ -63,6 +67,14 @@ def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     inputs = Inputs(run.select, prepared.table.parent, folder=folder / "read", task=prepared.run.task, run=run)
     native = InfluenceWork(inputs, figures).score().shards.gathered("score")
     assert np.allclose(scores["well_read"], native, atol=1e-5)
+
+
+def test_harm_is_the_mean_over_the_targets_that_are_harmed_most() -> None:
+    products = torch.randn(6, 9, generator=torch.Generator().manual_seed(0)) + 2
+    calibration = Calibration.of(products)
+    work = ShardWork(InfluenceSettings(top_targets=3), calibration, np.ones((9, 1), dtype=np.float32))
+    lowest = calibration.apply(products).sort(dim=1).values[:, :3]
+    np.testing.assert_allclose(score.harm_of(products, work), -lowest.mean(1), rtol=1e-5)
 
 
 def test_the_archive_holds_candidates_as_tokens_alone(prepared: prepare.Prepared) -> None:
