@@ -42,14 +42,6 @@ def _check_kind(task: Task, settings: Settings) -> None:
     """Refuse what has no meaning for the kind of any task that is scored: metrics, and ways to weigh answers."""
     from endtask.evaluate.measures import measure_of
 
-    if settings.select.uses_influence and task.kind not in ("text", "pair"):
-        raise InputError(
-            f"influence needs a class for each text; the task is of kind {task.kind!r}", key="select.selector"
-        )
-    if settings.train.reselect.every is not None and task.kind not in ("text", "pair"):
-        raise InputError(
-            f"re-selection needs a class for each text; the task is of kind {task.kind!r}", key="train.reselect.every"
-        )
     finetune, evaluate = settings.finetune, settings.evaluate
     scored = {task.kind, *(task.further[name].kind for name in settings.scored_tasks)}
     asked = {

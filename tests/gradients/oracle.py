@@ -30,8 +30,11 @@ def alone(batch: TextBatch, text: int) -> TextBatch:
         squared_lengths=size * size,
         even=True,
     )
-    if batch.labels is not None:
-        changed = replace(changed, labels=batch.labels[text : text + 1])
+    for name in ("labels", "weights"):
+        values = getattr(batch, name)
+        if values is not None:  # tags have one for each token
+            mine = slice(first, end) if len(values) == len(batch.input_ids) else slice(text, text + 1)
+            changed = replace(changed, **{name: values[mine]})
     if batch.masked_positions is None or batch.masked_targets is None:
         return changed
     inside = (batch.masked_positions >= first) & (batch.masked_positions < end)

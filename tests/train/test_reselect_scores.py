@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ from endtask.errors import TrainingError
 from endtask.gradients.losses import masked_lm_losses, task_losses
 from endtask.models.batch import lay_out
 from endtask.models.network import TASK, TLM_TASK, Network
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task import Classification
 from endtask.objectives.text_masks import mask_texts
+from endtask.settings import BatchSize
 from endtask.settings.reselect import ReselectSettings
 from endtask.train.reselect_scores import HelpScores, Judging
 from tests.gradients.oracle import flat_gradients
+from tests.objectives.test_kinds import make_network as make_network_of
+from tests.objectives.test_kinds import make_objective
 from tests.tiny import make_labels, make_masking, make_network, make_packed, shake
 
 from .conftest import CPU
@@ -26,7 +32,9 @@ WHICH, ROWS, SEED = np.array([1, 4, 5, 9, 20, 17]), np.array([0, 2, 3, 11]), 8
 
 def make_scores(folder: Path, network: Network, head: str = TASK, **asked: Any) -> HelpScores:
     settings = ReselectSettings(every=1, top_targets=2, **asked)
-    judging = Judging(make_packed(folder / "rows", 12, seed=5), make_labels(12))
+    texts = make_packed(folder / "rows", 12, seed=5)
+    stream = TextStream("rows", texts, network, batch_size=BatchSize.parse("4"), seed=0)
+    judging = Judging(texts, Classification("rows", stream, make_labels(12)), np.ones(12, dtype=bool))
     return HelpScores(network, CPU, make_packed(folder / "texts"), judging, make_masking(), settings, 24, head)
 
 
@@ -35,8 +43,7 @@ def by_autograd(scores: HelpScores, network: Network) -> np.ndarray:
     readings = [mask_texts(batch, WHICH, scores.masking, SEED, turn) for turn in range(scores.settings.masks)]
     each = [flat_gradients(network, one, masked_lm_losses, ("last",)) for one in readings]
     one = torch.stack(each).mean(0)
-    rows = lay_out(scores.judging.texts, ROWS, network.layout(16))
-    object.__setattr__(rows, "labels", torch.from_numpy(scores.judging.labels[ROWS]))
+    rows = scores.judging.asked.answered(lay_out(scores.judging.texts, ROWS, network.layout(16)), ROWS)
     other = flat_gradients(network, rows, lambda *given: task_losses(*given, head=scores.head), ("last",))
     if scores.settings.measure == "cosine":
         one, other = (torch.nn.functional.normalize(side, dim=1) for side in (one, other))
@@ -71,3 +78,16 @@ def test_broken_weights_have_no_scores(tmp_path: Path) -> None:
         next(network.body.parameters()).fill_(float("nan"))
     with pytest.raises(TrainingError, match="not finite"):
         make_scores(tmp_path, network).scores(WHICH, ROWS, SEED)
+
+
+@pytest.mark.parametrize("kind", ["score", "labels", "tags"])
+def test_rows_of_every_kind_judge(tmp_path: Path, kind: str) -> None:
+    network = make_network_of(kind, "lean").double()
+    network.dtype = torch.float64
+    usual = make_scores(tmp_path / "usual", network)
+    asked = make_objective(kind, network, tmp_path / "own")
+    judging = Judging(asked.stream.texts, asked, np.ones(len(asked.stream.texts), dtype=bool))
+    scores = replace(usual, judging=judging)
+    found = scores.scores(WHICH, ROWS, SEED).values
+    assert found == pytest.approx(by_autograd(scores, network), abs=1e-6)
+    assert not np.allclose(found, found[0])

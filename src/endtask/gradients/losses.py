@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from endtask.models.answer_errors import answer_errors
 from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.network import TASK, Network
 
@@ -29,10 +30,13 @@ def masked_lm_losses(network: Network, hidden: Tensor, batch: TextBatch) -> Tens
 
 
 def task_losses(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
-    """Each text's cross-entropy of the class logits; 0 for texts of padding: (N, hidden) -> (S,)."""
+    """What each text's answer costs, of tags the mean over its words; 0 for texts of padding: (N, hidden) -> (S,)."""
     assert batch.labels is not None
-    logits = network.task_logits(hidden, batch, head)
-    return functional.cross_entropy(logits, batch.labels, ignore_index=IGNORED, reduction="none")
+    kind = network.kind_of(head)
+    errors = answer_errors(kind, network.task_logits(hidden, batch, head), batch)
+    if kind == "tags":
+        return mean_by_text(errors, batch.text_ids, batch.labels != IGNORED, _texts(batch))
+    return errors if batch.weights is None else errors * (batch.weights > 0)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
+from endtask.models.answer_errors import label_errors
 from endtask.models.batch import TextBatch
 from endtask.models.network import TASK
 from endtask.objectives.stream import TextStream
@@ -44,14 +44,6 @@ class MultiLabel(TaskObjective):
     def differences(self, logits: Tensor, other: Tensor) -> Tensor:
         """The mean over the labels, each a yes or no of its own, of (S, labels)."""
         return label_differences(logits, other)
-
-
-def label_errors(logits: Tensor, batch: TextBatch) -> Tensor:
-    """The mean binary cross-entropy of each text's labels: (S, labels) -> (S,)."""
-    assert batch.labels is not None
-    # Padding asks for nothing; its marks must not make the loss of its logits infinite before its weight of 0 counts.
-    wanted = batch.labels.clamp(min=0.0)
-    return functional.binary_cross_entropy_with_logits(logits.float(), wanted, reduction="none").mean(-1)
 
 
 def label_differences(logits: Tensor, other: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from endtask.models.answer_errors import score_errors
 from endtask.models.batch import TextBatch
 from endtask.models.network import TASK
 from endtask.objectives.stream import TextStream
@@ -45,9 +46,3 @@ class Regression(TaskObjective):
     def differences(self, logits: Tensor, other: Tensor) -> Tensor:
         """The squared difference: what the divergence is between two normal answers of the deviation 1."""
         return (logits[:, 0].float() - other[:, 0].float()) ** 2
-
-
-def score_errors(logits: Tensor, batch: TextBatch) -> Tensor:
-    """The squared error of each text: (S, 1) -> (S,)."""
-    assert batch.labels is not None
-    return (logits[:, 0].float() - batch.labels) ** 2

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
+from endtask.models.answer_errors import tag_errors
 from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.network import TASK
 from endtask.objectives.stream import TextStream
@@ -55,11 +55,3 @@ class Tagging(TaskObjective):
     def differences(self, logits: Tensor, other: Tensor) -> Tensor:
         """Of each token (N, tags); those where nothing is asked have no weight."""
         return class_differences(logits, other)
-
-
-def tag_errors(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:
-    """The cross-entropy of each token, 0 where none is asked: (N, tags) -> (N,)."""
-    assert batch.labels is not None
-    return functional.cross_entropy(
-        logits.float(), batch.labels, ignore_index=IGNORED, reduction="none", label_smoothing=label_smoothing
-    )

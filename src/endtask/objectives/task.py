@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from endtask.models.batch import IGNORED, TextBatch
+from endtask.models.answer_errors import class_errors
+from endtask.models.batch import TextBatch
 from endtask.models.network import TASK, Network
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import JointTask, TaskObjective, weighted_sum, with_answers
@@ -91,11 +91,7 @@ def task_loss(network: Network, hidden: Tensor, batch: TextBatch, head: str = TA
 
 def cross_entropy(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:
     """Cross-entropy of class logits (S, classes), times the texts' weights, which hold the division by a sum."""
-    assert batch.labels is not None
-    each = functional.cross_entropy(
-        logits, batch.labels, ignore_index=IGNORED, reduction="none", label_smoothing=label_smoothing
-    )
-    return weighted_sum(each, batch)
+    return weighted_sum(class_errors(logits, batch, label_smoothing), batch)
 
 
 def class_differences(logits: Tensor, other: Tensor) -> Tensor:

@@ -102,11 +102,6 @@ def refuse_impossible(settings: SelectSettings, *, has_corpus: bool, labels: tup
         raise InputError(message, key="select.per_class", hint="set it to false")
     if settings.selector == "imported" and settings.path is not None:
         refuse_unreadable(Path(settings.path))
-    if settings.uses_influence and not labels:
-        hint = "choose another selector"
-        raise InputError(
-            "influence goes by the losses of classes, and the task has none", key="select.selector", hint=hint
-        )
     if settings.uses_embedding:
         refuse_missing_embedding(settings.embedding)
 

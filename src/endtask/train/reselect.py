@@ -108,7 +108,7 @@ class Reselection:
     def _rows(self, step: int) -> Places:
         judging, settings = self._scores.judging, self._scores.settings
         found = self._held_out.judging(step, self._step, int(judging.texts.examples[-1]) + 1)
-        texts = np.flatnonzero(np.isin(judging.texts.examples, found) & (judging.labels >= 0))
+        texts = np.flatnonzero(np.isin(judging.texts.examples, found) & judging.judges)
         return _some(texts, settings.most_targets, self._seed, "targets", step)
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from endtask.errors import InputError
+from endtask.models.network import Network
+from endtask.objectives.by_kind import task_objective
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.seeds import derive
-from endtask.settings import ObjectiveSettings, Settings
+from endtask.settings import BatchSize, ObjectiveSettings, Settings
 from endtask.task import Task
 from endtask.task.targets import targets
 from endtask.text.packed import PackedTexts
@@ -21,8 +23,6 @@ from endtask.train.meta_folds import Folds, part_numbers
 from endtask.train.meta_rule import folds_of_stage_1
 from endtask.train.reselect import HeldOutRows, Reselection
 from endtask.train.reselect_scores import HelpScores, Judging
-
-_NO_CLASS = -1
 
 
 def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -> Reselection | None:
@@ -34,15 +34,13 @@ def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -
     streams = [stream for stream, is_external in zip(_streams(phase), external, strict=True) if is_external]
     if not streams:
         raise InputError("there is no external text to choose from", key="train.reselect.every")
-    if task.kind not in ("text", "pair"):
-        raise InputError(f"needs a class for each text; the task is of kind {task.kind!r}", key="train.reselect.every")
     own = _masking(packed, settings)
     masking = replace(own, probability=asked.mask_probability or own.probability)
     scores = HelpScores(
         phase.network,
         phase.place,
         streams[0].texts,
-        _judging(task, packed, asked.targets),
+        _judging(task, packed, phase.network, asked.targets),
         masking,
         asked,
         int(_most_tokens(settings) * min(1.0, own.probability / masking.probability)),
@@ -75,12 +73,14 @@ def _streams(phase: Phase) -> list[TextStream]:
     return [objective.stream for objective in phase.objectives.values()]  # type: ignore[attr-defined]
 
 
-def _judging(task: Task, packed: Path, which: str) -> Judging:
+def _judging(task: Task, packed: Path, network: Network, which: str) -> Judging:
     split = "dev" if which == "dev" else "train"
     texts = PackedTexts(packed / ("dev" if which == "dev" else "internal"))
-    labels = targets(task, split)[texts.examples]
-    # What train has no example of, no head can learn.
-    return Judging(texts, np.where(labels < len(task.labels), labels, _NO_CLASS))
+    stream = TextStream("judging", texts, network, batch_size=BatchSize.parse("32"), seed=0)
+    judges = np.ones(len(texts), dtype=bool)
+    if task.kind in ("text", "pair"):  # what train has no example of, no head can learn
+        judges = targets(task, split)[texts.examples] < len(task.labels)
+    return Judging(texts, task_objective(task, "judging", stream, split=split), judges)
 
 
 def _masking(packed: Path, settings: Settings) -> Masking:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 
@@ -26,6 +26,7 @@ from endtask.models.batch import Layout, TextBatch, lay_out
 from endtask.models.network import TASK, Network
 from endtask.models.place import Place
 from endtask.objectives.masking import Masking
+from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.text_masks import mask_texts
 from endtask.settings.reselect import ReselectSettings
 from endtask.text.packed import PackedTexts
@@ -37,10 +38,11 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Judging:
-    """Rows of the task whose loss is to fall, with the class of each."""
+    """Texts of the task whose loss is to fall, what they are asked, and which of them anybody could answer."""
 
     texts: PackedTexts
-    labels: NDArray[np.int64]
+    asked: TaskObjective
+    judges: NDArray[np.bool_]
 
 
 @dataclass
@@ -113,13 +115,12 @@ class HelpScores:
         return targets
 
     def _target_gradients(self, rows: Places, scored: Scored) -> Iterator[tuple[Places, Gradients]]:
-        texts, labels = self.judging.texts, torch.from_numpy(self.judging.labels)
+        texts = self.judging.texts
         # Asked for by name, the losses are known to read less than all tokens.
         losses: TextLosses = task_losses if self.head == TASK else partial(task_losses, head=self.head)
         for places in like_lengths(texts.lengths[rows], self.most_tokens):
-            batch = lay_out(texts, rows[places], self._layout(texts))
-            readings = Readings((replace(batch, labels=labels[rows[places]]),))
-            yield places, self._gradients(readings, losses, scored)
+            batch = self.judging.asked.answered(lay_out(texts, rows[places], self._layout(texts)), rows[places])
+            yield places, self._gradients(Readings((batch,)), losses, scored)
 
     def _masked(self, which: Places, seed: int) -> Readings:
         batch, turns = lay_out(self.candidates, which, self._layout(self.candidates)), range(self.settings.masks)

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 import torch
@@ -103,7 +102,8 @@ def test_without_a_budget_a_warning_comes_before_anything_is_fitted(
 def test_the_longest_targets_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readings_module, "tokens_at_once", lambda *where: 30)
     fold = make_work(tmp_path, small_settings()).folds[0]
-    found = list(Reader(fold, fold.network()).targets(fold.targets, np.zeros(len(fold.targets.lengths), np.int64)))
+    network = fold.network()
+    found = list(Reader(fold, network).targets(fold.answers(network)))
     longest = [int(fold.targets.lengths[numbers].max()) for numbers, _ in found]
     assert longest == sorted(longest, reverse=True)
     assert longest[0] == fold.targets.lengths.max() > longest[-1]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from endtask.files.run_layout import HELPFUL
 from endtask.gradients.losses import task_losses
 from endtask.records import Example, Selected
+from endtask.select.influence.fit import Fold
 from endtask.select.influence.greedy import match, unit_length
 from endtask.select.influence.scorer import Scorer
 from endtask.select.influence.shards import score_units
@@ -100,15 +101,16 @@ def test_by_cosine_greedy_hears_every_target_of_a_class_alike(by_hand: ByHand) -
         fold = [next(work_targets) for _ in range(judge.targets.units.count)]
         numbers = np.asarray([by_hand.labels.index(str(row.label)) for row in fold])
         vectors = torch.zeros(len(fold), by_hand.scorer._own.greedy_size)
-        for places, prepared in by_hand.scorer.reader.targets(by_hand_texts(by_hand, fold), numbers):
+        asked = fold_of(by_hand, fold).answers(judge.engine.network)
+        for places, prepared in by_hand.scorer.reader.targets(asked):
             vectors[places] = unit_length(judge.sketches.of(prepared.gradients(judge.engine, task_losses)))
         expected = torch.stack([vectors[numbers == number].mean(0) for number in range(len(by_hand.labels))])
         assert judge.class_sketches is not None
         assert torch.allclose(judge.class_sketches, expected, atol=1e-5)
 
 
-def by_hand_texts(by_hand: ByHand, fold: list[Example]) -> Any:
-    return next(one.targets for one in by_hand.scorer.folds if [row.id for row in one.task.dev] == [r.id for r in fold])
+def fold_of(by_hand: ByHand, rows: list[Example]) -> Fold:
+    return next(one for one in by_hand.scorer.folds if [row.id for row in one.task.dev] == [row.id for row in rows])
 
 
 def test_a_token_costs_what_the_whole_network_takes(by_hand: ByHand) -> None:

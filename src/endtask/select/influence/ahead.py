@@ -24,6 +24,8 @@ def _network(task: Task, settings: Settings) -> Network:
     """A scoring model as far as the names of its layers go: there is no vocabulary yet."""
     if settings.model.path is not None:
         checkpoint = open_checkpoint(settings.model.path)
-        return load_network(checkpoint, settings.model, pad_id=0, labels=task.labels, seed=0, tlm_head=False)
+        return load_network(checkpoint, settings.model, pad_id=0, labels=task.labels, seed=0, kind=task.kind)
     special_ids = {"pad": 0, "cls": 1, "sep": 2}
-    return build_network(settings.model, vocabulary=8, special_ids=special_ids, labels=task.labels, seed=0)
+    return build_network(
+        settings.model, vocabulary=8, special_ids=special_ids, labels=task.labels, seed=0, kind=task.kind
+    )

@@ -18,8 +18,11 @@ from endtask.models.flops import training_flops
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.weights import save_weights
+from endtask.objectives.by_kind import task_objective
 from endtask.objectives.masking import Masking
-from endtask.settings import Settings
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import TaskObjective
+from endtask.settings import BatchSize, Settings
 from endtask.task import Task
 from endtask.text.pack import pack, tokenizer_for
 from endtask.text.packed import PackedTexts
@@ -78,6 +81,11 @@ class Fold:
     def network(self) -> Network:
         """A network for such weights, with its first ones."""
         return move(network_for(self.task, self.packed, self.settings), self.settings, self.place)
+
+    def answers(self, network: Network) -> TaskObjective:
+        """What the targets ask."""
+        stream = TextStream("targets", self.targets, network, batch_size=BatchSize.parse("32"), seed=0)
+        return task_objective(self.task, "targets", stream, split="dev")
 
     def phase(self) -> Phase:
         """The training of the scoring model."""

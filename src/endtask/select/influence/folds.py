@@ -37,11 +37,15 @@ def folds_of(task: Task, settings: InfluenceSettings, seed: int) -> list[Task]:
 
 
 def _some(rows: Rows, most: int | None, seed: int) -> Rows:
-    """All rows, or a draw from them by their ids, in their own order: of every class its share, and at least one."""
+    """All rows, or a draw from them by their ids, in their own order: of every class its share, and at least one.
+
+    Rows that do not have one class each are drawn from as a whole.
+    """
     if most is None or len(rows) <= most:
         return rows
     numbers = draws([row.id for row in rows], seed, "influence targets")
-    _, classes, counts = np.unique([str(row.label) for row in rows], return_inverse=True, return_counts=True)
+    names = [row.label if isinstance(row.label, str) else "" for row in rows]
+    _, classes, counts = np.unique(names, return_inverse=True, return_counts=True)
     drawn = np.argsort(numbers, kind="stable")
     by_class = drawn[np.argsort(classes[drawn], kind="stable")]
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)

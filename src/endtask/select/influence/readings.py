@@ -17,6 +17,7 @@ from endtask.gradients.scoring import like_lengths
 from endtask.models.batch import TextBatch, lay_out
 from endtask.models.network import Network
 from endtask.objectives.masking import Masking
+from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.text_masks import mask_texts
 from endtask.seeds import derive
 from endtask.select.influence.candidates import CandidateUnits, UnitTexts
@@ -70,10 +71,11 @@ class Reader:
         alone = len(found.numbers) == len(which)
         return Prepared(self._masked(batch, found.numbers, self._scored), None if alone else found)
 
-    def targets(self, texts: PackedTexts, labels: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
+    def targets(self, asked: TaskObjective) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
         """All targets, some at a time, with their numbers: the longest first, whose memory is planned for."""
+        texts = asked.stream.texts
         for numbers in reversed(list(like_lengths(texts.lengths, self.most_tokens))):
-            batch = replace(self._lay_out(texts, numbers), labels=torch.from_numpy(labels[numbers]))
+            batch = asked.answered(self._lay_out(texts, numbers), numbers)
             # Numbers of targets and of candidates are apart, and so are their masks.
             masked = self._masked(batch, -1 - numbers, self._masking) if self._own.mask_targets else Readings((batch,))
             yield numbers, Prepared(masked)

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from endtask.gradients.costs import Work
 from endtask.gradients.engine import GradientEngine
@@ -23,6 +22,7 @@ from endtask.gradients.units import Units
 from endtask.models.network import MASKED_LM, Network
 from endtask.models.weights import load_weights
 from endtask.select.influence.candidates import CandidateUnits
+from endtask.select.influence.columns import class_names, memberships
 from endtask.select.influence.fit import Fold
 from endtask.select.influence.greedy import Sketches, unit_length
 from endtask.select.influence.limits import refuse_large
@@ -50,7 +50,7 @@ class Scorer:
         self._own, self._compiled = folds[0].settings.select.influence, compiled
         self._memory = memory // sum(len(fold.kept_weights()) for fold in folds)
         self.folds, self.place = folds, folds[0].place
-        self._class_targets = sum(_class_targets(fold) for fold in folds)
+        self._class_targets = sum(memberships(fold.task.dev, class_names(fold.task)).sum(axis=0) for fold in folds)
         networks = [[_loaded(fold, path) for path in fold.kept_weights()] for fold in folds]
         self.reader = Reader(folds[0], networks[0][0])
         pairs = zip(folds, networks, strict=True)
@@ -102,9 +102,9 @@ class Scorer:
 
     def _judge(self, fold: Fold, network: Network, units: CandidateUnits) -> Judge:
         engine = GradientEngine(network, self._own.layers, fold.place, compiled=self._compiled)
-        texts, labels = fold.targets, np.asarray(fold.task.label_numbers("dev"), dtype=np.int64)
+        texts, belongs = fold.targets, memberships(fold.task.dev, class_names(fold.task))
         groups = Units.consecutive(len(texts), self._own.target_batch)
-        prepared = self.reader.targets(texts, labels)
+        prepared = self.reader.targets(fold.answers(network))
         found = ((numbers, one.gradients(engine, task_losses)) for numbers, one in prepared)
         first = next(found)
         few = self.reader.candidates(units, np.arange(min(_SAMPLE, units.count)))
@@ -115,17 +115,12 @@ class Scorer:
         refuse_large(plan, len(texts), self._memory)
         targets = Targets(plan, groups)
         sketches = Sketches(self._own.greedy_size, seed_of(fold.settings))
-        means = _ClassMeans(_class_targets(fold))
+        means = _ClassMeans(belongs.sum(axis=0))
         for numbers, gradients in chain((first,), found):
             targets.add(gradients, numbers)
             if self._own.choice == "greedy":
-                means.add(self._scaled(sketches.of(gradients)), labels[numbers])
+                means.add(self._scaled(sketches.of(gradients)), belongs[numbers])
         return Judge(engine, targets, sketches, means.total)
-
-
-def _class_targets(fold: Fold) -> NDArray[np.int64]:
-    """How many targets each class has in a fold."""
-    return np.bincount(fold.task.label_numbers("dev"), minlength=len(fold.task.labels))
 
 
 def _loaded(fold: Fold, path: Path) -> Network:
@@ -141,8 +136,8 @@ class _ClassMeans:
         self._counts = torch.from_numpy(counts)
         self.total: Tensor | None = None
 
-    def add(self, vectors: Tensor, labels: NDArray[np.int64]) -> None:
-        """Add the vectors of some targets: (targets, size)."""
-        shares = functional.one_hot(torch.from_numpy(labels), len(self._counts)) / self._counts.clamp(min=1)
+    def add(self, vectors: Tensor, belongs: NDArray[np.int64]) -> None:
+        """Add the vectors of some targets, (targets, size), by the classes that they belong to, (targets, classes)."""
+        shares = torch.from_numpy(belongs) / self._counts.clamp(min=1)
         part = shares.to(vectors).T @ vectors
         self.total = part if self.total is None else self.total + part

@@ -24,7 +24,7 @@ from endtask.seeds import generator
 from endtask.select.best_rank import best_rank
 from endtask.select.fill import fill
 from endtask.select.influence.candidates import Candidates, CandidateUnits, pack_candidates, scoring_order
-from endtask.select.influence.columns import Column, class_shares, columns_of, judged_labels
+from endtask.select.influence.columns import Column, class_names, class_shares, columns_of, judged_labels
 from endtask.select.influence.fit import TOKENIZER, Fold, fit, prepare_folds, read_candidates, refuse_unknown_layers
 from endtask.select.influence.folds import folds_of
 from endtask.select.influence.limits import Allowance, allowance, fitting_cost, target_memory
@@ -65,7 +65,7 @@ class InfluenceWork:
     def score(self) -> Scored:
         """Fit the scoring models, and score as many candidates as may be."""
         columns = columns_of([fold.task for fold in self.folds], self.own.target_batch)
-        labels = judged_labels(columns, self.task.labels)
+        labels = judged_labels(columns, class_names(self.task))
         self.look_ahead(labels)
         fitted = self.expected_fitting()
         counts = self.fit()
@@ -163,7 +163,7 @@ class InfluenceWork:
         if self.inputs.settings.budget is None and self.own.top_k is None:
             hint = "--set select.budget=20%retrieved"
             say(f"warning: without select.budget every candidate is kept, and influence only orders them ({hint})")
-        if missing := [label for label in self.task.labels if label not in labels]:
+        if missing := [label for label in class_names(self.task) if label not in labels]:
             say(f"warning: influence: no target is of class {', '.join(missing)}; nothing is chosen for it")
 
     def expected_fitting(self) -> float:
