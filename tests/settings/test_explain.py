@@ -69,6 +69,19 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
             {"model": {"zzz": 1}},
             "key 'model.zzz': unknown setting (known: architecture, attention, dropout, hidden_size, ",
         ),
+        (
+            {"task": {"kind": "Token-Classification"}},
+            "key 'task.kind': must be 'text', 'pair', 'score', 'labels' or 'tags' or 'auto', "
+            "got 'Token-Classification' (did you mean 'tags'?)",
+        ),
+        (
+            {"select": {"influence": {"measure": "cosin"}}},
+            "key 'select.influence.measure': must be 'dot' or 'cosine', got 'cosin' (did you mean 'cosine'?)",
+        ),
+        (
+            {"select": {"influence": {"measure": "labels"}}},
+            "key 'select.influence.measure': must be 'dot' or 'cosine', got 'labels'",
+        ),
         ({"train": {"rho1": "many"}}, "key 'train.rho1': must be a whole number or 'inf' or 'auto', got 'many'"),
         ({"train": {"rho1": 1.5}}, "key 'train.rho1': must be a whole number or 'inf' or 'auto', got 1.5"),
         ({"train": {"rho1": -1}}, "key 'train.rho1': must be 0 or more, got -1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Any, get_origin
 
@@ -32,6 +33,19 @@ _PLAIN_WORDS = {
     "too_short": "must not be empty",
     "tuple_type": "must be a list",
 }
+_OTHER_NAMES = {
+    "classification": "text",
+    "text_classification": "text",
+    "sentence_pair": "pair",
+    "regression": "score",
+    "multilabel": "labels",
+    "multi_label": "labels",
+    "multi_label_classification": "labels",
+    "ner": "tags",
+    "tagging": "tags",
+    "token_classification": "tags",
+}
+"""What others call our kinds of tasks."""
 
 
 def explain(
@@ -59,7 +73,8 @@ def explain(
     message = message.replace(" or must be ", " or ")
     place, message = _key_in_front(place, message, root)
     path = _origin(_dotted(place), message, where, overridden)
-    return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None)
+    hint = _right_value(same_place)
+    return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None, hint=hint)
 
 
 def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
@@ -153,6 +168,21 @@ def _in_plain_words(complaint: Any) -> str:
     message = _PLAIN_WORDS.get(complaint["type"]) or str(complaint["msg"])
     message = message.removeprefix("Value error, ").replace("Input should be", "must be")
     return message[0].lower() + message[1:]
+
+
+def _right_value(complaints: list[Any]) -> str | None:
+    """A hint where one of few words is wanted, and another name or a misspelling of one was given."""
+    given = complaints[0].get("input")
+    wanted = [word for each in complaints if each["type"] == "literal_error" for word in _words(each)]
+    if not isinstance(given, str) or not wanted:
+        return None
+    meant = _OTHER_NAMES.get(given.lower().replace("-", "_"))
+    hint = f"did you mean {meant!r}?" if meant in wanted else did_you_mean(given, wanted)
+    return hint if hint.startswith("did you mean") else None
+
+
+def _words(complaint: Any) -> list[str]:
+    return re.findall(r"'([^']*)'", complaint["ctx"]["expected"])
 
 
 def _what_was_given(complaint: Any) -> str:
