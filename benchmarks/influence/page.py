@@ -129,12 +129,14 @@ def _costs(rows: list[Tree]) -> list[str]:
     if not found:
         return []
     heads = ["", "scoring model", "order", "candidates", "fitting", "scoring", "bytes a target", "ranks like last's"]
-    heads += ["like those under other masks", "like those by harm"]
+    heads += ["like those under other masks", "like the other model's", "like those by harm"]
     lines = [f"| {' | '.join(heads)} |", f"|---|---|---|{'---:|' * (len(heads) - 3)}"]
     for row in found:
         cells = [NAMES[row["task"]], row["size"], _order_in_words(row["order"]), f"{row['candidates']:,}"]
         cells += [f"{row['fitting_seconds']:.0f} s", f"{row['seconds']:.1f} s", f"{row['bytes_per_target']:,.0f}"]
-        cells += [f"{row[key]:.2f}" if key in row else "" for key in ("rank_correlation", "agreement", "harm")]
+        cells += [
+            f"{row[key]:.2f}" if key in row else "" for key in ("rank_correlation", "agreement", "models", "harm")
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return ["**What choosing costs**", "", *lines, ""]
 

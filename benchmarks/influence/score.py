@@ -108,24 +108,37 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
 
 
 def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.ndarray) -> dict[str, float]:
-    """Of some of the candidates: whether other masks give the same order, and whether its opposite is another one.
+    """Of some of the candidates: what else gives the same order, in rank correlations.
 
-    `agreement` is the rank correlation with the scores that they would have had under other masks. `harm` is that of
-    how much a candidate helps the targets that it helps most with how much it harms those that it harms most.
+    `agreement`: the scores that they would have had under other masks. `harm`: how much a candidate harms the targets
+    that it harms most, against how much it helps those that it helps most. `models`: the scores of one scoring model
+    against those of the other, which was fitted on the other half and judges by this one.
     """
     drawn = np.sort(generator(0, "agreement").permutation(units.count)[:_SCORED_AGAIN])
     scorer.reader.seed += 1
     products = score_units(scorer, units, drawn)[0]
     scorer.reader.seed -= 1
     again = work.figures(products, 0)["score"]
-    found = {"agreement": spearmanr(again, scores[drawn]), "harm": spearmanr(again, harm_of(products, work))}
-    return {name: round(float(one.statistic), 4) for name, one in found.items()}
+    half = len(columns_of([scorer.folds[0].task], work.settings.target_batch))
+    pairs = {
+        "agreement": (again, scores[drawn]),
+        "harm": (again, harm_of(products, work)),
+        "models": tuple(scores_by(products, work, columns) for columns in (slice(half), slice(half, None))),
+    }
+    return {name: round(float(spearmanr(*pair).statistic), 4) for name, pair in pairs.items()}
 
 
 def harm_of(products: Tensor, work: ShardWork) -> NDArray[np.generic]:
     """Scores by the opposite: the mean harm to the targets that are harmed most: (units, columns) -> (units,)."""
     calibration = replace(work.calibration, mean=-work.calibration.mean)
     return replace(work, calibration=calibration).figures(-products, 0)["score"]
+
+
+def scores_by(products: Tensor, work: ShardWork, columns: slice) -> NDArray[np.generic]:
+    """Scores by some of the columns alone: (units, columns) -> (units,)."""
+    calibration = Calibration(work.calibration.mean[columns], work.calibration.deviation[columns])
+    some = replace(work, calibration=calibration, shares=work.shares[columns])
+    return some.figures(products[:, columns], 0)["score"]
 
 
 def fitted(folder: Path, settings: Settings) -> tuple[list[Fold], dict[str, Any]]:

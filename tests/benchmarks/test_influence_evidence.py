@@ -75,6 +75,16 @@ def test_harm_is_the_mean_over_the_targets_that_are_harmed_most() -> None:
     work = ShardWork(InfluenceSettings(top_targets=3), calibration, np.ones((9, 1), dtype=np.float32))
     lowest = calibration.apply(products).sort(dim=1).values[:, :3]
     np.testing.assert_allclose(score.harm_of(products, work), -lowest.mean(1), rtol=1e-5)
+    highest = calibration.apply(products)[:, 4:].sort(dim=1).values[:, -3:]
+    np.testing.assert_allclose(score.scores_by(products, work, slice(4, None)), highest.mean(1), rtol=1e-5)
+
+
+def test_controls_are_rank_correlations(prepared: prepare.Prepared) -> None:
+    with np.load(prepared.folder / "scores.npz") as file:
+        facts = json.loads(str(file["facts"]))
+    for name in ("agreement", "models", "harm"):
+        assert all(-1 <= facts[order][name] <= 1 for order in ("influence", "layer_embedding"))
+    assert facts["influence"]["models"] != facts["influence"]["agreement"]
 
 
 def test_the_archive_holds_candidates_as_tokens_alone(prepared: prepare.Prepared) -> None:
