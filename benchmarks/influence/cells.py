@@ -93,7 +93,8 @@ TABLES: dict[str, tuple[Arm, ...]] = {
     "all": (Arm("best_rank", 100, "all candidates"),),
     "sizes": tuple(Arm("influence", percent, f"{percent}% by influence") for percent in SIZES),
     "eighty": (Arm("influence", 80, "80% by influence"),),
-    "layers": tuple(Arm(order_of(layer), FIFTH, f"20%, {layer.replace('_', ' ')}") for layer in LAYERS),
+    "layers": tuple(Arm(order_of(layer), FIFTH, f"20%, {layer.replace('_', ' ')}") for layer in LAYERS[:-1]),
+    "embedding": (Arm(order_of(LAYERS[-1]), FIFTH, "20%, embedding"),),
     "steps": tuple(
         Arm(order, FIFTH, f"{steps:,} steps, {words}", steps)
         for steps in OTHER_STEPS
@@ -110,7 +111,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "main": ("main", "net", "others", "all"),
     "sizes": ("sizes", "eighty", "all"),
     "steps": ("steps",),
-    "layers": ("layers",),
+    "layers": ("layers", "embedding"),
 }
 """The tables of the page: the arms of these bundles, beside the cell that all are tested against."""
 

@@ -142,7 +142,7 @@ def check_plan(tree: Mapping[str, Any]) -> Plan:
     >>> check_plan({"train": ["heads"]})
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: key 'train': must be 'head', 'transformer' or 'all', got 'heads'
+    endtask.errors.InputError: key 'train': must be 'head', 'transformer' or 'all', got 'heads' (did you mean 'head'?)
     """
     try:
         return Plan.model_validate(dict(tree))
