@@ -34,7 +34,7 @@ def make_scores(folder: Path, network: Network, head: str = TASK, **asked: Any) 
     settings = ReselectSettings(every=1, top_targets=2, **asked)
     texts = make_packed(folder / "rows", 12, seed=5)
     stream = TextStream("rows", texts, network, batch_size=BatchSize.parse("4"), seed=0)
-    judging = Judging(texts, Classification("rows", stream, make_labels(12)), np.ones(12, dtype=bool))
+    judging = Judging(Classification("rows", stream, make_labels(12)), np.ones(12, dtype=bool))
     return HelpScores(network, CPU, make_packed(folder / "texts"), judging, make_masking(), settings, 24, head)
 
 
@@ -86,7 +86,7 @@ def test_rows_of_every_kind_judge(tmp_path: Path, kind: str) -> None:
     network.dtype = torch.float64
     usual = make_scores(tmp_path / "usual", network)
     asked = make_objective(kind, network, tmp_path / "own")
-    judging = Judging(asked.stream.texts, asked, np.ones(len(asked.stream.texts), dtype=bool))
+    judging = Judging(asked, np.ones(len(asked.stream.texts), dtype=bool))
     scores = replace(usual, judging=judging)
     found = scores.scores(WHICH, ROWS, SEED).values
     assert found == pytest.approx(by_autograd(scores, network), abs=1e-6)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.text.packed import PackedTexts, write_packed
+from endtask.text.packed import PackedTexts, runs, write_packed
 from endtask.text.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ class WordPlaces:
         `starts` are the places at which the texts themselves start.
         """
         counts = self.words[positions]
-        ends = np.cumsum(counts)
-        numbers = np.arange(int(counts.sum())) + np.repeat(self._places.offsets[positions] - ends + counts, counts)
+        numbers = runs(self._places.offsets[positions], counts)
         places = np.asarray(self._places.values[numbers], dtype=np.int64)
         seen = places != NO_TOKEN
         return numbers[seen], (places + np.repeat(starts, counts))[seen]

@@ -80,7 +80,7 @@ def _judging(task: Task, packed: Path, network: Network, which: str) -> Judging:
     judges = np.ones(len(texts), dtype=bool)
     if task.kind in ("text", "pair"):  # what train has no example of, no head can learn
         judges = targets(task, split)[texts.examples] < len(task.labels)
-    return Judging(texts, task_objective(task, "judging", stream, split=split), judges)
+    return Judging(task_objective(task, "judging", stream, split=split), judges)
 
 
 def _masking(packed: Path, settings: Settings) -> Masking:

@@ -40,9 +40,13 @@ Places = NDArray[np.int64]
 class Judging:
     """Texts of the task whose loss is to fall, what they are asked, and which of them anybody could answer."""
 
-    texts: PackedTexts
     asked: TaskObjective
     judges: NDArray[np.bool_]
+
+    @property
+    def texts(self) -> PackedTexts:
+        """The texts themselves."""
+        return self.asked.stream.texts
 
 
 @dataclass

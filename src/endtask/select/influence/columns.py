@@ -62,7 +62,7 @@ def classes_of(example: Example) -> tuple[str, ...]:
 
 def memberships(examples: Sequence[Example], names: Sequence[str]) -> NDArray[np.int64]:
     """1 where a row belongs to a class, else 0: (rows, classes); names that no model knows count nowhere."""
-    return np.asarray([[name in classes_of(example) for name in names] for example in examples], dtype=np.int64)
+    return np.asarray([[name in found for name in names] for found in map(classes_of, examples)], dtype=np.int64)
 
 
 def judged_labels(columns: list[Column], labels: tuple[str, ...]) -> tuple[str, ...]:
