@@ -89,11 +89,12 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         Arm("random", FIFTH, "20% at random"),
         Arm("dsir", FIFTH, "20% by DSIR"),
     ),
+    "larger": (Arm(order_of("last"), FIFTH, "20% by influence, larger scoring model"),),
     "net": (Arm("net", FIFTH, "20% by influence on all targets"),),
     "all": (Arm("best_rank", 100, "all candidates"),),
     "sizes": tuple(Arm("influence", percent, f"{percent}% by influence") for percent in SIZES),
     "eighty": (Arm("influence", 80, "80% by influence"),),
-    "layers": tuple(Arm(order_of(layer), FIFTH, f"20%, {layer.replace('_', ' ')}") for layer in LAYERS[:-1]),
+    "layers": tuple(Arm(order_of(layer), FIFTH, f"20%, {layer.replace('_', ' ')}") for layer in LAYERS[1:-1]),
     "embedding": (Arm(order_of(LAYERS[-1]), FIFTH, "20%, embedding"),),
     "steps": tuple(
         Arm(order, FIFTH, f"{steps:,} steps, {words}", steps)
@@ -108,7 +109,7 @@ AGAINST = "influence-20"
 """What all other cells are tested against, but for the layers."""
 LAST_LAYER = f"{order_of('last')}-{FIFTH}"
 SHOWN: dict[str, tuple[str, ...]] = {
-    "main": ("main", "net", "others", "all"),
+    "main": ("main", "larger", "net", "others", "all"),
     "sizes": ("sizes", "eighty", "all"),
     "steps": ("steps",),
     "layers": ("layers", "embedding"),
@@ -124,6 +125,8 @@ def titles(table: str) -> dict[str, str]:
     elif table == "steps":
         usual = [replace(arm, title=f"{STEPS:,} steps, {arm.title[4:]}") for arm in (TABLES["main"][0], BEST_RANK)]
         arms = sorted([*usual, *arms], key=lambda arm: arm.steps)
+    elif table == "layers":
+        arms = [replace(TABLES["larger"][0], title="20%, last"), *arms]
     return {arm.name: arm.title for arm in arms}
 
 

@@ -133,7 +133,9 @@ def _costs(rows: list[Tree]) -> list[str]:
     lines = [f"| {' | '.join(heads)} |", f"|---|---|---|{'---:|' * (len(heads) - 3)}"]
     for row in found:
         cells = [NAMES[row["task"]], row["size"], _order_in_words(row["order"]), f"{row['candidates']:,}"]
-        cells += [f"{row['fitting_seconds']:.0f} s", f"{row['seconds']:.1f} s", f"{row['bytes_per_target']:,.0f}"]
+        timed = "seconds" in row  # not where the GPU trained other models at the same time
+        cells += [f"{row['fitting_seconds']:.0f} s", f"{row['seconds']:.1f} s"] if timed else ["", ""]
+        cells += [f"{row['bytes_per_target']:,.0f}"]
         cells += [
             f"{row[key]:.2f}" if key in row else "" for key in ("rank_correlation", "agreement", "models", "harm")
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import repeat
 
 import torch
 from torch import Tensor
@@ -98,13 +99,16 @@ def squared_norms(uses: Uses, count: int, block: Block, most: int | None = None)
 
     `most` is the most rows of one kind that one owner has; unless it is given, the device is asked and waited for.
     """
-    most = most_rows(uses) if most is None else most
+    widths = [most_rows((rows,)) if most is None else most for rows in uses]
     linear = all(isinstance(rows, LinearRows) for rows in uses)
-    if linear and most * (block.height + block.width) > block.size:
+    if linear and max(widths) * (block.height + block.width) > block.size:
         parts = by_owners(uses, count, block.size)
         return torch.cat([matrices(part, size, block, most).square().sum((1, 2)) for size, part in parts])
-    parts = by_owners(uses, count, max(1, most * (block.height + block.width + most)))
-    return torch.cat([_own_pairs([tables(rows, size, most) for rows in part]) for size, part in parts])
+    # Each kind is padded to its own most: a predicted token's row is as long as the vocabulary, a read one's is not.
+    lefts = [block.height if isinstance(rows, LinearRows) else 1 for rows in uses]
+    numbers = sum(width * (left + block.width + width) for left, width in zip(lefts, widths, strict=True))
+    parts = by_owners(uses, count, max(1, numbers))
+    return torch.cat([_own_pairs(list(map(tables, part, repeat(size), widths))) for size, part in parts])
 
 
 def _own_pairs(padded: list[Rows]) -> Tensor:
