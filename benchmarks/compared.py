@@ -34,6 +34,7 @@ class Compared:
     split: str
     truth: Answers
     clean: np.ndarray
+    groups: np.ndarray
     runs: Mapping[str, list[Tree]]
     gpu: str | None
 
@@ -48,8 +49,8 @@ class Compared:
             raise InputError("no results file was given")
         first = trees[0]
         for file, tree in zip(files, trees, strict=True):
-            for key in ("metric", "split", "truth", "leak_free", "kind"):
-                if tree[key] != first[key]:
+            for key in ("metric", "split", "truth", "leak_free", "row_groups", "kind"):
+                if tree.get(key) != first.get(key):
                     raise InputError(f"judged by another {key} than {files[0]}", path=file, key=key)
         runs: dict[str, list[Tree]] = {}
         for run in (run for tree in trees for run in tree["runs"]):
@@ -61,7 +62,8 @@ class Compared:
         truth = from_lists(first["truth"], kind)
         clean = np.asarray(first["leak_free"], dtype=bool)
         gpu = next(iter((first.get("machine") or {}).get("gpus") or ()), None)
-        return cls(Measure(first["metric"], kind, labels), first["split"], truth, clean, runs, gpu)
+        groups = np.asarray(first.get("row_groups", range(len(truth))), dtype=np.int64)  # older files have none
+        return cls(Measure(first["metric"], kind, labels), first["split"], truth, clean, groups, runs, gpu)
 
     def models(self, cell: str, part: str | None = None) -> list[float]:
         """The scores of all models of a cell, on the split that decides or another `part`."""
@@ -73,10 +75,10 @@ class Compared:
         return np.stack([from_lists(answers, kind) for run in self._runs(cell) for answers in run["predicted"]])
 
     def p_value(self, cell: str, against: str, *, clean: bool = False) -> float:
-        """Of the difference, by swapping what both said in each row; `clean`: in rows that are not in train."""
+        """Of the difference, by swapping what both said in each group of rows; `clean`: of those not in train."""
         rows = self.clean if clean else np.ones(len(self.truth), dtype=bool)
         one, other = self.predictions(cell)[:, rows], self.predictions(against)[:, rows]
-        return metric_permutation(one, other, self.truth[rows], self.measure)
+        return metric_permutation(one, other, self.truth[rows], self.measure, groups=self.groups[rows])
 
     def table(self, cells: Mapping[str, str], against: str) -> list[Tree]:
         """A row for each cell that is there, by the title it is shown under; Holm's p counts these rows alone."""

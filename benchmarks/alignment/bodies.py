@@ -71,7 +71,7 @@ class Place:
         return {name: self.run(name).task for task in TASKS for name in (task, f"{task}-cases")}
 
     def truth(self, task: str) -> Tree:
-        """The right answers to all rows of a task, and which rows each draw is scored on."""
+        """The right answers to all rows of a task, which belong together, and which rows each draw is scored on."""
         found = self.tasks[task]
         rows = Rows.of(found)
         answers = numbered([example.label for example in rows.examples], found.kind, found.all_labels)
@@ -82,6 +82,7 @@ class Place:
             "task_kind": found.kind,
             "labels": list(found.all_labels),
             "truth": as_lists(answers, found.kind),
+            "groups": rows.groups.tolist(),
             "scored": [draw.test.tolist() for draw in draws],
         }
 

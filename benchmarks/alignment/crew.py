@@ -125,4 +125,5 @@ def write(row: Tree, file: TextIO) -> None:
     """Keep a row, and show it without what is long."""
     print(json.dumps(row, ensure_ascii=False), file=file)
     if row["kind"] != "result":
-        print(json.dumps({key: value for key, value in row.items() if key not in ("truth", "scored")}), flush=True)
+        short = {key: value for key, value in row.items() if key not in ("truth", "groups", "scored")}
+        print(json.dumps(short), flush=True)

@@ -99,9 +99,8 @@ class Found:
         nothing = np.zeros(0, dtype=np.int64)
         draws = [Draw(nothing, nothing, np.asarray(scored)) for scored in row["scored"]]
         plan = plan_of(task, "head", "new", 1.0, (1,))
-        return Judge(
-            plan, draws, ToldUnits(row["task_kind"], truth), Measure(SCORE, row["task_kind"], tuple(row["labels"]))
-        )
+        measure = Measure(SCORE, row["task_kind"], tuple(row["labels"]))
+        return Judge(plan, draws, ToldUnits(row["task_kind"], truth), measure, np.asarray(row["groups"]))
 
     def of(self, task: str, arm: Arm, labels: int) -> list[Result] | None:
         """The runs of an arm with a number of labels, by draw and seed; None where not all that are planned are there.

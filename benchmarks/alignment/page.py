@@ -167,7 +167,7 @@ def _how_learned(rows: Sequence[Tree]) -> str:
 def _how_tested() -> str:
     return (
         "† where a paired permutation test over rows against the first line of the same column has Holm's p below .05; "
-        "it swaps rows one by one, also the two of acronym detection that share a text."
+        "rows of acronym detection that come from one document are swapped together."
     )
 
 

@@ -20,6 +20,7 @@ from endtask.files.stage_folder import read_manifest
 from endtask.progress import say
 from endtask.run import Run, RunResult
 from endtask.settings import Settings, load_settings
+from endtask.task.split import group_numbers
 
 # Without external text stage 1 reads the task's few texts again and again; about 300 steps were best on dev.
 _TASK_ONLY_BUDGET = "900ktok"
@@ -120,7 +121,9 @@ def _compare(work: Run, first: RunResult, second: RunResult) -> Outcome:
     return Outcome(
         rows=rows,
         gain=float(with_corpus.scores("accuracy").mean() - without.scores("accuracy").mean()),
-        p_value=metric_permutation(with_corpus.predicted, without.predicted, with_corpus.truth, "accuracy"),
+        p_value=metric_permutation(
+            with_corpus.predicted, without.predicted, with_corpus.truth, "accuracy", groups=group_numbers(task.test)
+        ),
         seconds=sum(row.seconds for row in rows),  # as first spent: a second call only reads
         test_rows=len(with_corpus.ids),
         report=first.folder / "report.html",

@@ -338,7 +338,7 @@ def result_rows(task: str, arm: Arm, labels: int, accuracy: float) -> list[Tree]
 def told_task(task: str) -> Tree:
     scored = [list(range(20 * n, 20 * n + 20)) if task == "ad" else list(range(20)) for n in range(5)]
     common = {"kind": "task", "task": task, "task_kind": "pair", "labels": ["0", "1"]}
-    return {**common, "truth": [n % 2 for n in range(100)], "scored": scored}
+    return {**common, "truth": [n % 2 for n in range(100)], "groups": list(range(100)), "scored": scored}
 
 
 def write_jsonl(path: Path, rows: list[Tree]) -> None:
@@ -379,7 +379,7 @@ def test_rows_become_tables(tmp_path: Path) -> None:
     assert "the embeddings too" not in shown
     assert "over draws and seeds, 5 runs a cell; lines" in shown
     assert "choose the epoch: 10 beside 50, 20 beside 100, 30 beside 150, 40 beside 200, 200 beside 1000." in shown
-    assert "swaps rows one by one" in shown
+    assert "from one document are swapped together" in shown
     assert "pre-trained once, for 7 steps (2 s for 768x3, with others beside it)." in shown
     assert "| all four objectives | 50.0 / 3.00 | 50.0 / 3.00 |" in shown
     assert "| BOE |  | 0.71 |" in shown

@@ -23,7 +23,7 @@ COST = Cost(flops=60.0, matmul_flops=50.0, train_seconds=2.0, seconds=3.0, text_
 def judged(leaks: int = 0) -> Judged:
     truth = np.random.default_rng(0).integers(0, CLASSES, ROWS)
     ids = tuple(f"test-{row}" for row in range(ROWS))
-    return Judged("test", Measure("macro_f1"), ("a", "b", "c"), ids, truth, np.arange(ROWS) >= leaks)
+    return Judged("test", Measure("macro_f1"), ("a", "b", "c"), ids, truth, np.arange(ROWS) >= leaks, np.arange(ROWS))
 
 
 def runs(right: float, seeds: int = 2, finetune_seeds: int = 3) -> tuple[Scored, ...]:
@@ -91,6 +91,24 @@ def test_the_tests_are_those_of_the_statistics_with_runs_in_groups() -> None:
         ]
         assert figures.lead.mean == pytest.approx(means[0] - means[1])
         assert figures.lead.low < figures.lead.mean < figures.lead.high
+
+
+def test_rows_of_a_group_count_once() -> None:
+    one, other, rows = runs(0.7), runs(0.8), judged()
+    pairs = replace(rows, groups=np.arange(ROWS) // 2)
+    alone, paired = (
+        Statistics(each, one, {}, permutations=300).row(plain_row(row("b"), other, each), other)
+        for each in (rows, pairs)
+    )
+    truth = rows.truth
+    first, second = (np.stack([run.predicted for run in system]) for system in (other, one))
+    assert paired.score is not None
+    assert paired.score.lead is not None
+    wanted = metric_permutation(first, second, truth, "macro_f1", groups=pairs.groups, permutations=300)
+    assert paired.score.lead.p_value == wanted
+    interval = bootstrap_interval(first, None, truth, "macro_f1", groups=pairs.groups, samples=300)
+    assert (paired.score.low, paired.score.high) == interval
+    assert alone.mark != paired.mark  # figures of other groups are not taken for these
 
 
 def test_a_single_run_is_tested_against_many() -> None:

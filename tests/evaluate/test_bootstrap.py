@@ -164,3 +164,19 @@ def test_a_level_that_is_none(level: float) -> None:
 def test_runs_that_cannot_be_paired() -> None:
     with pytest.raises(ValueError, match="runs cannot be paired"):
         bootstrap_interval(FIRST, SECOND[:1], TRUTH, "accuracy", paired_runs=True)
+
+
+def test_groups_of_rows_against_a_plain_loop() -> None:
+    random, sizes = np.random.default_rng(5), np.arange(1, 16)  # 120 rows in 15 groups
+    groups = random.permutation(np.repeat(np.arange(15), sizes))
+    truth = TRUTH[:120]
+    # A group is right or wrong as a whole: rows say little that their group did not.
+    first = np.where(random.random(15)[groups] < 0.6, truth, truth + 1)
+    means = []
+    for _ in range(2000):
+        rows = np.concatenate([np.flatnonzero(groups == group) for group in random.integers(0, 15, 15)])
+        means.append((first[rows] == truth[rows]).mean())
+    low, high = bootstrap_interval(first, None, truth, "accuracy", groups=groups)
+    assert (low, high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])), abs=0.03)
+    narrow = bootstrap_interval(first, None, truth, "accuracy")
+    assert narrow[1] - narrow[0] < 0.7 * (high - low)

@@ -52,14 +52,16 @@ def plain_score(metric: str, predicted: list[int], truth: list[int]) -> Fraction
     return sum(f1, Fraction(0)) / len(f1)
 
 
-def plain_p(case: Case, metric: str) -> float:
+def plain_p(case: Case, metric: str, groups: list[int] | None = None) -> float:
     """All swaps one by one, run for run, in fractions: nothing is rounded."""
     first, second, truth = (array.tolist() for array in case)
+    group_of = groups or list(range(len(truth)))
+    names = sorted(set(group_of))
     runs = len(first) * len(second)
     pairs = [(first[run % len(first)], second[run % len(second)]) for run in range(runs)]
     differences = []
-    for swaps in product((False, True), repeat=len(truth)):
-        total = Fraction(0)
+    for by_group in product((False, True), repeat=len(names)):
+        total, swaps = Fraction(0), [by_group[names.index(group)] for group in group_of]
         for one, other in pairs:
             mixed = [(b, a) if swap else (a, b) for a, b, swap in zip(one, other, swaps, strict=True)]
             total += plain_score(metric, [a for a, _ in mixed], truth) - plain_score(
@@ -82,6 +84,28 @@ def sign_flips(difference: NDArray[np.float64], permutations: int) -> float:
 def test_few_rows_are_exact(metric: str, case: Case) -> None:
     # Three runs have thirds and sevenths in their scores: ties survive only if rounding is allowed for.
     assert metric_permutation(*case, metric) == plain_p(case, metric)
+
+
+@given(case=pairs_of_systems(), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_groups_of_few_rows_are_exact(case: Case, data: st.DataObject) -> None:
+    rows = len(case[2])
+    groups = data.draw(st.lists(st.integers(-1, 3), min_size=rows, max_size=rows))
+    assert metric_permutation(*case, "macro_f1", groups=np.asarray(groups)) == plain_p(case, "macro_f1", groups)
+
+
+def test_copies_of_a_row_are_no_more_evidence() -> None:
+    first, second, truth = random_systems(60, shift=0.15)
+    copied = [np.repeat(array, 5, axis=-1) for array in (first, second, truth)]
+    groups = np.repeat(np.arange(60), 5)
+    alone = metric_permutation(first, second, truth, "accuracy")
+    assert metric_permutation(*copied, "accuracy", groups=groups) == pytest.approx(alone, abs=0.02)
+    assert metric_permutation(*copied, "accuracy") < alone / 2
+
+
+def test_groups_must_be_as_many_as_rows() -> None:
+    with pytest.raises(ValueError, match="2 groups are given for 3 rows"):
+        metric_permutation([0, 1, 1], [1, 1, 1], [0, 1, 1], "accuracy", groups=np.array([0, 1]))
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "micro_f1", "macro_f1"])

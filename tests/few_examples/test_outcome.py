@@ -25,12 +25,12 @@ class FakeUnits:
     truth = TRUTH
 
 
-def judge(plan: Plan) -> Judge:
+def judge(plan: Plan, groups: int = 60) -> Judge:
     if plan.folds is None:
         draws = [Draw(np.arange(0), np.arange(0), np.arange(60)) for _ in range(plan.samples)]
     else:
         draws = [Draw(np.arange(0), np.arange(0), np.arange(n, 60, plan.folds)) for n in range(plan.folds)]
-    return Judge(plan, draws, FakeUnits(), Measure("accuracy"))  # type: ignore[arg-type]
+    return Judge(plan, draws, FakeUnits(), Measure("accuracy"), np.arange(60) % groups)  # type: ignore[arg-type]
 
 
 def result(key: Key, rows: np.ndarray, *, wrong: int, held_out: float = 1.5) -> Result:
@@ -73,9 +73,18 @@ def test_the_rate_is_chosen_on_held_out_rows_not_by_the_score() -> None:
 def test_surprise_is_tested_as_a_sign_test_would() -> None:
     random = np.random.default_rng(0)
     noise = random.normal(size=200)
-    assert surprise_permutation(noise, np.zeros(200)) > 0.01
-    assert surprise_permutation(noise + 0.5, np.zeros(200)) < 0.001
-    assert surprise_permutation(np.array([1.0, 1.0]), np.zeros(2)) == pytest.approx(0.5, abs=0.03)
+    alone = np.arange(200)
+    assert surprise_permutation(noise, np.zeros(200), alone) > 0.01
+    assert surprise_permutation(noise + 0.5, np.zeros(200), alone) < 0.001
+    assert surprise_permutation(np.array([1.0, 1.0]), np.zeros(2), alone[:2]) == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("plan", [Plan(samples=3), Plan(folds=3)])
+def test_rows_of_a_group_are_swapped_together(plan: Plan) -> None:
+    arms = {"first": runs_of(plan, 10), "better": runs_of(plan, 1)}
+    tests = judged(judge(plan, groups=2), arms, (9,))["better"][0].tests
+    # Two groups have four swaps: all or none of them change the difference as much as it is.
+    assert all(test.p_value >= 0.45 for test in tests.values())
 
 
 def test_the_page_names_and_marks(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from endtask.evaluate.significance import bootstrap_interval, holm, metric_permu
 from endtask.files.stage_folder import fingerprint
 from endtask.task.targets import Answers
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of what intervals and tests come to, so that earlier tables lend none of theirs."""
 PERMUTATIONS = 10_000
 LEVEL = 0.95
@@ -117,6 +117,7 @@ class Outcome:
             "split": self.judged.split,
             "metric": self.judged.metric,
             "examples": len(self.judged.ids),
+            "groups": self.judged.group_count,
             "leak_free_examples": int(self.judged.clean.sum()),
             "against": self.against,
             "permutations": PERMUTATIONS,
@@ -148,9 +149,9 @@ class Statistics:
         return found
 
     def _figures(self, figures: Figures, runs: Sequence[Scored], rows: NDArray[np.bool_]) -> Figures:
-        truth, metric = self.judged.truth[rows], self.judged.measure
+        truth, metric, groups = self.judged.truth[rows], self.judged.measure, self.judged.groups[rows]
         one = _together(runs)[:, :, rows]
-        low, high = bootstrap_interval(one, None, truth, metric, level=LEVEL, samples=self.permutations)
+        low, high = bootstrap_interval(one, None, truth, metric, groups=groups, level=LEVEL, samples=self.permutations)
         figures = replace(figures, low=low, high=high)
         if not self.against or runs is self.against:
             return figures
@@ -159,15 +160,15 @@ class Statistics:
         # Luck that two cells share, such as one pre-training under two ways of fine-tuning, then cancels.
         paired = _seeds(runs) == _seeds(self.against)
         low, high = bootstrap_interval(
-            one, other, truth, metric, level=LEVEL, samples=self.permutations, paired_runs=paired
+            one, other, truth, metric, groups=groups, level=LEVEL, samples=self.permutations, paired_runs=paired
         )
-        p_value = metric_permutation(one, other, truth, metric, permutations=self.permutations)
+        p_value = metric_permutation(one, other, truth, metric, groups=groups, permutations=self.permutations)
         return replace(figures, lead=Lead(mean, low, high, p_value))
 
     def _mark(self, runs: Sequence[Scored]) -> str:
         """What the figures of a row depend on."""
         judged = self.judged
-        rows = (judged.split, judged.metric, judged.truth.tolist(), judged.clean.tolist())
+        rows = (judged.split, judged.metric, judged.truth.tolist(), judged.clean.tolist(), judged.groups.tolist())
         both = [[run.mark() for run in each] for each in (runs, self.against)]
         kind = (runs is self.against, _seeds(runs) == _seeds(self.against))
         return fingerprint(VERSION, rows, both, kind, self.permutations, LEVEL)

@@ -49,7 +49,8 @@ def chart(outcome: Outcome) -> Markup:
 
 _SCORES = (
     "In the order given. The interval of a score is that of its mean over new rows and new seeds (bootstrap, 95%); "
-    "p is that of a paired permutation test over rows, Holm's holds for all tests of the table together."
+    "p is that of a paired permutation test over rows, Holm's holds for all tests of the table together. "
+    "Rows of one group, such as those with the same text, are drawn and swapped together."
 )
 _COSTS = (
     "Of one run, all of its fine-tuning seeds included, as if nothing had been shared. Training is stages 1 and 2. "

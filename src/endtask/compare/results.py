@@ -32,6 +32,7 @@ def results_of_comparison(outcome: Outcome) -> Tree:
         "kind": judged.measure.kind,
         "truth": as_lists(judged.truth, judged.measure.kind),
         "leak_free": judged.clean.astype(int).tolist(),
+        "row_groups": judged.groups.tolist(),
         "runs": [_run(name, run, outcome) for name, runs in outcome.runs.items() for run in runs],
     }
 

@@ -22,6 +22,7 @@ from endtask.report.run_folder import RunFolder
 from endtask.report.scores import seed_rows
 from endtask.settings import TaskKind
 from endtask.task import Task, leaked_ids
+from endtask.task.split import group_numbers
 from endtask.task.targets import Answers, from_lists, targets
 
 TRAINING = ("pretrain", "finetune")
@@ -29,7 +30,10 @@ TRAINING = ("pretrain", "finetune")
 
 @dataclass(frozen=True)
 class Judged:
-    """The rows that decide: a split, its right answers, and which rows do not also stand in train."""
+    """The rows that decide: a split, its right answers, which rows do not also stand in train, and which are of a kind.
+
+    Rows of one of the `groups`, such as questions about one sentence, are swapped and drawn together.
+    """
 
     split: str
     measure: Measure
@@ -37,6 +41,7 @@ class Judged:
     ids: tuple[str, ...]
     truth: Answers
     clean: NDArray[np.bool_]
+    groups: NDArray[np.int64]
 
     @property
     def metric(self) -> str:
@@ -47,14 +52,20 @@ class Judged:
     def of(cls, task: Task, measure: Measure, by: Literal["test", "dev"]) -> Judged:
         """The rows of test, or of dev if asked for or where there is no test split."""
         split = "test" if by == "test" and "test" in task.splits else "dev"
-        ids, leaked = tuple(example.id for example in task.splits[split]), leaked_ids(task, split)
+        examples, leaked = task.splits[split], leaked_ids(task, split)
+        ids = tuple(example.id for example in examples)
         clean = np.asarray([each not in leaked for each in ids])
-        return cls(split, measure, task.all_labels, ids, targets(task, split), clean)
+        return cls(split, measure, task.all_labels, ids, targets(task, split), clean, group_numbers(examples))
 
     @property
     def has_leaks(self) -> bool:
         """Whether the leak-free part is there and is not the whole."""
         return bool(self.clean.any() and not self.clean.all())
+
+    @property
+    def group_count(self) -> int:
+        """How many groups the rows form."""
+        return len(np.unique(self.groups))
 
 
 @dataclass(frozen=True)

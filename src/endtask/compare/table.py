@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from endtask.compare.outcome import CLEAR, Figures, Lead, Outcome, Row
+from endtask.compare.scored import Judged
 from endtask.report import format as shown
 
 _WIDTH_OF_A_FILE = 200
@@ -22,7 +23,7 @@ def verdict(outcome: Outcome) -> str:
     judged, row = outcome.judged, outcome.row(outcome.against)
     if row.score is None:
         return f"{row.name} has no score yet."
-    where = f"{judged.split} ({shown.plural(len(judged.ids), 'row')}, {shown.plural(row.runs, 'model')})"
+    where = f"{judged.split} ({rows_in_words(judged)}, {shown.plural(row.runs, 'model')})"
     sentence = f"{row.name}: {shown.metric_name(judged.metric)} {score_in_words(row, row.score)} on {where}."
     leads = [(other.name, other.score.lead) for other in outcome.rows if other.score and other.score.lead]
     groups = {
@@ -31,6 +32,12 @@ def verdict(outcome: Outcome) -> str:
         "No clear difference": [_named(name, lead) for name, lead in leads if not lead.is_clear],
     }
     return " ".join([sentence, *(f"{words}: {', '.join(names)}." for words, names in groups.items() if names)])
+
+
+def rows_in_words(judged: Judged) -> str:
+    """How many rows decide, and how many groups they form where some belong together."""
+    rows = shown.plural(len(judged.ids), "row")
+    return rows if judged.group_count == len(judged.ids) else f"{rows} in {shown.plural(judged.group_count, 'group')}"
 
 
 def notes(outcome: Outcome) -> list[str]:

@@ -14,7 +14,7 @@ from endtask.few_examples.plan import USUAL_LABELS, Plan
 from endtask.records import Example
 from endtask.seeds import generator
 from endtask.task import Task
-from endtask.task.split import group_key
+from endtask.task.split import group_numbers
 
 Numbers = NDArray[np.int64]
 
@@ -71,9 +71,7 @@ class Rows:
     @cached_property
     def groups(self) -> Numbers:
         """The number of each row's group: rows with one value in the group column, or with the same text."""
-        numbers: dict[str, int] = {}
-        keys = (group_key(example) for example in self.examples)
-        return np.asarray([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+        return group_numbers(self.examples)
 
     @property
     def scored_split(self) -> str:

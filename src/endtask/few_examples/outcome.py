@@ -96,6 +96,8 @@ class Judge:
     draws: Sequence[Draw]
     units: Units
     measure: Measure
+    groups: NDArray[np.int64]
+    """Of each row of the task; rows of one group are swapped together."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -143,7 +145,11 @@ class Judge:
     @property
     def truth(self) -> Answers:
         """The right answers to the scored rows."""
-        return self.units.truth if self.plan.folds is not None else self.units.truth[self.draws[0].test]
+        return self.units.truth[self._scored]
+
+    @property
+    def _scored(self) -> NDArray[np.int64]:
+        return np.arange(len(self.units.truth)) if self.plan.folds is not None else self.draws[0].test
 
     def surprise(self, results: Sequence[Result]) -> NDArray[np.float64]:
         """The cross-entropy of each scored row, the mean over runs."""
@@ -157,13 +163,14 @@ class Judge:
 
     def tests(self, first: Sequence[Result], cell: Cell, first_cell: Cell, kept: Sequence[Result]) -> dict[str, Test]:
         """Tests of an arm's cell against that of the first arm."""
-        found = {}
+        found, groups = {}, self.groups[self._scored]
         for name in self.metrics:
             lead = cell.scores[name]["mean"] - first_cell.scores[name]["mean"]
             measure = replace(self.measure, name=name)
-            found[name] = Test(lead, metric_permutation(self.answers(kept), self.answers(first), self.truth, measure))
+            answers = self.answers(kept), self.answers(first)
+            found[name] = Test(lead, metric_permutation(*answers, self.truth, measure, groups=groups))
         lead = cell.scores[PERPLEXITY]["mean"] - first_cell.scores[PERPLEXITY]["mean"]
-        found[PERPLEXITY] = Test(lead, surprise_permutation(self.surprise(kept), self.surprise(first)))
+        found[PERPLEXITY] = Test(lead, surprise_permutation(self.surprise(kept), self.surprise(first), groups))
         return found
 
 

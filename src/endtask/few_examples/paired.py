@@ -1,4 +1,4 @@
-"""Whether one arm is surprised less than another: a permutation test over rows."""
+"""Whether one arm is surprised less than another: a permutation test over groups of rows."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ _AT_ONCE = 500
 
 
 def surprise_permutation(
-    first: NDArray[np.float64], second: NDArray[np.float64], *, permutations: int = 10_000, seed: int = 0
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    groups: NDArray[np.int64],
+    *,
+    permutations: int = 10_000,
+    seed: int = 0,
 ) -> float:
-    """Two-sided p-value of the difference of two arms' cross-entropy, which may be swapped in each row.
+    """Two-sided p-value of the difference of two arms' cross-entropy, which may be swapped in each group of rows.
 
     Both are sums over a row's answers, means over the arm's runs. As both were asked the same, the logarithms of their
     perplexities differ by the mean of the rows' differences. The observed labelling counts as one permutation.
 
-    >>> surprise_permutation(np.ones(40), np.zeros(40)) < 0.001
+    >>> surprise_permutation(np.ones(40), np.zeros(40), np.arange(40)) < 0.001
     True
-    >>> surprise_permutation(np.ones(4), np.ones(4))
+    >>> surprise_permutation(np.ones(40), np.zeros(40), np.zeros(40, dtype=np.int64))
     1.0
     """
-    differences = first - second
+    differences = np.bincount(np.unique(groups, return_inverse=True)[1].reshape(-1), weights=first - second)
     observed = abs(differences.sum()) * (1 - 1e-12)
     random, extreme = generator(seed, "surprise"), 0
     for start in range(0, permutations, _AT_ONCE):

@@ -133,7 +133,8 @@ class _Work:
     ) -> Outcome:
         task, settings = stages[0].task, stages[0].settings
         measure = measure_of(task, settings.evaluate)
-        cells = judged(Judge(self._plan, self._draws, units, measure), results, self._labels)
+        judge = Judge(self._plan, self._draws, units, measure, self._rows.groups)
+        cells = judged(judge, results, self._labels)
         rows = [Row(arm.name, arm.stage_one.name, arm.train, arm.head, arm.tasks, cells[arm.name]) for arm in arms]
         scored = "all rows, by folds" if self._plan.folds else self._rows.scored_split
         notes = tuple(self._notes(stages))

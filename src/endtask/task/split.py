@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from hashlib import blake2b
 
+import numpy as np
+from numpy.typing import NDArray
+
 from endtask.records import Example
 from endtask.task.normalize import normalized_key
 
@@ -16,6 +19,16 @@ _SCORE_BINS = 5
 def group_key(example: Example) -> str:
     """What keeps examples together: the value of the named group column, else the normalised text."""
     return f"column {example.group}" if example.group is not None else f"text {normalized_key(example)}"
+
+
+def group_numbers(examples: Iterable[Example]) -> NDArray[np.int64]:
+    """The number of each example's group, from 0 in the order in which groups turn up.
+
+    >>> group_numbers([Example("1", "On [[ it ]].", "a"), Example("2", "Off.", "a"), Example("3", "On it.", "b")])
+    array([0, 1, 0])
+    """
+    numbers: dict[str, int] = {}
+    return np.asarray([numbers.setdefault(group_key(one), len(numbers)) for one in examples], dtype=np.int64)
 
 
 def carve(
