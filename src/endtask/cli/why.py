@@ -107,7 +107,8 @@ def _helped_lines(found: WhyHelpful) -> Iterator[str]:
 
 
 def _helpful_lines(number: int, passage: HelpfulPassage) -> Iterator[str]:
-    yield f"{number}. {_plain(passage.id)}: {passage.score:+.2f}, {'kept' if passage.kept else 'not kept'}"
+    kept = "not kept" if passage.reason is None else f"kept ({_plain(passage.reason)})"
+    yield f"{number}. {_plain(passage.id)}: {passage.score:+.2f}, {kept}"
     yield f"   {_origin(passage)}"
     yield f"   {_short(passage.text, _ASKER_CHARACTERS)}"
 

@@ -94,7 +94,12 @@ def test_why_shows_what_helps_an_example(selected_run: Path, command: Command) -
     found = json.loads(command("why", selected_run, "--example", "train-3", "--json").out)
     assert found["helped"]["targets"] == ["train-3"]
     assert found["helped"]["most"][0]["score"] > found["helped"]["least"][0]["score"]
-    assert {"id", "text", "kept", "source"} <= found["helped"]["most"][0].keys()
+    listed = [*found["helped"]["most"], *found["helped"]["least"]]
+    assert {"id", "text", "kept", "source"} <= listed[0].keys()
+    assert all(one["kept"] == (one["reason"] is not None) for one in listed)
+    assert any(one["kept"] for one in listed)
+    reasons = [one["reason"] for one in found["helped"]["most"][:2] if one["kept"]]
+    assert all(f"kept ({reason})" in most for reason in reasons)
 
 
 def test_why_shows_what_helps_a_class(selected_run: Path, command: Command) -> None:

@@ -19,7 +19,10 @@ _SHOWN = ("id", "source", "title", "licence", "text")
 
 @dataclass(frozen=True)
 class HelpfulPassage:
-    """A text and its score: in deviations above (or below) the usual candidate's for this target."""
+    """A text and its score: in deviations above (or below) the usual candidate's for this target.
+
+    `reason` is why it was kept, which may be for the sake of another target; None where it was not.
+    """
 
     id: str
     source: str
@@ -28,6 +31,7 @@ class HelpfulPassage:
     text: str
     score: float
     kept: bool
+    reason: str | None
 
 
 Passages = tuple[HelpfulPassage, ...]
@@ -80,9 +84,12 @@ def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
         say(f"{most_listed} of the most and of the least helpful texts are on record, no more")
     wanted = {passage for pairs in listed.values() for passage, _ in pairs}
     texts = {row["id"]: row for row in rows_where(run / "retrieve" / RETRIEVED, "id", wanted, list(_SHOWN))}
-    kept = {row["id"] for row in rows_where(run / "select" / SELECTION, "id", wanted, ["id"])}
+    kept = {row["id"]: row["reason"] for row in rows_where(run / "select" / SELECTION, "id", wanted, ["id", "reason"])}
     most, least = (
-        tuple(HelpfulPassage(**texts[passage], score=score, kept=passage in kept) for passage, score in pairs)
+        tuple(
+            HelpfulPassage(**texts[passage], score=score, kept=passage in kept, reason=kept.get(passage))
+            for passage, score in pairs
+        )
         for pairs in listed.values()
     )
     return most, least
