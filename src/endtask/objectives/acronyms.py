@@ -101,7 +101,7 @@ class GuidedAcronyms(Acronyms):
         classes = np.zeros(int(pieces.lengths[piece]), dtype=np.int64)
         if letters is None:
             return classes
-        words = pieces.texts.plain_words[0][slice(*pieces.words[piece]), :2] - pieces.tokens[piece, 0]
+        words = pieces.texts.plain_words[0][slice(*pieces.words[piece]), :2].astype(np.int64) - pieces.tokens[piece, 0]
         for place in places_of(letters, pieces.initials(piece)):
             classes[words[place, 0] : words[place + len(letters) - 1, 1]] = 1
         return classes

@@ -53,11 +53,14 @@ class AlignedTexts(PackedTexts):
         return Ragged(self.folder, name)
 
     @cached_property
-    def plain_words(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The words of all texts end to end, signs left out, as `words` has them; and where each text's begin."""
+    def plain_words(self) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        """The words of all texts end to end, signs left out, as `words` has them; and where each text's begin.
+
+        All are in memory: in the narrow type that they are stored in.
+        """
         values = np.asarray(self.words.values)
         is_word = values[:, 2] != SIGN
-        return values[is_word].astype(np.int64), np.concatenate([[0], np.cumsum(is_word)])[self.words.offsets]
+        return values[is_word], np.concatenate([[0], np.cumsum(is_word)])[self.words.offsets]
 
     @cached_property
     def initials(self) -> str:
