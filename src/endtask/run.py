@@ -266,7 +266,10 @@ class Run:
         changes = stage.changes()
         if changes.get("corpus", ("", ""))[1] == "none" and self.settings.corpus.sources:
             return f"select.selector is now {self.settings.select.selector}, for which no corpus is searched,"
-        settings = [f"{key} ({old} -> {new})" for key, (old, new) in changes.items() if key not in (*STAGES, *DATA)]
+        changed = {key: pair for key, pair in changes.items() if key not in (*STAGES, *DATA)}
+        # Settings of a part that had none before come last: whoever chose another selector did not set them.
+        told = sorted(changed.items(), key=lambda item: item[1][0] is None)
+        settings = [f"{key} ({old} -> {new})" for key, (old, new) in told]
         if settings:
             return f"settings changed: {', '.join(settings[:4])}"
         files = [f"the files of the {name} ({data_path(self.settings, name)})" for name in DATA if name in changes]

@@ -90,6 +90,12 @@ def test_how_a_run_is_tried(finished_run: Path, finished_pair_run: Path) -> None
     assert trial_line(finished_pair_run).endswith(r"$'some text\tanother text'")
 
 
+def test_how_a_run_with_a_space_in_its_name_is_tried(finished_run: Path, tmp_path: Path) -> None:
+    spaced = tmp_path / "my runs"
+    spaced.symlink_to(finished_run)
+    assert trial_line(spaced) == f"try it: endtask predict '{spaced}' \"some text\""
+
+
 def test_standard_input(finished_run: Path, command: Command, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     feed(monkeypatch, "\r\n".join(TEXTS).encode())
     assert command("predict", finished_run).out == expected

@@ -42,15 +42,19 @@ def _row(name: str, figures: Figures, leaks: bool) -> Row:
 
 def test_the_verdict(tmp_path: Path) -> None:
     assert verdict(outcome(tmp_path)) == (
-        "ours: micro-F1 75.0 ± 1.0 on test (139 rows, 4 models). Clearly better: better<b> (+5.0 points, p = 0.0004). "
-        "Clearly worse: worse (-5.0 points, p = 0.0004). No clear difference: unsure (+1.0 points, p = 0.4000)."
+        "ours: micro-F1 75.0 ± 1.0 on test (139 rows, 4 models). "
+        "Clearly better: better<b> (+5.0 points, Holm's p = 0.0004). "
+        "Clearly worse: worse (-5.0 points, Holm's p = 0.0004). "
+        "No clear difference: unsure (+1.0 points, Holm's p = 0.4000)."
     )
     found = outcome(tmp_path)
     seeds_disagree = replace(
         found.rows[0], name="split", score=Figures(0.8, 0.1, lead=Lead(0.05, -0.01, 0.1, 0.01, 0.02))
     )
     said = verdict(replace(found, rows=(*found.rows[:1], seeds_disagree)))
-    assert said.endswith("No clear difference: split (+5.0 points, p = 0.0200, but -1.0 to +10.0 over other seeds).")
+    assert said.endswith(
+        "No clear difference: split (+5.0 points, Holm's p = 0.0200, but -1.0 to +10.0 over other seeds)."
+    )
     nothing = replace(outcome(tmp_path), against="broken")
     assert verdict(nothing) == "broken has no score yet."
 

@@ -194,7 +194,7 @@ def test_all_text_comes_through_once(tmp_path: Path, rows: list[str]) -> None:
 @pytest.mark.parametrize(
     ("rows", "row", "message"),
     [
-        ([{"txet": "a", "number": 1}], None, "no column for the text among txet, number"),
+        ([{"txet": "a", "number": 1}], None, "among txet, number (name it beside the path: corpus.sources=[{path: "),
         ([{"text": "a"}, {"text": None}], 2, "column 'text' is null, not a text"),
         ([{"text": "a"}, {"text": 5}], 2, "column 'text' is of type int, not a text"),
         ([{"text": "a"}, {"txt": "b"}], 2, "no column 'text' (did you mean 'txt'?)"),

@@ -96,7 +96,7 @@ def test_the_page_names_and_marks(tmp_path: Path) -> None:
     assert outcome.metrics == ("accuracy", "perplexity")
     assert table(outcome, "accuracy") == [["<first>", "50.0 ± 0.0"], ["better", "96.7 ± 0.0*"]]
     assert in_words(cells["better"][0], "perplexity").endswith("*")
-    assert "Clearly different: better (+46.7 points, p = 0.0001)" in verdict(outcome)
+    assert "Clearly different: better (+46.7 points, Holm's p = 0.0001)" in verdict(outcome)
     assert "perplexity by the number of labels" in chart(outcome, "perplexity")
     page = write_page(outcome).read_text(encoding="utf-8")
     assert "&lt;first&gt;" in page

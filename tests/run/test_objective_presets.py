@@ -78,11 +78,15 @@ def test_from_random_weights(preset: str, toy: Path, tmp_path: Path, command: Co
             "meta-tlm": {"task": 6, "task_mlm": 6, "external": 6},
         }[preset]
     )
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert ("of the domain (" in page) == preset.startswith("dapt")
+    assert ("trained without a corpus" in page) == (
+        preset in ("tapt-scratch", "mt-tartan-scratch", "meta-tartan-scratch")
+    )
     weights = {row["part"]: row["weight"] for row in found["objectives"] if row["weight"] is not None}
     assert set(weights) == (set(steps) if preset.startswith("meta") else set())
     if weights:
         assert sum(weights.values()) == pytest.approx(1, abs=1e-5)
-        page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
         assert "weights of the objectives" in page
 
 

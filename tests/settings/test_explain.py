@@ -100,7 +100,7 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
         ),
         (
             {"finetune": {"learning_rate": "fast"}},
-            "key 'finetune.learning_rate': must be a number or a list, got 'fast'",
+            "key 'finetune.learning_rate': must be a number or a list such as [a, b], got 'fast'",
         ),
         ({"finetune": {"learning_rate": []}}, "key 'finetune.learning_rate': must be a number or must not be empty"),
         ({"finetune": {"learning_rate": [1e-5, 0]}}, "key 'finetune.learning_rate': must be a number"),
@@ -115,7 +115,7 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
         ),
         ({"task": {"path": 3}}, "key 'task.path': must be text, got 3"),
         ({"train": 3}, "key 'train': must be a section of `key: value` lines, got 3"),
-        ({"corpus": {"sources": "a.txt"}}, "key 'corpus.sources': must be a list, got 'a.txt'"),
+        ({"corpus": {"sources": "a.txt"}}, "key 'corpus.sources': must be a list such as [a, b], got 'a.txt'"),
         ({"corpus": {"sources": [{"name": "a"}]}}, "key 'corpus.sources.0.path': is required"),
         ({"finetune": {"seeds": []}}, "key 'finetune.seeds': must not be empty"),
         ({"finetune": {"seeds": [0, "a"]}}, "key 'finetune.seeds.1': must be a whole number, got 'a'"),

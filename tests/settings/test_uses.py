@@ -38,6 +38,17 @@ def test_what_learned_weights_are_learned_from() -> None:
     assert by_part({"train": {**train, "meta": {"split": "dev"}}})["learned weights"].split == "dev"
 
 
+def test_a_selection_that_reads_labels_is_told() -> None:
+    assert "selection" not in by_part({"select": {"selector": "dsir"}})
+    assert by_part({"select": {"per_class": True}})["selection"].split == "train"
+    influence = {"select": {"selector": "influence"}}
+    assert by_part(influence)["selection"] == Use(
+        "selection", "which texts help", "the task's texts", "train, each half judged by a model of the other", True
+    )
+    by_dev = {"select": {"selector": "influence", "influence": {"targets": "dev"}}}
+    assert by_part(by_dev)["selection"].split == "train, judged by dev"
+
+
 def test_dev_chooses_where_it_is_scored() -> None:
     assert "best step of stage 1" not in by_part({})
     assert by_part({"train": {"eval_steps": 5}})["best step of stage 1"].split == "dev"

@@ -17,6 +17,7 @@ from endtask.files.stage_folder import StageFolder
 from endtask.models.weights import load_tensors
 from endtask.objectives.own_dropout import OwnDropout
 from endtask.records import Document, Selected
+from endtask.report.costs import what_was_done
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.pack import pack
@@ -314,3 +315,5 @@ def test_dev_is_scored_by_an_objective_that_learns_the_task(
     counts = pretrain(task, packed, settings, make_stage("pretrain"))
     assert counts["dev"]["accuracy"] > 0
     assert counts["best_step"] % 10 == 0
+    stopped = counts["steps"] < counts["planned_steps"]
+    assert ("as dev had not risen since step" in what_was_done("pretrain", counts)) == stopped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ class Estimate:
     parameters: int
     retrieved_passages: float = 0.0
     retrieved_bytes: float = 0.0
+    warnings: tuple[str, ...] = ()
 
     @property
     def total_seconds(self) -> float:
@@ -48,6 +50,7 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
     yield f"model     {estimate.parameters / 1e6:.1f} M parameters"
     if estimate.corpus_bytes:
         yield f"corpus    about {estimate.corpus_bytes / 1e6:.0f} MB of text"
+    yield from (f"warning: {warning}" for warning in estimate.warnings)
 
 
 @dataclass(frozen=True)
@@ -173,10 +176,12 @@ def with_influence(estimate: Estimate, task: Task, few: Task, settings: Settings
     bytes_each = estimate.retrieved_bytes / passages
     cost = influence_cost(task, few, settings, folder, candidates=passages, bytes_each=bytes_each)
     share, before = settings.select.influence.share_of_budget, estimate.seconds
-    seconds = cost.seconds if share is None else min(cost.seconds, share * before["train"])
+    seconds, said = cost.within(math.inf if share is None else share * before["train"])
+    key = "select.influence.share_of_budget"
     return replace(
         estimate,
         seconds={"retrieve": before["retrieve"], "select": seconds, "pack": before["pack"], "train": before["train"]},
         memory_bytes=max(estimate.memory_bytes, _MEMORY_AT_REST + cost.memory_bytes),
         disk_bytes=estimate.disk_bytes + cost.disk_bytes,
+        warnings=(*estimate.warnings, f"{key}: {said}") if said else estimate.warnings,
     )

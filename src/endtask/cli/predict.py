@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def trial_line(run: Path) -> str:
     from endtask.predict import takes_pairs
 
     text = "$'some text\\tanother text'" if takes_pairs(run) else '"some text"'
-    return f"try it: endtask predict {run} {text}"
+    return f"try it: endtask predict {shlex.quote(str(run))} {text}"
 
 
 def _show(answer: Answer, as_json: bool) -> None:

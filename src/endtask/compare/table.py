@@ -209,6 +209,6 @@ def _p_values(lead: Lead | None) -> Sequence[str]:
 
 
 def _named(name: str, lead: Lead) -> str:
-    words = f"{100 * lead.mean:+.1f} points, p = {p_in_words(lead.p_holm)}"
+    words = f"{100 * lead.mean:+.1f} points, Holm's p = {p_in_words(lead.p_holm)}"
     undecided = lead.p_holm < CLEAR and not lead.is_clear
     return f"{name} ({words}{f', but {interval_in_words(lead)} over other seeds' if undecided else ''})"

@@ -101,8 +101,8 @@ def _text_column(source: Source, row: Row, path: Path | str) -> str:
         raise InputError(
             f"no column for the text among {', '.join(columns) or 'none'}",
             path=path,
-            key="corpus.sources.text",
-            hint="name it there",
+            key="corpus.sources",
+            hint=f"name it beside the path: corpus.sources=[{{path: {path}, text: COLUMN}}]",
         )
     return column
 

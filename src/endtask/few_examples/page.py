@@ -73,7 +73,7 @@ def verdict(outcome: Outcome) -> str:
     for row in others:
         test = row.cells[-1].tests[outcome.metric]
         if test.is_clear:
-            clear.append(f"{row.name} ({100 * test.lead:+.1f} points, p = {test.p_holm:.4f})")
+            clear.append(f"{row.name} ({100 * test.lead:+.1f} points, Holm's p = {test.p_holm:.4f})")
     if not others:
         return sentence
     return f"{sentence} Clearly different: {', '.join(clear)}." if clear else f"{sentence} No clear difference."

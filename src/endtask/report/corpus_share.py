@@ -54,3 +54,19 @@ def source_chart(shares: list[SourceShare]) -> Markup | None:
         parts = (source.bytes / total, source.kept_bytes / kept)
         groups.append(BarGroup(source.name, parts, tuple(shown.share(part) for part in parts)))
     return bar_chart(groups, ["of the corpus", "of the kept text"], title="Share of bytes by source")
+
+
+def domain_sentence(counts: dict[str, Any]) -> str:
+    """What was drawn of the task's domain, where an objective reads it.
+
+    >>> domain_sentence({"domain": {"passages": 8, "bytes": 2000, "of_passages": 90, "sources": ["news", "books"]}})
+    '8 passages (2 kB) of the domain (books, news) were drawn at random, of 90 that it has.'
+    >>> domain_sentence({})
+    ''
+    """
+    if "domain" not in counts:
+        return ""
+    drawn = counts["domain"]
+    passages = f"{shown.plural(drawn['passages'], 'passage')} ({shown.size(drawn['bytes'])})"
+    sources = ", ".join(sorted(drawn["sources"]))
+    return f"{passages} of the domain ({sources}) were drawn at random, of {drawn['of_passages']:,} that it has."

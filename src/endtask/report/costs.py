@@ -87,7 +87,7 @@ def _read(counts: Counts) -> str:
 
 def _retrieved(counts: Counts) -> str:
     if "queries" not in counts:
-        return "no corpus"
+        return "nothing to retrieve"
     queries = f"{counts['queries']:,} {'query' if counts['queries'] == 1 else 'queries'}"
     passages = f"{counts['passages']:,} of {shown.plural(counts['corpus']['passages'], 'passage')}"
     return f"{queries}, best {counts['top_k']:,} each: {passages}; {counts['dropped_by_guard']:,} kept out by the guard"
@@ -110,9 +110,16 @@ def _packed(counts: Counts) -> str:
 
 
 def _pretrained(counts: Counts) -> str:
+    """Steps, size and device; a stage that dev ended early says so.
+
+    >>> _pretrained({"steps": 10, "planned_steps": 80, "best_step": 5, "parameters": 1000, "device": "cpu"})
+    'stopped after 10 steps of 80, as dev had not risen since step 5, 1,000 parameters, on cpu'
+    """
     if not counts["steps"]:
         return f"no stage 1, {shown.count(counts['parameters'])} parameters"
-    steps = shown.plural(counts["steps"], "step")
+    steps, planned = shown.plural(counts["steps"], "step"), counts.get("planned_steps", counts["steps"])
+    if counts["steps"] < planned:
+        steps = f"stopped after {steps} of {planned:,}, as dev had not risen since step {counts['best_step']:,}"
     return f"{steps}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
 
 

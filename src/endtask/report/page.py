@@ -13,7 +13,7 @@ import jinja2
 from endtask.files.atomic import write_text
 from endtask.report import format as shown
 from endtask.report.classes import ClassScores, Confusion, label_scores, span_scores
-from endtask.report.corpus_share import source_chart, source_shares
+from endtask.report.corpus_share import domain_sentence, source_chart, source_shares
 from endtask.report.costs import stage_costs, total_cost
 from endtask.report.curves import finetune_charts, pretrain_charts
 from endtask.report.objectives import objective_rows
@@ -140,6 +140,7 @@ def _corpus(run: RunFolder) -> Context:
     return {
         "sources": shares,
         "selection_quality": quality_sentence(run.counts("select")),
+        "domain_drawn": domain_sentence(run.counts("select")),
         "source_chart": source_chart(shares),
         "answers": explain(kept.best, run.examples("train")) if kept.best else [],
     }

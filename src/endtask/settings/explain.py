@@ -31,7 +31,7 @@ _PLAIN_WORDS = {
     "model_type": "must be a section of `key: value` lines",
     "string_type": "must be text",
     "too_short": "must not be empty",
-    "tuple_type": "must be a list",
+    "tuple_type": "must be a list such as [a, b]",
 }
 _OTHER_NAMES = {
     "classification": "text",

@@ -35,7 +35,7 @@ def uses_of(settings: Settings, *, groups: int | None = None) -> tuple[Use, ...]
     >>> [(use.part, use.split, use.labels) for use in uses_of(Settings())]
     [('external', '-', False), ('internal', 'train', True), ('fine-tuning', 'train', True), ('best step', 'dev', True)]
     """
-    return (*_stage_1(settings, groups), *_stage_2(settings))
+    return (*_selection(settings), *_stage_1(settings, groups), *_stage_2(settings))
 
 
 def use_lines(uses: tuple[Use, ...]) -> Iterator[str]:
@@ -45,6 +45,17 @@ def use_lines(uses: tuple[Use, ...]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _selection(settings: Settings) -> Iterator[Use]:
+    """Selectors that read labels; the others read the texts of train at most."""
+    select = settings.select
+    if select.uses_influence:
+        folds = "train, each half judged by a model of the other"
+        split = folds if select.influence.targets == "folds" else "train, judged by dev"
+        yield Use("selection", "which texts help", _TEXTS["task"], split, True)
+    elif select.per_class:
+        yield Use("selection", "which texts are near a class", _TEXTS["task"], "train", True)
 
 
 def _stage_1(settings: Settings, groups: int | None) -> Iterator[Use]:

@@ -62,7 +62,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     trained += count_held_out(memory, held_out_cost(phase.network, packed, settings), settings)
     trained += weighing_tokens(memory, phase.objectives, phase.network) + count_reselection(memory, phase.network)
     counts = {
-        "steps": phase.steps,
+        "planned_steps": phase.steps,
         "parameters": parameters,
         "device": str(phase.place.device),
         "attention": phase.network.backend,

@@ -11,6 +11,7 @@ import pytest
 
 import endtask
 from endtask.check import check
+from endtask.check.estimate import estimate_lines
 from endtask.files.run_layout import HELPFUL
 from endtask.models.huggingface import save_masked_lm
 from endtask.report.costs import stage_costs
@@ -131,6 +132,17 @@ def test_check_tells_what_the_selection_costs(toy: Path, tmp_path: Path) -> None
     assert with_influence.seconds["select"] > 0
     assert with_influence.disk_bytes > without.disk_bytes
     assert with_influence.memory_bytes >= without.memory_bytes
+
+
+def test_check_tells_that_the_share_is_too_small(toy: Path, tmp_path: Path) -> None:
+    tree = influence_run(toy, tmp_path / "run", budget="1s")
+    tree["select"]["influence"] = {**tree["select"].get("influence", {}), "share_of_budget": 0.001}
+    found = check(resolve(tree)).estimate
+    assert found is not None
+    (warning,) = found.warnings
+    assert warning.startswith("select.influence.share_of_budget: fitting the scoring models would take about")
+    assert warning.endswith("a run would be refused")
+    assert any(line == f"warning: {warning}" for line in estimate_lines(found))
 
 
 def test_a_given_checkpoint_scores_and_is_then_trained(toy: Path, tmp_path: Path) -> None:

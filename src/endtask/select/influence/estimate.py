@@ -23,11 +23,32 @@ _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
 
 @dataclass(frozen=True)
 class InfluenceCost:
-    """Seconds, and the most memory and disk that is held at a time."""
+    """Seconds of fitting and of scoring, and the most memory and disk that is held at a time."""
 
-    seconds: float
+    fitting_seconds: float
+    scoring_seconds: float
     memory_bytes: float
     disk_bytes: float
+
+    def within(self, allowed: float) -> tuple[float, str]:
+        """The seconds of both where so many are allowed, and what a run would say to that.
+
+        >>> InfluenceCost(26, 10, 0, 0).within(4)
+        (4, 'fitting the scoring models would take about 26 s, more than the 4 s that it may: a run would be refused')
+        >>> InfluenceCost(26, 10, 0, 0).within(31)
+        (31, 'of the candidates, only about 50% would be scored, the best-ranked, in the 31 s that it may take')
+        >>> InfluenceCost(26, 10, 0, 0).within(60)
+        (36, '')
+        """
+        if self.fitting_seconds > allowed:
+            fitting = f"fitting the scoring models would take about {self.fitting_seconds:.0f} s"
+            return allowed, f"{fitting}, more than the {allowed:.0f} s that it may: a run would be refused"
+        seconds = self.fitting_seconds + self.scoring_seconds
+        if seconds <= allowed:
+            return seconds, ""
+        share = (allowed - self.fitting_seconds) / self.scoring_seconds
+        few = f"of the candidates, only about {share:.0%} would be scored, the best-ranked"
+        return allowed, f"{few}, in the {allowed:.0f} s that it may take"
 
 
 @dataclass(frozen=True)
@@ -76,9 +97,11 @@ def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings) -> InfluenceCos
     scored = amounts.candidate_tokens * models * own.masks * share * _heavier(phase.network, own)
     weights = 4.0 * sum(weight.numel() for weight in phase.network.parameters())
     targets = own.checkpoints * amounts.targets * _target_bytes(phase.network, amounts.row_tokens, own)
+    each = seconds_per_token(phase)
     table = 4.0 * math.ceil(amounts.candidates / own.candidate_batch) * _columns(amounts, own)
     return InfluenceCost(
-        seconds=seconds_per_token(phase) * (fitted + scored),
+        fitting_seconds=each * fitted,
+        scoring_seconds=each * scored,
         memory_bytes=max(_OPTIMIZER_COPIES * weights, models * weights + max(targets, table)),
         disk_bytes=2.0 * amounts.candidate_tokens + table + models * weights,
     )
