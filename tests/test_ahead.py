@@ -32,6 +32,16 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
         ({"train": {"rho1": "inf"}, "select": {"selector": "none"}}, "key 'train.rho1': inf leaves nothing"),
         ({"train": {"reselect": {"every": 9}}}, "key 'train.reselect.every': there is no external text"),
+        (
+            {
+                "train": {
+                    "weighting": "meta",
+                    "meta": {"sample": 1},
+                    "objectives": {"task": {"kind": "task"}, "both": {"kind": "joint"}},
+                }
+            },
+            "key 'train.meta.sample': task and both both learn from labels",
+        ),
         ({"device": "cpu", "model": {"attention": "varlen"}}, "key 'model.attention': varlen does not work here"),
         ({"tokenizer": {"marks": ["[[", "[["]}}, "key 'tokenizer.marks': '\\[\\[' is named twice"),
         ({"model": {"hidden_size": 10, "num_attention_heads": 3}}, "key 'model.hidden_size'"),

@@ -6,8 +6,8 @@
     endtask compare --bundle runs/influence/chemprot/main.tar.zst --results chemprot-main.json                  # GPU
 
 Candidates are the best-ranked 34% of the corpus. All arms share one tokenizer, learned from all candidates, so that
-they differ in what is read and in nothing else. Bundles: main, net, others, all, sizes, eighty, layers, embedding and
-steps (see `cells.py`).
+they differ in what is read and in nothing else. Bundles: main, larger, net, others, all, sizes, eighty, layers,
+embedding and steps (see `cells.py`).
 """
 
 from __future__ import annotations

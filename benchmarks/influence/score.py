@@ -28,7 +28,7 @@ from benchmarks.influence.cells import SCORINGS
 from endtask.files.atomic import whole_file
 from endtask.gradients.calibration import Calibration
 from endtask.seeds import generator
-from endtask.select.influence.candidates import Candidates, CandidateUnits
+from endtask.select.influence.candidates import Candidates, CandidateUnits, calibration_draw
 from endtask.select.influence.columns import class_shares, columns_of
 from endtask.select.influence.fit import Fold, fit, prepare_folds, read_candidates
 from endtask.select.influence.limits import target_memory
@@ -42,7 +42,7 @@ from endtask.task.stored import read_task
 from endtask.text.packed import PackedTexts
 
 SETTINGS, TASK, FOLDS, CANDIDATES = "settings.yaml", "task", "folds.json", "candidates"
-_CALIBRATED, _SCORED_AGAIN = 512, 4096
+_SCORED_AGAIN = 4096
 
 Facts = dict[str, dict[str, Any]]
 """What each order cost."""
@@ -92,8 +92,7 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
     candidates = Candidates(PackedTexts(folder / CANDIDATES), np.load(folder / CANDIDATES / "starts.npy"))
     units = CandidateUnits(candidates, np.arange(len(candidates)), settings.select.influence.candidate_batch)
     scorer = Scorer(chosen, units, memory=target_memory(chosen[0].place.device))
-    random = generator(seed_of(settings), "influence", "calibration")
-    drawn = np.sort(random.permutation(units.count)[:_CALIBRATED])
+    drawn = calibration_draw(units.count, seed_of(settings))
     calibration = Calibration.of(score_units(scorer, units, drawn)[0])
     columns = columns_of([fold.task for fold in chosen], settings.select.influence.target_batch)
     work = ShardWork(settings.select.influence, calibration, class_shares(columns, chosen[0].task.labels))

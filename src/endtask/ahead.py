@@ -78,6 +78,20 @@ def _check_training(settings: Settings) -> None:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     if settings.stage1 == "joint" and settings.train.reselect.every is not None and no_text:
         raise InputError("there is no external text to choose from", key="train.reselect.every")
+    _refuse_sampled_labels(settings)
+
+
+def _refuse_sampled_labels(settings: Settings) -> None:
+    """Objectives that do not run at every step would leave out another part of train than the one that judges."""
+    train = settings.train
+    if settings.stage1 == "none" or train.weighting != "meta" or not train.meta.sample or train.meta.split == "dev":
+        return
+    labelled = [name for name, one in settings.used_objectives.items() if one.sees_labels]
+    if len(labelled) > 1:
+        names = " and ".join(labelled)
+        hint = "leave one out, or train.meta.split=dev, or no sample"
+        message = f"{names} both learn from labels, by folds only without sampling"
+        raise InputError(message, key="train.meta.sample", hint=hint)
 
 
 def _check_machine(settings: Settings) -> None:

@@ -40,6 +40,14 @@ def test_without_cells_the_settings_stand_against_the_baselines() -> None:
     assert [run.key for run in found.cell("base").runs(Path("out"))] == ["base/seed-0"]
 
 
+def test_without_a_corpus_nothing_is_selected_again() -> None:
+    objectives = {"task": {"kind": "task"}, "external": {"kind": "mlm", "texts": "selection"}}
+    for more in ({}, {"weighting": "equal", "objectives": objectives}):
+        found = plan(train={"reselect": {"every": 100}, **more})
+        assert found.cell("base").settings.train.reselect.every == 100
+        assert found.cell("no_corpus").settings.train.reselect.every is None
+
+
 def test_runs_have_their_folder_and_seeds() -> None:
     found = plan({"cells": {"a": {}, "b": {"train.rho1": 99}}, "seeds": [3, 5], "finetune_seeds": [7]})
     runs = found.cell("b").runs(Path("out"))

@@ -121,7 +121,7 @@ def _no_checkpoint(settings: Settings, comparison: Comparison) -> str | None:
 
 def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
     """The same model on the task's texts alone."""
-    values: dict[str, Any] = {"select.selector": "none", "train.order": "shuffled"}
+    values: dict[str, Any] = {"select.selector": "none", "train.order": "shuffled", "train.reselect.every": None}
     if settings.train.rho1 == "inf" and not settings.learned_tasks:
         values["train.rho1"] = 0  # nothing but task batches is left
     for name, one in settings.train.objectives.items():

@@ -30,7 +30,7 @@ TRAINING = ("pretrain", "finetune")
 
 @dataclass(frozen=True)
 class Judged:
-    """The rows that decide: a split, its right answers, which rows do not also stand in train, and which are of a kind.
+    """The rows that decide: a split, its right answers, which rows are not in train too, and which belong together.
 
     Rows of one of the `groups`, such as questions about one sentence, are swapped and drawn together.
     """

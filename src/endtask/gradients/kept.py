@@ -187,7 +187,7 @@ class KeptMatrices:
 
 
 class KeptSketches:
-    """As random projections; the only form that is not exact."""
+    """As random projections, which are not exact and never chosen unless asked for."""
 
     def __init__(self, block: Block, units: int, projection: Projection) -> None:
         self._block, self._units, self._projection = block, units, projection

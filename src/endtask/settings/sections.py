@@ -29,7 +29,7 @@ class ColumnSettings(Section):
     tokens: str | None = Field(None, description="the list of tokens, for kind `tags`")
     tags: str | None = Field(None, description="one tag per token, for kind `tags`")
     id: str | None = Field(None, description="a name for the row; by default its split and number")
-    group: str | None = Field(None, description="rows with the same value stay in one split when dev is carved")
+    group: str | None = Field(None, description="rows with the same value stay together in splits, folds and tests")
 
 
 class TaskSettings(Section):

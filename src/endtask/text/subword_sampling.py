@@ -49,7 +49,6 @@ class SubwordSampler:
                 hint="tokenizer.kind: unigram",
             )
         self._unknown: int = model["unk_id"]
-        self._alpha = alpha
         self._added = {str(token): number for number, token in tokenizer.added_tokens_decoder.items()}
         vocabulary: list[tuple[str, float]] = model["vocab"]
         self._numbers = {piece: number for number, (piece, _) in enumerate(vocabulary) if piece not in self._added}

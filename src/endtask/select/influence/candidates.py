@@ -15,6 +15,7 @@ from endtask.files.atomic import whole_file
 from endtask.files.selection_table import SelectionFigures, read_batches
 from endtask.progress import bar
 from endtask.records import Example
+from endtask.seeds import generator
 from endtask.select.inputs import Order
 from endtask.settings.influence import InfluenceSettings
 from endtask.text.packed import PackedTexts, runs, write_packed
@@ -22,6 +23,7 @@ from endtask.text.packed import PackedTexts, runs, write_packed
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+_CALIBRATED = 512
 _STARTS = "starts.npy"
 _TEXTS_AT_ONCE = 2000
 _SPECIAL, _OF_NOTHING = 2, 1e-9  # tokens around a piece; and a share for one that has no others
@@ -139,3 +141,12 @@ def scoring_order(places: Order, table: Path, figures: SelectionFigures, example
     firsts = (compute.list_element(batch.column(0), 0) for batch in read_batches(table, columns=["asked_by"]))
     asker = np.asarray([number.get(name, len(number)) for part in firsts for name in part.to_pylist()], dtype=np.int64)
     return places[np.lexsort((places, figures.rank[places], asker[places]))]
+
+
+def calibration_draw(units: int, seed: int) -> Order:
+    """The units of candidates that tell the usual score of each target, and how long scoring takes; rising.
+
+    >>> calibration_draw(3, 0).tolist(), len(calibration_draw(10_000, 0))
+    ([0, 1, 2], 512)
+    """
+    return np.sort(generator(seed, "influence", "calibration").permutation(units)[:_CALIBRATED])

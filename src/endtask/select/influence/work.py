@@ -20,10 +20,15 @@ from endtask.gradients.calibration import Calibration
 from endtask.models.compiling import compiles
 from endtask.models.flops import training_flops
 from endtask.progress import say
-from endtask.seeds import generator
 from endtask.select.best_rank import best_rank
 from endtask.select.fill import fill
-from endtask.select.influence.candidates import Candidates, CandidateUnits, pack_candidates, scoring_order
+from endtask.select.influence.candidates import (
+    Candidates,
+    CandidateUnits,
+    calibration_draw,
+    pack_candidates,
+    scoring_order,
+)
 from endtask.select.influence.columns import Column, class_names, class_shares, columns_of, judged_labels
 from endtask.select.influence.fit import TOKENIZER, Fold, fit, prepare_folds, read_candidates, refuse_unknown_layers
 from endtask.select.influence.folds import folds_of
@@ -39,8 +44,6 @@ from endtask.text.tokenizer import load_tokenizer
 
 _WORTH_COMPILING = 1e16
 """FLOPs of scoring, counted as training is, that take a large GPU longer than compiling does: half a minute."""
-_CALIBRATED = 512
-"""Units of candidates that tell the usual score of each target, and how long scoring takes."""
 _CALIBRATION = "calibration.npz"
 
 
@@ -196,8 +199,7 @@ class InfluenceWork:
         """The usual scores of each target, from a draw of candidates, and the cost of scoring one candidate."""
         path = self.folder / _CALIBRATION
         if not path.exists():
-            random = generator(seed_of(self.run), "influence", "calibration")
-            drawn = np.sort(random.permutation(units.count)[:_CALIBRATED])
+            drawn = calibration_draw(units.count, seed_of(self.run))
             if self.compiled:  # which takes its time once, not for each candidate
                 score_units(scorer, units, drawn)
             started = time.perf_counter()
