@@ -178,6 +178,14 @@ def test_a_misspelt_file_is_met_with_the_nearest(tmp_path: Path) -> None:
     assert complaint(tmp_path / "absent" / "a.yaml").endswith("no such settings file")
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl.zst"])
+def test_data_in_the_place_of_settings(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"text,label\na: b: c,d\n")
+    said = f"{path}: data, where settings were looked for (labelled data come by --task {path})"
+    assert complaint(path) == said
+
+
 def test_a_folder_is_not_a_settings_file(tmp_path: Path) -> None:
     assert complaint(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
 

@@ -115,7 +115,8 @@ def _checked_header(header: list[str], path: Path) -> list[str]:
 
 def _named_cells(header: list[str], cells: list[str], path: Path, number: int) -> Row:
     if len(cells) != len(header):
-        raise InputError(f"{len(cells)} cells where the header has {len(header)}", path=path, row=number)
+        found = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+        raise InputError(f"{found} where the header has {len(header)}", path=path, row=number)
     return dict(zip(header, cells, strict=True))
 
 

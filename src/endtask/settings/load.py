@@ -20,6 +20,9 @@ Tree = dict[str, Any]
 
 _SIGNS_OF_YAML = frozenset("|>,#-:?&*!%@`")  # each means something else, or nothing, where a value begins
 
+_DATA = frozenset({".csv", ".tsv", ".jsonl", ".parquet"})
+"""Files of these kinds hold rows; a .json file may be settings."""
+
 
 class _YamlLoader(yaml.SafeLoader):
     """YAML in which a key may stand only once; PyYAML alone would let the last one win in silence."""
@@ -106,6 +109,8 @@ def read_tree(path: str | Path) -> Tree:
 
 
 def _read_text(path: Path) -> str:
+    if path.is_file() and _DATA.intersection(path.suffixes):
+        raise InputError("data, where settings were looked for", path=path, hint=f"labelled data come by --task {path}")
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -87,8 +87,9 @@ def split_files(folder: Path) -> dict[str, Path]:
             )
         found[split] = file
     if "train" not in found:
-        names = ", ".join(file.name for file in files[:10]) or "no files"
-        raise InputError(f"no train file in this folder, only {names}", path=folder, hint=f"train with {_KNOWN}")
+        names = ", ".join(file.name for file in files[:10])
+        only = f"only {names}" if names else "which has no files"
+        raise InputError(f"no train file in this folder, {only}", path=folder, hint=f"train with {_KNOWN}")
     return {split: found[split] for split in sorted(found, key=split_place)}
 
 
