@@ -48,7 +48,7 @@ def metric_permutation(
     measure = as_measure(metric)
     right = checked_truth(truth, measure)
     both = _as_many_runs(runs_by_rows(first, right), runs_by_rows(second, right))
-    swaps = _Swaps(*both, right, measure, _numbered_groups(groups, len(right)))
+    swaps = _Swaps(*both, right, measure, numbered_groups(groups, len(right)))
     observed = abs(swaps.differences(np.zeros((swaps.units, 1), dtype=np.bool_))[0]) - _ROUNDING
     exact = 2**swaps.units <= permutations
     drawn = _all_choices(swaps.units) if exact else _random_choices(swaps.units, permutations, swaps.at_once, seed)
@@ -92,7 +92,7 @@ def bootstrap_interval(
         raise ValueError(f"runs cannot be paired: {designs[0]} and {designs[1]} families and runs in each")
     counts = measure.counted(np.concatenate([runs_by_rows(system, right) for system in systems]), right)
     rows, runs = generator(seed, "bootstrap", "rows"), generator(seed, "bootstrap", "runs")
-    group_of = _numbered_groups(groups, len(right))
+    group_of = numbered_groups(groups, len(right))
     number = int(group_of.max(initial=-1)) + 1
     values = []
     for draws in _chunks(samples, counts.draws_at_once):
@@ -132,7 +132,7 @@ class _Swaps:
         self._counts = measure.counted(said, np.concatenate([truth, truth[self._differ]]))
         weights = np.concatenate([np.where(self._differ, 1, 2), np.ones(self._differ.sum())])
         self._both_systems = self._counts.weighted(weights[:, None])
-        self._unit_of = _numbered_groups(groups[self._differ], int(self._differ.sum()))
+        self._unit_of = numbered_groups(groups[self._differ], int(self._differ.sum()))
 
     @property
     def units(self) -> int:
@@ -167,7 +167,7 @@ def _chunks(total: int, at_once: int) -> Iterator[int]:
         yield min(at_once, total - start)
 
 
-def _numbered_groups(groups: NDArray[np.int64] | None, rows: int) -> NDArray[np.int64]:
+def numbered_groups(groups: NDArray[np.int64] | None, rows: int) -> NDArray[np.int64]:
     """The groups of rows numbered from 0 without gaps; every row is one where none are given: (rows,)."""
     if groups is None:
         return np.arange(rows)

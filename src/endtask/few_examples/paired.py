@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.evaluate.significance import numbered_groups
 from endtask.seeds import generator
 
 _AT_ONCE = 500
@@ -28,7 +29,7 @@ def surprise_permutation(
     >>> surprise_permutation(np.ones(40), np.zeros(40), np.zeros(40, dtype=np.int64))
     1.0
     """
-    differences = np.bincount(np.unique(groups, return_inverse=True)[1].reshape(-1), weights=first - second)
+    differences = np.bincount(numbered_groups(groups, len(first)), weights=first - second)
     observed = abs(differences.sum()) * (1 - 1e-12)
     random, extreme = generator(seed, "surprise"), 0
     for start in range(0, permutations, _AT_ONCE):

@@ -12,6 +12,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from endtask.errors import InputError, did_you_mean_beside
+from endtask.files.compression import bare_suffix
+from endtask.files.rows import ROW_SUFFIXES
 from endtask.settings.explain import explain, section_of
 from endtask.settings.presets import preset_layers
 from endtask.settings.sections import Settings
@@ -19,9 +21,6 @@ from endtask.settings.sections import Settings
 Tree = dict[str, Any]
 
 _SIGNS_OF_YAML = frozenset("|>,#-:?&*!%@`")  # each means something else, or nothing, where a value begins
-
-_DATA = frozenset({".csv", ".tsv", ".jsonl", ".parquet"})
-"""Files of these kinds hold rows; a .json file may be settings."""
 
 
 class _YamlLoader(yaml.SafeLoader):
@@ -109,7 +108,7 @@ def read_tree(path: str | Path) -> Tree:
 
 
 def _read_text(path: Path) -> str:
-    if path.is_file() and _DATA.intersection(path.suffixes):
+    if path.is_file() and bare_suffix(path) in ROW_SUFFIXES:
         raise InputError("data, where settings were looked for", path=path, hint=f"labelled data come by --task {path}")
     try:
         return path.read_text(encoding="utf-8-sig")
