@@ -13,7 +13,7 @@ from endtask.evaluate.answers import usual_tag
 from endtask.few_examples.draws import Numbers, Rows
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, numbered
-from endtask.text.packed import PackedTexts
+from endtask.text.packed import PackedTexts, runs
 from endtask.text.tagged import WordPlaces
 
 _SMALLEST = 1e-7  # an impossible answer would make the perplexity of all infinite
@@ -45,10 +45,7 @@ class Units:
 
     def of(self, rows: Numbers) -> Numbers:
         """The units of some rows, row after row."""
-        starts, counts = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
-        ends = np.cumsum(counts)
-        units: Numbers = np.arange(int(counts.sum())) + np.repeat(starts - ends + counts, counts)
-        return units
+        return runs(self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows])
 
     def asked(self, units: Numbers) -> NDArray[np.bool_]:
         """Which units ask something."""
