@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from endtask.errors import InputError
 from endtask.select.choose import refuse_impossible
-from endtask.select.domain import refuse_missing_texts
+from endtask.select.domain import refuse_missing_texts, refuse_unknown_sources
 from endtask.settings import Settings
 from endtask.task import Task
 
 
-def check_ahead(task: Task, settings: Settings, *, has_selection: bool = False, trains: bool = True) -> None:
+def check_ahead(
+    task: Task, settings: Settings, *, has_selection: bool = False, has_corpus: bool = True, trains: bool = True
+) -> None:
     """Raise the error that a later stage would raise; reads no corpus and writes nothing.
 
     `has_selection` says that the file to import the selection from need not be there: it was read elsewhere. Without
-    `trains` the device need not be there either: what is prepared here may be trained on another machine.
+    `has_corpus` neither need the corpus that the settings name, for the same reason. Without `trains` the device need not be there either: what is prepared here may be trained on another machine.
     """
     if not has_selection:
         refuse_impossible(settings.select, has_corpus=bool(settings.corpus.sources), labels=task.labels)
     _check_text(task, settings)
     _check_kind(task, settings)
     _check_model(task, settings)
-    _check_training(settings)
+    _check_training(settings, has_corpus=has_corpus)
     if trains:
         _check_machine(settings)
     _check_aligned(task, settings)
@@ -69,10 +71,12 @@ def _check_model(task: Task, settings: Settings) -> None:
         check_checkpoint(task, settings)
 
 
-def _check_training(settings: Settings) -> None:
+def _check_training(settings: Settings, *, has_corpus: bool) -> None:
     selector = settings.select.selector
     no_text = selector == "none" or (not settings.corpus.sources and selector != "imported")
     refuse_missing_texts(settings)
+    if has_corpus:
+        refuse_unknown_sources(settings)
     only_selection = all(one.reads == "selection" for one in settings.used_objectives.values())
     if settings.stage1 == "joint" and only_selection and no_text:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")

@@ -127,7 +127,8 @@ class Run:
         """Raise the error that a later stage would raise; reads no corpus and writes nothing."""
         has_selection = self.brought.piece("selection", self.settings) is not None
         here = self.brought.settings_here(self.settings)
-        check_ahead(self.task, here, has_selection=has_selection, trains=trains)
+        has_corpus = not self.brought.why_missing("corpus", self.settings)
+        check_ahead(self.task, here, has_selection=has_selection, has_corpus=has_corpus, trains=trains)
 
     def _read_task(self) -> Task:
         try:

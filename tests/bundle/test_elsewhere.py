@@ -89,6 +89,26 @@ def test_splits_that_were_carved_stay_as_they_are(tmp_path: Path) -> None:
     assert there.plan(until="pack") == [(stage, "finished") for stage in ("read", "retrieve", "select", "pack")]
 
 
+def test_sources_of_the_domain_are_not_looked_for_there(tmp_path: Path) -> None:
+    data = write_toy(tmp_path / "data")
+    train = {
+        "max_length": 16,
+        "batch_size": 8,
+        "weighting": "equal",
+        "objectives": {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}},
+    }
+    tree = toy_settings(data, tmp_path / "run", train=train, domain={"sources": ["corpus"]}, select={"selector": "none"})
+    run = Run(load_settings(given=tree))
+    run.go(until="pack")
+    write_bundle(run.folder, tmp_path / "run.tar.zst")
+    shutil.rmtree(data)
+    there = unbundle(tmp_path / "run.tar.zst", tmp_path / "there")
+    assert run_in(there).go(until="pretrain").stages["pretrain"]["steps"] == 6
+    redone = run_in(there, "domain.sources=[corpse]")
+    with pytest.raises(InputError, match=r"the stage select cannot be done here: the corpus \(.*\) stayed"):
+        redone.go(start="select")
+
+
 def test_changed_training_redoes_only_what_is_after(bundled: Bundled, unpacked: Path) -> None:
     before = hashes(unpacked / "pack")
     changed = run_in(unpacked, "train.learning_rate=2e-3", "finetune.epochs=1", "budget=4steps", "train.seed=5")

@@ -70,6 +70,10 @@ def refuse_missing_texts(settings: Settings) -> None:
         if one.weight and not there.get(one.reads, True):
             hint = f"--corpus path/to/text, or leave the objective out: train.objectives.{name}.weight=0"
             raise InputError(f"there is no {one.reads} to read", key=f"train.objectives.{name}.texts", hint=hint)
+
+
+def refuse_unknown_sources(settings: Settings) -> None:
+    """The domain is made of sources that the corpus has."""
     if settings.reads_domain and settings.domain.sources:
         domain_corpus(Corpus.read(settings.corpus), settings.domain.sources)
 
