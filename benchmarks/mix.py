@@ -1,8 +1,8 @@
 """Learned weights inside TLM's stage 1, against fixed ones: the question that both papers leave open.
 
     .venv/bin/python -m benchmarks.mix prepare chemprot sciie                                    # here, minutes each
-    endtask compare --bundle runs/mix/chemprot.tar.zst --devices 0,0,0 --results chemprot.json     # on a GPU
-    .venv/bin/python -m benchmarks.mix collect --results DIR                                       # DIR/chemprot.json
+    endtask compare --bundle runs/mix/chemprot-few.tar.zst --devices 0,0,0 --results chemprot-few.json    # on a GPU
+    .venv/bin/python -m benchmarks.mix collect --results DIR                                  # DIR/chemprot-few.json
 
 Masked LM on the selection, masked LM on the task's texts and the task: by turns that rho1 and rho2 fix, all three at
 every step with equal weights, or with weights that are learned. All cells read the same number of tokens.
@@ -34,6 +34,11 @@ _THREE: Tree = {
     "task_mlm": {"kind": "mlm", "texts": "task"},
     "external": {"kind": "mlm", "texts": "selection"},
 }
+_FEW: Tree = {name: {**one, "batch_size": "2048tok"} if name != "external" else one for name, one in _THREE.items()}
+"""A ninth of what is read is the task's, between the shares of rho1 = 3 and 19; else it is half."""
+_AS_FIXED = {"task": 1, "task_mlm": 20, "external": 399}
+"""What the three losses count by rho1 = 19 and rho2 = 20."""
+_FROM_FIXED: Tree = {name: {**one, "weight": _AS_FIXED[name]} for name, one in _FEW.items()}
 META = "meta"
 FIXED: dict[str, tuple[str, Tree]] = {"alone": ("masked LM on the selection alone", {})} | {
     f"rho1-{rho1}-rho2-{rho2}": (f"rho1 = {rho1}, rho2 = {rho2}", {"train.rho1": rho1, "train.rho2": rho2})
@@ -42,18 +47,28 @@ FIXED: dict[str, tuple[str, Tree]] = {"alone": ("masked LM on the selection alon
 CELLS: dict[str, tuple[str, Tree]] = {
     META: ("learned weights (META)", {"train.weighting": "meta", "train.objectives": _THREE}),
     "equal": ("equal weights (MT)", {"train.weighting": "equal", "train.objectives": _THREE}),
+    "meta-few": ("META, few task texts", {"train.weighting": "meta", "train.objectives": _FEW}),
+    "equal-few": ("MT, few task texts", {"train.weighting": "equal", "train.objectives": _FEW}),
+    "meta-start": ("the same, META", {"train.weighting": "meta", "train.objectives": _FROM_FIXED}),
+    "equal-start": (
+        "all at each step, by rho1 = 19, rho2 = 20",
+        {"train.weighting": "equal", "train.objectives": _FROM_FIXED},
+    ),
     **FIXED,
 }
 """By name, the title they are shown under and in what they differ from the recipe."""
+PARTS = {"half": (META, "equal", *FIXED), "few": ("meta-few", "equal-few", "meta-start", "equal-start")}
+"""What is trained together."""
 
 
-def prepare(task: str, data: Path, out: Path) -> None:
+def prepare(task: str, part: str, data: Path, out: Path) -> None:
     """Do everything up to the tokens, and write the bundle."""
-    settings = with_values(base_settings(task, data), {**COMMON, "output_dir": str(out / task)}, task)
-    cells = {name: values for name, (_, values) in CELLS.items()}
+    name = f"{task}-{part}"
+    settings = with_values(base_settings(task, data), {**COMMON, "output_dir": str(out / name)}, task)
+    cells = {cell: CELLS[cell][1] for cell in PARTS[part]}
     asked = {"cells": cells, "seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]], "baselines": []}
     compare(settings, asked, until="pack")
-    bundle = write_bundle(out / task, out / f"{task}.tar.zst")
+    bundle = write_bundle(out / name, out / f"{name}.tar.zst")
     print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
 
 
@@ -62,8 +77,11 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     rows: list[Tree] = []
     summary: Tree = {}
     titles = {name: title for name, (title, _) in CELLS.items()}
-    for task in (task for task in TASKS if (folder / f"{task}.json").exists()):
-        compared = Compared.read([folder / f"{task}.json"])
+    for task in TASKS:
+        files = [file for part in PARTS if (file := folder / f"{task}-{part}.json").exists()]
+        if not files:
+            continue
+        compared = Compared.read(files)
         common = {"task": task, "metric": compared.measure.name, "gpu": compared.gpu}
         rows += [{"kind": "run", **common, **run} for run in compared.raw()]
         judged = compared.table(titles, META)
@@ -74,7 +92,7 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
             best = max(fixed, key=lambda row: float(row["dev"]))
             summary[task] = {"best_fixed": best["cell"], "meta_over_best_fixed": -best["lead"], "p": best["p"]}
     if not rows:
-        raise InputError("no results of a comparison there", path=folder, hint="such as chemprot.json")
+        raise InputError("no results of a comparison there", path=folder, hint="such as chemprot-few.json")
     return write_results("mix", "python -m benchmarks.mix", rows, summary or {"tasks": 0}, results)
 
 
@@ -109,7 +127,8 @@ def main() -> None:
             raise InputError(f"no task is named {unknown[0]!r}", hint=f"known: {', '.join(TASKS)}")
         if given.step == "prepare":
             for task in given.tasks or TASKS:
-                prepare(task, given.data, given.out)
+                for part in PARTS:
+                    prepare(task, part, given.data, given.out)
         elif given.results is None:
             raise InputError("name the folder of what came back", key="--results")
         else:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from endtask.files.atomic import write_json
+from endtask.files.run_layout import SETTINGS_FILE
 from endtask.files.stage_folder import read_manifest
+from endtask.settings import load_settings
 from endtask.train.metrics_file import read_metrics
 
 Tree = dict[str, Any]
-_DEV, _WEIGHT = "dev/", "weight/"
+_WEIGHT = "weight/"
 
 
 def curve_of(run: Path) -> Tree | None:
@@ -24,15 +26,16 @@ def curve_of(run: Path) -> Tree | None:
     if manifest is None or not metrics.exists():
         return None
     rows = list(read_metrics(metrics))
-    scored = [(row["step"], value) for row in rows for key, value in row.items() if key.startswith(_DEV)]
+    score = f"dev/{load_settings(run / SETTINGS_FILE).evaluate.metric}"
+    scored = [(row["step"], row[score]) for row in rows if score in row]
     if not scored:
         return None
-    step, score = max(scored, key=lambda one: (one[1], -one[0]))
+    step, best = max(scored, key=lambda one: (one[1], -one[0]))
     steps, seconds = manifest["counts"]["steps"], manifest["seconds"]
     weights: Tree = {}
     for row in rows:
         weights |= {key.removeprefix(_WEIGHT): value for key, value in row.items() if key.startswith(_WEIGHT)}
-    found = {"best_step": step, "steps": steps, "seconds": seconds, "dev": score}
+    found = {"best_step": step, "steps": steps, "seconds": seconds, "dev": best}
     return {**found, "seconds_to_best": round(seconds * step / max(steps, 1), 2), "weights": weights}
 
 

@@ -15,7 +15,8 @@ def check_ahead(
     """Raise the error that a later stage would raise; reads no corpus and writes nothing.
 
     `has_selection` says that the file to import the selection from need not be there: it was read elsewhere. Without
-    `has_corpus` neither need the corpus that the settings name, for the same reason. Without `trains` the device need not be there either: what is prepared here may be trained on another machine.
+    `has_corpus` neither need the corpus, for the same reason. Without `trains` the device need not be there either:
+    what is prepared here may be trained on another machine.
     """
     if not has_selection:
         refuse_impossible(settings.select, has_corpus=bool(settings.corpus.sources), labels=task.labels)

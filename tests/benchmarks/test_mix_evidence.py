@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mix import CELLS, COMMON, FIXED, META, TASKS, collect, mix_table
+from benchmarks.mix import CELLS, COMMON, FIXED, META, PARTS, TASKS, collect, mix_table
 from benchmarks.recipe.cells import base_settings
 from benchmarks.results_file import read_results
 from endtask.errors import InputError
@@ -25,6 +25,9 @@ def test_the_cells_differ_in_the_mix_alone(task: str) -> None:
         assert changed == (set() if name == "alone" else {"train"}), name
     assert {found[name].train.weighting for name in ("meta", "equal")} == {"meta", "equal"}
     assert found["rho1-3-rho2-1"].train.rho1 == 3
+    assert sorted(cell for part in PARTS.values() for cell in part) == sorted(CELLS)
+    weights = [one.weight for one in found["meta-start"].train.objectives.values()]
+    assert weights == [1 / 20 / 21 * 420, 1 / 20 * 20 / 21 * 420, 19 / 20 * 420]  # task, its masked LM, the selection's
 
 
 def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path) -> None:
@@ -32,7 +35,7 @@ def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path
     tree = compared({META: good, "equal": bad, "alone": bad, "rho1-19-rho2-20": bad})
     for run in tree["runs"]:
         run["dev"] = [0.9, 0.9] if run["cell"] == "rho1-19-rho2-20" else [0.5, 0.5]
-    (tmp_path / "sciie.json").write_text(json.dumps(tree))
+    (tmp_path / "sciie-half.json").write_text(json.dumps(tree))
     collect(tmp_path, tmp_path)
     results = read_results("mix", tmp_path)
     figures = results.summary["sciie"]

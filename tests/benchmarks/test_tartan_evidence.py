@@ -21,6 +21,7 @@ from endtask.compare.results import write_results
 from endtask.errors import InputError
 from endtask.settings import Settings
 from endtask.settings.values import with_values
+from endtask.train.metrics_file import read_metrics
 
 Tree = dict[str, Any]
 SMALL = {
@@ -59,7 +60,14 @@ def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
         assert all(row.score is not None for row in outcome.rows)
         write_results(outcome, results / f"sciie-scratch-{table}.json")
     (results / "sciie-scratch-tapt.curves.json").write_text(json.dumps(curves(found.folder / "tapt")), encoding="utf-8")
-    assert {row["cell"] for row in curves(found.folder / "tapt")} == {"mt-tapt", "meta-tapt", "meta-tapt-paper"}
+    timed = curves(found.folder / "tapt")
+    assert {row["cell"] for row in timed} == {"mt-tapt", "meta-tapt", "meta-tapt-paper"}
+    for row in timed:
+        metrics = read_metrics(
+            found.folder / "tapt/cells" / row["cell"] / f"seed-{row['seed']}" / "pretrain/metrics.jsonl"
+        )
+        scores = {one["step"]: one["dev/macro_f1"] for one in metrics if "dev/macro_f1" in one}
+        assert row["dev"] == max(scores.values()) == scores[row["best_step"]]  # and not the loss, which is higher
     page.collect(results, tmp_path)
     written = read_results("tartan", tmp_path)
     shown = page.tartan_table(written)

@@ -97,7 +97,9 @@ def test_sources_of_the_domain_are_not_looked_for_there(tmp_path: Path) -> None:
         "weighting": "equal",
         "objectives": {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}},
     }
-    tree = toy_settings(data, tmp_path / "run", train=train, domain={"sources": ["corpus"]}, select={"selector": "none"})
+    tree = toy_settings(
+        data, tmp_path / "run", train=train, domain={"sources": ["corpus"]}, select={"selector": "none"}
+    )
     run = Run(load_settings(given=tree))
     run.go(until="pack")
     write_bundle(run.folder, tmp_path / "run.tar.zst")

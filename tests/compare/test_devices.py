@@ -199,7 +199,7 @@ def exit_code(process: Process) -> int:
 
 @pytest.fixture
 def workers() -> Iterator[Workers]:
-    made = Workers()
+    made = Workers(at_once=2)
     yield made
     made.end()
 

@@ -117,8 +117,8 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'train.rho1': inf leaves no turn for objectives.internal; give it the weight 0, or say rho1",
         ),
         (
-            of("meta", task=TASK, tapt={**TAPT, "weight": 2}),
-            "key 'train.objectives.tapt.weight': meta has weights of its own; leave it out, or 0",
+            {"train": {"objectives": {"external": {"kind": "mlm", "texts": "selection", "weight": 2}}}},
+            "key 'train.objectives.external.weight': interleave goes by rho1 and rho2; leave it out, or 0",
         ),
         (
             of("meta", tapt=TAPT),

@@ -141,6 +141,16 @@ def test_the_end_task_leaves_out_what_is_held_out(task: Task, packed: Path, run_
         assert not folds.held_out(step)[sorted(texts)].any()
 
 
+def test_weights_start_as_the_objectives_say(task: Task, packed: Path, run_settings: Settings) -> None:
+    weighted = {**OBJECTIVES, "tapt": {**OBJECTIVES["tapt"], "weight": 2}, "tlm": {**OBJECTIVES["tlm"], "weight": 5}}
+    given = {"every": 2, "gradient_batch": 6, "floor": 0.0}
+    settings = changed(run_settings, train={"objectives": weighted, "weighting": "meta", "meta": given})
+    shown = pretrain_phase(task, packed, settings).weighting.values()
+    assert {name: shown[f"weight/{name}"].item() for name in weighted} == pytest.approx(
+        {"end": 1 / 8, "tapt": 2 / 8, "tlm": 5 / 8}
+    )
+
+
 def test_all_batches_of_a_step_leave_out_the_same_part(task: Task, packed: Path, run_settings: Settings) -> None:
     settings = changed(meta_settings(run_settings), train={"gradient_accumulation_steps": 3})
     phase = pretrain_phase(task, packed, settings)

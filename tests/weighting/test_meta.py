@@ -60,6 +60,22 @@ def test_weights_start_equal_and_follow_the_cosines() -> None:
     assert rule.values()["weight/mlm"].item() == pytest.approx(found["mlm"])
 
 
+def test_weights_start_where_they_are_told_and_move_from_there() -> None:
+    names, start = ("task", "mlm", "other"), [1.0, 20.0, 399.0]
+    rule = Meta(names, Given(), settings=meta_settings(floor=0.5), device=CPU, seed=0, start=start)
+    assert list(step(rule, 0, 0.0, 0.0, 0.0).values()) == pytest.approx([1 / 420, 20 / 420, 399 / 420])
+    found = step(rule, 1, 1.0, 0.5, -0.5)
+    moved = [share * math.exp(0.1 * cosine) for share, cosine in zip(start, (1.0, 0.5, -0.5), strict=True)]
+    expected = [0.5 * share / 420 + 0.5 * one / sum(moved) for share, one in zip(start, moved, strict=True)]
+    assert list(found.values()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("start", [[1.0], [1.0, 0.0]])
+def test_a_start_that_fits_no_objectives_is_refused(start: list[float]) -> None:
+    with pytest.raises(ValueError, match="2 objectives need as many weights above 0"):
+        Meta(["task", "mlm"], Given(), settings=meta_settings(), device=CPU, seed=0, start=start)
+
+
 @pytest.mark.parametrize("names", [(), ("a", "a")])
 def test_objectives_without_names_of_their_own_are_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="names of their own"):

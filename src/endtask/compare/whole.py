@@ -146,7 +146,7 @@ class _Training:
             Job(run.key, run.folder, self._last, frozenset(stage.fingerprint for stage in stages[run.key]))
             for run in runs
         ]
-        workers = Workers()
+        workers = Workers(at_once=len(devices))
         try:
             work_through(jobs, devices, start=start or workers, before=self._before, after=self._after, done=done)
         finally:

@@ -10,19 +10,25 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from endtask.compare.devices import Job, Process
+from endtask.files.machine import usable_cores
 
 _CRASHED = 1
 
 
 class Workers:
-    """Starts jobs, each in a process that sees one GPU; a process that has done its job well takes another."""
+    """Starts jobs, each in a process that sees one GPU; a process that has done its job well takes another.
 
-    def __init__(self) -> None:
+    `at_once` processes share the machine's cores.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._threads = max(1, usable_cores() // at_once)
         self._idle: list[Worker] = []
 
     def __call__(self, job: Job, device: str) -> Process:
         """Have the job done on a device; many may be at work at the same time."""
-        worker = next((one for one in self._idle if one.device == device), None) or Worker(device, self._idle)
+        worker = next((one for one in self._idle if one.device == device), None)
+        worker = worker or Worker(device, self._idle, self._threads)
         worker.ask(job)
         return worker
 
@@ -36,10 +42,10 @@ class Workers:
 class Worker:
     """A process that takes jobs on its standard input and answers each with an exit code on its standard output."""
 
-    def __init__(self, device: str, idle: list[Worker]) -> None:
+    def __init__(self, device: str, idle: list[Worker], threads: int) -> None:
         self.device, self._idle = device, idle
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible_device(device, os.environ)}
         command = [sys.executable, "-m", "endtask.compare.worker", str(os.getpid())]
+        environment = environment_for(device, threads, os.environ)
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -79,6 +85,18 @@ class Worker:
         with suppress(BrokenPipeError):  # a job may lie in the buffer
             self._jobs.close()
         return code
+
+
+def environment_for(device: str, threads: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """A process's variables: the one GPU that it sees, and its threads, where the user has not said how many.
+
+    PyTorch takes all cores else, and ten processes that each wait for all cores are slower than ten with one each.
+
+    >>> environment_for("0", 2, {}), environment_for("0", 2, {"OMP_NUM_THREADS": "4"})["OMP_NUM_THREADS"]
+    ({'OMP_NUM_THREADS': '2', 'CUDA_VISIBLE_DEVICES': '0'}, '4')
+    """
+    visible = visible_device(device, environment)
+    return {"OMP_NUM_THREADS": str(threads), **environment, "CUDA_VISIBLE_DEVICES": visible}
 
 
 def visible_device(device: str, environment: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ class MetaSettings(Section):
     floor: Fraction = Field(
         # Paper: 0.
         0.1,
-        description="smallest weight of an objective, as a share of the equal one",
+        description="smallest weight of an objective, as a share of the one it starts with",
     )
     parameters: Literal["encoder", "body", "last_layers"] = Field(
         # Paper: body, in whose gradients word embeddings weigh much and mean little for the task.

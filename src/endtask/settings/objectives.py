@@ -72,7 +72,10 @@ class ObjectiveSettings(Section):
         None, description="which of the further `tasks` is learned or read; unset: the end task, `task`"
     )
     weight: float = Field(
-        1.0, ge=0, description="its part in `equal`, its share of the steps in `alternate` and `sequence`; 0: left out"
+        1.0,
+        ge=0,
+        description="its part in `equal`, where it starts in `meta`, its share of the steps in `alternate` and "
+        "`sequence`; 0: left out",
     )
     batch_size: BatchSize | None = Field(
         None, description="unset: train.batch_size, of task texts train.internal_batch_size"

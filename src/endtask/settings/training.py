@@ -259,8 +259,8 @@ class TrainSettings(PhaseSettings):
             for key in ("learning_rate", "warmup_fraction"):
                 if getattr(one, key) is not None:
                     raise ValueError(f"objectives.{name}.{key}: only objectives of a sequence have their own")
-        if self.weighting in ("interleave", "meta") and (own := [n for n, one in used.items() if one.weight != 1]):
-            raise ValueError(f"objectives.{own[0]}.weight: {self.weighting} has weights of its own; leave it out, or 0")
+        if self.weighting == "interleave" and (own := [n for n, one in used.items() if one.weight != 1]):
+            raise ValueError(f"objectives.{own[0]}.weight: interleave goes by rho1 and rho2; leave it out, or 0")
         if self.weighting == "meta" and not any(one.sees_labels for one in used.values()):
             raise ValueError("weighting: meta learns for the task; name an objective of kind task or joint")
         return self

@@ -97,7 +97,8 @@ def meta_rule(
     )
     gradient = HeldOutGradient(network, source, settings=meta, place=place, seed=seed)
     names = [end_task, *(name for name in objectives if name != end_task)]
-    return Meta(names, gradient, settings=meta, device=place.device, seed=seed, direction=direction)
+    start = [settings.used_objectives[name].weight for name in names]
+    return Meta(names, gradient, settings=meta, device=place.device, seed=seed, start=start, direction=direction)
 
 
 def head_task_of(task: Task) -> HeadTask:

@@ -33,9 +33,9 @@ class Meta(Weighting):
     """softmax(logits), with logits that move by eta times the cosine of an objective's gradient and the held-out one.
 
     The first of the objectives is the end task, which runs at every step; of the others `sample` run from one look to
-    the next, and then count as much more as they run less often. Logits start at 1 / n (TARTAN, Algorithm 1), and as
-    there a step is weighed by the logits that its own gradients have moved. A `floor` keeps weights above that share of
-    1 / n.
+    the next, and then count as much more as they run less often. The weights start equal (TARTAN, Algorithm 1) or in
+    proportion to `start`, and as there a step is weighed by the logits that its own gradients have moved. A `floor`
+    keeps weights above that share of what they start with.
 
     A `direction`, where given, is kept at that of the last held-out gradient.
 
@@ -62,17 +62,22 @@ class Meta(Weighting):
         settings: MetaSettings,
         device: torch.device,
         seed: int,
+        start: Sequence[float] | None = None,
         direction: Direction | None = None,
     ) -> None:
         count = len(objectives)
         if not objectives or len(set(objectives)) != count:
             raise ValueError(f"objectives need names of their own, got {list(objectives)}")
+        if start is not None and (len(start) != count or min(start) <= 0):
+            raise ValueError(f"{count} objectives need as many weights above 0 to start from, got {list(start)}")
         self._names, self._gradient, self._settings = tuple(objectives), gradient, settings
         others = self._names[1:]
         self._subset = Subset(others, settings.sample or len(others), seed)
         # Who runs at every third step counts three times when it does, and moves as far.
         self._scales = torch.tensor([1.0] + [1.0 / self._subset.share] * len(others), device=device)
-        self._logits = torch.full((count,), 1.0 / count, device=device)
+        given = torch.tensor(start or [1.0] * count, dtype=torch.float64)
+        self._smallest = (settings.floor * given / given.sum()).float().to(device)
+        self._logits = (1.0 / count + (given / given.mean()).log()).float().to(device)
         self._similarities = torch.zeros(count, device=device)  # moving averages, the newest where there is none
         self._looks = torch.zeros(count, device=device)  # how many similarities have gone into each
         self._next = (self._logits, self._similarities, self._looks)
@@ -175,5 +180,4 @@ class Meta(Weighting):
 
     def _weights(self, logits: Tensor) -> Tensor:
         """All weights, the floor included; they add up to one."""
-        smallest = self._settings.floor / len(self._names)
-        return smallest + (1.0 - self._settings.floor) * logits.softmax(0)
+        return self._smallest + (1.0 - self._settings.floor) * logits.softmax(0)
