@@ -1,4 +1,4 @@
-"""When each run of a comparison was best on dev, and where its weights went: small figures from large folders.
+"""What each run of a comparison took to its best dev score, and where its weights went: figures from large folders.
 
 python -m benchmarks.tartan.curves runs/tapt --out citation_intent-scratch-tapt.curves.json
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +19,73 @@ from endtask.train.metrics_file import read_metrics
 
 Tree = dict[str, Any]
 _WEIGHT = "weight/"
+_COSTS = ("seconds", "flops")
 
 
-def curve_of(run: Path) -> Tree | None:
-    """Best step of stage 1 by dev, the seconds until then, and the last weights; None where dev was not scored."""
-    manifest, metrics = read_manifest(run / "pretrain"), run / "pretrain" / "metrics.jsonl"
-    if manifest is None or not metrics.exists():
-        return None
-    rows = list(read_metrics(metrics))
-    score = f"dev/{load_settings(run / SETTINGS_FILE).evaluate.metric}"
-    scored = [(row["step"], row[score]) for row in rows if score in row]
-    if not scored:
-        return None
-    step, best = max(scored, key=lambda one: (one[1], -one[0]))
-    steps, seconds = manifest["counts"]["steps"], manifest["seconds"]
-    weights: Tree = {}
-    for row in rows:
-        weights |= {key.removeprefix(_WEIGHT): value for key, value in row.items() if key.startswith(_WEIGHT)}
-    found = {"best_step": step, "steps": steps, "seconds": seconds, "dev": best}
-    return {**found, "seconds_to_best": round(seconds * step / max(steps, 1), 2), "weights": weights}
+def curves_of(run: Path) -> Iterator[Tree]:
+    """A row for each fine-tuning: the best dev score on the way, what it took to get there, and the last weights.
+
+    Stage 1 counts in full where fine-tuning goes on from its last step, and up to its best step where from that.
+    """
+    settings = load_settings(run / SETTINGS_FILE)
+    score = f"dev/{settings.evaluate.metric}"
+    before, costs, weights = _stage_1(run / "pretrain", score, from_best=settings.finetune.start_from == "best")
+    stage, seeds = run / "finetune", sorted((run / "finetune").glob("seed-*"))
+    manifest = read_manifest(stage)
+    if manifest is None:
+        return
+    whole = {"seconds": manifest["seconds"] / len(seeds), "flops": manifest["counts"]["flops"] / len(seeds)}
+    for seed in seeds:
+        scores = _scores(seed, score)
+        step, best = _best(scores)
+        share = step / max(1, *(step for step, _ in scores))
+        to_best = {f"{cost}_to_best": round(costs[cost] + share * whole[cost], 2) for cost in _COSTS}
+        found = {"finetune_seed": int(seed.name.removeprefix("seed-")), "dev": best, "finetune_step": step}
+        yield {**found, **before, **to_best, "weights": weights}
 
 
 def curves(folder: Path) -> list[Tree]:
-    """The figures of all runs of a comparison, by cell and seed."""
-    found = []
-    for run in sorted((folder / "cells").glob("*/seed-*")):
-        curve = curve_of(run)
-        if curve is not None:
-            found.append({"cell": run.parent.name, "seed": int(run.name.removeprefix("seed-")), **curve})
-    return found
+    """The figures of all runs of a comparison, by cell and seeds."""
+    runs = sorted((folder / "cells").glob("*/seed-*"))
+    return [
+        {"cell": run.parent.name, "seed": int(run.name.removeprefix("seed-")), **row}
+        for run in runs
+        for row in curves_of(run)
+    ]
+
+
+def _stage_1(stage: Path, score: str, *, from_best: bool) -> tuple[Tree, dict[str, float], Tree]:
+    """Where dev was best, where it was scored; what of the stage's cost counts; the last weights of objectives."""
+    manifest = read_manifest(stage) or {"seconds": 0.0, "counts": {}}
+    counts = manifest["counts"]
+    costs = {"seconds": float(manifest["seconds"]), "flops": float(counts.get("flops", 0.0))}
+    weights = {
+        key.removeprefix(_WEIGHT): value
+        for row in _rows(stage)
+        for key, value in row.items()
+        if key.startswith(_WEIGHT)
+    }
+    scores = _scores(stage, score)
+    if not scores:
+        return {}, costs, weights
+    step, best = _best(scores)
+    share = step / counts["steps"] if from_best else 1.0
+    found = {"pretrain_step": step, "pretrain_dev": best}
+    return found, {name: share * cost for name, cost in costs.items()}, weights
+
+
+def _rows(folder: Path) -> list[Tree]:
+    file = folder / "metrics.jsonl"
+    return list(read_metrics(file)) if file.exists() else []
+
+
+def _scores(folder: Path, score: str) -> list[tuple[int, float]]:
+    return [(row["step"], row[score]) for row in _rows(folder) if score in row]
+
+
+def _best(scores: list[tuple[int, float]]) -> tuple[int, float]:
+    """The first of the highest."""
+    return max(scores, key=lambda one: (one[1], -one[0]))
 
 
 def main() -> None:
@@ -57,7 +96,7 @@ def main() -> None:
     given = parser.parse_args()
     found = curves(given.folder)
     write_json(given.out, found)
-    print(json.dumps({"runs": len(found)}))
+    print(json.dumps({"rows": len(found)}))
 
 
 if __name__ == "__main__":

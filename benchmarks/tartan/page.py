@@ -92,19 +92,21 @@ def tartan_table(results: Results) -> str:
                     parts += [f"**{head}, {name}, {words}**", "", shown, "", *_times(rows, found), ""]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = (
-        "Mean ± spread over ten seeds; † where Holm's p is below .05; training is both stages, early stopping included"
+        "Mean ± spread over ten seeds; † where Holm's p is below .05; training is both stages with early stopping, "
+        "on a GPU that many runs share: FLOPs compare, seconds hardly do"
     )
     return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
 
 
 def _times(rows: list[Tree], cells: list[Tree]) -> list[str]:
-    """How long each cell took to its best dev score, and the learned weights at the end."""
+    """What each cell took to its best dev score, and the learned weights at the end."""
     lines = []
     for cell in cells:
         key = (cell["task"], cell["body"], cell["cell"])
         found = [r for r in rows if r["kind"] == "curve" and (r["task"], r["body"], r["cell"]) == key]
         if found:
-            words = f"best on dev after {fmean(one['seconds_to_best'] for one in found):.0f} s"
+            flops, seconds = (fmean(one[f"{cost}_to_best"] for one in found) for cost in ("flops", "seconds"))
+            words = f"best on dev after {flops:.2g} FLOPs, {seconds:.0f} s"
             weights = {name for one in found for name in one["weights"]}
             means = {name: fmean(one["weights"].get(name, 0.0) for one in found) for name in sorted(weights)}
             shares = ", ".join(f"{name} {value:.2f}" for name, value in means.items())

@@ -60,23 +60,36 @@ def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
         assert all(row.score is not None for row in outcome.rows)
         write_results(outcome, results / f"sciie-scratch-{table}.json")
     (results / "sciie-scratch-tapt.curves.json").write_text(json.dumps(curves(found.folder / "tapt")), encoding="utf-8")
-    timed = curves(found.folder / "tapt")
-    assert {row["cell"] for row in timed} == {"mt-tapt", "meta-tapt", "meta-tapt-paper"}
-    for row in timed:
-        metrics = read_metrics(
-            found.folder / "tapt/cells" / row["cell"] / f"seed-{row['seed']}" / "pretrain/metrics.jsonl"
-        )
-        scores = {one["step"]: one["dev/macro_f1"] for one in metrics if "dev/macro_f1" in one}
-        assert row["dev"] == max(scores.values()) == scores[row["best_step"]]  # and not the loss, which is higher
+    check_curves(found.folder / "tapt")
     page.collect(results, tmp_path)
     written = read_results("tartan", tmp_path)
     shown = page.tartan_table(written)
     assert "Table 1: the task's own text, SciERC, from random weights" in shown
     assert "plain fine-tuning" in shown
+    assert "META, TAPT: best on dev after " in shown
     assert "last weights: tapt" in shown
     assert "Table 4" not in shown
     assert {"sciie_scratch_tapt_meta_over_mt", "sciie_scratch_tapt_meta_over_mt_p"} < set(written.summary)
     assert all("predicted" not in row for row in written.rows)
+
+
+def check_curves(folder: Path) -> None:
+    """The best scores are the metric's (others are higher), and stage 1 counts up to where fine-tuning goes on from."""
+    rows = {(row["cell"], row["seed"]): row for row in curves(folder)}
+    assert {cell for cell, _ in rows} == {arm.name for arm in TABLES["tapt"]}
+    for (cell, seed), row in rows.items():
+        run = folder / "cells" / cell / f"seed-{seed}"
+        manifests = [json.loads((run / stage / "manifest.json").read_text()) for stage in ("pretrain", "finetune")]
+        first, second = (manifest["counts"]["flops"] for manifest in manifests)
+        scores = {
+            one["step"]: one["dev/macro_f1"]
+            for one in read_metrics(run / "finetune/seed-0/metrics.jsonl")
+            if "dev/macro_f1" in one
+        }
+        assert row["dev"] == max(scores.values()) == scores[row["finetune_step"]]
+        share = row["pretrain_step"] / 4 if cell != "tapt" else 1
+        assert row["flops_to_best"] == pytest.approx(first * share + second * row["finetune_step"] / max(scores))
+        assert bool(row["weights"]) == cell.startswith("meta")
 
 
 @pytest.mark.parametrize("task", sorted(DOMAINS))
