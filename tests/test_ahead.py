@@ -32,16 +32,6 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
         ({"train": {"rho1": "inf"}, "select": {"selector": "none"}}, "key 'train.rho1': inf leaves nothing"),
         ({"train": {"reselect": {"every": 9}}}, "key 'train.reselect.every': there is no external text"),
-        (
-            {
-                "train": {
-                    "weighting": "meta",
-                    "meta": {"sample": 1},
-                    "objectives": {"task": {"kind": "task"}, "both": {"kind": "joint"}},
-                }
-            },
-            "key 'train.meta.sample': task and both both learn from labels",
-        ),
         ({"device": "cpu", "model": {"attention": "varlen"}}, "key 'model.attention': varlen does not work here"),
         ({"tokenizer": {"marks": ["[[", "[["]}}, "key 'tokenizer.marks': '\\[\\[' is named twice"),
         ({"model": {"hidden_size": 10, "num_attention_heads": 3}}, "key 'model.hidden_size'"),
@@ -143,3 +133,25 @@ def test_runs_whose_marks_were_not_read_alone_are_not_taken_for_the_same() -> No
         )
     ]
     assert pooling == ["auto", "marks", "auto", "mean"]
+
+
+@pytest.mark.parametrize(
+    ("train", "key"),
+    [
+        (
+            {"weighting": "meta", "objectives": {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}},
+            "train.meta.split",
+        ),
+        ({"reselect": {"every": 9}}, "train.reselect.targets"),
+    ],
+)
+def test_a_train_split_that_cannot_be_cut(train: dict[str, Any], key: str, tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("some text\n")
+    corpus = {"sources": [{"path": str(tmp_path / "corpus.txt")}]}
+    rows = [Example(str(number), "one text alone", label) for number, label in enumerate(("no", "yes", "no"))]
+    task = Task.from_examples("one", {"train": rows, "dev": rows}, test_fraction=0.0)
+    with pytest.raises(InputError, match=f"'{key}': train is a single group"):
+        check_ahead(task, resolve({"train": train, "corpus": corpus}))
+    name = key.rpartition(".")[2]
+    section = key.split(".")[1]
+    check_ahead(task, resolve({"train": {**train, section: {**train.get(section, {}), name: "dev"}}, "corpus": corpus}))

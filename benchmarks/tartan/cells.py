@@ -29,8 +29,7 @@ SEEDS = tuple(range(10))
 AMOUNT = "10x"
 PLAIN = "plain"
 
-_WITHOUT_TASK: Tree = {
-    "train.objectives.task.weight": 0,
+_FINETUNED: Tree = {
     "train.eval_steps": None,
     "train.early_stopping_patience": None,
     "finetune.start_from": "last",
@@ -40,7 +39,10 @@ _WITHOUT_TASK: Tree = {
     "finetune.warmup_fraction": 0.06,
     "finetune.batch_size": 32,
 }
-"""The head is new where the task had no part in stage 1, and fine-tuning is more than a last touch."""
+"""The head is new where the task had no part in stage 1, or a small one, and fine-tuning is more than a last touch."""
+_WITHOUT_TASK: Tree = {"train.objectives.task.weight": 0, **_FINETUNED}
+_LIGHT: Tree = {"train.objectives.task.weight": 0.05, "train.objectives.tapt.weight": 0.95, **_FINETUNED}
+"""A body that knows nothing yet learns the task by heart before it learns the language: TLM gives it little weight."""
 _RATES: dict[Body, float] = {"scratch": 3.0e-4, "checkpoint": 1.0e-4}
 
 
@@ -51,17 +53,21 @@ class Arm:
     name: str
     title: str
     values: Tree
+    objectives_in_turn: int = 1
+    """How many share the steps of stage 1; it is so much longer, that each has as many as where they run together."""
 
 
 def _auxiliary(tapt: int, dapt: int) -> Tree:
     return {"train.objectives.tapt.weight": tapt, "train.objectives.dapt.weight": dapt}
 
 
-def _trio(name: str, title: str, auxiliary: Tree, agnostic: Tree, more: Tree | None = None) -> tuple[Arm, ...]:
+def _trio(
+    name: str, title: str, auxiliary: Tree, more: Tree | None = None, *, first: Arm | None = None
+) -> tuple[Arm, ...]:
     """Masked LM first, then the task (end-task agnostic); both at once with equal weights; with learned weights."""
     more = more or {}
     return (
-        Arm(name, title, {**_WITHOUT_TASK, **auxiliary, **agnostic, **more}),
+        first or Arm(name, title, {**_WITHOUT_TASK, **auxiliary, **more}),
         Arm(f"mt-{name}", f"MT, {title}", {**auxiliary, **more}),
         Arm(f"meta-{name}", f"META, {title}", {"train.weighting": "meta", **auxiliary, **more}),
     )
@@ -70,7 +76,7 @@ def _trio(name: str, title: str, auxiliary: Tree, agnostic: Tree, more: Tree | N
 _AS_IN_THE_PAPER: Tree = {
     "train.weighting": "meta",
     "train.meta": {
-        "learning_rate": 1.0e-2,
+        "learning_rate": 1.0e-1,  # the highest of its range: these runs are a twentieth of its own
         "every": 1,
         "floor": 0.0,
         "parameters": "body",
@@ -79,18 +85,25 @@ _AS_IN_THE_PAPER: Tree = {
         "head": "adamw",
     },
 }
-_SEQUENCE: Tree = {"train.weighting": "sequence", "train.objectives.dapt.weight": 3}
+_DOMAIN_THEN_TASK: Tree = {**_WITHOUT_TASK, **_auxiliary(1, 1), "train.weighting": "sequence"}
 TABLES: dict[str, tuple[Arm, ...]] = {
     PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
     "tapt": (
-        *_trio("tapt", "TAPT", _auxiliary(1, 0), {}),
+        *_trio("tapt", "TAPT", _auxiliary(1, 0)),
         Arm("meta-tapt-paper", "META as in the paper, TAPT", _AS_IN_THE_PAPER),
+        Arm("mt-tapt-light", "a twentieth of the weight for the task, TAPT", _LIGHT),
+        Arm("meta-tapt-light", "META from a twentieth on, TAPT", {"train.weighting": "meta", **_LIGHT}),
     ),
-    "dapt-tapt": _trio("dapt-tapt", "DAPT + TAPT", _auxiliary(1, 1), _SEQUENCE),
-    "dapt": _trio("dapt", "DAPT", _auxiliary(0, 1), {}),
+    "dapt-tapt": _trio(
+        "dapt-tapt",
+        "DAPT + TAPT",
+        _auxiliary(1, 1),
+        first=Arm("dapt-tapt", "DAPT, then TAPT", _DOMAIN_THEN_TASK, objectives_in_turn=2),
+    ),
+    "dapt": _trio("dapt", "DAPT", _auxiliary(0, 1)),
     "amounts": (
-        *_trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {}, {"domain.amount": "1x"}),
-        *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {}, {"domain.amount": "all"}),
+        *_trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"}),
+        *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {"domain.amount": "all"}),
     ),
 }
 """The bundles; `plain` is shown in all tables and trained once."""
@@ -108,12 +121,15 @@ HEADS = {
 }
 
 
-def cells(table: str, body: Body) -> dict[str, Tree]:
-    """The cells of a comparison."""
-    rate = {"finetune.learning_rate": _RATES[body]}
-    return {
-        arm.name: arm.values | (rate if "train.objectives.task.weight" in arm.values else {}) for arm in TABLES[table]
-    }
+def cells(table: str, body: Body, steps: int) -> dict[str, Tree]:
+    """The cells of a comparison, with so many steps of stage 1 for each objective."""
+    return {arm.name: _values(arm, body, steps) for arm in TABLES[table]}
+
+
+def _values(arm: Arm, body: Body, steps: int) -> Tree:
+    rate = {"finetune.learning_rate": _RATES[body]} if _FINETUNED.items() <= arm.values.items() else {}
+    budget = {"budget": f"{arm.objectives_in_turn * steps}steps"} if arm.objectives_in_turn > 1 else {}
+    return {**arm.values, **rate, **budget}
 
 
 def titles(table: str) -> dict[str, str]:

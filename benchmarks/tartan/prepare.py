@@ -34,8 +34,8 @@ _WHOLE_DOMAIN = {"train.objectives.dapt.weight": 1, "domain.amount": "all"}
 class Prepared:
     """The folder of a task and a body: the tokenizer, and a comparison for each table."""
 
-    def __init__(self, folder: Path, settings: Settings, body: Body) -> None:
-        self.folder, self.settings, self.body = folder, settings, body
+    def __init__(self, folder: Path, settings: Settings, body: Body, steps: int) -> None:
+        self.folder, self.settings, self.body, self.steps = folder, settings, body, steps
 
     def shared(self) -> Settings:
         """The settings of all cells: with the tokenizer that is learned first, unless a checkpoint brings its own."""
@@ -49,7 +49,7 @@ class Prepared:
     def compared(self, table: str, **asked: Any) -> Outcome:
         """The comparison of a table, up to its tokens or, with `until`, another stage."""
         settings = with_values(self.shared(), {"output_dir": str(self.folder / table)}, table)
-        found = cells(table, self.body)
+        found = cells(table, self.body, self.steps)
         comparison: dict[str, Any] = {"cells": found, **seeds(table, self.body), "baselines": []}
         until = asked.pop("until", "pack")
         return compare(settings, comparison | asked, until=until)
@@ -70,7 +70,7 @@ def main() -> None:
         if unknown := [table for table in given.tables if table not in TABLES]:
             raise InputError(f"no table is named {unknown[0]!r}", hint=f"known: {', '.join(TABLES)}")
         settings = base_settings(given.task, given.body, given.data, steps=given.steps, checkpoint=given.checkpoint)
-        found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body)
+        found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body, given.steps)
         for table in given.tables or TABLES:
             found.compared(table)
             bundle = write_bundle(found.folder / table, found.folder / f"{table}.tar.zst")

@@ -24,6 +24,7 @@ def check_ahead(
     _check_kind(task, settings)
     _check_model(task, settings)
     _check_training(settings, has_corpus=has_corpus)
+    _check_folds(task, settings)
     if trains:
         _check_machine(settings)
     _check_aligned(task, settings)
@@ -83,20 +84,22 @@ def _check_training(settings: Settings, *, has_corpus: bool) -> None:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     if settings.stage1 == "joint" and settings.train.reselect.every is not None and no_text:
         raise InputError("there is no external text to choose from", key="train.reselect.every")
-    _refuse_sampled_labels(settings)
 
 
-def _refuse_sampled_labels(settings: Settings) -> None:
-    """Objectives that do not run at every step would leave out another part of train than the one that judges."""
+def _check_folds(task: Task, settings: Settings) -> None:
+    """Refuse to hold out parts of a train split that cannot be cut."""
+    from endtask.train.meta_folds import groups_in, refuse_single_group
+
     train = settings.train
-    if settings.stage1 == "none" or train.weighting != "meta" or not train.meta.sample or train.meta.split == "dev":
+    by_folds = {
+        "train.meta.split": train.weighting == "meta" and train.meta.split == "folds",
+        "train.reselect.targets": train.reselect.every is not None and train.reselect.targets == "folds",
+    }
+    if settings.stage1 == "none" or not any(by_folds.values()):
         return
-    labelled = [name for name, one in settings.used_objectives.items() if one.sees_labels]
-    if len(labelled) > 1:
-        names = " and ".join(labelled)
-        hint = "leave one out, or train.meta.split=dev, or no sample"
-        message = f"{names} both learn from labels, by folds only without sampling"
-        raise InputError(message, key="train.meta.sample", hint=hint)
+    groups = groups_in(task.train)
+    for key in (key for key, asked in by_folds.items() if asked):
+        refuse_single_group(groups, key)
 
 
 def _check_machine(settings: Settings) -> None:

@@ -112,6 +112,7 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "mask_words": False,
         "generator_share": 0.34,
         "replaced_weight": 50.0,
+        "head_dropout": None,
         **_LATER_OF_PHASES,
     },
     "finetune": {"keep_better": False, "members": 1, "tasks": "main", **_LATER_OF_PHASES},

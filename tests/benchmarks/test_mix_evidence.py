@@ -40,12 +40,19 @@ def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path
     results = read_results("mix", tmp_path)
     figures = results.summary["sciie"]
     assert isinstance(figures, dict)
-    assert (figures["best_fixed"], figures["meta_over_best_fixed"]) == ("rho1-19-rho2-20", 0.625)
+    assert (figures["best_fixed"], figures["meta"]["lead"]) == ("rho1-19-rho2-20", 0.625)
     assert figures["best_fixed"] in FIXED
     table = mix_table(results)
     assert "**SciERC**" in table
     assert "**ChemProt**" not in table
-    assert "Best fixed mix by dev: rho1 = 19, rho2 = 20; META +62.5, p = " in table
+    assert "against rho1 = 19, rho2 = 20, the fixed mix that is best on dev" in table
+    assert "| META, half of what is read the task's | 100.0 ± 0.0 | +62.5" in table
+
+
+def test_without_a_fixed_mix_nothing_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "sciie-few.json").write_text(json.dumps(compared({"meta-few": [[0] * 8] * 2})))
+    with pytest.raises(InputError, match=r"sciie-half.json: no fixed mix to compare with"):
+        collect(tmp_path, tmp_path)
 
 
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def small(toy: Path) -> Settings:
 
 
 def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
-    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch")
+    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch", steps=4)
     results = tmp_path / "results"
     results.mkdir()
     for table, seeds in ((PLAIN, [0]), ("tapt", [0, 1]), ("dapt-tapt", [0])):
@@ -87,7 +87,8 @@ def check_curves(folder: Path) -> None:
             if "dev/macro_f1" in one
         }
         assert row["dev"] == max(scores.values()) == scores[row["finetune_step"]]
-        share = row["pretrain_step"] / 4 if cell != "tapt" else 1
+        share = row["pretrain_step"] / 4 if "pretrain_step" in row else 1
+        assert ("pretrain_step" in row) == (cell in ("mt-tapt", "meta-tapt", "meta-tapt-paper"))
         assert row["flops_to_best"] == pytest.approx(first * share + second * row["finetune_step"] / max(scores))
         assert bool(row["weights"]) == cell.startswith("meta")
 
@@ -97,10 +98,14 @@ def check_curves(folder: Path) -> None:
 def test_all_cells_are_settings(task: str, body: Any, tmp_path: Path) -> None:
     settings = base_settings(task, body, tmp_path, steps=600)
     for table in TABLES:
-        found = listed_cells(settings, check_comparison({"cells": cells(table, body), "seeds": [0]}, "cells"), "cells")
+        asked = check_comparison({"cells": cells(table, body, 600), "seeds": [0]}, "cells")
+        found = listed_cells(settings, asked, "cells")
         for cell in found:
             assert cell.settings.reads_domain == ("dapt" in cell.name)
             assert cell.settings.train.trains_task == (cell.name.startswith(("mt-", "meta-")))
+            if cell.settings.train.weighting == "sequence":
+                assert list(cell.settings.used_objectives) == ["dapt", "tapt"]
+                assert str(cell.settings.budget) == "1200steps"
 
 
 def test_every_table_has_what_it_is_tested_against() -> None:

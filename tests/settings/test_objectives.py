@@ -121,6 +121,14 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'train.objectives.external.weight': interleave goes by rho1 and rho2; leave it out, or 0",
         ),
         (
+            {"train": {**of(task=TASK, tapt=TAPT)["train"], "meta": {"example_weights": True}}},
+            "key 'train.meta.example_weights': for masked LM under weighting: meta, of which there is none",
+        ),
+        (
+            {"train": {**of("meta", task=TASK)["train"], "meta": {"example_weights": True}}},
+            "key 'train.meta.example_weights': for masked LM under weighting: meta, of which there is none",
+        ),
+        (
             of("meta", tapt=TAPT),
             "key 'train.weighting': meta learns for the task; name an objective of kind task or joint",
         ),
@@ -135,6 +143,10 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         (
             {"finetune": {"keep_better": True}},
             "key 'finetune.keep_better': compares with stage 1's head; set reset_head: false with it",
+        ),
+        (
+            {**of(task=TASK), "finetune": {"keep_better": True, "reset_head": False, "members": 2}},
+            "key 'finetune.members': the mean of several is not compared with stage 1; set keep_better: false with it",
         ),
         (
             {**of(tapt=TAPT), "finetune": {"keep_better": True, "reset_head": False}},

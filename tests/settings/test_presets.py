@@ -264,7 +264,7 @@ def test_the_other_tables_of_tartan_are_a_weight_away() -> None:
     used = load_settings(preset="mt-tartan", overrides=table_4).train.used_objectives
     assert {name: one.reads for name, one in used.items()} == {"task": "task", "dapt": "domain"}
     table_2 = load_settings(preset="meta-tartan", overrides=table_4[:2]).train.used_objectives
-    assert list(table_2) == ["task", "tapt", "dapt"]
+    assert list(table_2) == ["task", "dapt", "tapt"]  # as a sequence: the domain first
 
 
 def test_further_pre_training_as_in_dont_stop_pretraining() -> None:
@@ -299,7 +299,7 @@ def test_tlm_with_learned_weights_leaves_dev_alone() -> None:
     assert (settings.train.weighting, settings.train.meta.split, settings.model.path) == ("meta", "folds", None)
 
 
-@pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp", "finetune-small-pretrained"])
+@pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp", "finetune-small-pretrained", "finetune-scratch"])
 def test_fine_tuning_alone_is_not_cut_short_by_a_budget(name: str) -> None:
     assert load(name).budget.unit == "steps"
 
@@ -371,7 +371,7 @@ def test_the_names_are_those_of_the_files_and_of_the_tasks(repository: Path) -> 
         *FROM_CHECKPOINT,
         *(f"{name}-scratch" for name in TARTAN),
         "meta-tlm",
-        "finetune-small-pretrained",
+        *("finetune-small-pretrained", "finetune-scratch"),
     }
     with_task = {f"{method}-{scale}:{task}" for method in ("tlm", "iss") for scale in SCALES for task in TASKS}
     with_task |= {f"iss-dapt:{task}" for task in DAPT_TASKS}

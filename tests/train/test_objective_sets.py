@@ -296,6 +296,11 @@ def test_objectives_may_each_have_their_dropout(task: Task, packed: Path, run_se
         objective.loss(phase.network, objective.batch(0))
         rates[name] = {part.p for part in phase.network.modules() if isinstance(part, torch.nn.Dropout)}
     assert rates == {"task": {0.4}, "tapt": {0.2}}
+    heads = pretrain_phase(task, packed, changed(settings, train={"head_dropout": 0.3}))
+    for name, objective in heads.objectives.items():
+        objective.loss(heads.network, objective.batch(0))
+        assert {part.p for part in heads.network.heads.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
+        assert {part.p for part in heads.network.body.modules() if isinstance(part, torch.nn.Dropout)} == rates[name]
     alike = pretrain_phase(task, packed, with_objectives(run_settings, "equal"))
     assert not any(isinstance(one, OwnDropout) for one in alike.objectives.values())
 

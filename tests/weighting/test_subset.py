@@ -14,17 +14,13 @@ COUNTS = st.integers(min_value=1, max_value=12)
 
 @given(count=COUNTS, size=COUNTS, rounds=st.integers(1, 4), seed=st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_each_name_comes_as_often_as_any_other_and_counts_its_own_turns(
-    count: int, size: int, rounds: int, seed: int
-) -> None:
+def test_each_name_comes_as_often_as_any_other(count: int, size: int, rounds: int, seed: int) -> None:
     names = [f"n{number}" for number in range(count)]
     subset, seen = Subset(names, size, seed), Counter[str]()
     for step in range(rounds * count):
         chosen = subset.at(step)
-        assert len({name for name, _ in chosen}) == len(chosen) == min(size, count)
-        for name, own in chosen:
-            assert own == seen[name]
-            seen[name] += 1
+        assert len(set(chosen)) == len(chosen) == min(size, count)
+        seen.update(chosen)
     assert set(seen.values()) == {rounds * min(size, count)}
     assert subset.share == min(size, count) / count
 
@@ -36,5 +32,5 @@ def test_the_order_depends_on_the_seed_alone() -> None:
 
 
 def test_all_of_them_keep_their_order() -> None:
-    assert Subset(["b", "a"], 5, seed=0).at(7) == [("b", 7), ("a", 7)]
+    assert Subset(["b", "a"], 5, seed=0).at(7) == ["b", "a"]
     assert Subset([], 3, seed=0).at(2) == []

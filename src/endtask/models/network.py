@@ -177,11 +177,11 @@ class Network(nn.Module):
         """Give a task's head new random weights, as TLM does between its two stages."""
         initialize(self.heads[head], seed, self.config)
 
-    def set_dropout(self, probability: float) -> None:
-        """Set every dropout of body and heads."""
-        for module in self.modules():
+    def set_dropout(self, probability: float, *, heads: float | None = None) -> None:
+        """Set every dropout of body and heads, which may have another."""
+        for name, module in self.named_modules():
             if isinstance(module, nn.Dropout):
-                module.p = probability
+                module.p = heads if heads is not None and name.startswith("heads.") else probability
 
     @contextmanager
     def uncompiled(self) -> Iterator[None]:

@@ -122,6 +122,11 @@ class ObjectiveSettings(Section):
         return KINDS[self.kind].labels and self.task is None
 
     @property
+    def reads_train(self) -> bool:
+        """Whether the texts of the end task's train split are read, with or without their labels."""
+        return self.reads == "task" and self.task is None
+
+    @property
     def learned_task(self) -> str | None:
         """The further task whose head learns by it, if it is one."""
         return self.task if KINDS[self.kind].labels else None

@@ -220,6 +220,7 @@ class TrainSettings(PhaseSettings):
         description="momentum and decay go on moving the task head between its batches, as in the authors' code",
     )
     dropout: Fraction = Field(0.0, description="dropout during stage 1; little text is seen twice")
+    head_dropout: Fraction | None = Field(None, description="the same of the heads; unset: as the encoder's")
     meta: MetaSettings = Field(MetaSettings(), description="how `weighting: meta` learns its weights")
     reselect: ReselectSettings = Field(
         ReselectSettings(), description="which texts of the selection are read, decided anew on the way"
@@ -263,6 +264,10 @@ class TrainSettings(PhaseSettings):
             raise ValueError(f"objectives.{own[0]}.weight: interleave goes by rho1 and rho2; leave it out, or 0")
         if self.weighting == "meta" and not any(one.sees_labels for one in used.values()):
             raise ValueError("weighting: meta learns for the task; name an objective of kind task or joint")
+        if self.meta.example_weights and not (
+            self.weighting == "meta" and any(one.kind == "mlm" for one in used.values())
+        ):
+            raise ValueError("meta.example_weights: for masked LM under weighting: meta, of which there is none")
         return self
 
     @model_validator(mode="after")
@@ -352,6 +357,10 @@ class FinetuneSettings(PhaseSettings):
     def better_than_something(self) -> FinetuneSettings:
         if self.keep_better and self.reset_head:
             raise ValueError("keep_better compares with stage 1's head; set reset_head: false with it")
+        if self.keep_better and self.members > 1:
+            raise ValueError(
+                "members: the mean of several is not compared with stage 1; set keep_better: false with it"
+            )
         return self
 
     @model_validator(mode="after")

@@ -37,9 +37,9 @@ def joint_objectives(task: Task, packed: Path, network: Network, settings: Setti
     objectives = {name: BUILDERS[one.kind](name, one, given) for name, one in asked.items()}
     if all(one.dropout is None for one in asked.values()):
         return objectives
-    usual = settings.train.dropout
+    usual, heads = settings.train.dropout, settings.train.head_dropout
     return {
-        name: OwnDropout(objective, usual if (own := asked[name].dropout) is None else own)
+        name: OwnDropout(objective, usual if (own := asked[name].dropout) is None else own, heads=heads)
         for name, objective in objectives.items()
     }
 

@@ -48,6 +48,13 @@ def groups_in(examples: Sequence[Example]) -> int:
     return len({group_key(example) for example in examples})
 
 
+def refuse_single_group(groups: int, key: str) -> None:
+    """What must stay together cannot be cut; `key` is the setting to complain about."""
+    if groups < 2:
+        hint = f"use {key.rpartition('.')[2]}: dev"
+        raise InputError("train is a single group, of which nothing can be held out", key=key, hint=hint)
+
+
 def part_numbers(examples: Sequence[Example], count: int, seed: int, *, key: str) -> NDArray[np.int64]:
     """The part of each example, out of parts of nearly equal size and mix of labels.
 
@@ -56,13 +63,8 @@ def part_numbers(examples: Sequence[Example], count: int, seed: int, *, key: str
     groups: dict[str, list[int]] = {}
     for place, example in enumerate(examples):
         groups.setdefault(group_key(example), []).append(place)
+    refuse_single_group(len(groups), key)
     parts = min(count, len(groups))
-    if parts < 2:
-        raise InputError(
-            "train is a single group, of which nothing can be held out",
-            key=key,
-            hint=f"use {key.rpartition('.')[2]}: dev",
-        )
     # Neighbours have the same label, and so go to different parts.
     order = sorted(groups, key=lambda key: (str(examples[groups[key][0]].label), derive(seed, "fold", key)))
     sizes, numbers = np.zeros(parts, dtype=np.int64), np.zeros(len(examples), dtype=np.int64)

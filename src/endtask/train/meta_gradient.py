@@ -78,7 +78,7 @@ class HeldOutGradient:
         """(P,), zeros where gradients are not compared; good until the next call."""
         if self._room is None:
             self._room = FlatGradient(list(self._weights))
-        with _reading(self._network), torch.enable_grad(), self._place.autocast():
+        with _reading(self._network), torch.enable_grad():
             loss = self._loss(step)
         compared = [weight for weight, counts in self._weights.items() if counts]
         found = dict(zip(compared, torch.autograd.grad(loss, compared, allow_unused=True), strict=True))
@@ -90,17 +90,20 @@ class HeldOutGradient:
         given = batch.to(self._place.device)
         head_task = self._held_out.head_task
         if fit is None:
-            outputs = self._held_out.own_outputs(self._network, given)
+            with self._place.autocast():
+                outputs = self._held_out.own_outputs(self._network, given)
             return head_task.loss(outputs.float(), self._held_out.targets(given))
         known = fit.to(self._place.device)
         with torch.no_grad():
-            features = self._held_out.features(self._network, known)
-        with torch.autocast(self._place.device.type, enabled=False):
-            targets = self._held_out.targets(known)
-            head = fit_head(features, targets, head_task, self._settings, derive(self._seed, "meta head", step))
-        found = self._held_out.features(self._network, given)
-        with torch.autocast(self._place.device.type, enabled=False):
-            return head_task.loss(head(found), self._held_out.targets(given))
+            features = self._features(known)
+        targets = self._held_out.targets(known)
+        head = fit_head(features, targets, head_task, self._settings, derive(self._seed, "meta head", step))
+        return head_task.loss(head(self._features(given)), self._held_out.targets(given))
+
+    def _features(self, batch: Any) -> Tensor:
+        """Each reading in an autocast of its own: torch before 2.11 keeps what it cast, here without a gradient."""
+        with self._place.autocast():
+            return self._held_out.features(self._network, batch)
 
 
 def counted_weights(body: nn.Module, settings: MetaSettings) -> frozenset[str]:

@@ -36,9 +36,9 @@ def folds_of_stage_1(task: Task, settings: Settings) -> Folds | None:
 
 
 def with_short_folds(settings: Settings, steps: int) -> Settings:
-    """The settings for a stage of so many steps, of which every part of train is held out for some."""
+    """The settings for a stage of so many steps, in which every part of train judges for a while, if that can be."""
     meta = settings.train.meta
-    longest = max(1, steps // meta.folds)
+    longest = max(meta.every, steps // meta.folds // meta.every * meta.every)  # from look to look
     if settings.train.weighting != "meta" or meta.split == "dev" or meta.fold_steps <= longest:
         return settings
     train = settings.train.model_copy(update={"meta": meta.model_copy(update={"fold_steps": longest})})

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from endtask.settings.training import PhaseSettings
 from endtask.train.muon import Muon
-from endtask.train.rates import base_rate, decay_of, is_apart, is_head, layer_factors
+from endtask.train.rates import base_rate, decay_of, head_of, is_apart, layer_factors
 
 _NAMES_SHOWN = 5
 
@@ -225,14 +225,17 @@ def _build_adamw(
 def _sides(
     parameters: Mapping[str, nn.Parameter], settings: PhaseSettings, *, all_heads: bool
 ) -> tuple[list[nn.Parameter], ...]:
-    """The encoder's parameters, and those of the heads that are told apart; nothing where all are clipped together."""
+    """The encoder's parameters, and those of the heads that are told apart; nothing where all are clipped together.
+
+    With `all_heads`, each head is a side of its own.
+    """
     if not (all_heads or settings.clip_heads_apart):
         return ()
-    apart = {name: is_head(name) if all_heads else is_apart(name, settings) for name in parameters}
-    return (
-        [weight for name, weight in parameters.items() if not apart[name]],
-        [weight for name, weight in parameters.items() if apart[name]],
-    )
+    sides: dict[str, list[nn.Parameter]] = {}
+    for name, weight in parameters.items():
+        side = head_of(name) if all_heads else "heads" if is_apart(name, settings) else None
+        sides.setdefault(side or "encoder", []).append(weight)
+    return tuple(sides.values())
 
 
 def _check_float32(parameters: Mapping[str, nn.Parameter]) -> None:

@@ -132,7 +132,7 @@ def pretrain_phase(task: Task, packed: Path, settings: Settings, *, least_vocabu
     """The phase with its objectives and the mean of its mix; the plan puts in the steps, and the mix over them."""
     place = choose_place(settings)
     network = move(network_for(task, packed, settings, least_vocabulary=least_vocabulary), settings, place)
-    network.set_dropout(settings.train.dropout)
+    network.set_dropout(settings.train.dropout, heads=settings.train.head_dropout)
     objectives = joint_objectives(task, packed, network, settings)
     mix = Mix(objectives, task, packed, network, settings, place)
     return phase_of(network, objectives, mix.mean(steps=None), settings, place)

@@ -41,6 +41,15 @@ def is_apart(name: str, settings: PhaseSettings) -> bool:
     return is_head(name) and not (settings.heads_apart == "task" and name.startswith(_MASKED_LM))
 
 
+def head_of(name: str) -> str | None:
+    """The head that a parameter belongs to, None for the encoder's.
+
+    >>> head_of("heads.task.dense.bias"), head_of("body.layers.0.bias")
+    ('heads.task', None)
+    """
+    return ".".join(name.split(".")[:2]) if is_head(name) else None
+
+
 def is_head(name: str) -> bool:
     """Whether a parameter belongs to a head.
 

@@ -58,11 +58,11 @@ def _held_out(phase: Phase, task: Task, settings: Settings) -> HeldOutRows:
     known = folds_of_stage_1(task, settings)
     if known is not None:
         return HeldOutRows(known)
-    labelled = [one.sees_labels for one in _used(phase, settings)]
+    readers = [one.reads_train for one in _used(phase, settings)]
     seed = derive(settings.pretrain_seed, "reselect folds")
     assert asked.every is not None
     folds = Folds(part_numbers(task.train, asked.folds, seed, key="train.reselect.targets"), asked.every)
-    return HeldOutRows(folds, [stream for stream, sees in zip(_streams(phase), labelled, strict=True) if sees])
+    return HeldOutRows(folds, [stream for stream, reads in zip(_streams(phase), readers, strict=True) if reads])
 
 
 def _used(phase: Phase, settings: Settings) -> list[ObjectiveSettings]:

@@ -90,12 +90,11 @@ class Meta(Weighting):
         """The end task, and the others whose turn it is; the weights given here are never used.
 
         Turns change with the looks: were they drawn by the step, those that run at looks would be a random few, and the
-        weights would learn who was seen how often.
+        weights would learn who was seen how often. All count the steps of the training, not turns of their own: the
+        part of train that is held out at a step is then the same for all.
         """
-        every = self._settings.every
-        look, since = divmod(step, every)
-        others = [(name, own * every + since) for name, own in self._subset.at(look)]
-        return tuple(Turn(name, 1.0 / len(self._names), own) for name, own in [(self._names[0], step), *others])
+        running = (self._names[0], *self._subset.at(step // self._settings.every))
+        return tuple(Turn(name, 1.0 / len(self._names), step) for name in running)
 
     def sees_gradients(self, step: int) -> bool:
         """Always: heads learn by unweighted losses."""

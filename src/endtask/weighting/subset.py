@@ -15,7 +15,7 @@ class Subset:
     other, so that each name comes equally often and never twice in one step.
 
     >>> subset = Subset(["a", "b", "c"], 2, seed=0)
-    >>> [len(subset.at(step)) for step in range(3)], sorted(name for step in range(3) for name, _ in subset.at(step))
+    >>> [len(subset.at(step)) for step in range(3)], sorted(name for step in range(3) for name in subset.at(step))
     ([2, 2, 2], ['a', 'a', 'b', 'b', 'c', 'c'])
     """
 
@@ -28,15 +28,13 @@ class Subset:
         """How many of the steps a name takes part in."""
         return self._size / len(self._names) if self._names else 1.0
 
-    def at(self, step: int) -> list[tuple[str, int]]:
-        """The names of a step, each with the number of its own turns before."""
+    def at(self, step: int) -> list[str]:
+        """The names of a step."""
         if not self._names:
             return []
         turn, inside = divmod(step, len(self._names))
         circle = self._circle(turn)
-        first = inside * self._size
-        places = [(first + offset) % len(circle) for offset in range(self._size)]
-        return [(circle[place], turn * self._size + -(-max(0, first - place) // len(circle))) for place in places]
+        return [circle[(inside * self._size + offset) % len(circle)] for offset in range(self._size)]
 
     def _shuffled(self, turn: int) -> list[str]:
         if self._size == len(self._names):
