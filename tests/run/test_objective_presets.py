@@ -101,8 +101,8 @@ def test_from_a_checkpoint(preset: str, toy: Path, finished_run: Path, tmp_path:
         == {
             "tapt": ["tapt"],
             "dapt-tapt": ["dapt", "tapt"],
-            "mt-tartan": ["task", "tapt", "dapt"],
-            "meta-tartan": ["task", "tapt", "dapt"],
+            "mt-tartan": ["task", "dapt", "tapt"],
+            "meta-tartan": ["task", "dapt", "tapt"],
         }[preset]
     )
     splits = {row["part"]: row["split"] for row in found["objectives"]}
