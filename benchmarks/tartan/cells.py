@@ -86,6 +86,13 @@ _AS_IN_THE_PAPER: Tree = {
     },
 }
 _DOMAIN_THEN_TASK: Tree = {**_WITHOUT_TASK, **_auxiliary(1, 1), "train.weighting": "sequence"}
+
+
+def _learned(name: str, title: str, meta: Tree) -> Arm:
+    """META on the task's own text with some of its settings other than by default."""
+    return Arm(f"meta-{name}", f"META, {title}", {"train.weighting": "meta", "train.meta": meta})
+
+
 TABLES: dict[str, tuple[Arm, ...]] = {
     PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
     "tapt": (
@@ -105,12 +112,22 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         *_trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"}),
         *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {"domain.amount": "all"}),
     ),
+    "defaults": (
+        _learned("every-step", "a look at every step", {"every": 1}),
+        _learned("adamw", "a head by ten steps of AdamW", {"head": "adamw"}),
+        _learned("body", "cosines over the whole body", {"parameters": "body"}),
+        _learned("no-floor", "no floor", {"floor": 0.0}),
+        _learned("dev", "judged by dev", {"split": "dev"}),
+        _learned("slow", "a fifth of eta", {"learning_rate": 0.01}),
+    ),
 }
 """The bundles; `plain` is shown in all tables and trained once."""
 
-AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt-all"}
-"""What all others of a table of the page are tested against: the same texts, read before the task is."""
-PAIRS = {table: (f"meta-{against}", f"mt-{against}") for table, against in AGAINST.items()}
+FROM_ELSEWHERE = {"defaults": "meta-tapt"}
+"""What a table of the page shows beside its own cells and plain fine-tuning, by the cell's name in another table."""
+AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt-all", **FROM_ELSEWHERE}
+"""What all others of a table of the page are tested against: the same texts, read before the task is; our defaults."""
+PAIRS = {table: (f"meta-{name}", f"mt-{name}") for table, name in AGAINST.items() if table not in FROM_ELSEWHERE}
 """The other question: do learned weights beat equal ones?"""
 
 HEADS = {
@@ -118,6 +135,7 @@ HEADS = {
     "dapt-tapt": "Table 2: the domain's and the task's text",
     "dapt": "Table 4: the domain's text alone",
     "amounts": "Figure 2: how much of the domain",
+    "defaults": "One setting of META other than by default, the task's own text",
 }
 
 
@@ -134,7 +152,8 @@ def _values(arm: Arm, body: Body, steps: int) -> Tree:
 
 def titles(table: str) -> dict[str, str]:
     """The cells of a table of the page in their order, by the title they are shown under."""
-    return {arm.name: arm.title for arm in [*TABLES[PLAIN], *TABLES[table]]}
+    shown = [arm for arms in TABLES.values() for arm in arms if arm.name in (PLAIN, FROM_ELSEWHERE.get(table))]
+    return {arm.name: arm.title for arm in [*shown, *TABLES[table]]}
 
 
 def seeds(table: str, body: Body) -> dict[str, list[int]]:

@@ -125,7 +125,11 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'train.meta.example_weights': for masked LM under weighting: meta, of which there is none",
         ),
         (
-            {"train": {**of("meta", task=TASK)["train"], "meta": {"example_weights": True}}},
+            of("meta", task=TASK),
+            "key 'train.weighting': meta has nothing to weigh, task is alone; add an objective, or use equal",
+        ),
+        (
+            {"train": {**of("meta", task=TASK, both={"kind": "joint"})["train"], "meta": {"example_weights": True}}},
             "key 'train.meta.example_weights': for masked LM under weighting: meta, of which there is none",
         ),
         (

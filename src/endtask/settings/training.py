@@ -264,6 +264,10 @@ class TrainSettings(PhaseSettings):
             raise ValueError(f"objectives.{own[0]}.weight: interleave goes by rho1 and rho2; leave it out, or 0")
         if self.weighting == "meta" and not any(one.sees_labels for one in used.values()):
             raise ValueError("weighting: meta learns for the task; name an objective of kind task or joint")
+        if self.weighting == "meta" and len(used) == 1:
+            raise ValueError(
+                f"weighting: meta has nothing to weigh, {next(iter(used))} is alone; add an objective, or use equal"
+            )
         if self.meta.example_weights and not (
             self.weighting == "meta" and any(one.kind == "mlm" for one in used.values())
         ):
