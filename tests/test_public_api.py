@@ -56,3 +56,18 @@ def test_import_is_light() -> None:
     program = f"import sys, endtask; print([name for name in {heavy} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
+
+
+def test_a_slip_in_the_data_is_told_before_torch_is_imported(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from endtask.cli.main import main
+sys.argv = ["endtask", "check", "--task", {str(tmp_path / "absent")!r}]
+try:
+    main()
+finally:
+    print("torch" in sys.modules)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "False\n")
+    assert ended.stderr == f"endtask: {tmp_path / 'absent'}: no such file or folder\n"

@@ -48,6 +48,13 @@ def test_bad_cells_name_file_and_row(tmp_path: Path, row: dict[str, Any], expect
     assert expected in message
 
 
+def test_all_bad_rows_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    bad = [{"text": "x"}, {"text": 5, "label": "pos"}]
+    message = complaint(folder(tmp_path, dev=[*GOOD, *bad, GOOD[0], {"label": "pos"}, *bad, *bad]))
+    rows = "6 more rows cannot be read either: 4, 6, 7, ..."
+    assert message == f"{tmp_path / 'dev.jsonl'}, row 3: the label is missing; {rows}"
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

@@ -72,12 +72,14 @@ class CheckResult:
 
 def check(settings: Settings) -> CheckResult:
     """Read and audit the task, find the corpus's files, tokenise and mask examples, and estimate the cost."""
-    from endtask.train.meta_folds import groups_in
-    from endtask.train.pretrain import pretrain_phase
-
     task = read_all(settings)
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     check_ahead(task, settings)
+
+    # Imported this late, for it takes seconds, which a slip in the data should not wait for.
+    from endtask.train.meta_folds import groups_in
+    from endtask.train.pretrain import pretrain_phase
+
     _find_aligned(settings)
     retrieval = retrieval_cost(task, corpus, settings)
     with tempfile.TemporaryDirectory() as name:

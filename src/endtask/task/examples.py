@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ WITH_PAIR = ("pair", "score", "labels")
 
 _DELIMITERS = (";", "|", ",", "/", "\t")
 _SHOWN = 40
+_ROWS_SHOWN = 3
 
 
 class WrongCell(ValueError):
@@ -54,13 +55,30 @@ def read_examples(
     """The examples of one split, in the order of the rows; texts may be empty, labels may not."""
     if label_delimiter is not None:
         _check_delimiter(table, split, columns, kind, label_delimiter)
+    wrong: dict[int, WrongCell] = {}
     for number, row in table.rows:
         try:
             if kind == "labels" and columns.label:
                 row = {**row, columns.label: _split_labels(row.get(columns.label), label_delimiter)}
             yield _read_example(row, f"{split}-{number}", columns, kind, table.path, number)
-        except WrongCell as wrong:
-            raise InputError(str(wrong), path=table.path, row=number, hint=wrong.hint) from None
+        except WrongCell as found:
+            wrong[number] = found  # the others are read too, so that all can be mended at once
+    if wrong:
+        (number, first), *others = wrong.items()
+        message = f"{first}{_as_in([row for row, _ in others])}"
+        raise InputError(message, path=table.path, row=number, hint=first.hint)
+
+
+def _as_in(rows: Sequence[int]) -> str:
+    """Which further rows cannot be read.
+
+    >>> _as_in([]), _as_in([7]), _as_in([2, 4, 5, 9])
+    ('', '; row 7 cannot be read either', '; 4 more rows cannot be read either: 2, 4, 5, ...')
+    """
+    if len(rows) < 2:
+        return "".join(f"; row {row} cannot be read either" for row in rows)
+    listed = ", ".join(map(str, rows[:_ROWS_SHOWN])) + (", ..." if len(rows) > _ROWS_SHOWN else "")
+    return f"; {len(rows)} more rows cannot be read either: {listed}"
 
 
 def is_empty(example: Example) -> bool:
