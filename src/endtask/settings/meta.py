@@ -46,7 +46,7 @@ class MetaSettings(Section):
     split: Literal["folds", "dev"] = Field(
         # Paper: dev.
         "folds",
-        description="held-out task data: a part of train that its objective leaves out meanwhile, or dev",
+        description="held-out task data: a part of train that no objective reads meanwhile, or dev",
     )
     folds: int = Field(10, ge=2, description="parts of train that are held out in turn, each with all of its groups")
     fold_steps: Positive = Field(
