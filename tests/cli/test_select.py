@@ -114,3 +114,13 @@ def test_a_dry_run_redoes_nothing(finished_run: Path, command: Command) -> None:
     answer = command("select", finished_run, "--dry-run", "--from", "select")
     assert answer.code == 2
     assert answer.err.startswith("endtask: --from and --dry-run do not go together")
+
+
+def test_a_preset_and_a_budget_are_taken_as_by_run(toy: Path, tmp_path: Path, command: Command) -> None:
+    given = ["--preset", "laptop", "--budget", "7steps", "--task", toy / "task", "--corpus", toy / "corpus.jsonl"]
+    for verb, words in (("retrieve", [*given[:2], *given[4:]]), ("select", [*given, "--from", "select"])):
+        answer = command(verb, *words, "--output", tmp_path / "run", "--set", "retrieve.top_k=2", "--quiet")
+        assert answer.code == 0, answer
+    written = (tmp_path / "run" / "settings.yaml").read_text()
+    assert "budget: 7steps" in written
+    assert "size: tiny" in written

@@ -10,6 +10,7 @@ from endtask.cli.options import (
     CorpusOption,
     JsonOption,
     OutputOption,
+    PresetOption,
     QuietOption,
     SetOption,
     SettingsPath,
@@ -37,6 +38,7 @@ def command(
     task: TaskOption = None,
     corpus: CorpusOption = None,
     output: OutputOption = None,
+    preset: PresetOption = None,
     overrides: SetOption = None,
     start: StartOption = None,
     as_json: JsonOption = False,
@@ -52,7 +54,7 @@ def command(
     from endtask.run import run
 
     set_quiet(quiet)
-    resolved = settings_from(settings, task=task, corpus=corpus, output=output, overrides=overrides)
+    resolved = settings_from(settings, task=task, corpus=corpus, output=output, preset=preset, overrides=overrides)
     if not resolved.corpus.sources and resolved.select.selector != "imported":
         raise InputError("no corpus to retrieve from", key="corpus.sources", hint="--corpus path/to/text")
     if resolved.select.selector == "none":

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from endtask.cli.options import (
+    BudgetOption,
     CorpusOption,
     JsonOption,
     OutputOption,
+    PresetOption,
     QuietOption,
     SetOption,
     SettingsPath,
@@ -36,7 +38,9 @@ def command(
     settings: SettingsPath = None,
     task: TaskOption = None,
     corpus: CorpusOption = None,
+    budget: BudgetOption = None,
     output: OutputOption = None,
+    preset: PresetOption = None,
     overrides: SetOption = None,
     start: StartOption = None,
     dry_run: Annotated[
@@ -58,7 +62,9 @@ def command(
     if dry_run and start is not None:
         hint = "leave out one of them: a dry run redoes nothing"
         raise InputError("--from and --dry-run do not go together", hint=hint)
-    resolved = settings_from(settings, task=task, corpus=corpus, output=output, overrides=overrides)
+    resolved = settings_from(
+        settings, task=task, corpus=corpus, budget=budget, output=output, preset=preset, overrides=overrides
+    )
     if dry_run:
         counts, table = preview_selection(resolved), None
     else:

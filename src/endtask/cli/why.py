@@ -74,12 +74,13 @@ def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, An
 def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
     """What it asked for, and what helps it; dev rows ask for nothing, but may be helped."""
     from endtask.retrieve.explain import why_example
-    from endtask.select.influence.lookup import why_example_is_helped
+    from endtask.select.influence.lookup import lists_helpful, why_example_is_helped
 
     helped = why_example_is_helped(run, example, top=top or 5)
     if helped is None:
         found = why_example(run, example, top=top or 10)
-        return asdict(found), _example_lines(found)
+        unasked = ["", f"what helps it is not on record: {_plain(example)} is no target of the selection"]
+        return asdict(found), chain(_example_lines(found), unasked if lists_helpful(run) else [])
     if helped.split == "dev":
         return {"helped": asdict(helped)}, _helped_lines(helped)
     found = why_example(run, example, top=top or 10)

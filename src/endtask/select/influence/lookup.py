@@ -54,20 +54,24 @@ class WhyHelpful:
 
 def why_example_is_helped(run: Path, example_id: str, *, top: int = 5) -> WhyHelpful | None:
     """The texts that help an example; None where gradients had no part in the selection, or the example no part."""
-    path = run / "select" / HELPFUL
-    if not path.exists():
+    if not lists_helpful(run):
         return None
-    rows = [row for row in rows_where(path, "targets", {example_id}) if row["kind"] == "example"]
+    rows = [row for row in rows_where(run / "select" / HELPFUL, "targets", {example_id}) if row["kind"] == "example"]
     if not rows:
         return None
     listed = _listed(run, rows, top)
     return WhyHelpful("example", example_id, *_example(run, example_id), tuple(rows[0]["targets"]), *listed)
 
 
+def lists_helpful(run: Path) -> bool:
+    """Whether gradients chose the texts of a run, so that some of its rows have texts on record."""
+    return (run / "select" / HELPFUL).exists()
+
+
 def why_class_is_helped(run: Path, label: str, *, top: int = 5) -> WhyHelpful:
     """The texts that help a class, by the mean over its targets."""
     path = run / "select" / HELPFUL
-    if not path.exists():
+    if not lists_helpful(run):
         hint = "select.selector=influence lists them"
         raise InputError("this run has no texts listed by class", path=run, hint=hint)
     rows = [row for row in rows_where(path, "targets", {label}) if row["kind"] == "class"]
