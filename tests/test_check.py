@@ -10,6 +10,7 @@ import pytest
 
 from endtask.check import check
 from endtask.errors import InputError
+from endtask.outside.data import unread_corpus
 from endtask.settings import resolve
 from tests.conftest import Answer
 from tests.toy_run import hashes, toy_settings, write_rows, write_settings, write_toy
@@ -248,6 +249,7 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
         "tasks",
         "leaks_between_tasks",
         "likely_marks",
+        "unread_corpus",
         "examples",
         "uses",
         "estimate",
@@ -263,6 +265,19 @@ def test_marks_that_are_not_named_are_pointed_out(tmp_path: Path, command: Comma
     hint = 'tokenizer.marks: ["[[", "]]"]'
     assert hint in command("check", "--task", tmp_path).out
     assert hint not in command("check", "--task", tmp_path, "--set", 'tokenizer.marks=["[[", "]]"]').out
+
+
+def test_a_corpus_that_nothing_reads_is_told(toy: Path, tmp_path: Path, command: Command) -> None:
+    given = ["--preset", "mt-tartan-scratch", "--task", toy / "task", "--corpus", toy / "corpus.jsonl"]
+    small = ["--set", "model.size=tiny", "--set", "train.max_length=16", "--set", "finetune.max_length=16"]
+    said = "warning: nothing reads the corpus: select.selector is none, and no objective reads the domain "
+    told = f"{said}(train.objectives.dapt.weight=1 would)"
+    assert told in command("check", *given, *small).out.splitlines()
+    assert said not in command("check", *given, *small, "--set", "train.objectives.dapt.weight=1").out
+    run = command("run", *given, *small, "--output", tmp_path / "run", "--until", "read")
+    assert told in run.err.splitlines()
+    other = toy_settings(toy, tmp_path / "other", select={"selector": "none"})
+    assert str(unread_corpus(resolve(other))).endswith("(another select.selector would)")
 
 
 def test_a_leak_is_named(tmp_path: Path, command: Command) -> None:

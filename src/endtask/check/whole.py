@@ -14,6 +14,7 @@ from endtask.check.examples import examples_of
 from endtask.check.retrieval import retrieval_cost
 from endtask.corpus import Corpus
 from endtask.files.selection_table import write_selection
+from endtask.outside.data import unread_corpus
 from endtask.settings import BatchSize, ObjectiveSettings, Settings
 from endtask.settings.uses import Use, use_lines, uses_of
 from endtask.task import Audit, Task, audit
@@ -35,6 +36,7 @@ class CheckResult:
     leaks_between_tasks: tuple[str, ...] = ()
     likely_marks: tuple[str, ...] = ()
     """Strings in nearly every text that look like marks and are not named as such."""
+    unread_corpus: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -44,6 +46,7 @@ class CheckResult:
             "tasks": {found.name: found.to_dict() for found in self.further},
             "leaks_between_tasks": list(self.leaks_between_tasks),
             "likely_marks": list(self.likely_marks),
+            "unread_corpus": self.unread_corpus,
             "examples": list(self.examples),
             "uses": [asdict(use) for use in self.uses],
             "estimate": estimate,
@@ -56,6 +59,8 @@ class CheckResult:
             yield ""
             yield from found.lines()
         yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
+        if self.unread_corpus:
+            yield f"warning: {self.unread_corpus}"
         if self.likely_marks:
             marks = ", ".join(f'"{mark}"' for mark in self.likely_marks)
             yield f"hint: marks in nearly every text can be tokens that the head reads: tokenizer.marks: [{marks}]"
@@ -94,7 +99,7 @@ def check(settings: Settings) -> CheckResult:
         uses = uses_of(settings, groups=groups_in(task.train))
         further = tuple(audit(one) for one in task.further.values())
         leaks, marks = tuple(leaks_between(task)), _marks_not_named(few, settings)
-        return CheckResult(audit(task), examples, estimate, uses, further, leaks, marks)
+        return CheckResult(audit(task), examples, estimate, uses, further, leaks, marks, unread_corpus(settings))
 
 
 def _marks_not_named(task: Task, settings: Settings) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from endtask.cli.options import (
 )
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
-from endtask.progress import set_quiet
+from endtask.progress import say, set_quiet
 
 NAME = "run"
 EXAMPLES = examples(
@@ -66,6 +66,7 @@ def command(
 
     Finished stages are skipped and a stopped one goes on, so the same command may be given again at any time.
     """
+    from endtask.outside.data import unread_corpus
     from endtask.report.page import verdict_lines
     from endtask.run import Run
     from endtask.run import run as run_stages
@@ -85,6 +86,8 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
+    if unread := unread_corpus(resolved):
+        say(f"warning: {unread}")
     result = run_stages(resolved, until=until, start=start)
     if results is not None:
         from endtask.report.results import write_results

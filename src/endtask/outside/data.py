@@ -66,6 +66,15 @@ def reads_corpus(settings: Settings) -> bool:
     return needs_corpus(settings.select) or settings.reads_domain
 
 
+def unread_corpus(settings: Settings) -> str | None:
+    """What to tell a user whose corpus no stage would read; None where it is read, or there is none."""
+    if not settings.corpus.sources or reads_corpus(settings):
+        return None
+    could = [name for name, one in settings.train.objectives.items() if one.reads == "domain" and not one.weight]
+    hint = f"train.objectives.{could[0]}.weight=1 would" if could else "another select.selector would"
+    return f"nothing reads the corpus: select.selector is none, and no objective reads the domain ({hint})"
+
+
 def aligned_fingerprint(settings: Settings) -> str:
     """A hash of the files that aligned objectives read, their list of words included."""
     if not settings.reads_aligned:
