@@ -92,7 +92,7 @@ def tartan_table(results: Results) -> str:
                     parts += [f"**{head}, {name}, {words}**", "", shown, "", *_times(rows, found), ""]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = (
-        "Mean ± spread over ten seeds; † where Holm's p is below .05; training is both stages with early stopping, "
+        "Mean ± spread over ten seeds; † where Holm's p is below .05; training is both stages, "
         "on a GPU that many runs share: FLOPs compare, seconds hardly do"
     )
     return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])

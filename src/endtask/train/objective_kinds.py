@@ -63,7 +63,7 @@ class Ingredients:
             seed=self.seed,
             masking=self._masking_of(asked) if masked else None,
             order=_order(texts, train.order) if asked.reads == "selection" else None,
-            left_out=self._left_out() if asked.reads_train else None,
+            left_out=self._left_out if asked.reads_train else None,
         )
 
     def task_objective(self, name: str, asked: ObjectiveSettings, *, masked: bool) -> TaskObjective:
@@ -78,6 +78,7 @@ class Ingredients:
         train = self.settings.train
         return direction_for(self.network) if train.weighting == "meta" and train.meta.example_weights else None
 
+    @cached_property
     def _left_out(self) -> Callable[[int], NDArray[np.bool_]] | None:
         """What nobody may read while it judges the weights of the objectives."""
         folds = folds_of_stage_1(self.task, self.settings)
