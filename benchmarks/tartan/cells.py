@@ -55,6 +55,7 @@ class Arm:
     values: Tree
     objectives_in_turn: int = 1
     """How many share the steps of stage 1; it is so much longer, that each has as many as where they run together."""
+    bodies: tuple[Body, ...] = ("scratch", "checkpoint")
 
 
 def _auxiliary(tapt: int, dapt: int) -> Tree:
@@ -98,8 +99,13 @@ TABLES: dict[str, tuple[Arm, ...]] = {
     "tapt": (
         *_trio("tapt", "TAPT", _auxiliary(1, 0)),
         Arm("meta-tapt-paper", "META as in the paper, TAPT", _AS_IN_THE_PAPER),
-        Arm("mt-tapt-light", "a twentieth of the weight for the task, TAPT", _LIGHT),
-        Arm("meta-tapt-light", "META from a twentieth on, TAPT", {"train.weighting": "meta", **_LIGHT}),
+        Arm("mt-tapt-light", "a twentieth of the weight for the task, TAPT", _LIGHT, bodies=("scratch",)),
+        Arm(
+            "meta-tapt-light",
+            "META from a twentieth on, TAPT",
+            {"train.weighting": "meta", **_LIGHT},
+            bodies=("scratch",),
+        ),
     ),
     "dapt-tapt": _trio(
         "dapt-tapt",
@@ -141,7 +147,7 @@ HEADS = {
 
 def cells(table: str, body: Body, steps: int) -> dict[str, Tree]:
     """The cells of a comparison, with so many steps of stage 1 for each objective."""
-    return {arm.name: _values(arm, body, steps) for arm in TABLES[table]}
+    return {arm.name: _values(arm, body, steps) for arm in TABLES[table] if body in arm.bodies}
 
 
 def _values(arm: Arm, body: Body, steps: int) -> Tree:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.tartan.cells import DOMAINS, TABLES, Body, base_settings, cells, seeds
 from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
-from endtask.errors import InputError
+from endtask.errors import InputError, did_you_mean
 from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.run import Run
 from endtask.settings import Settings
@@ -46,13 +47,21 @@ class Prepared:
         tokenizer = str(self.folder / "base" / "pack" / "tokenizer")
         return with_values(self.settings, {"tokenizer.path": tokenizer}, "base")
 
-    def compared(self, table: str, **asked: Any) -> Outcome:
-        """The comparison of a table, up to its tokens or, with `until`, another stage."""
-        settings = with_values(self.shared(), {"output_dir": str(self.folder / table)}, table)
+    def compared(self, table: str, *, arms: Sequence[str] = (), **asked: Any) -> Outcome:
+        """The comparison of a table or of some of its arms, up to its tokens or, with `until`, another stage."""
+        settings = with_values(self.shared(), {"output_dir": str(self.folder / name_of(table, arms))}, table)
         found = cells(table, self.body, self.steps)
+        if unknown := [arm for arm in arms if arm not in found]:
+            raise InputError(f"{table} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], found))
+        found = {name: values for name, values in found.items() if not arms or name in arms}
         comparison: dict[str, Any] = {"cells": found, **seeds(table, self.body), "baselines": []}
         until = asked.pop("until", "pack")
         return compare(settings, comparison | asked, until=until)
+
+
+def name_of(table: str, arms: Sequence[str]) -> str:
+    """What the folder and the bundle of a table are called; those of some of its arms are a part of it."""
+    return f"{table}-part" if arms else table
 
 
 def main() -> None:
@@ -60,6 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=sorted(DOMAINS))
     parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)}; all")
+    parser.add_argument("--arms", nargs="*", default=[], help="some of the table's, as TABLE-part; all, as TABLE")
     parser.add_argument("--body", choices=("scratch", "checkpoint"), default="scratch")
     parser.add_argument("--checkpoint", default=SMALL_PRETRAINED, help="what the body `checkpoint` goes on from")
     parser.add_argument("--steps", type=int, default=STEPS, help="of stage 1, at most")
@@ -72,8 +82,9 @@ def main() -> None:
         settings = base_settings(given.task, given.body, given.data, steps=given.steps, checkpoint=given.checkpoint)
         found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body, given.steps)
         for table in given.tables or TABLES:
-            found.compared(table)
-            bundle = write_bundle(found.folder / table, found.folder / f"{table}.tar.zst")
+            found.compared(table, arms=given.arms)
+            name = name_of(table, given.arms)
+            bundle = write_bundle(found.folder / name, found.folder / f"{name}.tar.zst")
             print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
     except InputError as error:
         parser.error(str(error))

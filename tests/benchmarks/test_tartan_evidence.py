@@ -117,6 +117,15 @@ def test_every_table_has_what_it_is_tested_against() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_some_arms_are_a_part_of_their_table(toy: Path, tmp_path: Path) -> None:
+    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch", steps=4)
+    outcome = found.compared("tapt", arms=["mt-tapt"], seeds=[0])
+    assert [row.name for row in outcome.rows] == ["mt-tapt"]
+    assert (found.folder / "tapt-part" / "cells" / "mt-tapt").is_dir()
+    with pytest.raises(InputError, match=r"tapt has no arm 'mt-tatp' \(did you mean 'mt-tapt'\?\)"):
+        found.compared("tapt", arms=["mt-tatp"])
+
+
 def test_a_checkpoint_is_fine_tuned_with_ten_seeds() -> None:
     assert prepare.seeds(PLAIN, "checkpoint") == {"seeds": [0], "finetune_seeds": list(SEEDS)}
     assert prepare.seeds("tapt", "checkpoint") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
