@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
-from endtask.settings import Settings, load_settings
+from endtask.settings import Budget, Settings, load_settings
 
 Tree = dict[str, Any]
 Body = Literal["scratch", "checkpoint"]
@@ -145,15 +145,15 @@ HEADS = {
 }
 
 
-def cells(table: str, body: Body, steps: int) -> dict[str, Tree]:
-    """The cells of a comparison, with so many steps of stage 1 for each objective."""
-    return {arm.name: _values(arm, body, steps) for arm in TABLES[table] if body in arm.bodies}
+def cells(table: str, body: Body, budget: Budget) -> dict[str, Tree]:
+    """The cells of a comparison, with the same budget of stage 1 for each objective."""
+    return {arm.name: _values(arm, body, budget) for arm in TABLES[table] if body in arm.bodies}
 
 
-def _values(arm: Arm, body: Body, steps: int) -> Tree:
+def _values(arm: Arm, body: Body, budget: Budget) -> Tree:
     rate = {"finetune.learning_rate": _RATES[body]} if _FINETUNED.items() <= arm.values.items() else {}
-    budget = {"budget": f"{arm.objectives_in_turn * steps}steps"} if arm.objectives_in_turn > 1 else {}
-    return {**arm.values, **rate, **budget}
+    longer = {"budget": str(budget.share(arm.objectives_in_turn))} if arm.objectives_in_turn > 1 else {}
+    return {**arm.values, **rate, **longer}
 
 
 def titles(table: str) -> dict[str, str]:

@@ -36,7 +36,7 @@ def curves_of(run: Path) -> Iterator[Tree]:
         return
     whole = {"seconds": manifest["seconds"] / len(seeds), "flops": manifest["counts"]["flops"] / len(seeds)}
     for seed in seeds:
-        scores = _scores(seed, score)
+        scores = _scores(_rows(seed), score)
         step, best = _best(scores)
         share = step / max(1, *(step for step, _ in scores))
         to_best = {f"{cost}_to_best": round(costs[cost] + share * whole[cost], 2) for cost in _COSTS}
@@ -59,13 +59,11 @@ def _stage_1(stage: Path, score: str, *, from_best: bool) -> tuple[Tree, dict[st
     manifest = read_manifest(stage) or {"seconds": 0.0, "counts": {}}
     counts = manifest["counts"]
     costs = {"seconds": float(manifest["seconds"]), "flops": float(counts.get("flops", 0.0))}
+    rows = _rows(stage)
     weights = {
-        key.removeprefix(_WEIGHT): value
-        for row in _rows(stage)
-        for key, value in row.items()
-        if key.startswith(_WEIGHT)
+        key.removeprefix(_WEIGHT): value for row in rows for key, value in row.items() if key.startswith(_WEIGHT)
     }
-    scores = _scores(stage, score)
+    scores = _scores(rows, score)
     if not scores:
         return {}, costs, weights
     step, best = _best(scores)
@@ -79,8 +77,8 @@ def _rows(folder: Path) -> list[Tree]:
     return list(read_metrics(file)) if file.exists() else []
 
 
-def _scores(folder: Path, score: str) -> list[tuple[int, float]]:
-    return [(row["step"], row[score]) for row in _rows(folder) if score in row]
+def _scores(rows: list[Tree], score: str) -> list[tuple[int, float]]:
+    return [(row["step"], row[score]) for row in rows if score in row]
 
 
 def _best(scores: list[tuple[int, float]]) -> tuple[int, float]:

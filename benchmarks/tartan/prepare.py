@@ -35,8 +35,8 @@ _WHOLE_DOMAIN = {"train.objectives.dapt.weight": 1, "domain.amount": "all"}
 class Prepared:
     """The folder of a task and a body: the tokenizer, and a comparison for each table."""
 
-    def __init__(self, folder: Path, settings: Settings, body: Body, steps: int) -> None:
-        self.folder, self.settings, self.body, self.steps = folder, settings, body, steps
+    def __init__(self, folder: Path, settings: Settings, body: Body) -> None:
+        self.folder, self.settings, self.body = folder, settings, body
 
     def shared(self) -> Settings:
         """The settings of all cells: with the tokenizer that is learned first, unless a checkpoint brings its own."""
@@ -50,7 +50,7 @@ class Prepared:
     def compared(self, table: str, *, arms: Sequence[str] = (), **asked: Any) -> Outcome:
         """The comparison of a table or of some of its arms, up to its tokens or, with `until`, another stage."""
         settings = with_values(self.shared(), {"output_dir": str(self.folder / name_of(table, arms))}, table)
-        found = cells(table, self.body, self.steps)
+        found = cells(table, self.body, self.settings.budget)
         if unknown := [arm for arm in arms if arm not in found]:
             raise InputError(f"{table} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], found))
         found = {name: values for name, values in found.items() if not arms or name in arms}
@@ -80,7 +80,7 @@ def main() -> None:
         if unknown := [table for table in given.tables if table not in TABLES]:
             raise InputError(f"no table is named {unknown[0]!r}", hint=f"known: {', '.join(TABLES)}")
         settings = base_settings(given.task, given.body, given.data, steps=given.steps, checkpoint=given.checkpoint)
-        found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body, given.steps)
+        found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body)
         for table in given.tables or TABLES:
             found.compared(table, arms=given.arms)
             name = name_of(table, given.arms)

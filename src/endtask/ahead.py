@@ -92,7 +92,7 @@ def _check_folds(task: Task, settings: Settings) -> None:
 
     train = settings.train
     by_folds = {
-        "train.meta.split": train.weighting == "meta" and train.meta.split == "folds",
+        "train.meta.split": train.weighs_by_folds,
         "train.reselect.targets": train.reselect.every is not None and train.reselect.targets == "folds",
     }
     if settings.stage1 == "none" or not any(by_folds.values()):

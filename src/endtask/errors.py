@@ -66,3 +66,13 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     known = sorted(choices)
     close = nearest(word, known)
     return f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
+
+
+def a_few(words: Iterable[str], most: int) -> str:
+    """The first of many words, and dots where there are more.
+
+    >>> a_few(["a", "b"], 2), a_few(["a", "b", "c"], 2)
+    ('a, b', 'a, b, ...')
+    """
+    listed = list(words)
+    return ", ".join(listed[:most]) + (", ..." if len(listed) > most else "")

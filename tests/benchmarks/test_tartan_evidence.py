@@ -51,7 +51,7 @@ def small(toy: Path) -> Settings:
 
 
 def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
-    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch", steps=4)
+    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch")
     results = tmp_path / "results"
     results.mkdir()
     for table, seeds in ((PLAIN, [0]), ("tapt", [0, 1]), ("dapt-tapt", [0])):
@@ -98,7 +98,7 @@ def check_curves(folder: Path) -> None:
 def test_all_cells_are_settings(task: str, body: Any, tmp_path: Path) -> None:
     settings = base_settings(task, body, tmp_path, steps=600)
     for table in TABLES:
-        asked = check_comparison({"cells": cells(table, body, 600), "seeds": [0]}, "cells")
+        asked = check_comparison({"cells": cells(table, body, settings.budget), "seeds": [0]}, "cells")
         found = listed_cells(settings, asked, "cells")
         for cell in found:
             assert cell.settings.reads_domain == ("dapt" in cell.name)
@@ -118,7 +118,7 @@ def test_every_table_has_what_it_is_tested_against() -> None:
 
 
 def test_some_arms_are_a_part_of_their_table(toy: Path, tmp_path: Path) -> None:
-    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch", steps=4)
+    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch")
     outcome = found.compared("tapt", arms=["mt-tapt"], seeds=[0])
     assert [row.name for row in outcome.rows] == ["mt-tapt"]
     assert (found.folder / "tapt-part" / "cells" / "mt-tapt").is_dir()

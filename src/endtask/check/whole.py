@@ -90,7 +90,7 @@ def check(settings: Settings) -> CheckResult:
     with tempfile.TemporaryDirectory() as name:
         few = _sampled(task)
         packed = _pack_task(few, settings, Path(name))
-        standing_in = _on_task_text(settings, can_be_cut=groups_in(few.train) > 1)
+        standing_in = _on_task_text(few, settings)
         phase = pretrain_phase(few, packed, standing_in, least_vocabulary=_vocabulary_to_come(settings))
         estimate = estimate_of(Trial(task, few, packed, phase), retrieval, settings)
         if settings.select.uses_influence:
@@ -136,16 +136,18 @@ def _vocabulary_to_come(settings: Settings) -> int:
     return settings.tokenizer.vocab_size if settings.learns_tokenizer and settings.corpus.sources else 0
 
 
-def _on_task_text(settings: Settings, *, can_be_cut: bool) -> Settings:
+def _on_task_text(few: Task, settings: Settings) -> Settings:
     """The settings for a stage 1 that has nothing but the task's train texts: other text is not drawn yet.
 
     Learned weights are tried by folds, for dev is not packed, and left out where train cannot be cut.
     """
+    from endtask.train.meta_folds import groups_in
+
     train, used = settings.train, settings.used_objectives
     is_tlm = not train.objectives and all(one.task is None for one in used.values())
     objectives = {} if is_tlm else {name: _standing_in(one, train.batch_size) for name, one in used.items()}
     meta = train.meta.model_copy(update={"split": "folds"})
-    weighting = train.weighting if train.weighting != "meta" or can_be_cut else "equal"
+    weighting = "equal" if train.weighting == "meta" and groups_in(few.train) < 2 else train.weighting
     changes = {"rho1": 0, "order": "shuffled", "objectives": objectives, "meta": meta, "weighting": weighting}
     return settings.model_copy(update={"train": train.model_copy(update=changes)})
 

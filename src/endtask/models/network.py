@@ -179,9 +179,10 @@ class Network(nn.Module):
 
     def set_dropout(self, probability: float, *, heads: float | None = None) -> None:
         """Set every dropout of body and heads, which may have another."""
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Dropout):
-                module.p = heads if heads is not None and name.startswith("heads.") else probability
+        for part, rate in ((self.body, probability), (self.heads, probability if heads is None else heads)):
+            for module in part.modules():
+                if isinstance(module, nn.Dropout):
+                    module.p = rate
 
     @contextmanager
     def uncompiled(self) -> Iterator[None]:

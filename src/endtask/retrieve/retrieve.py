@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from endtask.corpus import Corpus
+from endtask.errors import a_few
 from endtask.files.atomic import whole_file
 from endtask.files.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.files.selection_table import list_array, write_batches, write_selection
@@ -45,7 +46,7 @@ def retrieve(
     asking = task_queries(task, settings, columns)
     joined, words = _read(task, corpus, asking, settings, place)
     if unknown := joined.unknown_exclusions:
-        named = ", ".join(map(repr, unknown[:3])) + (", ..." if len(unknown) > 3 else "")
+        named = a_few(map(repr, unknown), 3)
         say(f"warning: corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({named})")
     queries = asking.queries
     if settings.query == "idf":

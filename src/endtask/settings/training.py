@@ -304,6 +304,11 @@ class TrainSettings(PhaseSettings):
         used = list(self.used_objectives.values())
         return any(one.sees_labels for one in (used[-1:] if self.weighting == "sequence" else used))
 
+    @property
+    def weighs_by_folds(self) -> bool:
+        """Whether weights are learned, and parts of train judge them in turn."""
+        return self.weighting == "meta" and self.meta.split == "folds"
+
     def reads(self, texts: str) -> bool:
         """Whether some objective reads the texts of this kind."""
         return any(one.reads == texts for one in self.used_objectives.values())

@@ -81,8 +81,7 @@ def _judging_split(settings: Settings, groups: int | None) -> str:
     train = settings.train
     if train.reselect.targets == "dev":
         return "dev"
-    by_meta = train.weighting == "meta" and train.meta.split == "folds"
-    folds = train.meta.folds if by_meta else train.reselect.folds
+    folds = train.meta.folds if train.weighs_by_folds else train.reselect.folds
     return _in_turn(folds, groups)
 
 

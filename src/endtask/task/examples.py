@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from endtask.errors import InputError
+from endtask.errors import InputError, a_few
 from endtask.files.rows import Row
 from endtask.records import Example, Label
 from endtask.settings import TaskKind
@@ -77,8 +77,7 @@ def _as_in(rows: Sequence[int]) -> str:
     """
     if len(rows) < 2:
         return "".join(f"; row {row} cannot be read either" for row in rows)
-    listed = ", ".join(map(str, rows[:_ROWS_SHOWN])) + (", ..." if len(rows) > _ROWS_SHOWN else "")
-    return f"; {len(rows)} more rows cannot be read either: {listed}"
+    return f"; {len(rows)} more rows cannot be read either: {a_few(map(str, rows), _ROWS_SHOWN)}"
 
 
 def is_empty(example: Example) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from endtask.errors import a_few
 from endtask.task.counts import Overlap, SplitAudit
 
 Level = Literal["error", "warning", "note"]
 
 _FEW_ROWS = 5
+_NAMED = 5
 _WARNING_SHARE = 0.01
 _NORMALISED = "entity marks, case and punctuation are removed"
 
@@ -116,20 +118,15 @@ def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str]) -> 
     if few:
         message = (
             f"{len(few):,} of {len(labels):,} labels occur fewer than {_FEW_ROWS} times in train"
-            f" ({_some(f'{name}: {count}' for name, count in few.items())}): expect little on them"
+            f" ({a_few((f'{name}: {count}' for name, count in few.items()), _NAMED)}): expect little on them"
         )
         yield Problem("note", message, "train")
     for split, figures in splits.items():
         unknown = sorted(set(figures.labels) - set(labels))
         absent = sorted(set(labels) - set(figures.labels))
         if unknown:
-            message = f"labels of {split} that never occur in train: {len(unknown):,} ({_some(unknown)})"
+            message = f"labels of {split} that never occur in train: {len(unknown):,} ({a_few(unknown, _NAMED)})"
             yield Problem("warning", f"{message}; every one of them will be missed", split)
         if absent and figures.labels:
-            message = f"{len(absent):,} of {len(labels):,} labels do not occur in {split} ({_some(absent)})"
+            message = f"{len(absent):,} of {len(labels):,} labels do not occur in {split} ({a_few(absent, _NAMED)})"
             yield Problem("note", f"{message}: the score says nothing about them", split)
-
-
-def _some(words: Iterator[str] | Sequence[str]) -> str:
-    listed = list(words)
-    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")

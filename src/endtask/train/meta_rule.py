@@ -30,7 +30,7 @@ from endtask.weighting.meta_head import Classes, HeadTask, LabelSets, Scores
 def folds_of_stage_1(task: Task, settings: Settings) -> Folds | None:
     """The parts of train that are held out in turn; None where weights are not learned, or by dev."""
     train = settings.train
-    if train.weighting != "meta" or train.meta.split == "dev":
+    if not train.weighs_by_folds:
         return None
     return folds_of(task.train, train.meta, derive(settings.pretrain_seed, "folds"))
 
@@ -39,7 +39,7 @@ def with_short_folds(settings: Settings, steps: int) -> Settings:
     """The settings for a stage of so many steps, in which every part of train judges for a while, if that can be."""
     meta = settings.train.meta
     longest = max(meta.every, steps // meta.folds // meta.every * meta.every)  # from look to look
-    if settings.train.weighting != "meta" or meta.split == "dev" or meta.fold_steps <= longest:
+    if not settings.train.weighs_by_folds or meta.fold_steps <= longest:
         return settings
     train = settings.train.model_copy(update={"meta": meta.model_copy(update={"fold_steps": longest})})
     return settings.model_copy(update={"train": train})
