@@ -6,10 +6,12 @@ TAPT), 4 with the domain's alone (DAPT); `amounts` is its Figure 2 and Table 3: 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from endtask.errors import InputError
 from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.settings import Budget, Settings, load_settings
 
@@ -162,9 +164,11 @@ def titles(table: str) -> dict[str, str]:
     return {arm.name: arm.title for arm in [*shown, *TABLES[table]]}
 
 
-def seeds(table: str, body: Body) -> dict[str, list[int]]:
-    """Ten of each; a checkpoint that is fine-tuned as it is has no stage 1 to repeat."""
-    if table == PLAIN and body == "checkpoint":
+def seeds(tables: Sequence[str], body: Body) -> dict[str, list[int]]:
+    """Ten of each; a checkpoint that is fine-tuned as it is has no stage 1 to repeat, and goes alone."""
+    if body == "checkpoint" and PLAIN in tables:
+        if len(tables) > 1:
+            raise InputError(f"{PLAIN} has other seeds than the other tables", hint="prepare it alone")
         return {"seeds": [0], "finetune_seeds": list(SEEDS)}
     return {"seeds": list(SEEDS), "finetune_seeds": [0]}
 
@@ -173,7 +177,7 @@ def base_settings(task: str, body: Body, data: Path, *, steps: int, checkpoint: 
     """MT-TARTAN on the task's own text; from random weights (23 M), or continued from a small checkpoint."""
     overrides = [f"domain.sources=[{','.join(DOMAINS[task])}]", f"domain.amount={AMOUNT}", "keep_scratch=false"]
     overrides += [f"budget={steps}steps", f"evaluate.metric={METRICS[task]}", "finetune.seeds=[0]"]
-    overrides += ["compile=auto"] if body == "checkpoint" else ["compile=graphs"]  # hundreds of runs of seconds
+    overrides += ["compile=true", "bundle_size=200MB"]  # a process does dozens of runs; all tables may be one bundle
     if body == "scratch":
         overrides += ['tokenizer.marks=["<<", ">>", "[[", "]]"]']
     else:

@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.tartan.page --results DIR
 
-DIR holds what came back from the GPU: `TASK-BODY-TABLE.json` of `endtask compare --results`, of a table that was
-trained in parts `TASK-BODY-TABLE-PART.json`, and `TASK-BODY-TABLE.curves.json` of `benchmarks.tartan.curves`.
+DIR holds what came back from the GPU: `TASK-BODY-NAME.json` of `endtask compare --results` and
+`TASK-BODY-NAME.curves.json` of `benchmarks.tartan.curves`, by whatever names the bundles had.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.compared import Compared, collect_from_command_line, markdown
 from benchmarks.results_file import RESULTS, Results, write_results
-from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
+from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, titles
 from endtask.errors import InputError
 from endtask.report.format import metric_name
 
@@ -27,11 +27,8 @@ _CURVES = ".curves.json"
 
 
 def result_files(folder: Path, start: str) -> list[Path]:
-    """The files of one task and body, of whole tables and of parts."""
-    names = {f"{start}-{table}" for table in TABLES}
-    found = [file for file in sorted(folder.glob(f"{start}-*.json")) if not file.name.endswith(_CURVES)]
-    # A part is a table's name with one word more; `dapt-tapt` is no part of `dapt`.
-    return [file for file in found if file.stem in names or file.stem.rpartition("-")[0] in names]
+    """The files of one task and body, whichever tables they hold."""
+    return [file for file in sorted(folder.glob(f"{start}-*.json")) if not file.name.endswith(_CURVES)]
 
 
 def collect(folder: Path, results: Path = RESULTS) -> Path:

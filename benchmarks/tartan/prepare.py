@@ -1,13 +1,14 @@
 """Prepare the evidence for end-task aware training where the corpus is; a GPU then trains.
 
-    .venv/bin/python -m benchmarks.tartan.prepare sciie plain tapt dapt-tapt    # here, a few minutes
-    endtask compare --bundle runs/tartan/sciie-scratch/tapt.tar.zst --results sciie-scratch-tapt.json    # on a GPU
-    python -m benchmarks.tartan.curves runs/tapt --out sciie-scratch-tapt.curves.json
+    .venv/bin/python -m benchmarks.tartan.prepare sciie plain tapt --name first     # here, a few minutes
+    endtask compare --bundle runs/tartan/sciie-scratch/first.tar.zst --results sciie-scratch-first.json    # on a GPU
+    python -m benchmarks.tartan.curves runs/first --out sciie-scratch-first.curves.json
 
-Several of these may train at once on one GPU, which a small model leaves idle most of the time, also with some seeds
-each (`--seeds 0,1,2,3,4`; the page takes files of the same table together). All cells from random weights share one
-tokenizer, learned from the task and all of the domain. `--body checkpoint` continues from a small pretrained encoder
-(`--checkpoint`, in half precision if it is to fit into a bundle: see benchmarks.half_checkpoint).
+The tables named are one comparison, whose cells share their tokens. Several comparisons may train at once on one GPU,
+which a small model leaves idle most of the time; the page takes all files of a task and a body together. All cells from
+random weights share one tokenizer, learned from the task and all of the domain. `--body checkpoint` continues from a
+small pretrained encoder (`--checkpoint`, in half precision if it is to fit into a bundle: see
+benchmarks.half_checkpoint).
 """
 
 from __future__ import annotations
@@ -47,21 +48,25 @@ class Prepared:
         tokenizer = str(self.folder / "base" / "pack" / "tokenizer")
         return with_values(self.settings, {"tokenizer.path": tokenizer}, "base")
 
-    def compared(self, table: str, *, arms: Sequence[str] = (), **asked: Any) -> Outcome:
-        """The comparison of a table or of some of its arms, up to its tokens or, with `until`, another stage."""
-        settings = with_values(self.shared(), {"output_dir": str(self.folder / name_of(table, arms))}, table)
-        found = cells(table, self.body, self.settings.budget)
+    def compared(self, tables: Sequence[str], *, arms: Sequence[str] = (), name: str = "", **asked: Any) -> Outcome:
+        """A comparison of all arms of some tables, or of some, up to its tokens or, with `until`, another stage."""
+        name = name or name_of(tables)
+        settings = with_values(self.shared(), {"output_dir": str(self.folder / name)}, name)
+        found = {arm: values for table in tables for arm, values in self._cells(table).items()}
         if unknown := [arm for arm in arms if arm not in found]:
-            raise InputError(f"{table} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], found))
-        found = {name: values for name, values in found.items() if not arms or name in arms}
-        comparison: dict[str, Any] = {"cells": found, **seeds(table, self.body), "baselines": []}
+            raise InputError(f"{name} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], found))
+        found = {arm: values for arm, values in found.items() if not arms or arm in arms}
+        comparison: dict[str, Any] = {"cells": found, **seeds(tables, self.body), "baselines": []}
         until = asked.pop("until", "pack")
         return compare(settings, comparison | asked, until=until)
 
+    def _cells(self, table: str) -> dict[str, dict[str, Any]]:
+        return cells(table, self.body, self.settings.budget)
 
-def name_of(table: str, arms: Sequence[str]) -> str:
-    """What the folder and the bundle of a table are called; those of some of its arms are a part of it."""
-    return f"{table}-part" if arms else table
+
+def name_of(tables: Sequence[str]) -> str:
+    """What the folder and the bundle of some tables are called."""
+    return "_".join(tables)
 
 
 def main() -> None:
@@ -69,7 +74,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=sorted(DOMAINS))
     parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)}; all")
-    parser.add_argument("--arms", nargs="*", default=[], help="some of the table's, as TABLE-part; all, as TABLE")
+    parser.add_argument("--arms", nargs="*", default=[], help="some of the tables'; all")
+    parser.add_argument("--name", default="", help="of the bundle; the names of its tables")
     parser.add_argument("--body", choices=("scratch", "checkpoint"), default="scratch")
     parser.add_argument("--checkpoint", default=SMALL_PRETRAINED, help="what the body `checkpoint` goes on from")
     parser.add_argument("--steps", type=int, default=STEPS, help="of stage 1, at most")
@@ -81,11 +87,11 @@ def main() -> None:
             raise InputError(f"no table is named {unknown[0]!r}", hint=f"known: {', '.join(TABLES)}")
         settings = base_settings(given.task, given.body, given.data, steps=given.steps, checkpoint=given.checkpoint)
         found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body)
-        for table in given.tables or TABLES:
-            found.compared(table, arms=given.arms)
-            name = name_of(table, given.arms)
-            bundle = write_bundle(found.folder / name, found.folder / f"{name}.tar.zst")
-            print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
+        tables = given.tables or tuple(TABLES)
+        name = given.name or name_of(tables)
+        found.compared(tables, arms=given.arms, name=name)
+        bundle = write_bundle(found.folder / name, found.folder / f"{name}.tar.zst")
+        print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
     except InputError as error:
         parser.error(str(error))
 

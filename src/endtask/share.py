@@ -12,8 +12,9 @@ from endtask.files.links import link_or_copy
 from endtask.files.lock import run_lock
 from endtask.files.run_layout import SETTINGS_FILE
 from endtask.files.stage_folder import MANIFEST, StageFolder, read_manifest
+from endtask.outside.data import reads_corpus
 from endtask.run import Run
-from endtask.settings import dump_yaml
+from endtask.settings import Settings, dump_yaml
 
 SHARED_FROM = "shared_from"
 """Key of a manifest whose stage was done elsewhere: the folder of that run, seen from this one."""
@@ -50,8 +51,13 @@ def lend_data(lender: Run, run: Run) -> None:
     """Spare reading the task and hashing the corpus again, where a run reads the same as the lender."""
     if all(getattr(run.settings, key) == getattr(lender.settings, key) for key in ("task", "tasks", "seed")):
         run.task = lender.task
-    if (run.settings.corpus, run.settings.select) == (lender.settings.corpus, lender.settings.select):
+    if _corpus_read(run.settings) == _corpus_read(lender.settings):
         run.corpus = lender.corpus
+
+
+def _corpus_read(settings: Settings) -> tuple[object, ...]:
+    """What decides on the corpus of a run, and whether it has one at all."""
+    return settings.corpus, settings.select, reads_corpus(settings)
 
 
 def is_shared(stage: Path) -> bool:

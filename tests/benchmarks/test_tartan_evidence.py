@@ -55,7 +55,7 @@ def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
     results.mkdir()
     for table, seeds in ((PLAIN, [0]), ("tapt", [0, 1]), ("dapt-tapt", [0])):
-        outcome = found.compared(table, until="evaluate", seeds=seeds)
+        outcome = found.compared([table], until="evaluate", seeds=seeds)
         assert [row.name for row in outcome.rows] == [arm.name for arm in TABLES[table]]
         assert all(row.score is not None for row in outcome.rows)
         write_results(outcome, results / f"sciie-scratch-{table}.json")
@@ -117,18 +117,21 @@ def test_every_table_has_what_it_is_tested_against() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_some_arms_are_a_part_of_their_table(toy: Path, tmp_path: Path) -> None:
+def test_tables_and_some_of_their_arms_are_one_comparison(toy: Path, tmp_path: Path) -> None:
     found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch")
-    outcome = found.compared("tapt", arms=["mt-tapt"], seeds=[0])
-    assert [row.name for row in outcome.rows] == ["mt-tapt"]
-    assert (found.folder / "tapt-part" / "cells" / "mt-tapt").is_dir()
+    outcome = found.compared(["tapt", "dapt"], arms=["mt-tapt", "dapt"], name="some", seeds=[0])
+    assert [row.name for row in outcome.rows] == ["mt-tapt", "dapt"]
+    assert (found.folder / "some" / "cells" / "mt-tapt").is_dir()
     with pytest.raises(InputError, match=r"tapt has no arm 'mt-tatp' \(did you mean 'mt-tapt'\?\)"):
-        found.compared("tapt", arms=["mt-tatp"])
+        found.compared(["tapt"], arms=["mt-tatp"])
 
 
 def test_a_checkpoint_is_fine_tuned_with_ten_seeds() -> None:
-    assert prepare.seeds(PLAIN, "checkpoint") == {"seeds": [0], "finetune_seeds": list(SEEDS)}
-    assert prepare.seeds("tapt", "checkpoint") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
+    assert prepare.seeds([PLAIN], "checkpoint") == {"seeds": [0], "finetune_seeds": list(SEEDS)}
+    assert prepare.seeds(["tapt"], "checkpoint") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
+    assert prepare.seeds([PLAIN, "tapt"], "scratch") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
+    with pytest.raises(InputError, match=r"plain has other seeds than the other tables \(prepare it alone\)"):
+        prepare.seeds([PLAIN, "tapt"], "checkpoint")
 
 
 def test_an_unknown_table_is_said_in_one_line(
@@ -191,11 +194,11 @@ def test_files_judged_otherwise_are_refused(tmp_path: Path, key: str, value: Any
         Compared.read([])
 
 
-def test_parts_of_a_table_are_found_and_other_tables_are_not_taken_for_parts(tmp_path: Path) -> None:
-    names = ["sciie-scratch-dapt", "sciie-scratch-dapt-tapt", "sciie-scratch-dapt-tapt-b", "sciie-scratch-other"]
+def test_all_files_of_a_task_and_a_body_are_found(tmp_path: Path) -> None:
+    names = ["sciie-scratch-dapt", "sciie-scratch-some", "sciie-checkpoint-some", "chemprot-scratch-some"]
     for name in names:
         results_file(tmp_path / f"{name}.json", [])
     shutil.copy(tmp_path / f"{names[0]}.json", tmp_path / f"{names[0]}.curves.json")
-    assert {file.stem for file in page.result_files(tmp_path, "sciie-scratch")} == set(names[:3])
+    assert {file.stem for file in page.result_files(tmp_path, "sciie-scratch")} == set(names[:2])
     with pytest.raises(InputError, match="no results file of a bundle there"):
         page.collect(tmp_path / "nowhere", tmp_path)

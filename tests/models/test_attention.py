@@ -163,7 +163,7 @@ def _gpu_network(backend: str) -> Network:
 
 
 def _skip_where_absent(backend: str, device: torch.device) -> None:
-    if not attention._works(backend, device, torch.bfloat16, True):
+    if not attention.works(backend, device, torch.bfloat16, fixed_shapes=True):
         pytest.skip(f"{backend} attention does not work with this torch and GPU")
 
 
@@ -173,9 +173,11 @@ def test_layouts_carry_a_grid_only_where_it_is_used() -> None:
     network.backend = "varlen"
     assert not network.layout(16).grid
     stock = make_network("bert")
-    stock.backend = "varlen"
     assert stock.layout(16).grid
     assert stock.layout(16).padded
+    stock.backend = "varlen"
+    assert not stock.layout(16).grid
+    assert not stock.layout(16).padded
 
 
 def test_the_cpu_has_the_padded_table_only() -> None:

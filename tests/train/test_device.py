@@ -11,6 +11,7 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 from endtask.errors import InputError
+from endtask.models import attention as attention_module
 from endtask.models.place import Place
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
@@ -109,8 +110,24 @@ def test_a_kernel_that_is_not_there_is_one_line(attention: str) -> None:
     settings = Settings.model_validate({"model": {"attention": attention}})
     with pytest.raises(InputError, match=rf"key 'model.attention': {attention} does not work here \(cpu"):
         move(make_network(), settings, Place(CPU))
-    with pytest.raises(InputError, match=rf"key 'model.attention': bert reads padded tables, not {attention}"):
-        move(make_network("bert"), settings, Place(CPU))
+    with pytest.raises(InputError, match=rf"key 'model.attention': modernbert reads padded tables, not {attention}"):
+        move(make_network("modernbert"), settings, Place(CPU))
+
+
+def test_bert_has_one_kernel_more_than_padded_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    flex = Settings.model_validate({"model": {"attention": "flex"}})
+    with pytest.raises(InputError, match=r"key 'model.attention': bert reads padded tables, not flex"):
+        move(make_network("bert"), flex, Place(CPU))
+    varlen = Settings.model_validate({"model": {"attention": "varlen"}})
+    with pytest.raises(InputError, match=r"key 'model.attention': varlen does not work here \(cpu"):
+        move(make_network("bert"), varlen, Place(CPU))
+    monkeypatch.setattr(attention_module, "_varlen_works", lambda device: True)
+    for settings, backend in ((Settings(), "varlen"), (varlen, "varlen")):
+        network = move(make_network("bert"), settings, Place(CPU, torch.bfloat16))
+        assert (network.backend, network.layout(16).grid, network.layout(16).padded) == (backend, False, False)
+    padded = Settings.model_validate({"model": {"attention": "padded"}})
+    assert move(make_network("bert"), padded, Place(CPU, torch.bfloat16)).layout(16).padded
+    assert move(make_network("modernbert"), Settings(), Place(CPU, torch.bfloat16)).backend == "padded"
 
 
 @pytest.mark.parametrize(("backend", "grid"), [("varlen", False), ("flex", False), ("padded", True)])

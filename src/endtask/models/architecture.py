@@ -19,7 +19,9 @@ class Architecture(Protocol):
 
     name: str
     padded: bool
-    """Whether the encoder runs over a padded table of texts; else over tokens laid end to end."""
+    """Whether the encoder runs over a padded table of texts where there is no kernel for texts of any length."""
+    packs: bool
+    """Whether it can run over tokens laid end to end."""
     gated: bool
     """Whether feed-forward layers have a second input matrix."""
     input_names: tuple[str, ...]
@@ -119,6 +121,8 @@ def through_table(body: nn.Module, batch: TextBatch, *, names: tuple[str, ...], 
 
 
 def from_table(hidden: Tensor, batch: TextBatch) -> Tensor:
-    """The vectors of a padded table laid end to end: (S, T, hidden) -> (N, hidden)."""
+    """The vectors of a padded table laid end to end: (S, T, hidden) -> (N, hidden); without a grid (1, N, hidden)."""
+    if batch.grid is None:
+        return hidden[0]
     cells = batch.text_ids * hidden.shape[1] + batch.position_ids
     return hidden.flatten(0, 1)[cells]

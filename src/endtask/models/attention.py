@@ -35,8 +35,8 @@ class Guide(NamedTuple):
 def choose_backend(asked: str, device: torch.device, dtype: torch.dtype, *, fixed_shapes: bool) -> Backend:
     """The backend asked for, or the fastest that works on this device in this precision."""
     if asked == "auto":
-        return next(one for one in _FASTEST_FIRST if _works(one, device, dtype, fixed_shapes))
-    if not _works(asked, device, dtype, fixed_shapes):
+        return next(one for one in _FASTEST_FIRST if works(one, device, dtype, fixed_shapes=fixed_shapes))
+    if not works(asked, device, dtype, fixed_shapes=fixed_shapes):
         raise InputError(
             f"{asked} does not work here ({device}, {dtype}, torch {torch.__version__})",
             key="model.attention",
@@ -45,7 +45,8 @@ def choose_backend(asked: str, device: torch.device, dtype: torch.dtype, *, fixe
     return asked  # type: ignore[return-value]
 
 
-def _works(backend: str, device: torch.device, dtype: torch.dtype, fixed_shapes: bool) -> bool:
+def works(backend: str, device: torch.device, dtype: torch.dtype, *, fixed_shapes: bool) -> bool:
+    """Whether a backend runs on this device in this precision."""
     if backend == "varlen":
         return dtype != torch.float32 and _varlen_works(device)
     return backend == "padded" or (fixed_shapes and _flex_works(device))

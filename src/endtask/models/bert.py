@@ -1,4 +1,4 @@
-"""BERT, by Hugging Face's own classes; the head reads the first token."""
+"""BERT, by Hugging Face's own classes, over padded tables or without padding; the head reads the first token."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from transformers import (
 from transformers.models.bert.modeling_bert import BertPooler, BertPredictionHeadTransform
 
 from endtask.models.architecture import Pooling, through_table
-from endtask.models.attention import Backend
+from endtask.models.attention import Backend, Guide, guide_for
 from endtask.models.batch import TextBatch
+from endtask.models.packed_attention import ATTENTION
 from endtask.models.sizes import Shape
 
 
@@ -55,6 +56,7 @@ class Bert:
 
     name = "bert"
     padded = True
+    packs = True
     gated = False
     input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask")
     poolings: tuple[Pooling, ...] = ("cls",)
@@ -86,13 +88,14 @@ class Bert:
             max_position_embeddings=positions,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
-            attn_implementation="sdpa",
+            attn_implementation=ATTENTION,
             **vars(shape),
         )
 
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         config.classifier_dropout = None  # as the encoder's
+        config._attn_implementation = ATTENTION
 
     def longest_text(self, config: Any) -> int:
         return int(config.max_position_embeddings)
@@ -108,8 +111,22 @@ class Bert:
         return body.get_submodule("embeddings.word_embeddings")  # type: ignore[return-value]
 
     def hidden_states(self, body: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
-        pad_id = self.embeddings(body).padding_idx or 0
-        return through_table(body, batch, names=self.input_names, pad_id=pad_id)
+        if backend == "padded":
+            pad_id = self.embeddings(body).padding_idx or 0
+            return through_table(body, batch, names=self.input_names, pad_id=pad_id)
+        return self.packed(body, batch, guide_for(backend, batch))
+
+    def packed(self, body: nn.Module, batch: TextBatch, guide: Guide) -> Tensor:
+        """The same without padding: all tokens are one text to everything but attention."""
+        inputs = {"input_ids": batch.input_ids, "token_type_ids": batch.token_type_ids}
+        named = {name: one[None] for name, one in inputs.items() if name in self.input_names}  # (1, N)
+        positions = self.first_position(body) + batch.position_ids[None]
+        hidden: Tensor = body(**named, position_ids=positions, guide=guide).last_hidden_state
+        return hidden[0]
+
+    def first_position(self, body: nn.Module) -> int:
+        """Where a text's first token stands."""
+        return 0
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
         transform: nn.Module = BertPredictionHeadTransform(config)

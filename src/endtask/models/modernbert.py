@@ -52,6 +52,7 @@ class ModernBert:
 
     name = "modernbert"
     padded = True
+    packs = False
     gated = True
     input_names: tuple[str, ...] = ("input_ids", "attention_mask")
     poolings: tuple[Pooling, ...] = ("mean", "cls", "marks")
@@ -139,6 +140,7 @@ class Lean(ModernBert):
 
     name = "lean"
     padded = False
+    packs = True
 
     def body(self, config: Any) -> nn.Module:
         return LeanEncoder(config)

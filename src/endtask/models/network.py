@@ -154,8 +154,8 @@ class Network(nn.Module):
 
     def layout(self, longest: int) -> Layout:
         """How batches for this network are laid out; rooms are the batch plan's matter."""
-        grid = self.architecture.padded or self.backend == "padded"
-        return Layout(self.config.pad_token_id, longest, grid=grid, padded=self.architecture.padded)
+        grid = self.backend == "padded"
+        return Layout(self.config.pad_token_id, longest, grid=grid, padded=grid and self.architecture.padded)
 
     def training_flops(self, batch: TextBatch, *, masked: int = 0, texts: int = 0, head: str = TASK) -> float:
         """Matrix products of one training step on a batch, padding left out; the `texts` are read by `head`."""

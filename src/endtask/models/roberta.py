@@ -17,6 +17,7 @@ from transformers.models.roberta.modeling_roberta import RobertaClassificationHe
 
 from endtask.models.architecture import Pooling
 from endtask.models.bert import Bert
+from endtask.models.packed_attention import ATTENTION
 from endtask.models.sizes import Shape
 
 
@@ -80,7 +81,7 @@ class Roberta(Bert):
             layer_norm_eps=1e-5,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
-            attn_implementation="sdpa",
+            attn_implementation=ATTENTION,
             **vars(shape),
         )
 
@@ -90,6 +91,9 @@ class Roberta(Bert):
     def body(self, config: Any) -> nn.Module:
         body: nn.Module = RobertaModel(config, add_pooling_layer=False)
         return body
+
+    def first_position(self, body: nn.Module) -> int:
+        return (self.embeddings(body).padding_idx or 0) + 1
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
         return LanguageTransform(config)

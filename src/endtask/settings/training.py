@@ -80,7 +80,9 @@ class ModelSettings(Section):
         "auto: first for bert, else the marks where there are some, else the mean",
     )
     attention: Literal["auto", "varlen", "flex", "padded"] = Field(
-        "auto", description="how attention stays inside each text; auto: the fastest that works here"
+        "auto",
+        description="how attention stays inside each text; auto: the fastest that works here; padded: with bert and "
+        "roberta over tables of equally long texts, with dropout of attention weights",
     )
 
     @field_validator("path")
@@ -97,7 +99,8 @@ class ModelSettings(Section):
             return self
         if self.pooling in ("mean", "marks") and self.architecture in ("bert", "roberta"):
             raise ValueError(f"pooling: {self.pooling}: the stock head of {self.architecture} reads the first token")
-        if self.attention in ("varlen", "flex") and self.architecture != "lean":
+        able = {"varlen": ("lean", "bert", "roberta"), "flex": ("lean",)}.get(self.attention)
+        if able is not None and self.architecture not in able:
             raise ValueError(f"attention: {self.attention}: {self.architecture} reads padded tables; use auto, or lean")
         return self
 

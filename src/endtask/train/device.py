@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from endtask.errors import InputError
-from endtask.models.attention import Backend, choose_backend
+from endtask.models.attention import Backend, choose_backend, works
 from endtask.models.compiling import allow_shapes, compiles
 from endtask.models.network import Network
 from endtask.models.place import Place
@@ -61,24 +61,29 @@ def check_place(settings: Settings) -> None:
 
 
 def _way(network: Network, settings: Settings, place: Place, tokens: float) -> Literal["plain", "compiled", "graphs"]:
-    """How steps are computed; compiling pays from some tokens on, and always for Hugging Face's padded tables."""
+    """How steps are computed; compiling pays from some tokens on, and always for padded tables."""
     if compiles(settings, place.device):
-        small = tokens < _COMPILED_FROM and not network.architecture.padded and settings.model.attention != "flex"
+        padded = network.architecture.padded and _backend(network, settings.model.attention, place, True) == "padded"
+        small = tokens < _COMPILED_FROM and not padded and settings.model.attention != "flex"
         return "graphs" if small and settings.compile == "auto" else "compiled"
     return "graphs" if settings.compile == "graphs" and place.device.type == "cuda" else "plain"
 
 
 def _backend(network: Network, asked: str, place: Place, compiled: bool) -> Backend:
-    """How attention is computed; Hugging Face's own classes know padded tables only."""
-    if not network.architecture.padded:
+    """How attention is computed; Hugging Face's own classes know padded tables, and some of them one kernel more."""
+    architecture = network.architecture
+    if not architecture.padded:
         return choose_backend(asked, place.device, place.dtype, fixed_shapes=compiled)
-    if asked not in ("auto", "padded"):
+    known = ("varlen", "padded") if architecture.packs else ("padded",)
+    if asked == "auto":
+        return next(one for one in known if works(one, place.device, place.dtype, fixed_shapes=compiled))
+    if asked not in known:
         raise InputError(
-            f"{network.architecture.name} reads padded tables, not {asked}",
+            f"{architecture.name} reads padded tables, not {asked}",
             key="model.attention",
             hint="use auto, or model.architecture=lean",
         )
-    return "padded"
+    return choose_backend(asked, place.device, place.dtype, fixed_shapes=compiled)
 
 
 def _has_bfloat16(device: torch.device) -> bool:
