@@ -7,7 +7,6 @@ those inside one, as long as the rows are the same; other rows are refused.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from endtask.errors import InputError, did_you_mean
+from benchmarks.kept import read_tree
+from endtask.errors import InputError, a_few, did_you_mean
 from endtask.evaluate.measures import Measure
 from endtask.evaluate.significance import holm, metric_permutation
 from endtask.progress import say
@@ -135,7 +135,7 @@ class Compared:
 
 def _tree(file: Path) -> Tree:
     try:
-        tree: Tree = json.loads(file.read_text(encoding="utf-8"))
+        tree: Tree = read_tree(file)
         assert isinstance(tree["runs"], list)
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         raise InputError("not a results file of `endtask compare --results`", path=file) from None
@@ -148,7 +148,7 @@ def _tell_missing(files: Sequence[Path], trees: Sequence[Tree], runs: Mapping[st
     for file, tree in zip(files, trees, strict=True):
         missing = [key for key in tree.get("missing", ()) if key not in there]
         if missing:
-            say(f"{file}: not complete, without {', '.join(missing)}")
+            say(f"{file}: not complete, without {a_few(missing, 8)}")
 
 
 def markdown(rows: Sequence[Tree], *, against: str, metric: str) -> str:

@@ -14,7 +14,7 @@ from endtask.files.lock import run_lock
 from endtask.files.stage_folder import read_manifest
 from endtask.run import Run
 from endtask.settings import resolve
-from endtask.share import is_shared, share_stages
+from endtask.share import is_shared, lend_data, share_stages
 from tests.search.stubs import Stubs
 from tests.toy_run import hashes, toy_settings
 
@@ -145,3 +145,22 @@ def test_a_run_at_work_is_left_alone(make: Any, source: Path) -> None:
     target.folder.mkdir()
     with run_lock(target.folder), pytest.raises(InputError, match="another process"):
         share_stages(target, [source])
+
+
+def test_a_run_that_reads_the_corpus_borrows_none_from_one_that_does_not(make: Any) -> None:
+    domain = {"kind": "mlm", "texts": "domain"}
+    unread, read, same = (
+        make(
+            name, select={"selector": "none"}, train={"weighting": "equal", "max_length": 16, "objectives": objectives}
+        )
+        for name, objectives in (
+            ("unread", {"task": {"kind": "task"}, "dapt": {**domain, "weight": 0}}),
+            ("read", {"task": {"kind": "task"}, "dapt": domain}),
+            ("same", {"dapt": domain}),
+        )
+    )
+    lend_data(unread, read)
+    assert unread.corpus is None
+    assert read.corpus is not None
+    lend_data(read, same)
+    assert same.corpus is read.corpus

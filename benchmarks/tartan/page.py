@@ -3,48 +3,61 @@
     .venv/bin/python -m benchmarks.tartan.page --results DIR
 
 DIR holds what came back from the GPU: `TASK-BODY-NAME.json` of `endtask compare --results` and
-`TASK-BODY-NAME.curves.json` of `benchmarks.tartan.curves`, by whatever names the bundles had.
+`TASK-BODY-NAME.curves.json` of `benchmarks.tartan.curves`, by whatever names the bundles had. They are kept in
+`results/raw/tartan`, so that what comes back later is judged beside them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.compared import Compared, collect_from_command_line, markdown
-from benchmarks.results_file import RESULTS, Results, write_results
-from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, titles
+from benchmarks.kept import PACKED, keep, read_tree
+from benchmarks.results_file import RESULTS, Results, read_results, write_results
+from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
 from endtask.errors import InputError
 from endtask.report.format import metric_name
 
 Tree = dict[str, Any]
 BODIES = {"scratch": "from random weights", "checkpoint": "from a small pretrained encoder"}
 COMMAND = "python -m benchmarks.tartan.page"
-_CURVES = ".curves.json"
+_CURVES = f".curves{PACKED}"
 
 
 def result_files(folder: Path, start: str) -> list[Path]:
-    """The files of one task and body, whichever tables they hold."""
-    return [file for file in sorted(folder.glob(f"{start}-*.json")) if not file.name.endswith(_CURVES)]
+    """The kept files of one task and body, whichever tables they hold."""
+    return [file for file in sorted(folder.glob(f"{start}-*{PACKED}")) if not file.name.endswith(_CURVES)]
 
 
 def collect(folder: Path, results: Path = RESULTS) -> Path:
-    """Judge all files of a task and body together and write `tartan.json`."""
+    """Keep what came back, judge all files of a task and body together, and write `tartan.json`.
+
+    What that file says of a task and body of which no predictions were kept stays as it is.
+    """
+    if not any(folder.glob("*.json")):
+        raise InputError("no results file of a bundle there", path=folder, hint="such as sciie-scratch-tapt.json")
+    kept = keep(folder, "tartan", results)
     rows: list[Tree] = []
     summary: Tree = {}
     for task in NAMES:
         for body in BODIES:
-            if files := result_files(folder, f"{task}-{body}"):
+            if files := result_files(kept, f"{task}-{body}"):
                 compared = Compared.read(files)
                 rows += list(_rows(compared, task, body))
-                rows += list(_curves(folder, task, body))
+                rows += list(_curves(kept, task, body))
                 summary |= _learned(compared, f"{task}_{body}")
-    if not rows:
-        raise InputError("no results file of a bundle there", path=folder, hint="such as sciie-scratch-tapt.json")
+            else:
+                rows += _known_rows(results, task, body)
     return write_results("tartan", COMMAND, rows, summary or {"tables": 0}, results)
+
+
+def _known_rows(results: Path, task: str, body: str) -> list[Tree]:
+    if not (results / "tartan.json").exists():
+        return []
+    return [row for row in read_results("tartan", results).rows if (row["task"], row["body"]) == (task, body)]
 
 
 def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:
@@ -54,7 +67,14 @@ def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:
     for table, against in AGAINST.items():
         if against in compared.runs:
             for row in compared.table(titles(table), against):
-                yield {"kind": "cell", **common, "table": table, "metric": compared.measure.name, **row}
+                shown = {"table": table, "metric": compared.measure.name}
+                yield {"kind": "cell", **common, **shown, **row, **_of_one_model(row)}
+
+
+def _of_one_model(row: Tree) -> Tree:
+    """What one model cost; a checkpoint that is fine-tuned as it is gives all of them in one run."""
+    share = row["seeds"] / row["models"]
+    return {"train_seconds": round(share * row["train_seconds"], 1), "flops": float(f"{share * row['flops']:.4g}")}
 
 
 def _learned(compared: Compared, start: str) -> Tree:
@@ -70,7 +90,7 @@ def _learned(compared: Compared, start: str) -> Tree:
 
 def _curves(folder: Path, task: str, body: str) -> Iterator[Tree]:
     for file in sorted(folder.glob(f"{task}-{body}-*{_CURVES}")):
-        for row in json.loads(file.read_text(encoding="utf-8")):
+        for row in read_tree(file):
             yield {"kind": "curve", "task": task, "body": body, **row}
 
 
@@ -83,7 +103,8 @@ def tartan_table(results: Results) -> str:
             for task, name in NAMES.items():
                 wanted = ("cell", task, body, table)
                 found = [r for r in rows if (r["kind"], r["task"], r.get("body"), r.get("table")) == wanted]
-                if found:
+                # A table says something as soon as there is more of it than what is shown beside it.
+                if {row["cell"] for row in found} & {arm.name for arm in TABLES[table]} - {AGAINST[table]}:
                     against = next(row["title"] for row in found if row["cell"] == AGAINST[table])
                     shown = markdown(found, against=against, metric=metric_name(found[0]["metric"]))
                     parts += [f"**{head}, {name}, {words}**", "", shown, "", *_times(rows, found), ""]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,9 @@ from typing import Any
 import pytest
 
 from benchmarks.compared import Compared, markdown
+from benchmarks.kept import keep, read_tree
 from benchmarks.results_file import read_results
+from benchmarks.results_file import write_results as write_table
 from benchmarks.tartan import page, prepare
 from benchmarks.tartan.cells import AGAINST, DOMAINS, PAIRS, PLAIN, SEEDS, TABLES, base_settings, cells, titles
 from benchmarks.tartan.curves import curves
@@ -194,11 +195,37 @@ def test_files_judged_otherwise_are_refused(tmp_path: Path, key: str, value: Any
         Compared.read([])
 
 
-def test_all_files_of_a_task_and_a_body_are_found(tmp_path: Path) -> None:
+def test_all_kept_files_of_a_task_and_a_body_are_found(tmp_path: Path) -> None:
     names = ["sciie-scratch-dapt", "sciie-scratch-some", "sciie-checkpoint-some", "chemprot-scratch-some"]
     for name in names:
         results_file(tmp_path / f"{name}.json", [])
-    shutil.copy(tmp_path / f"{names[0]}.json", tmp_path / f"{names[0]}.curves.json")
-    assert {file.stem for file in page.result_files(tmp_path, "sciie-scratch")} == set(names[:2])
+    (tmp_path / f"{names[0]}.curves.json").write_text("[]")
+    found = page.result_files(keep(tmp_path, "tartan", tmp_path), "sciie-scratch")
+    assert {file.name for file in found} == {f"{name}.json.gz" for name in names[:2]}
     with pytest.raises(InputError, match="no results file of a bundle there"):
         page.collect(tmp_path / "nowhere", tmp_path)
+
+
+def test_what_came_back_is_kept_and_never_less_of_it(tmp_path: Path) -> None:
+    one, two = one_run("good", 0, [0, 1, 0, 1]), one_run("good", 1, [0, 1, 0, 0])
+    for number, runs in enumerate(([one, two], [one])):
+        (tmp_path / str(number)).mkdir()
+        results_file(tmp_path / str(number) / "sciie-scratch-tapt.json", runs)
+        kept = keep(tmp_path / str(number), "tartan", tmp_path / "results")
+        assert [len(read_tree(file)["runs"]) for file in kept.iterdir()] == [2]
+    assert Compared.read(sorted(kept.iterdir())).models("good") == [1.0, 0.75]
+
+
+def test_bodies_without_kept_files_stay_as_they_are(tmp_path: Path) -> None:
+    known = {"kind": "run", "task": "sciie", "body": "scratch", "cell": "tapt", "test": [0.5]}
+    write_table("tartan", "command", [known], {"tables": 0}, tmp_path)
+    came_back = tmp_path / "came"
+    came_back.mkdir()
+    results_file(came_back / "sciie-checkpoint-A.json", [one_run("tapt", 0, [0, 1, 0, 1])])
+    page.collect(came_back, tmp_path)
+    rows = read_results("tartan", tmp_path).rows
+    assert [row["body"] for row in rows if row["kind"] == "run"] == ["scratch", "checkpoint"]
+    results_file(came_back / "sciie-scratch-A.json", [one_run("plain", 0, [0, 1, 0, 1])])
+    page.collect(came_back, tmp_path)
+    rows = read_results("tartan", tmp_path).rows
+    assert [row["cell"] for row in rows if row["kind"] == "run" and row["body"] == "scratch"] == ["plain"]

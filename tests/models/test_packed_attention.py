@@ -81,7 +81,7 @@ def test_attention_weights_alone_are_not_dropped(architecture: str, tmp_path: Pa
     calm = network.eval()(batch)
     assert not torch.allclose(network.train()(batch), calm)
     for module in network.body.modules():
-        if isinstance(module, torch.nn.Dropout) and module is not None:
+        if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     assert torch.allclose(network(batch), calm, atol=1e-6)
 

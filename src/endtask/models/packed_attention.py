@@ -30,9 +30,12 @@ def packed_attention(
     Kernels for texts of any length have no dropout of attention weights; all other dropouts stay as they are.
     """
     if guide is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **asked)
-    laid = (part[0].transpose(0, 1) for part in (query, key, value))  # (1, heads, N, size) -> (N, heads, size)
-    return attend(*laid, guide)[None], None
+        padded: tuple[Tensor, Tensor | None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, **asked
+        )
+        return padded
+    query, key, value = (part[0].transpose(0, 1) for part in (query, key, value))  # each (N, heads, size)
+    return attend(query, key, value, guide)[None], None
 
 
 AttentionInterface.register(ATTENTION, packed_attention)

@@ -74,7 +74,7 @@ def _backend(network: Network, asked: str, place: Place, compiled: bool) -> Back
     architecture = network.architecture
     if not architecture.padded:
         return choose_backend(asked, place.device, place.dtype, fixed_shapes=compiled)
-    known = ("varlen", "padded") if architecture.packs else ("padded",)
+    known: tuple[Backend, ...] = ("varlen", "padded") if architecture.packs else ("padded",)
     if asked == "auto":
         return next(one for one in known if works(one, place.device, place.dtype, fixed_shapes=compiled))
     if asked not in known:
