@@ -1,8 +1,8 @@
 """Prepare the evidence for end-task aware training where the corpus is; a GPU then trains.
 
     .venv/bin/python -m benchmarks.tartan.prepare sciie plain tapt --name first     # here, a few minutes
-    endtask compare --bundle runs/tartan/sciie-scratch/first.tar.zst --results sciie-scratch-first.json    # on a GPU
-    python -m benchmarks.tartan.curves runs/first --out sciie-scratch-first.curves.json
+    python3 -m benchmarks.tartan.train runs/tartan/sciie-scratch-first.tar.zst --out rows      # on a GPU
+    .venv/bin/python -m benchmarks.tartan.page --results rows                                  # what came back
 
 The tables named are one comparison, whose cells share their tokens. Several comparisons may train at once on one GPU,
 which a small model leaves idle most of the time; the page takes all files of a task and a body together. All cells from
@@ -90,7 +90,7 @@ def main() -> None:
         tables = given.tables or tuple(TABLES)
         name = given.name or name_of(tables)
         found.compared(tables, arms=given.arms, name=name)
-        bundle = write_bundle(found.folder / name, found.folder / f"{name}.tar.zst")
+        bundle = write_bundle(found.folder / name, given.out / f"{found.folder.name}-{name}.tar.zst")
         print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
     except InputError as error:
         parser.error(str(error))

@@ -13,9 +13,10 @@ from benchmarks.compared import Compared, markdown
 from benchmarks.kept import keep, read_tree
 from benchmarks.results_file import read_results
 from benchmarks.results_file import write_results as write_table
-from benchmarks.tartan import page, prepare
+from benchmarks.tartan import page, prepare, train
 from benchmarks.tartan.cells import AGAINST, DOMAINS, PAIRS, PLAIN, SEEDS, TABLES, base_settings, cells, titles
 from benchmarks.tartan.curves import curves
+from endtask.bundle import write_bundle
 from endtask.compare.comparison import check_comparison
 from endtask.compare.plan import listed_cells
 from endtask.compare.results import write_results
@@ -72,6 +73,25 @@ def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
     assert "Table 4" not in shown
     assert {"sciie_scratch_tapt_meta_over_mt", "sciie_scratch_tapt_meta_over_mt_p"} < set(written.summary)
     assert all("predicted" not in row for row in written.rows)
+
+
+def test_bundles_are_trained_side_by_side_and_on(toy: Path, tmp_path: Path) -> None:
+    found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch")
+    found.compared(["tapt"], arms=["tapt", "mt-tapt"], name="some", seeds=[0])
+    bundle = write_bundle(found.folder / "some", tmp_path / "sciie-scratch-some.tar.zst").file
+    folder, out = tmp_path / "room", tmp_path / "rows"
+    for place in (folder, out):
+        place.mkdir()
+    assert train.train([bundle], folder, out, processes=1, seconds=0) == {"sciie-scratch-some": 0}
+    done = train.train([bundle], folder, out, processes=1, seconds=120)
+    assert done == {"sciie-scratch-some": 2}, (out / "sciie-scratch-some.log").read_text()
+    train.drop_weights(folder)
+    runs = train.finished_runs(folder / "sciie-scratch-some")
+    assert [run.parent.name for run in runs] == ["mt-tapt", "tapt"]
+    assert not [file for run in runs for file in run.rglob("*.safetensors")]
+    page.collect(out, tmp_path)
+    kinds = [row["kind"] for row in read_results("tartan", tmp_path).rows]
+    assert (kinds.count("run"), kinds.count("cell"), kinds.count("curve")) == (2, 2, 2)
 
 
 def check_curves(folder: Path) -> None:
