@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results_file import RESULTS
+from benchmarks.results_file import RESULTS, read_results
 from endtask.files.atomic import whole_file
 
 PACKED = ".json.gz"
@@ -33,6 +33,14 @@ def read_tree(file: Path) -> Any:
     """What a JSON file holds, packed or not."""
     content = file.read_bytes()
     return json.loads(gzip.decompress(content) if file.name.endswith(PACKED) else content)
+
+
+def known_rows(name: str, results: Path = RESULTS, **wanted: str) -> list[dict[str, Any]]:
+    """The rows of the results file of that name, if there is one, that have these values."""
+    if not (results / f"{name}.json").exists():
+        return []
+    rows: list[dict[str, Any]] = read_results(name, results).rows
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def _amount(tree: Any) -> int:

@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.compared import Compared, markdown
+from benchmarks.kept import PACKED, keep, known_rows
 from benchmarks.recipe.cells import NAMES, SEEDS, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.bundle import write_bundle
@@ -58,8 +59,11 @@ CELLS: dict[str, tuple[str, Tree]] = {
     **FIXED,
 }
 """By name, the title they are shown under and in what they differ from the recipe."""
-PARTS = {"half": (META, "equal", *FIXED), "few": ("meta-few", "equal-few", "equal-start", "meta-start")}
-"""What is trained together."""
+PARTS = {
+    "half": (META, "equal", *FIXED),
+    "few": ("meta-start", "equal-start", "alone", "rho1-3-rho2-20", "meta-few", "equal-few"),
+}
+"""What is trained together; the second has the fixed mixes that were best in the first, for its own paired tests."""
 
 
 def prepare(task: str, part: str, data: Path, out: Path) -> None:
@@ -74,13 +78,21 @@ def prepare(task: str, part: str, data: Path, out: Path) -> None:
 
 
 def collect(folder: Path, results: Path = RESULTS) -> Path:
-    """Judge what came back and write `mix.json`; all are tested against the fixed mix with the best dev score."""
+    """Keep what came back, judge it and write `mix.json`; all are tested against the fixed mix with the best dev score.
+
+    What that file says of cells of which no predictions were kept stays as it is.
+    """
+    if not any(folder.glob("*.json")):
+        raise InputError("no results of a comparison there", path=folder, hint="such as chemprot-few.json")
+    kept = keep(folder, "mix", results)
     rows: list[Tree] = []
     summary: Tree = {}
     titles = {name: title for name, (title, _) in CELLS.items()}
     for task in TASKS:
-        files = [file for part in PARTS if (file := folder / f"{task}-{part}.json").exists()]
+        known = known_rows("mix", results, task=task)
+        files = [file for part in PARTS if (file := kept / f"{task}-{part}{PACKED}").exists()]
         if not files:
+            rows += known
             continue
         compared = Compared.read(files)
         best = _best_fixed(compared, folder, task)
@@ -88,13 +100,12 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
         rows += [{"kind": "run", **common, **run} for run in compared.raw()]
         judged = compared.table(titles, best)
         rows += [{"kind": "cell", **common, **row} for row in judged]
+        rows += [row for row in known if row["cell"] not in compared.runs]
         learned = [row for row in judged if row["cell"].startswith(META)]
         summary[task] = {
             "best_fixed": best,
             **{row["cell"]: {key: row[key] for key in ("lead", "p")} for row in learned},
         }
-    if not rows:
-        raise InputError("no results of a comparison there", path=folder, hint="such as chemprot-few.json")
     return write_results("mix", "python -m benchmarks.mix", rows, summary, results)
 
 
@@ -110,7 +121,7 @@ def mix_table(results: Results) -> str:
     parts: list[str] = []
     cells: list[Tree] = [row for row in results.rows if row["kind"] == "cell"]
     for task in TASKS:
-        if found := [row for row in cells if row["task"] == task]:
+        if found := sorted((row for row in cells if row["task"] == task), key=lambda row: [*CELLS].index(row["cell"])):
             figures: Any = results.summary[task]
             best = f"{CELLS[figures['best_fixed']][0]}, the fixed mix that is best on dev"
             table = markdown(found, against=best, metric=metric_name(found[0]["metric"]))

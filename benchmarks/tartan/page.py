@@ -15,8 +15,8 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.compared import Compared, collect_from_command_line, markdown
-from benchmarks.kept import PACKED, keep, read_tree
-from benchmarks.results_file import RESULTS, Results, read_results, write_results
+from benchmarks.kept import PACKED, keep, known_rows, read_tree
+from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
 from endtask.errors import InputError
 from endtask.report.format import metric_name
@@ -50,14 +50,8 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
                 rows += list(_curves(kept, task, body))
                 summary |= _learned(compared, f"{task}_{body}")
             else:
-                rows += _known_rows(results, task, body)
+                rows += known_rows("tartan", results, task=task, body=body)
     return write_results("tartan", COMMAND, rows, summary or {"tables": 0}, results)
-
-
-def _known_rows(results: Path, task: str, body: str) -> list[Tree]:
-    if not (results / "tartan.json").exists():
-        return []
-    return [row for row in read_results("tartan", results).rows if (row["task"], row["body"]) == (task, body)]
 
 
 def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:

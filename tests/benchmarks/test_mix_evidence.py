@@ -25,7 +25,8 @@ def test_the_cells_differ_in_the_mix_alone(task: str) -> None:
         assert changed == (set() if name == "alone" else {"train"}), name
     assert {found[name].train.weighting for name in ("meta", "equal")} == {"meta", "equal"}
     assert found["rho1-3-rho2-1"].train.rho1 == 3
-    assert sorted(cell for part in PARTS.values() for cell in part) == sorted(CELLS)
+    assert {cell for part in PARTS.values() for cell in part} == set(CELLS)
+    assert all(set(part) & set(FIXED) for part in PARTS.values())
     weights = [one.weight for one in found["meta-start"].train.objectives.values()]
     assert weights == [1 / 20 / 21 * 420, 1 / 20 * 20 / 21 * 420, 19 / 20 * 420]  # task, its masked LM, the selection's
 
@@ -47,6 +48,24 @@ def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path
     assert "**ChemProt**" not in table
     assert "against rho1 = 19, rho2 = 20, the fixed mix that is best on dev" in table
     assert "| META, half of what is read the task's | 100.0 ± 0.0 | +62.5" in table
+
+
+def test_cells_without_kept_predictions_stay_as_they_are(tmp_path: Path) -> None:
+    answers = [[0, 1, 2, 0, 1, 2, 0, 1]] * 2
+    for part, names in (("half", [META, "alone"]), ("few", ["alone", "meta-few"])):
+        came_back = tmp_path / part
+        came_back.mkdir()
+        (came_back / f"sciie-{part}.json").write_text(json.dumps(compared(dict.fromkeys(names, answers))))
+    collect(tmp_path / "half", tmp_path)
+    before = [row for row in read_results("mix", tmp_path).rows if row["cell"] == META]
+    (tmp_path / "raw" / "mix" / "sciie-half.json.gz").unlink()
+    collect(tmp_path / "few", tmp_path)
+    results = read_results("mix", tmp_path)
+    assert [row for row in results.rows if row["cell"] == META] == before
+    shown = [row["cell"] for row in results.rows if row["kind"] == "cell"]
+    assert sorted(shown) == ["alone", "meta", "meta-few"]
+    table = mix_table(results)
+    assert table.index("META, half") < table.index("META, a ninth") < table.index("masked LM on the selection alone |")
 
 
 def test_without_a_fixed_mix_nothing_is_judged(tmp_path: Path) -> None:
