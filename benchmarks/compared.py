@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kept import read_tree
+from benchmarks.kept import JUDGED_BY, read_tree
 from endtask.errors import InputError, a_few, did_you_mean
 from endtask.evaluate.measures import Measure
 from endtask.evaluate.significance import holm, metric_permutation
@@ -24,6 +24,7 @@ from endtask.progress import say
 from endtask.task.targets import Answers, from_lists
 
 Tree = dict[str, Any]
+_REASON = 80
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ class Compared:
 
         Of a comparison that was stopped, what is finished is taken as it is; what no file has is told.
         """
-        trees = [_tree(file) for file in files]
+        trees = [read_tree(file) for file in files]
         if not trees:
             raise InputError("no results file was given")
         first = trees[0]
         for file, tree in zip(files, trees, strict=True):
-            for key in ("metric", "split", "truth", "leak_free", "row_groups", "kind"):
+            for key in JUDGED_BY:
                 if tree.get(key) != first.get(key):
                     raise InputError(f"judged by another {key} than {files[0]}", path=file, key=key)
         runs: dict[str, list[Tree]] = {}
@@ -133,19 +134,13 @@ class Compared:
         return self.runs[cell]
 
 
-def _tree(file: Path) -> Tree:
-    try:
-        tree: Tree = read_tree(file)
-        assert isinstance(tree["runs"], list)
-    except (OSError, ValueError, KeyError, TypeError, AssertionError):
-        raise InputError("not a results file of `endtask compare --results`", path=file) from None
-    return tree
-
-
 def _tell_missing(files: Sequence[Path], trees: Sequence[Tree], runs: Mapping[str, list[Tree]]) -> None:
-    """Say which runs and baselines are in no file; files from before there was the key are complete."""
+    """Say which runs failed, and which runs and baselines are in no file (files from before the key are complete)."""
     there = {f"{cell}/seed-{run['seed']}" for cell, found in runs.items() for run in found} | set(runs)
     for file, tree in zip(files, trees, strict=True):
+        for row in tree.get("rows", ()):
+            for reason in row.get("failures") or ():
+                say(f"{file}: a run of {row['name']} failed: {reason[:_REASON]}")
         missing = [key for key in tree.get("missing", ()) if key not in there]
         if missing:
             say(f"{file}: not complete, without {a_few(missing, 8)}")

@@ -11,38 +11,61 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results_file import RESULTS, read_results
+from endtask.errors import InputError
 from endtask.files.atomic import whole_file
 
+Tree = dict[str, Any]
 PACKED = ".json.gz"
+JUDGED_BY = ("metric", "split", "truth", "leak_free", "row_groups", "kind")
+"""Keys of a results file that say by what its runs are judged."""
 
 
 def keep(came_back: Path, name: str, results: Path = RESULTS) -> Path:
-    """Add the JSON files of a folder to those kept under a name; of two with one name the one with more in it stays."""
+    """Add the JSON files of a folder to those kept under a name; of a run that stands in both the new one is kept."""
     kept = results / "raw" / name
     kept.mkdir(parents=True, exist_ok=True)
-    for file in sorted(came_back.glob("*.json")):
-        target = kept / f"{file.stem}{PACKED}"
-        new = read_tree(file)
-        if not target.exists() or _amount(new) >= _amount(read_tree(target)):
-            with whole_file(target) as aside:
-                aside.write_bytes(gzip.compress(json.dumps(new, separators=(",", ":")).encode(), mtime=0))
+    files = sorted(came_back.glob("*.json"))
+    trees = {kept / f"{file.stem}{PACKED}": read_tree(file) for file in files}  # all read before any is written
+    for target, tree in trees.items():
+        both = _together(read_tree(target), tree, target) if target.exists() else tree
+        with whole_file(target) as aside:
+            aside.write_bytes(gzip.compress(json.dumps(both, separators=(",", ":")).encode(), mtime=0))
     return kept
 
 
 def read_tree(file: Path) -> Any:
-    """What a JSON file holds, packed or not."""
-    content = file.read_bytes()
-    return json.loads(gzip.decompress(content) if file.name.endswith(PACKED) else content)
+    """What a results file or a list of rows holds, packed or not."""
+    try:
+        content = file.read_bytes()
+        tree = json.loads(gzip.decompress(content) if file.name.endswith(PACKED) else content)
+        assert isinstance(tree["runs"] if isinstance(tree, dict) else tree, list)
+    except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        raise InputError("not a results file of `endtask compare --results`", path=file) from None
+    return tree
 
 
-def known_rows(name: str, results: Path = RESULTS, **wanted: str) -> list[dict[str, Any]]:
+def _together(old: Any, new: Any, file: Path) -> Any:
+    """The runs of two results files of one comparison, or the rows of two lists."""
+    if isinstance(new, list):
+        return _union(old, new)
+    other = next((key for key in JUDGED_BY if old.get(key) != new.get(key)), None)
+    if other is not None:
+        raise InputError(f"what came back is judged by another {other}", path=file, key=other)
+    runs = _union(old["runs"], new["runs"])
+    done = {f"{run['cell']}/seed-{run['seed']}" for run in runs}
+    return {**new, "runs": runs, "missing": [key for key in new.get("missing", ()) if key not in done]}
+
+
+def _union(old: list[Tree], new: list[Tree]) -> list[Tree]:
+    def key(row: Tree) -> tuple[Any, ...]:
+        return row["cell"], row["seed"], row.get("finetune_seed")
+
+    return [*({key(row): row for row in old} | {key(row): row for row in new}).values()]
+
+
+def known_rows(name: str, results: Path = RESULTS, **wanted: str) -> list[Tree]:
     """The rows of the results file of that name, if there is one, that have these values."""
     if not (results / f"{name}.json").exists():
         return []
-    rows: list[dict[str, Any]] = read_results(name, results).rows
+    rows: list[Tree] = read_results(name, results).rows
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-
-
-def _amount(tree: Any) -> int:
-    """How many runs a results file tells of, or rows a list has."""
-    return len(tree["runs"] if isinstance(tree, dict) else tree)

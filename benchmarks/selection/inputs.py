@@ -13,7 +13,6 @@ import torch
 from benchmarks.job import Folders
 from benchmarks.selection.cases import LENGTH, SIZES, Case
 from benchmarks.training.inputs import MASKED_SHARE, SEED, shuffled, vocabulary_folder
-from endtask.models.attention import choose_backend
 from endtask.models.batch import TextBatch, lay_out, room_for
 from endtask.models.network import Network, build_network
 from endtask.models.place import Place
@@ -78,8 +77,8 @@ def network_of(case: Case, bench: Bench, place: Place) -> Network:
     network.to(place.device)
     network.dtype = place.dtype
     network.set_dropout(DROPOUT)
-    if not network.architecture.padded:
-        network.backend = choose_backend("auto", place.device, place.dtype, fixed_shapes=False)
+    if not network.architecture.padded:  # rivals read padded tables, and so does ours beside them
+        network.backend = network.choose_backend("auto", place, fixed_shapes=False)
     return network
 
 

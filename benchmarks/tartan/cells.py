@@ -6,7 +6,7 @@ TAPT), 4 with the domain's alone (DAPT); `amounts` is its Figure 2 and Table 3: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -164,11 +164,12 @@ def titles(table: str) -> dict[str, str]:
     return {arm.name: arm.title for arm in [*shown, *TABLES[table]]}
 
 
-def seeds(tables: Sequence[str], body: Body) -> dict[str, list[int]]:
+def seeds(arms: Iterable[str], body: Body) -> dict[str, list[int]]:
     """Ten of each; a checkpoint that is fine-tuned as it is has no stage 1 to repeat, and goes alone."""
-    if body == "checkpoint" and PLAIN in tables:
-        if len(tables) > 1:
-            raise InputError(f"{PLAIN} has other seeds than the other tables", hint="prepare it alone")
+    chosen = list(arms)
+    if body == "checkpoint" and PLAIN in chosen:
+        if len(chosen) > 1:
+            raise InputError(f"{PLAIN} has other seeds than the other arms", hint="prepare it alone")
         return {"seeds": [0], "finetune_seeds": list(SEEDS)}
     return {"seeds": list(SEEDS), "finetune_seeds": [0]}
 

@@ -19,12 +19,14 @@ from benchmarks.kept import PACKED, keep, known_rows, read_tree
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
 from endtask.errors import InputError
+from endtask.evaluate.significance import holm
 from endtask.report.format import metric_name
 
 Tree = dict[str, Any]
 BODIES = {"scratch": "from random weights", "checkpoint": "from a small pretrained encoder"}
 COMMAND = "python -m benchmarks.tartan.page"
 _CURVES = f".curves{PACKED}"
+_LEAD = "_meta_over_mt"
 
 
 def result_files(folder: Path, start: str) -> list[Path]:
@@ -35,23 +37,32 @@ def result_files(folder: Path, start: str) -> list[Path]:
 def collect(folder: Path, results: Path = RESULTS) -> Path:
     """Keep what came back, judge all files of a task and body together, and write `tartan.json`.
 
-    What that file says of a task and body of which no predictions were kept stays as it is.
+    What that file says of cells of which no predictions were kept stays as it is.
     """
     if not any(folder.glob("*.json")):
         raise InputError("no results file of a bundle there", path=folder, hint="such as sciie-scratch-tapt.json")
+    _refuse_names(folder)
     kept = keep(folder, "tartan", results)
     rows: list[Tree] = []
     summary: Tree = {}
     for task in NAMES:
         for body in BODIES:
-            if files := result_files(kept, f"{task}-{body}"):
-                compared = Compared.read(files)
+            known = known_rows("tartan", results, task=task, body=body)
+            files = result_files(kept, f"{task}-{body}")
+            compared = Compared.read(files) if files else None
+            if compared is not None:
                 rows += list(_rows(compared, task, body))
-                rows += list(_curves(kept, task, body))
+                rows += list(_curves(kept, compared, task, body))
                 summary |= _learned(compared, f"{task}_{body}")
-            else:
-                rows += known_rows("tartan", results, task=task, body=body)
+            rows += [row for row in known if compared is None or row["cell"] not in compared.runs]
     return write_results("tartan", COMMAND, rows, summary or {"tables": 0}, results)
+
+
+def _refuse_names(folder: Path) -> None:
+    starts = tuple(f"{task}-{body}-" for task in NAMES for body in BODIES)
+    for file in sorted(folder.glob("*.json")):
+        if not file.name.startswith(starts):
+            raise InputError("named for no task and body", path=file, hint="such as sciie-scratch-tapt.json")
 
 
 def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:
@@ -59,10 +70,9 @@ def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:
     for run in compared.raw():
         yield {"kind": "run", **common, "gpu": compared.gpu, **run}
     for table, against in AGAINST.items():
-        if against in compared.runs:
-            for row in compared.table(titles(table), against):
-                shown = {"table": table, "metric": compared.measure.name}
-                yield {"kind": "cell", **common, **shown, **row, **_of_one_model(row)}
+        for row in compared.table(titles(table), against):
+            shown = {"table": table, "metric": compared.measure.name}
+            yield {"kind": "cell", **common, **shown, **row, **_of_one_model(row)}
 
 
 def _of_one_model(row: Tree) -> Tree:
@@ -77,14 +87,16 @@ def _learned(compared: Compared, start: str) -> Tree:
     for table, (meta, equal) in PAIRS.items():
         if meta in compared.runs and equal in compared.runs:
             lead = fmean(compared.models(meta)) - fmean(compared.models(equal))
-            name = f"{start}_{table.replace('-', '_')}_meta_over_mt"
+            name = f"{start}_{table.replace('-', '_')}{_LEAD}"
             found |= {name: round(lead, 5), f"{name}_p": round(compared.p_value(meta, equal), 5)}
     return found
 
 
-def _curves(folder: Path, task: str, body: str) -> Iterator[Tree]:
+def _curves(folder: Path, compared: Compared, task: str, body: str) -> Iterator[Tree]:
+    """Of the runs that have a score."""
+    scored = {(cell, run["seed"]) for cell, runs in compared.runs.items() for run in runs}
     for file in sorted(folder.glob(f"{task}-{body}-*{_CURVES}")):
-        for row in read_tree(file):
+        for row in (row for row in read_tree(file) if (row["cell"], row["seed"]) in scored):
             yield {"kind": "curve", "task": task, "body": body, **row}
 
 
@@ -95,19 +107,55 @@ def tartan_table(results: Results) -> str:
     for body, words in BODIES.items():
         for table, head in HEADS.items():
             for task, name in NAMES.items():
-                wanted = ("cell", task, body, table)
-                found = [r for r in rows if (r["kind"], r["task"], r.get("body"), r.get("table")) == wanted]
-                # A table says something as soon as there is more of it than what is shown beside it.
-                if {row["cell"] for row in found} & {arm.name for arm in TABLES[table]} - {AGAINST[table]}:
-                    against = next(row["title"] for row in found if row["cell"] == AGAINST[table])
-                    shown = markdown(found, against=against, metric=metric_name(found[0]["metric"]))
-                    parts += [f"**{head}, {name}, {words}**", "", shown, "", *_times(rows, found), ""]
+                found = _cells_of(rows, task, body, table)
+                if not _says_something(table, {row["cell"] for row in found}):
+                    continue
+                against = titles(table)[AGAINST[table]]
+                shown = markdown(found, against=against, metric=metric_name(found[0]["metric"]))
+                parts += [f"**{head}, {name}, {words}**", "", shown, "", *_times(rows, found), ""]
+    parts += [*_learned_table(results), ""]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = (
-        "Mean ± spread over ten seeds; † where Holm's p is below .05; training is both stages, "
-        "on a GPU that many runs share: FLOPs compare, seconds hardly do"
+        "Mean ± spread over models of different seeds; † where Holm's p is below .05; training is both stages, "
+        "on a GPU that many runs share: FLOPs compare, seconds hardly do. FLOPs of tables are matrix products, those "
+        "up to the best dev score 6 x weights x tokens"
     )
     return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
+
+
+def _cells_of(rows: list[Tree], task: str, body: str, table: str) -> list[Tree]:
+    """The lines of a table in their order."""
+    wanted, order = ("cell", task, body, table), [*titles(table)]
+    found = [row for row in rows if (row["kind"], row["task"], row.get("body"), row.get("table")) == wanted]
+    return sorted(found, key=lambda row: order.index(row["cell"]))
+
+
+def _says_something(table: str, cells: set[str]) -> bool:
+    """Whether there is more of a table than what is shown beside it."""
+    return bool(cells & {arm.name for arm in TABLES[table]} - {AGAINST[table]})
+
+
+def _learned_table(results: Results) -> Iterator[str]:
+    """The other question of all tables: how far learned weights lie above equal ones."""
+    found: Tree = {name: value for name, value in results.summary.items() if name.endswith(_LEAD)}
+    if not found:
+        return
+    p_values: list[Any] = [results.summary[f"{name}_p"] for name in found]
+    yield from ("**Learned weights against equal ones**", "", "| | META over MT | p | Holm's |", "|---|---:|---:|---:|")
+    for (name, lead), p_value, corrected in zip(found.items(), p_values, holm(p_values), strict=True):
+        mark = "†" if corrected < 0.05 else ""
+        yield f"| {_in_words(name)} | {100 * lead:+.1f}{mark} | {p_value:.4f} | {corrected:.4f} |"
+
+
+def _in_words(name: str) -> str:
+    """What a figure of the summary is of.
+
+    >>> _in_words("sciie_scratch_dapt_tapt_meta_over_mt")
+    'DAPT + TAPT, SciERC, from random weights'
+    """
+    task, body = next((task, body) for task in NAMES for body in BODIES if name.startswith(f"{task}_{body}_"))
+    table = name.removeprefix(f"{task}_{body}_").removesuffix(_LEAD).replace("_", "-")
+    return f"{titles(table)[AGAINST[table]].replace(', then', ' +')}, {NAMES[task]}, {BODIES[body]}"
 
 
 def _times(rows: list[Tree], cells: list[Tree]) -> list[str]:

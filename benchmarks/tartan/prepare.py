@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tartan.cells import DOMAINS, TABLES, Body, base_settings, cells, seeds
+from benchmarks.tartan.cells import DOMAINS, PLAIN, TABLES, Body, base_settings, cells, seeds
 from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
 from endtask.errors import InputError, did_you_mean
@@ -56,7 +56,7 @@ class Prepared:
         if unknown := [arm for arm in arms if arm not in found]:
             raise InputError(f"{name} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], found))
         found = {arm: values for arm, values in found.items() if not arms or arm in arms}
-        comparison: dict[str, Any] = {"cells": found, **seeds(tables, self.body), "baselines": []}
+        comparison: dict[str, Any] = {"cells": found, **seeds(found, self.body), "baselines": []}
         until = asked.pop("until", "pack")
         return compare(settings, comparison | asked, until=until)
 
@@ -73,7 +73,7 @@ def main() -> None:
     """Prepare and bundle the tables that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=sorted(DOMAINS))
-    parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)}; all")
+    parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)}; all that go together")
     parser.add_argument("--arms", nargs="*", default=[], help="some of the tables'; all")
     parser.add_argument("--name", default="", help="of the bundle; the names of its tables")
     parser.add_argument("--body", choices=("scratch", "checkpoint"), default="scratch")
@@ -87,7 +87,9 @@ def main() -> None:
             raise InputError(f"no table is named {unknown[0]!r}", hint=f"known: {', '.join(TABLES)}")
         settings = base_settings(given.task, given.body, given.data, steps=given.steps, checkpoint=given.checkpoint)
         found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body)
-        tables = given.tables or tuple(TABLES)
+        if given.arms and not given.name:
+            raise InputError("some arms are not their whole table", key="--name", hint="give the bundle a name")
+        tables = given.tables or [table for table in TABLES if (table, given.body) != (PLAIN, "checkpoint")]
         name = given.name or name_of(tables)
         found.compared(tables, arms=given.arms, name=name)
         bundle = write_bundle(found.folder / name, given.out / f"{found.folder.name}-{name}.tar.zst")

@@ -151,7 +151,7 @@ def test_a_checkpoint_is_fine_tuned_with_ten_seeds() -> None:
     assert prepare.seeds([PLAIN], "checkpoint") == {"seeds": [0], "finetune_seeds": list(SEEDS)}
     assert prepare.seeds(["tapt"], "checkpoint") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
     assert prepare.seeds([PLAIN, "tapt"], "scratch") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
-    with pytest.raises(InputError, match=r"plain has other seeds than the other tables \(prepare it alone\)"):
+    with pytest.raises(InputError, match=r"plain has other seeds than the other arms \(prepare it alone\)"):
         prepare.seeds([PLAIN, "tapt"], "checkpoint")
 
 
@@ -227,25 +227,56 @@ def test_all_kept_files_of_a_task_and_a_body_are_found(tmp_path: Path) -> None:
 
 
 def test_what_came_back_is_kept_and_never_less_of_it(tmp_path: Path) -> None:
-    one, two = one_run("good", 0, [0, 1, 0, 1]), one_run("good", 1, [0, 1, 0, 0])
-    for number, runs in enumerate(([one, two], [one])):
+    one, two, again = (
+        one_run("good", seed, right) for seed, right in ((0, [0, 1, 0, 1]), (1, [0] * 4), (1, [0, 1, 0, 0]))
+    )
+    for number, runs in enumerate(([one, two], [again], [one])):
         (tmp_path / str(number)).mkdir()
         results_file(tmp_path / str(number) / "sciie-scratch-tapt.json", runs)
         kept = keep(tmp_path / str(number), "tartan", tmp_path / "results")
         assert [len(read_tree(file)["runs"]) for file in kept.iterdir()] == [2]
     assert Compared.read(sorted(kept.iterdir())).models("good") == [1.0, 0.75]
+    results_file(tmp_path / "0" / "sciie-scratch-tapt.json", [one], truth=[1, 1, 1, 1])
+    with pytest.raises(InputError, match="what came back is judged by another truth"):
+        keep(tmp_path / "0", "tartan", tmp_path / "results")
 
 
-def test_bodies_without_kept_files_stay_as_they_are(tmp_path: Path) -> None:
-    known = {"kind": "run", "task": "sciie", "body": "scratch", "cell": "tapt", "test": [0.5]}
-    write_table("tartan", "command", [known], {"tables": 0}, tmp_path)
+@pytest.mark.parametrize("content", ["{}", "[", "3", '{"runs": 1}'])
+def test_what_is_no_results_file_is_not_kept(content: str, tmp_path: Path) -> None:
+    results_file(tmp_path / "sciie-scratch-a.json", [])
+    (tmp_path / "sciie-scratch-b.json").write_text(content)
+    with pytest.raises(InputError, match=r"b.json: not a results file"):
+        page.collect(tmp_path, tmp_path)
+    assert not [*(tmp_path / "raw" / "tartan").iterdir()]
+
+
+def test_a_file_of_another_name_is_told(tmp_path: Path) -> None:
+    results_file(tmp_path / "scierc-checkpoint-a.json", [])
+    with pytest.raises(InputError, match=r"scierc-checkpoint-a.json: named for no task and body"):
+        page.collect(tmp_path, tmp_path)
+
+
+def test_failed_runs_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"name": "good", "failures": ["out of memory"]}]
+    file = results_file(tmp_path / "one.json", [one_run("good", 0, [0, 1, 0, 1])], rows=rows)
+    Compared.read([file])
+    assert capsys.readouterr().err == f"{file}: a run of good failed: out of memory\n"
+
+
+def test_cells_without_kept_predictions_stay_as_they_are(tmp_path: Path) -> None:
+    common = {"task": "sciie", "body": "scratch"}
+    shown = {"table": "tapt", "metric": "accuracy", "title": "TAPT", "mean": 0.5, "std": 0.1, "models": 10}
+    known = [{"kind": "run", **common, "cell": "tapt"}, {"kind": "cell", **common, "cell": "tapt", **shown}]
+    write_table("tartan", "command", known, {"tables": 0}, tmp_path)
     came_back = tmp_path / "came"
     came_back.mkdir()
-    results_file(came_back / "sciie-checkpoint-A.json", [one_run("tapt", 0, [0, 1, 0, 1])])
+    runs = [one_run(cell, 0, answers) for cell, answers in (("mt-tapt", [0] * 4), ("meta-tapt", [0, 1, 0, 1]))]
+    results_file(came_back / "sciie-scratch-A.json", runs)
     page.collect(came_back, tmp_path)
-    rows = read_results("tartan", tmp_path).rows
-    assert [row["body"] for row in rows if row["kind"] == "run"] == ["scratch", "checkpoint"]
-    results_file(came_back / "sciie-scratch-A.json", [one_run("plain", 0, [0, 1, 0, 1])])
-    page.collect(came_back, tmp_path)
-    rows = read_results("tartan", tmp_path).rows
-    assert [row["cell"] for row in rows if row["kind"] == "run" and row["body"] == "scratch"] == ["plain"]
+    results = read_results("tartan", tmp_path)
+    assert [row["cell"] for row in results.rows if row["kind"] == "run"] == ["mt-tapt", "meta-tapt", "tapt"]
+    table = page.tartan_table(results)
+    assert (
+        table.index("| TAPT | 50.0 ± 10.0 |") < table.index("| MT, TAPT | 50.0 ± 0.0 |") < table.index("| META, TAPT |")
+    )
+    assert "| TAPT, SciERC, from random weights | +50.0 |" in table

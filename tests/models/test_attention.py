@@ -163,7 +163,7 @@ def _gpu_network(backend: str) -> Network:
 
 
 def _skip_where_absent(backend: str, device: torch.device) -> None:
-    if not attention.works(backend, device, torch.bfloat16, fixed_shapes=True):
+    if not attention._works(backend, device, torch.bfloat16, True, 64):
         pytest.skip(f"{backend} attention does not work with this torch and GPU")
 
 
@@ -212,7 +212,7 @@ def test_a_backend_that_does_not_work_here_is_one_line(asked: str) -> None:
 def test_the_fastest_that_works_is_chosen(
     varlen: bool, flex: bool, dtype: torch.dtype, fixed: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_varlen_works", lambda device: varlen)
+    monkeypatch.setattr(attention, "_varlen_works", lambda device, size: varlen)
     monkeypatch.setattr(attention, "_flex_works", lambda device: flex)
     assert choose_backend("auto", CPU, dtype, fixed_shapes=fixed) == chosen
     for asked in ("varlen", "flex"):
@@ -233,6 +233,6 @@ def test_a_kernel_that_is_missing_or_fails_is_passed_over(
 
     monkeypatch.setattr(attention, "_finite_after_backward", fail)
     monkeypatch.setattr(torch, "tensor", lambda *_, **__: None)
-    assert not attention._varlen_works.__wrapped__(torch.device("cuda"))
+    assert not attention._varlen_works.__wrapped__(torch.device("cuda"), 64)
     monkeypatch.setattr(torch, "arange", fail)
     assert not attention._flex_works.__wrapped__(torch.device("cuda"))

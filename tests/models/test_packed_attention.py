@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+from transformers import AttentionInterface
 
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses, task_losses
 from endtask.gradients.targets import products
-from endtask.models import attention
+from endtask.models import attention, packed_attention
 from endtask.models.attention import Guide
 from endtask.models.batch import Room
 from endtask.models.huggingface import to_classifier
@@ -84,6 +86,38 @@ def test_attention_weights_alone_are_not_dropped(architecture: str, tmp_path: Pa
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     assert torch.allclose(network(batch), calm, atol=1e-6)
+
+
+@BOTH
+def test_no_mask_is_made_of_what_has_no_padding(
+    architecture: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    network, seen = make_network(architecture), []
+
+    def spy(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **asked: Any) -> Any:
+        seen.append((query.shape[0], mask is None))
+        return packed_attention.packed_attention(module, query, key, value, mask, **asked)
+
+    AttentionInterface.register(packed_attention.ATTENTION, spy)
+    try:
+        texts = make_packed(tmp_path)
+        network(batch_of(network, texts))
+        network.backend = "varlen"
+        network(batch_of(network, texts))
+    finally:
+        AttentionInterface.register(packed_attention.ATTENTION, packed_attention.packed_attention)
+    assert seen == [(len(texts), False)] * 2 + [(1, True)] * 2
+
+
+@BOTH
+def test_the_body_is_compiled_without_a_break(architecture: str, tmp_path: Path) -> None:
+    network, texts = shake(make_network(architecture)), make_packed(tmp_path)
+    batch = batch_of(network, texts)
+    guide = attention.guide_for("padded", batch)  # the loop of these tests cannot be compiled
+    expected = network.architecture.packed(network.body, batch, guide)  # type: ignore[attr-defined]
+    network.body.compile(dynamic=False, fullgraph=True, backend="aot_eager")
+    found = network.architecture.packed(network.body, batch, guide)  # type: ignore[attr-defined]
+    assert torch.allclose(found, expected, atol=1e-5)
 
 
 @BOTH

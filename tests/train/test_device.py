@@ -12,12 +12,13 @@ from torch._dynamo.utils import counters
 
 from endtask.errors import InputError
 from endtask.models import attention as attention_module
+from endtask.models import network as network_module
 from endtask.models.place import Place
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.settings import BatchSize, Settings
 from endtask.train import device as device_module
-from endtask.train.device import choose_device, choose_place, move
+from endtask.train.device import check_place, choose_device, choose_place, move
 from endtask.train.loop import Phase, build_optimizer, train
 from endtask.weighting.equal import Equal
 from tests.tiny import make_masking, make_network, make_packed
@@ -110,24 +111,36 @@ def test_a_kernel_that_is_not_there_is_one_line(attention: str) -> None:
     settings = Settings.model_validate({"model": {"attention": attention}})
     with pytest.raises(InputError, match=rf"key 'model.attention': {attention} does not work here \(cpu"):
         move(make_network(), settings, Place(CPU))
-    with pytest.raises(InputError, match=rf"key 'model.attention': modernbert reads padded tables, not {attention}"):
+    with pytest.raises(InputError, match=rf"key 'model.attention': modernbert has padded, not {attention}"):
         move(make_network("modernbert"), settings, Place(CPU))
 
 
 def test_bert_has_one_kernel_more_than_padded_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     flex = Settings.model_validate({"model": {"attention": "flex"}})
-    with pytest.raises(InputError, match=r"key 'model.attention': bert reads padded tables, not flex"):
+    with pytest.raises(InputError, match=r"key 'model.attention': bert has varlen and padded, not flex"):
         move(make_network("bert"), flex, Place(CPU))
     varlen = Settings.model_validate({"model": {"attention": "varlen"}})
     with pytest.raises(InputError, match=r"key 'model.attention': varlen does not work here \(cpu"):
         move(make_network("bert"), varlen, Place(CPU))
-    monkeypatch.setattr(attention_module, "_varlen_works", lambda device: True)
+    monkeypatch.setattr(attention_module, "_varlen_works", lambda device, size: size == 8)
     for settings, backend in ((Settings(), "varlen"), (varlen, "varlen")):
         network = move(make_network("bert"), settings, Place(CPU, torch.bfloat16))
         assert (network.backend, network.layout(16).grid, network.layout(16).padded) == (backend, False, False)
     padded = Settings.model_validate({"model": {"attention": "padded"}})
     assert move(make_network("bert"), padded, Place(CPU, torch.bfloat16)).layout(16).padded
     assert move(make_network("modernbert"), Settings(), Place(CPU, torch.bfloat16)).backend == "padded"
+    odd = make_network("bert")
+    odd.config.num_attention_heads = 4  # a size of heads that the kernel does not have
+    assert move(odd, Settings(), Place(CPU, torch.bfloat16)).backend == "padded"
+
+
+@pytest.mark.parametrize("architecture", ["lean", "bert"])
+def test_a_kernel_that_is_not_there_is_told_ahead(architecture: str) -> None:
+    settings = Settings.model_validate(
+        {"model": {"architecture": architecture, "attention": "varlen"}, "device": "cpu"}
+    )
+    with pytest.raises(InputError, match=r"key 'model.attention': varlen does not work here \(cpu"):
+        check_place(settings)
 
 
 @pytest.mark.parametrize(("backend", "grid"), [("varlen", False), ("flex", False), ("padded", True)])
@@ -136,16 +149,14 @@ def test_batches_are_laid_out_for_the_kernel_that_was_found(
 ) -> None:
     asked = []
 
-    def choose(*arguments: object, fixed_shapes: bool) -> str:
-        asked.append((*arguments, fixed_shapes))
+    def choose(*arguments: object, **named: object) -> str:
+        asked.append((*arguments, named["fixed_shapes"], named["head_size"]))
         return backend
 
-    monkeypatch.setattr(device_module, "choose_backend", choose)
+    monkeypatch.setattr(network_module, "choose_backend", choose)
     network = move(make_network(), Settings(), Place(CPU, torch.bfloat16))
-    assert asked == [("auto", CPU, torch.bfloat16, False)]
+    assert asked == [("auto", CPU, torch.bfloat16, False, 8)]
     assert (network.backend, network.dtype, network.layout(16).grid) == (backend, torch.bfloat16, grid)
-    padded = move(make_network("bert"), Settings(), Place(CPU, torch.bfloat16))
-    assert (padded.backend, padded.layout(16).grid, len(asked)) == ("padded", True, 1)
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def rows_of(use: Use, slope: Tensor, batch: TextBatch) -> Rows:
     """The rows of one use, from the gradient at its output; rows that are zero are left out."""
     owners = _owners(use, batch)
     inputs = use.inputs
-    if use.output.dim() == 3:  # a padded table (S, T, ...)
+    if use.output.dim() == 3:  # a padded table (S, T, ...), or all tokens as one text (1, N, ...)
         inputs, slope = from_table(inputs, batch), from_table(slope, batch)
     wanted = slope.any(dim=1)
     if use.is_lookup and use.padding is not None:

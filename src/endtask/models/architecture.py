@@ -19,9 +19,9 @@ class Architecture(Protocol):
 
     name: str
     padded: bool
-    """Whether the encoder runs over a padded table of texts where there is no kernel for texts of any length."""
-    packs: bool
-    """Whether it can run over tokens laid end to end."""
+    """Whether the backend `padded` is a padded table for the whole encoder; else for attention alone."""
+    backends: tuple[Backend, ...]
+    """How attention can stay inside each text, the fastest way first."""
     gated: bool
     """Whether feed-forward layers have a second input matrix."""
     input_names: tuple[str, ...]

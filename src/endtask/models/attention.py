@@ -17,8 +17,10 @@ from endtask.errors import InputError
 from endtask.models.batch import TextBatch
 
 Backend = Literal["varlen", "flex", "padded"]
-_FASTEST_FIRST: tuple[Backend, ...] = ("varlen", "flex", "padded")
+FASTEST_FIRST: tuple[Backend, ...] = ("varlen", "flex", "padded")
 _BLOCK = 128  # flex_attention's
+USUAL_SIZE = 64
+"""Of an attention head."""
 
 
 class Guide(NamedTuple):
@@ -32,23 +34,30 @@ class Guide(NamedTuple):
     mask: Tensor | None = None  # (S, 1, 1, T) bool
 
 
-def choose_backend(asked: str, device: torch.device, dtype: torch.dtype, *, fixed_shapes: bool) -> Backend:
-    """The backend asked for, or the fastest that works on this device in this precision."""
-    if asked == "auto":
-        return next(one for one in _FASTEST_FIRST if works(one, device, dtype, fixed_shapes=fixed_shapes))
-    if not works(asked, device, dtype, fixed_shapes=fixed_shapes):
+def choose_backend(
+    asked: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    fixed_shapes: bool,
+    among: tuple[Backend, ...] = FASTEST_FIRST,
+    head_size: int = USUAL_SIZE,
+) -> Backend:
+    """The backend asked for, or the fastest of some that works on this device in this precision."""
+    able = (one for one in among if _works(one, device, dtype, fixed_shapes, head_size))
+    found = next((one for one in able if asked in ("auto", one)), None)
+    if found is None:
         raise InputError(
             f"{asked} does not work here ({device}, {dtype}, torch {torch.__version__})",
             key="model.attention",
             hint="varlen needs a GPU and bfloat16, flex a GPU and compile: true; auto takes what works",
         )
-    return asked  # type: ignore[return-value]
+    return found
 
 
-def works(backend: str, device: torch.device, dtype: torch.dtype, *, fixed_shapes: bool) -> bool:
-    """Whether a backend runs on this device in this precision."""
+def _works(backend: str, device: torch.device, dtype: torch.dtype, fixed_shapes: bool, head_size: int) -> bool:
     if backend == "varlen":
-        return dtype != torch.float32 and _varlen_works(device)
+        return dtype != torch.float32 and _varlen_works(device, head_size)
     return backend == "padded" or (fixed_shapes and _flex_works(device))
 
 
@@ -122,12 +131,13 @@ def _compiled_block_mask() -> Any:
 
 
 @cache
-def _varlen_works(device: torch.device) -> bool:
-    """Try it, forward and backward: releases, builds and chips differ in what they have."""
+def _varlen_works(device: torch.device, head_size: int) -> bool:
+    """Try it, forward and backward: releases, builds and chips differ in what they have, also in sizes of heads."""
     if device.type != "cuda":
         return False
     try:
-        return _finite_after_backward(device, Guide(torch.tensor([0, 5, 16], dtype=torch.int32, device=device), 16), 16)
+        guide = Guide(torch.tensor([0, 5, 16], dtype=torch.int32, device=device), 16)
+        return _finite_after_backward(device, guide, 16, head_size)
     except (ImportError, RuntimeError, TypeError):
         return False
 
@@ -138,13 +148,13 @@ def _flex_works(device: torch.device) -> bool:
         return False
     try:
         text_ids = torch.arange(_BLOCK, device=device) // 32
-        return _finite_after_backward(device, Guide(block_mask=_block_mask(text_ids)), _BLOCK)
+        return _finite_after_backward(device, Guide(block_mask=_block_mask(text_ids)), _BLOCK, USUAL_SIZE)
     except Exception:  # the compiler's own errors share no class
         return False
 
 
-def _finite_after_backward(device: torch.device, guide: Guide, tokens: int) -> bool:
-    part = torch.randn(tokens, 2, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
+def _finite_after_backward(device: torch.device, guide: Guide, tokens: int, head_size: int) -> bool:
+    part = torch.randn(tokens, 2, head_size, device=device, dtype=torch.bfloat16, requires_grad=True)
     work = attend if guide.block_mask is None else torch.compile(attend)
     work(part, part, part, guide).float().square().sum().backward()  # type: ignore[no-untyped-call]
     return part.grad is not None and bool(part.grad.isfinite().all())

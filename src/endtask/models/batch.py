@@ -32,7 +32,7 @@ class Layout:
     """How batches are laid out for an encoder.
 
     `grid`: the indices of a padded table travel along, for attention without a variable-length kernel.
-    `padded`: the whole encoder runs over that table, as Hugging Face's classes do.
+    `padded`: the whole encoder runs over that table, as Hugging Face's classes do where no kernel spares it.
     `longest` is the length of the longest text there may be; without a `room` the batch's own is used.
     """
 

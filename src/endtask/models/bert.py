@@ -56,7 +56,7 @@ class Bert:
 
     name = "bert"
     padded = True
-    packs = True
+    backends: tuple[Backend, ...] = ("varlen", "padded")
     gated = False
     input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask")
     poolings: tuple[Pooling, ...] = ("cls",)

@@ -20,7 +20,7 @@ from transformers import (
 from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
 
 from endtask.models.architecture import Pooling, marks_of, through_table
-from endtask.models.attention import Backend, guide_for
+from endtask.models.attention import FASTEST_FIRST, Backend, guide_for
 from endtask.models.batch import TextBatch
 from endtask.models.lean import LeanEncoder, PredictionHead
 from endtask.models.marked import ModernBertForMarkedClassification
@@ -52,7 +52,7 @@ class ModernBert:
 
     name = "modernbert"
     padded = True
-    packs = False
+    backends: tuple[Backend, ...] = ("padded",)
     gated = True
     input_names: tuple[str, ...] = ("input_ids", "attention_mask")
     poolings: tuple[Pooling, ...] = ("mean", "cls", "marks")
@@ -140,7 +140,7 @@ class Lean(ModernBert):
 
     name = "lean"
     padded = False
-    packs = True
+    backends = FASTEST_FIRST
 
     def body(self, config: Any) -> nn.Module:
         return LeanEncoder(config)

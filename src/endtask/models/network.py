@@ -14,11 +14,12 @@ from torch.nn import functional
 
 from endtask.errors import InputError
 from endtask.models.architecture import Architecture, Pooling, marks_of
-from endtask.models.attention import Backend
+from endtask.models.attention import Backend, choose_backend
 from endtask.models.batch import IGNORED, Layout, TextBatch
 from endtask.models.bert import Bert
 from endtask.models.flops import ModelCost
 from endtask.models.modernbert import Lean, ModernBert
+from endtask.models.place import Place
 from endtask.models.roberta import Roberta
 from endtask.models.sizes import shape_of
 from endtask.settings import ModelSettings, TaskKind
@@ -151,6 +152,17 @@ class Network(nn.Module):
         """What a head reads of each text: (N, hidden) -> (S, hidden)."""
         pooling = "cls" if head == TLM_TASK else self.architecture.pooling(self.config)
         return pool(hidden, batch, pooling, marks_of(self.config))
+
+    def choose_backend(self, asked: str, place: Place, *, fixed_shapes: bool) -> Backend:
+        """How attention is computed at a place: as asked for, or by `auto` the fastest way that works there."""
+        name, backends = self.architecture.name, self.architecture.backends
+        if asked not in ("auto", *backends):
+            hint = "use auto, or model.architecture=lean"
+            raise InputError(f"{name} has {' and '.join(backends)}, not {asked}", key="model.attention", hint=hint)
+        size = self.config.hidden_size // self.config.num_attention_heads
+        return choose_backend(
+            asked, place.device, place.dtype, fixed_shapes=fixed_shapes, among=backends, head_size=size
+        )
 
     def layout(self, longest: int) -> Layout:
         """How batches for this network are laid out; rooms are the batch plan's matter."""

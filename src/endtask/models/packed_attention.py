@@ -38,5 +38,13 @@ def packed_attention(
     return attend(query, key, value, guide)[None], None
 
 
+def table_mask(*asked: Any, attention_mask: Tensor | None = None, **named: Any) -> Tensor | None:
+    """The mask of a padded table, none without padding: while it is traced the library would make one all the same."""
+    if attention_mask is None:
+        return None
+    mask: Tensor | None = sdpa_mask(*asked, attention_mask=attention_mask, **named)
+    return mask
+
+
 AttentionInterface.register(ATTENTION, packed_attention)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+AttentionMaskInterface.register(ATTENTION, table_mask)

@@ -101,7 +101,7 @@ class ModelSettings(Section):
             raise ValueError(f"pooling: {self.pooling}: the stock head of {self.architecture} reads the first token")
         able = {"varlen": ("lean", "bert", "roberta"), "flex": ("lean",)}.get(self.attention)
         if able is not None and self.architecture not in able:
-            raise ValueError(f"attention: {self.attention}: {self.architecture} reads padded tables; use auto, or lean")
+            raise ValueError(f"attention: {self.attention}: {self.architecture} does not have it; use auto, or lean")
         return self
 
 

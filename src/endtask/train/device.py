@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from endtask.errors import InputError
-from endtask.models.attention import Backend, choose_backend, works
+from endtask.models.attention import choose_backend
 from endtask.models.compiling import allow_shapes, compiles
 from endtask.models.network import Network
 from endtask.models.place import Place
@@ -44,7 +44,7 @@ def move(network: Network, settings: Settings, place: Place, *, tokens: float = 
     compiled = way == "compiled"
     network.to(place.device)
     network.dtype = place.dtype
-    network.backend = _backend(network, settings.model.attention, place, compiled)
+    network.backend = network.choose_backend(settings.model.attention, place, fixed_shapes=compiled)
     if compiled:
         allow_shapes()
         network.compile_parts()
@@ -55,7 +55,7 @@ def move(network: Network, settings: Settings, place: Place, *, tokens: float = 
 def check_place(settings: Settings) -> None:
     """Refuse a device or a way of attention that this machine does not have."""
     place = choose_place(settings)
-    if settings.model.attention != "auto" and settings.model.architecture == "lean":
+    if settings.model.attention != "auto":
         compiled = compiles(settings, place.device)
         choose_backend(settings.model.attention, place.device, place.dtype, fixed_shapes=compiled)
 
@@ -63,27 +63,11 @@ def check_place(settings: Settings) -> None:
 def _way(network: Network, settings: Settings, place: Place, tokens: float) -> Literal["plain", "compiled", "graphs"]:
     """How steps are computed; compiling pays from some tokens on, and always for padded tables."""
     if compiles(settings, place.device):
-        padded = network.architecture.padded and _backend(network, settings.model.attention, place, True) == "padded"
-        small = tokens < _COMPILED_FROM and not padded and settings.model.attention != "flex"
+        backend = network.choose_backend(settings.model.attention, place, fixed_shapes=True)
+        tables = network.architecture.padded and backend == "padded"
+        small = tokens < _COMPILED_FROM and not tables and settings.model.attention != "flex"
         return "graphs" if small and settings.compile == "auto" else "compiled"
     return "graphs" if settings.compile == "graphs" and place.device.type == "cuda" else "plain"
-
-
-def _backend(network: Network, asked: str, place: Place, compiled: bool) -> Backend:
-    """How attention is computed; Hugging Face's own classes know padded tables, and some of them one kernel more."""
-    architecture = network.architecture
-    if not architecture.padded:
-        return choose_backend(asked, place.device, place.dtype, fixed_shapes=compiled)
-    known: tuple[Backend, ...] = ("varlen", "padded") if architecture.packs else ("padded",)
-    if asked == "auto":
-        return next(one for one in known if works(one, place.device, place.dtype, fixed_shapes=compiled))
-    if asked not in known:
-        raise InputError(
-            f"{architecture.name} reads padded tables, not {asked}",
-            key="model.attention",
-            hint="use auto, or model.architecture=lean",
-        )
-    return choose_backend(asked, place.device, place.dtype, fixed_shapes=compiled)
 
 
 def _has_bfloat16(device: torch.device) -> bool:
