@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.results_file import RESULTS, read_results, write_results
 from endtask.models.batch import lay_out, room_for
-from endtask.models.network import Network, build_network
+from endtask.models.network import ARCHITECTURES, Network, build_network
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
@@ -93,24 +93,28 @@ def loss_and_gradient(phase: Phase, texts: PackedTexts) -> tuple[float, torch.Te
 
 
 def attention_rows(texts: PackedTexts) -> list[Row]:
-    """Every backend against padded attention in float32, on the same weights and texts."""
+    """Every backend of an encoder against its padded attention in float32, on the same weights and texts."""
     cases: dict[str, dict[str, Any]] = {
         "padded, float32": {"precision": "float32", "compile": False, "model": {"attention": "padded"}},
         "padded, bfloat16": {"compile": False, "model": {"attention": "padded"}},
         "varlen": {"compile": False, "model": {"attention": "varlen"}},
-        "varlen, compiled": {"model": {"attention": "varlen"}},
-        "flex, compiled": {"model": {"attention": "flex"}},
-        "padded, compiled": {"model": {"attention": "padded"}},
+        "varlen, compiled": {"model": {"attention": "varlen"}, "compile": True},
+        "flex, compiled": {"model": {"attention": "flex"}, "compile": True},
+        "padded, compiled": {"model": {"attention": "padded"}, "compile": True},
     }
     rows: list[Row] = []
-    reference: torch.Tensor | None = None
-    for name, changes in cases.items():
-        loss, gradient = loss_and_gradient(make_phase(texts, "compact", "16384tok", 1, **changes), texts)
-        reference = gradient if reference is None else reference
-        distance = float((gradient - reference).norm() / reference.norm())
-        rows.append(
-            {"check": CHECKS["attention"], "backend": name, "loss": loss, "gradient_distance": round(distance, 5)}
-        )
+    for architecture in ("lean", "bert", "roberta"):
+        reference: torch.Tensor | None = None
+        for name, changes in cases.items():
+            model = {"architecture": architecture, **changes["model"]}
+            if model["attention"] not in ARCHITECTURES[architecture].backends:
+                continue
+            phase = make_phase(texts, "compact", "16384tok", 1, **{**changes, "model": model})
+            loss, gradient = loss_and_gradient(phase, texts)
+            reference = gradient if reference is None else reference
+            distance = round(float((gradient - reference).norm() / reference.norm()), 5)
+            found = {"encoder": architecture, "backend": name, "loss": loss, "gradient_distance": distance}
+            rows.append({"check": CHECKS["attention"], **found})
     return rows
 
 
