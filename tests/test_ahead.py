@@ -52,12 +52,14 @@ def test_nothing_wrong_is_nothing_said() -> None:
     ("model", "line"),
     [
         ({"architecture": "bert", "pooling": "mean"}, "key 'model.pooling'"),
-        ({"architecture": "roberta", "attention": "varlen"}, "key 'model.attention'"),
+        ({"architecture": "roberta", "attention": "flex"}, "key 'model.attention'"),
+        ({"architecture": "modernbert", "attention": "varlen"}, "key 'model.attention'"),
     ],
 )
 def test_what_an_architecture_cannot_do_is_met_where_it_is_typed(model: dict[str, Any], line: str) -> None:
     with pytest.raises(InputError, match=line):
         resolve({"model": model})
+    assert resolve({"model": {"architecture": "roberta", "attention": "varlen"}}).model.attention == "varlen"
 
 
 ALIGNED = {"sources": [{"path": "rows.jsonl"}]}

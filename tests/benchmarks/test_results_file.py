@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.kept import PACKED, read_tree
 from benchmarks.results_file import RESULTS, read_results, this_machine, write_results
 from endtask.errors import InputError
 
@@ -92,6 +93,9 @@ def test_a_missing_file_lists_what_is_there(tmp_path: Path) -> None:
 
 
 def test_every_committed_file_follows_the_form() -> None:
-    paths = sorted(RESULTS.glob("*"))
+    paths = sorted(path for path in RESULTS.glob("*") if path.name != "raw")
     assert [path.name for path in paths if path.suffix != ".json"] == []
     assert all(read_results(path.stem).rows for path in paths)
+    kept = sorted(RESULTS.glob("raw/*/*"))
+    assert [path.name for path in kept if not path.name.endswith(PACKED)] == []
+    assert all(read_tree(path) for path in kept)

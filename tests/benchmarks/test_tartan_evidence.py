@@ -83,7 +83,7 @@ def test_bundles_are_trained_side_by_side_and_on(toy: Path, tmp_path: Path) -> N
     for place in (folder, out):
         place.mkdir()
     assert train.train([bundle], folder, out, processes=1, seconds=0) == {"sciie-scratch-some": 0}
-    done = train.train([bundle], folder, out, processes=1, seconds=120)
+    done = train.train([bundle], folder, out, processes=1, seconds=900)
     assert done == {"sciie-scratch-some": 2}, (out / "sciie-scratch-some.log").read_text()
     train.drop_weights(folder)
     runs = train.finished_runs(folder / "sciie-scratch-some")
