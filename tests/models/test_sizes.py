@@ -9,7 +9,7 @@ import pytest
 from endtask.errors import InputError
 from endtask.models.sizes import FLAT_SIZES, SIZES, Shape, gated_width, shape_of
 from endtask.settings import ModelSettings
-from endtask.settings.training import Size
+from endtask.settings.model import Size
 
 
 def shape(**values: Any) -> Shape:

@@ -5,6 +5,7 @@ from endtask.settings.budget import BatchSize, Budget, SizeBudget
 from endtask.settings.domain import DomainSettings, TextAmount
 from endtask.settings.evaluate import EvaluateSettings
 from endtask.settings.load import dump_yaml, load_settings, read_tree, resolve
+from endtask.settings.model import ModelSettings, TokenizerSettings
 from endtask.settings.objectives import ObjectiveSettings
 from endtask.settings.presets import preset_names
 from endtask.settings.sections import (
@@ -17,13 +18,7 @@ from endtask.settings.sections import (
     TaskSettings,
 )
 from endtask.settings.source import SourceSettings
-from endtask.settings.training import (
-    FinetuneSettings,
-    ModelSettings,
-    PhaseSettings,
-    TokenizerSettings,
-    TrainSettings,
-)
+from endtask.settings.training import FinetuneSettings, PhaseSettings, TrainSettings
 
 __all__ = [
     "AlignedSettings",

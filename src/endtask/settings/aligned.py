@@ -10,7 +10,7 @@ from endtask.settings.section import Positive, Section
 from endtask.settings.source import SourceSettings
 
 if TYPE_CHECKING:
-    from endtask.settings.training import TokenizerSettings
+    from endtask.settings.model import TokenizerSettings
 
 FEWEST_TOKENS = 32
 """The shortest input that leaves room for a text beside an acronym or a title."""

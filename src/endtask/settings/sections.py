@@ -12,10 +12,11 @@ from endtask.settings.domain import DomainSettings
 from endtask.settings.evaluate import EvaluateSettings
 from endtask.settings.further_tasks import check_tasks, objectives_with_tasks
 from endtask.settings.influence import InfluenceSettings
+from endtask.settings.model import ModelSettings, TokenizerSettings
 from endtask.settings.objectives import Objectives
 from endtask.settings.section import Fraction, Positive, Section
 from endtask.settings.source import SourceSettings
-from endtask.settings.training import FinetuneSettings, ModelSettings, TokenizerSettings, TrainSettings
+from endtask.settings.training import FinetuneSettings, TrainSettings
 
 TaskKind = Literal["text", "pair", "score", "labels", "tags"]
 
