@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kept import JUDGED_BY, read_tree
+from benchmarks.kept import JUDGED_BY, read_comparison
 from endtask.errors import InputError, a_few, did_you_mean
 from endtask.evaluate.measures import Measure
 from endtask.evaluate.significance import holm, metric_permutation
@@ -45,7 +45,7 @@ class Compared:
 
         Of a comparison that was stopped, what is finished is taken as it is; what no file has is told.
         """
-        trees = [read_tree(file) for file in files]
+        trees = [read_comparison(file) for file in files]
         if not trees:
             raise InputError("no results file was given")
         first = trees[0]

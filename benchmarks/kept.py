@@ -40,8 +40,20 @@ def read_tree(file: Path) -> Any:
         tree = json.loads(gzip.decompress(content) if file.name.endswith(PACKED) else content)
         assert isinstance(tree["runs"] if isinstance(tree, dict) else tree, list)
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
-        raise InputError("not a results file of `endtask compare --results`", path=file) from None
+        raise _not_results(file) from None
     return tree
+
+
+def read_comparison(file: Path) -> Tree:
+    """What a results file holds; a list of rows is none."""
+    tree = read_tree(file)
+    if not isinstance(tree, dict):
+        raise _not_results(file)
+    return tree
+
+
+def _not_results(file: Path) -> InputError:
+    return InputError("not a results file of `endtask compare --results`", path=file)
 
 
 def _together(old: Any, new: Any, file: Path) -> Any:

@@ -213,6 +213,9 @@ def test_files_judged_otherwise_are_refused(tmp_path: Path, key: str, value: Any
         Compared.read([one]).models("goood")
     with pytest.raises(InputError, match="no results file was given"):
         Compared.read([])
+    (tmp_path / "curves.json").write_text("[]")
+    with pytest.raises(InputError, match=r"curves.json: not a results file"):
+        Compared.read([tmp_path / "curves.json"])
 
 
 def test_all_kept_files_of_a_task_and_a_body_are_found(tmp_path: Path) -> None:

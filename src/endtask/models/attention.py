@@ -44,8 +44,8 @@ def choose_backend(
     head_size: int = USUAL_SIZE,
 ) -> Backend:
     """The backend asked for, or the fastest of some that works on this device in this precision."""
-    able = (one for one in among if _works(one, device, dtype, fixed_shapes, head_size))
-    found = next((one for one in able if asked in ("auto", one)), None)
+    wanted = (one for one in among if asked in ("auto", one))  # what nobody asked for is not tried, which takes seconds
+    found = next((one for one in wanted if _works(one, device, dtype, fixed_shapes, head_size)), None)
     if found is None:
         raise InputError(
             f"{asked} does not work here ({device}, {dtype}, torch {torch.__version__})",
