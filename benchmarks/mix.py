@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,7 +23,7 @@ from benchmarks.recipe.cells import NAMES, SEEDS, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.bundle import write_bundle
 from endtask.compare import compare
-from endtask.errors import InputError
+from endtask.errors import InputError, did_you_mean
 from endtask.report.format import metric_name
 from endtask.settings.values import with_values
 
@@ -66,11 +67,13 @@ PARTS = {
 """What is trained together; the second has the fixed mixes that were best in the first, for its own paired tests."""
 
 
-def prepare(task: str, part: str, data: Path, out: Path) -> None:
-    """Do everything up to the tokens, and write the bundle."""
+def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = ()) -> None:
+    """Do everything up to the tokens, for all cells of the part or for some, and write the bundle."""
     name = f"{task}-{part}"
     settings = with_values(base_settings(task, data), {**COMMON, "output_dir": str(out / name)}, task)
-    cells = {cell: CELLS[cell][1] for cell in PARTS[part]}
+    if unknown := [arm for arm in arms if arm not in PARTS[part]]:
+        raise InputError(f"{part} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], PARTS[part]))
+    cells = {cell: CELLS[cell][1] for cell in PARTS[part] if not arms or cell in arms}
     asked = {"cells": cells, "seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]], "baselines": []}
     compare(settings, asked, until="pack")
     bundle = write_bundle(out / name, out / f"{name}.tar.zst")
@@ -136,6 +139,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("prepare", "collect"))
     parser.add_argument("tasks", nargs="*", help=f"to prepare: {', '.join(TASKS)}; all")
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS), help="to prepare")
+    parser.add_argument("--arms", nargs="*", default=[], help="some of the part's; all")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mix", help="where everything goes")
     parser.add_argument("--results", type=Path, help="to collect: what came back from the GPU")
@@ -145,8 +150,8 @@ def main() -> None:
             raise InputError(f"no task is named {unknown[0]!r}", hint=f"known: {', '.join(TASKS)}")
         if given.step == "prepare":
             for task in given.tasks or TASKS:
-                for part in PARTS:
-                    prepare(task, part, given.data, given.out)
+                for part in given.parts:
+                    prepare(task, part, given.data, given.out, given.arms)
         elif given.results is None:
             raise InputError("name the folder of what came back", key="--results")
         else:

@@ -100,6 +100,7 @@ TABLES: dict[str, tuple[Arm, ...]] = {
     PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
     "tapt": (
         *_trio("tapt", "TAPT", _auxiliary(1, 0)),
+        Arm("mt-tapt-anew", "MT, TAPT, then fine-tuned like TAPT", {**_auxiliary(1, 0), **_FINETUNED}),
         Arm("meta-tapt-paper", "META as in the paper, TAPT", _AS_IN_THE_PAPER),
         Arm("mt-tapt-light", "a twentieth of the weight for the task, TAPT", _LIGHT, bodies=("scratch",)),
         Arm(

@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("task", choices=sorted(DOMAINS))
     parser.add_argument("tables", nargs="*", help=f"which of {', '.join(TABLES)}; all that go together")
     parser.add_argument("--arms", nargs="*", default=[], help="some of the tables'; all")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[], help="some of the ten, where others are trained")
     parser.add_argument("--name", default="", help="of the bundle; the names of its tables")
     parser.add_argument("--body", choices=("scratch", "checkpoint"), default="scratch")
     parser.add_argument("--checkpoint", default=SMALL_PRETRAINED, help="what the body `checkpoint` goes on from")
@@ -91,7 +92,8 @@ def main() -> None:
             raise InputError("some arms are not their whole table", key="--name", hint="give the bundle a name")
         tables = given.tables or [table for table in TABLES if (table, given.body) != (PLAIN, "checkpoint")]
         name = given.name or name_of(tables)
-        found.compared(tables, arms=given.arms, name=name)
+        some = {"seeds": given.seeds} if given.seeds else {}
+        found.compared(tables, arms=given.arms, name=name, **some)
         bundle = write_bundle(found.folder / name, given.out / f"{found.folder.name}-{name}.tar.zst")
         print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
     except InputError as error:
