@@ -16,6 +16,8 @@ from endtask.files.atomic import whole_file
 
 Tree = dict[str, Any]
 PACKED = ".json.gz"
+CURVES = f".curves{PACKED}"
+"""The ending of what `benchmarks.tartan.curves` wrote, beside the results file of the same name."""
 JUDGED_BY = ("metric", "split", "truth", "leak_free", "row_groups", "kind")
 """Keys of a results file that say by what its runs are judged."""
 

@@ -2,6 +2,7 @@
 
     .venv/bin/python -m benchmarks.mix prepare chemprot sciie                                    # here, minutes each
     endtask compare --bundle runs/mix/chemprot-few.tar.zst --devices 0,0,0 --results chemprot-few.json    # on a GPU
+    python -m benchmarks.tartan.curves runs/chemprot-few --out chemprot-few.curves.json               # there, if wanted
     .venv/bin/python -m benchmarks.mix collect --results DIR                                  # DIR/chemprot-few.json
 
 Masked LM on the selection, masked LM on the task's texts and the task: by turns that rho1 and rho2 fix, all three at
@@ -13,14 +14,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.compared import Compared, markdown
-from benchmarks.kept import PACKED, keep, known_rows
+from benchmarks.kept import CURVES, PACKED, keep, known_rows, read_tree
 from benchmarks.recipe.cells import NAMES, SEEDS, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
+from benchmarks.tartan.curves import times
 from endtask.bundle import write_bundle
 from endtask.compare import compare
 from endtask.errors import InputError, did_you_mean
@@ -65,6 +68,7 @@ PARTS = {
     "few": ("meta-start", "equal-start", "alone", "rho1-3-rho2-20", "meta-few", "equal-few"),
 }
 """What is trained together; the second has the fixed mixes that were best in the first, for its own paired tests."""
+_PART_TITLES = {"half": "half of what is read the task's", "few": "a ninth of what is read the task's"}
 
 
 def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = ()) -> None:
@@ -81,56 +85,70 @@ def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = (
 
 
 def collect(folder: Path, results: Path = RESULTS) -> Path:
-    """Keep what came back, judge it and write `mix.json`; all are tested against the fixed mix with the best dev score.
+    """Keep what came back, judge it and write `mix.json`.
 
-    What that file says of cells of which no predictions were kept stays as it is.
+    Each part is judged by itself, against its own fixed mix with the best dev score. What that file says of a part of
+    which no predictions were kept stays as it is.
     """
     if not any(folder.glob("*.json")):
         raise InputError("no results of a comparison there", path=folder, hint="such as chemprot-few.json")
     kept = keep(folder, "mix", results)
     rows: list[Tree] = []
-    summary: Tree = {}
-    titles = {name: title for name, (title, _) in CELLS.items()}
     for task in TASKS:
-        known = known_rows("mix", results, task=task)
-        files = [file for part in PARTS if (file := kept / f"{task}-{part}{PACKED}").exists()]
-        if not files:
-            rows += known
-            continue
-        compared = Compared.read(files)
-        best = _best_fixed(compared, folder, task)
-        common = {"task": task, "metric": compared.measure.name, "gpu": compared.gpu}
-        rows += [{"kind": "run", **common, **run} for run in compared.raw()]
-        judged = compared.table(titles, best)
-        rows += [{"kind": "cell", **common, **row} for row in judged]
-        rows += [row for row in known if row["cell"] not in compared.runs]
-        learned = [row for row in judged if row["cell"].startswith(META)]
-        summary[task] = {
-            "best_fixed": best,
-            **{row["cell"]: {key: row[key] for key in ("lead", "p")} for row in learned},
-        }
-    return write_results("mix", "python -m benchmarks.mix", rows, summary, results)
+        for part in PARTS:
+            file = kept / f"{task}-{part}{PACKED}"
+            rows += _judged(file, task, part) if file.exists() else known_rows("mix", results, task=task, part=part)
+    return write_results("mix", "python -m benchmarks.mix", rows, _summary(rows), results)
 
 
-def _best_fixed(compared: Compared, folder: Path, task: str) -> str:
+def _judged(file: Path, task: str, part: str) -> list[Tree]:
+    """Rows of a part: of its runs, of its cells, and of its curves where they came back too."""
+    compared = Compared.read([file])
+    best = _best_fixed(compared, file)
+    common = {"task": task, "part": part, "metric": compared.measure.name, "gpu": compared.gpu}
+    judged = compared.table({name: title for name, (title, _) in CELLS.items()}, best)
+    curves = file.with_name(f"{task}-{part}{CURVES}")
+    return [
+        *({"kind": "run", **common, **run} for run in compared.raw()),
+        *({"kind": "cell", **common, "against": best, **row} for row in judged),
+        *({"kind": "curve", **common, **row} for row in (read_tree(curves) if curves.exists() else ())),
+    ]
+
+
+def _best_fixed(compared: Compared, file: Path) -> str:
     found = [name for name in FIXED if name in compared.runs]
     if not found:
-        raise InputError("no fixed mix to compare with", path=folder / f"{task}-half.json")
+        raise InputError("no fixed mix to compare with", path=file)
     return max(found, key=lambda name: fmean(compared.models(name, "dev")))
 
 
+def _summary(rows: list[Tree]) -> Tree:
+    """By task and part: the best fixed mix, and how far each cell with learned weights lies above it."""
+    found: Tree = {}
+    for row in (row for row in rows if row["kind"] == "cell"):
+        figures = found.setdefault(row["task"], {}).setdefault(row["part"], {"best_fixed": row["against"]})
+        if row["cell"].startswith(META):
+            figures[row["cell"]] = {key: row[key] for key in ("lead", "p")}
+    return found
+
+
 def mix_table(results: Results) -> str:
-    """A table for each task, against the fixed mix that dev would have chosen."""
+    """A table for each task and part, against the fixed mix that dev would have chosen."""
     parts: list[str] = []
     cells: list[Tree] = [row for row in results.rows if row["kind"] == "cell"]
-    for task in TASKS:
-        if found := sorted((row for row in cells if row["task"] == task), key=lambda row: [*CELLS].index(row["cell"])):
-            figures: Any = results.summary[task]
-            best = f"{CELLS[figures['best_fixed']][0]}, the fixed mix that is best on dev"
+    for task, part in product(TASKS, PARTS):
+        found = [row for row in cells if (row["task"], row["part"]) == (task, part)]
+        if found:
+            found.sort(key=lambda row: [*CELLS].index(row["cell"]))
+            best = f"{CELLS[found[0]['against']][0]}, the fixed mix that is best on dev"
             table = markdown(found, against=best, metric=metric_name(found[0]["metric"]))
-            parts += [f"**{NAMES[task]}**", "", table, ""]
+            curves = [row for row in results.rows if (row["kind"], row["task"], row["part"]) == ("curve", task, part)]
+            parts += [f"**{NAMES[task]}, {_PART_TITLES[part]}**", "", table, "", *times(curves, found), ""]
     gpu = next((row["gpu"] for row in cells if row["gpu"]), "a CPU")
-    how = "Mean ± spread over stages 1 of different seeds; † where Holm's p is below .05; seconds on a shared GPU."
+    how = (
+        "Mean ± spread over stages 1 of different seeds; † where Holm's p is below .05; each table has its own runs of "
+        "the fixed mixes; seconds on a shared GPU."
+    )
     return "\n".join([*parts, f"{how} {gpu}, {results.date}; `{results.command}`.", ""])
 
 

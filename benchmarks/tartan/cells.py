@@ -165,14 +165,14 @@ def titles(table: str) -> dict[str, str]:
     return {arm.name: arm.title for arm in [*shown, *TABLES[table]]}
 
 
-def seeds(arms: Iterable[str], body: Body) -> dict[str, list[int]]:
-    """Ten of each; a checkpoint that is fine-tuned as it is has no stage 1 to repeat, and goes alone."""
-    chosen = list(arms)
+def seeds(arms: Iterable[str], body: Body, some: Iterable[int] = ()) -> dict[str, list[int]]:
+    """Ten of each, or some; a checkpoint that is fine-tuned as it is has no stage 1 to repeat, and goes alone."""
+    chosen, repeated = list(arms), list(some) or list(SEEDS)
     if body == "checkpoint" and PLAIN in chosen:
         if len(chosen) > 1:
             raise InputError(f"{PLAIN} has other seeds than the other arms", hint="prepare it alone")
-        return {"seeds": [0], "finetune_seeds": list(SEEDS)}
-    return {"seeds": list(SEEDS), "finetune_seeds": [0]}
+        return {"seeds": [0], "finetune_seeds": repeated}
+    return {"seeds": repeated, "finetune_seeds": [0]}
 
 
 def base_settings(task: str, body: Body, data: Path, *, steps: int, checkpoint: str = SMALL_PRETRAINED) -> Settings:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from endtask.files.atomic import write_json
@@ -52,6 +53,30 @@ def curves(folder: Path) -> list[Tree]:
         for run in runs
         for row in curves_of(run)
     ]
+
+
+def times(rows: Sequence[Tree], cells: Sequence[Tree]) -> list[str]:
+    """Lines for a page: what each cell took to its best dev score, and the learned weights at the end."""
+    lines = []
+    for cell in cells:
+        found = [row for row in rows if row["cell"] == cell["cell"]]
+        if found:
+            flops, seconds = (fmean(one[f"{cost}_to_best"] for one in found) for cost in ("flops", "seconds"))
+            words = f"best on dev after {flops:.2g} FLOPs, {seconds:.0f} s"
+            weights = {name for one in found for name in one["weights"]}
+            means = {name: fmean(one["weights"].get(name, 0.0) for one in found) for name in sorted(weights)}
+            shares = ", ".join(f"{name} {_share(value)}" for name, value in means.items())
+            lines.append(f"- {cell['title']}: {words}{f'; last weights: {shares}' if shares else ''}")
+    return lines
+
+
+def _share(value: float) -> str:
+    """A weight with two figures, whether it is large or small.
+
+    >>> _share(0.947), _share(0.0024)
+    ('0.95', '0.0024')
+    """
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _stage_1(stage: Path, score: str, *, from_best: bool) -> tuple[Tree, dict[str, float], Tree]:

@@ -15,9 +15,10 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.compared import Compared, collect_from_command_line, markdown
-from benchmarks.kept import PACKED, keep, known_rows, read_tree
+from benchmarks.kept import CURVES, PACKED, keep, known_rows, read_tree
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
+from benchmarks.tartan.curves import times
 from endtask.errors import InputError
 from endtask.evaluate.significance import holm
 from endtask.report.format import metric_name
@@ -25,13 +26,12 @@ from endtask.report.format import metric_name
 Tree = dict[str, Any]
 BODIES = {"scratch": "from random weights", "checkpoint": "from a small pretrained encoder"}
 COMMAND = "python -m benchmarks.tartan.page"
-_CURVES = f".curves{PACKED}"
 _LEAD = "_meta_over_mt"
 
 
 def result_files(folder: Path, start: str) -> list[Path]:
     """The kept files of one task and body, whichever tables they hold."""
-    return [file for file in sorted(folder.glob(f"{start}-*{PACKED}")) if not file.name.endswith(_CURVES)]
+    return [file for file in sorted(folder.glob(f"{start}-*{PACKED}")) if not file.name.endswith(CURVES)]
 
 
 def collect(folder: Path, results: Path = RESULTS) -> Path:
@@ -95,7 +95,7 @@ def _learned(compared: Compared, start: str) -> Tree:
 def _curves(folder: Path, compared: Compared, task: str, body: str) -> Iterator[Tree]:
     """Of the runs that have a score."""
     scored = {(cell, run["seed"]) for cell, runs in compared.runs.items() for run in runs}
-    for file in sorted(folder.glob(f"{task}-{body}-*{_CURVES}")):
+    for file in sorted(folder.glob(f"{task}-{body}-*{CURVES}")):
         for row in (row for row in read_tree(file) if (row["cell"], row["seed"]) in scored):
             yield {"kind": "curve", "task": task, "body": body, **row}
 
@@ -112,7 +112,14 @@ def tartan_table(results: Results) -> str:
                     continue
                 against = titles(table)[AGAINST[table]]
                 shown = markdown(found, against=against, metric=metric_name(found[0]["metric"]))
-                parts += [f"**{head}, {name}, {words}**", "", shown, "", *_times(rows, found), ""]
+                parts += [
+                    f"**{head}, {name}, {words}**",
+                    "",
+                    shown,
+                    "",
+                    *times(_curves_of(rows, task, body), found),
+                    "",
+                ]
     parts += [*_learned_table(results), ""]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = (
@@ -128,6 +135,10 @@ def _cells_of(rows: list[Tree], task: str, body: str, table: str) -> list[Tree]:
     wanted, order = ("cell", task, body, table), [*titles(table)]
     found = [row for row in rows if (row["kind"], row["task"], row.get("body"), row.get("table")) == wanted]
     return sorted(found, key=lambda row: order.index(row["cell"]))
+
+
+def _curves_of(rows: list[Tree], task: str, body: str) -> list[Tree]:
+    return [row for row in rows if (row["kind"], row["task"], row.get("body")) == ("curve", task, body)]
 
 
 def _says_something(table: str, cells: set[str]) -> bool:
@@ -156,22 +167,6 @@ def _in_words(name: str) -> str:
     task, body = next((task, body) for task in NAMES for body in BODIES if name.startswith(f"{task}_{body}_"))
     table = name.removeprefix(f"{task}_{body}_").removesuffix(_LEAD).replace("_", "-")
     return f"{titles(table)[AGAINST[table]].replace(', then', ' +')}, {NAMES[task]}, {BODIES[body]}"
-
-
-def _times(rows: list[Tree], cells: list[Tree]) -> list[str]:
-    """What each cell took to its best dev score, and the learned weights at the end."""
-    lines = []
-    for cell in cells:
-        key = (cell["task"], cell["body"], cell["cell"])
-        found = [r for r in rows if r["kind"] == "curve" and (r["task"], r["body"], r["cell"]) == key]
-        if found:
-            flops, seconds = (fmean(one[f"{cost}_to_best"] for one in found) for cost in ("flops", "seconds"))
-            words = f"best on dev after {flops:.2g} FLOPs, {seconds:.0f} s"
-            weights = {name for one in found for name in one["weights"]}
-            means = {name: fmean(one["weights"].get(name, 0.0) for one in found) for name in sorted(weights)}
-            shares = ", ".join(f"{name} {value:.2f}" for name, value in means.items())
-            lines.append(f"- {cell['title']}: {words}{f'; last weights: {shares}' if shares else ''}")
-    return lines
 
 
 if __name__ == "__main__":

@@ -48,15 +48,20 @@ class Prepared:
         tokenizer = str(self.folder / "base" / "pack" / "tokenizer")
         return with_values(self.settings, {"tokenizer.path": tokenizer}, "base")
 
-    def compared(self, tables: Sequence[str], *, arms: Sequence[str] = (), name: str = "", **asked: Any) -> Outcome:
-        """A comparison of all arms of some tables, or of some, up to its tokens or, with `until`, another stage."""
+    def compared(
+        self, tables: Sequence[str], *, arms: Sequence[str] = (), some: Sequence[int] = (), name: str = "", **asked: Any
+    ) -> Outcome:
+        """A comparison of all arms of some tables, or of some, up to its tokens or, with `until`, another stage.
+
+        `some` are the seeds, where not all ten are wanted.
+        """
         name = name or name_of(tables)
         settings = with_values(self.shared(), {"output_dir": str(self.folder / name)}, name)
         found = {arm: values for table in tables for arm, values in self._cells(table).items()}
         if unknown := [arm for arm in arms if arm not in found]:
             raise InputError(f"{name} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], found))
         found = {arm: values for arm, values in found.items() if not arms or arm in arms}
-        comparison: dict[str, Any] = {"cells": found, **seeds(found, self.body), "baselines": []}
+        comparison: dict[str, Any] = {"cells": found, **seeds(found, self.body, some), "baselines": []}
         until = asked.pop("until", "pack")
         return compare(settings, comparison | asked, until=until)
 
@@ -88,12 +93,13 @@ def main() -> None:
             raise InputError(f"no table is named {unknown[0]!r}", hint=f"known: {', '.join(TABLES)}")
         settings = base_settings(given.task, given.body, given.data, steps=given.steps, checkpoint=given.checkpoint)
         found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body)
-        if given.arms and not given.name:
-            raise InputError("some arms are not their whole table", key="--name", hint="give the bundle a name")
+        if (given.arms or given.seeds) and not given.name:
+            raise InputError(
+                "some arms or seeds are not their whole table", key="--name", hint="give the bundle a name"
+            )
         tables = given.tables or [table for table in TABLES if (table, given.body) != (PLAIN, "checkpoint")]
         name = given.name or name_of(tables)
-        some = {"seeds": given.seeds} if given.seeds else {}
-        found.compared(tables, arms=given.arms, name=name, **some)
+        found.compared(tables, arms=given.arms, some=given.seeds, name=name)
         bundle = write_bundle(found.folder / name, given.out / f"{found.folder.name}-{name}.tar.zst")
         print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))
     except InputError as error:

@@ -39,38 +39,56 @@ def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path
     (tmp_path / "sciie-half.json").write_text(json.dumps(tree))
     collect(tmp_path, tmp_path)
     results = read_results("mix", tmp_path)
-    figures = results.summary["sciie"]
-    assert isinstance(figures, dict)
+    tasks = results.summary["sciie"]
+    assert isinstance(tasks, dict)
+    figures = tasks["half"]
     assert (figures["best_fixed"], figures["meta"]["lead"]) == ("rho1-19-rho2-20", 0.625)
     assert figures["best_fixed"] in FIXED
     table = mix_table(results)
-    assert "**SciERC**" in table
+    assert "**SciERC, half of what is read the task's**" in table
     assert "**ChemProt**" not in table
     assert "against rho1 = 19, rho2 = 20, the fixed mix that is best on dev" in table
     assert "| META, half of what is read the task's | 100.0 ± 0.0 | +62.5" in table
 
 
-def test_cells_without_kept_predictions_stay_as_they_are(tmp_path: Path) -> None:
-    answers = [[0, 1, 2, 0, 1, 2, 0, 1]] * 2
-    for part, names in (("half", [META, "alone"]), ("few", ["alone", "meta-few"])):
+def test_each_part_is_judged_by_itself_and_stays_without_kept_predictions(tmp_path: Path) -> None:
+    good, bad = [[0, 1, 2, 0, 1, 2, 0, 1]] * 2, [[0] * 8, [1] * 8]
+    for part, cells in (("half", {META: good, "alone": bad}), ("few", {"alone": good, "meta-few": good})):
         came_back = tmp_path / part
         came_back.mkdir()
-        (came_back / f"sciie-{part}.json").write_text(json.dumps(compared(dict.fromkeys(names, answers))))
+        (came_back / f"sciie-{part}.json").write_text(json.dumps(compared(cells)))
     collect(tmp_path / "half", tmp_path)
-    before = [row for row in read_results("mix", tmp_path).rows if row["cell"] == META]
+    before = read_results("mix", tmp_path).rows
     (tmp_path / "raw" / "mix" / "sciie-half.json.gz").unlink()
     collect(tmp_path / "few", tmp_path)
     results = read_results("mix", tmp_path)
-    assert [row for row in results.rows if row["cell"] == META] == before
-    shown = [row["cell"] for row in results.rows if row["kind"] == "cell"]
-    assert sorted(shown) == ["alone", "meta", "meta-few"]
+    assert [row for row in results.rows if row["part"] == "half"] == before
+    tasks = results.summary["sciie"]
+    assert isinstance(tasks, dict)
+    assert tasks["half"][META]["lead"] == 0.625  # against its own runs of `alone`, not those of the other part
+    assert tasks["few"]["meta-few"]["lead"] == 0
     table = mix_table(results)
-    assert table.index("META, half") < table.index("META, a ninth") < table.index("masked LM on the selection alone |")
+    assert table.index("SciERC, half of what") < table.index("META, half") < table.index("SciERC, a ninth")
+    assert table.count("| masked LM on the selection alone |") == 2
+
+
+def test_learned_weights_are_told_where_curves_came_back(tmp_path: Path) -> None:
+    answers = [[0, 1, 2, 0, 1, 2, 0, 1]] * 2
+    curve = {"seed": 0, "finetune_seed": 0, "flops_to_best": 2e15, "seconds_to_best": 60.0}
+    rows = [{"cell": "meta-few", "weights": {"task": 0.0024, "external": 0.947}, **curve}]
+    rows += [{"cell": "alone", "weights": {}, **curve}]
+    (tmp_path / "sciie-few.json").write_text(json.dumps(compared({"alone": answers, "meta-few": answers})))
+    (tmp_path / "sciie-few.curves.json").write_text(json.dumps(rows))
+    collect(tmp_path, tmp_path)
+    lines = mix_table(read_results("mix", tmp_path)).split("\n")
+    words = "best on dev after 2e+15 FLOPs, 60 s"
+    assert f"- META, a ninth the task's: {words}; last weights: external 0.95, task 0.0024" in lines
+    assert f"- masked LM on the selection alone: {words}" in lines
 
 
 def test_without_a_fixed_mix_nothing_is_judged(tmp_path: Path) -> None:
     (tmp_path / "sciie-few.json").write_text(json.dumps(compared({"meta-few": [[0] * 8] * 2})))
-    with pytest.raises(InputError, match=r"sciie-half.json: no fixed mix to compare with"):
+    with pytest.raises(InputError, match=r"sciie-few.json.gz: no fixed mix to compare with"):
         collect(tmp_path, tmp_path)
 
 

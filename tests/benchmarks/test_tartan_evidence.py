@@ -140,9 +140,9 @@ def test_every_table_has_what_it_is_tested_against() -> None:
 
 def test_tables_and_some_of_their_arms_are_one_comparison(toy: Path, tmp_path: Path) -> None:
     found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch")
-    outcome = found.compared(["tapt", "dapt"], arms=["mt-tapt", "dapt"], name="some", seeds=[0])
+    outcome = found.compared(["tapt", "dapt"], arms=["mt-tapt", "dapt"], name="some", some=[3])
     assert [row.name for row in outcome.rows] == ["mt-tapt", "dapt"]
-    assert (found.folder / "some" / "cells" / "mt-tapt").is_dir()
+    assert [run.name for run in (found.folder / "some" / "cells" / "mt-tapt").iterdir()] == ["seed-3"]
     with pytest.raises(InputError, match=r"tapt has no arm 'mt-tatp' \(did you mean 'mt-tapt'\?\)"):
         found.compared(["tapt"], arms=["mt-tatp"])
 
@@ -151,6 +151,8 @@ def test_a_checkpoint_is_fine_tuned_with_ten_seeds() -> None:
     assert prepare.seeds([PLAIN], "checkpoint") == {"seeds": [0], "finetune_seeds": list(SEEDS)}
     assert prepare.seeds(["tapt"], "checkpoint") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
     assert prepare.seeds([PLAIN, "tapt"], "scratch") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
+    assert prepare.seeds(["tapt"], "checkpoint", [8, 9]) == {"seeds": [8, 9], "finetune_seeds": [0]}
+    assert prepare.seeds([PLAIN], "checkpoint", [8, 9]) == {"seeds": [0], "finetune_seeds": [8, 9]}
     with pytest.raises(InputError, match=r"plain has other seeds than the other arms \(prepare it alone\)"):
         prepare.seeds([PLAIN, "tapt"], "checkpoint")
 
