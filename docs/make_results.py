@@ -27,6 +27,7 @@ from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
 from benchmarks.retrieval.picture import COLOURS, COLUMNS, retrieval_picture  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
 from benchmarks.tartan.page import tartan_table  # noqa: E402
+from benchmarks.tartan.picture import tartan_picture  # noqa: E402
 from benchmarks.training.page import training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
 
@@ -139,6 +140,7 @@ PICTURES: dict[str, Callable[[Results], str]] = {
     "demo": demo_picture,
     "retrieval": retrieval_picture,
     "training": training_picture,
+    "tartan": tartan_picture,
 }
 
 

@@ -91,6 +91,10 @@ _AS_IN_THE_PAPER: Tree = {
 _DOMAIN_THEN_TASK: Tree = {**_WITHOUT_TASK, **_auxiliary(1, 1), "train.weighting": "sequence"}
 
 
+def _names_of(arms: Iterable[Arm]) -> dict[str, str]:
+    return {arm.name: arm.title for arm in arms}
+
+
 def _learned(name: str, title: str, meta: Tree) -> Arm:
     """META on the task's own text with some of its settings other than by default."""
     return Arm(f"meta-{name}", f"META, {title}", {"train.weighting": "meta", "train.meta": meta})
@@ -132,11 +136,14 @@ TABLES: dict[str, tuple[Arm, ...]] = {
 }
 """The bundles; `plain` is shown in all tables and trained once."""
 
-FROM_ELSEWHERE = {"defaults": "meta-tapt"}
-"""What a table of the page shows beside its own cells and plain fine-tuning, by the cell's name in another table."""
-AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt-all", **FROM_ELSEWHERE}
+FROM_ELSEWHERE = {
+    "defaults": {"meta-tapt": "META, TAPT"},
+    "amounts": {name: f"{title}, {AMOUNT}" for name, title in _names_of(TABLES["dapt"]).items()},
+}
+"""What a table of the page shows beside its own cells and plain fine-tuning: cells of other tables and their titles."""
+AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt-all", "defaults": "meta-tapt"}
 """What all others of a table of the page are tested against: the same texts, read before the task is; our defaults."""
-PAIRS = {table: (f"meta-{name}", f"mt-{name}") for table, name in AGAINST.items() if table not in FROM_ELSEWHERE}
+PAIRS = {table: (f"meta-{name}", f"mt-{name}") for table, name in AGAINST.items() if table != "defaults"}
 """The other question: do learned weights beat equal ones?"""
 
 HEADS = {
@@ -161,8 +168,7 @@ def _values(arm: Arm, body: Body, budget: Budget) -> Tree:
 
 def titles(table: str) -> dict[str, str]:
     """The cells of a table of the page in their order, by the title they are shown under."""
-    shown = [arm for arms in TABLES.values() for arm in arms if arm.name in (PLAIN, FROM_ELSEWHERE.get(table))]
-    return {arm.name: arm.title for arm in [*shown, *TABLES[table]]}
+    return _names_of(TABLES[PLAIN]) | FROM_ELSEWHERE.get(table, {}) | _names_of(TABLES[table])
 
 
 def seeds(arms: Iterable[str], body: Body, some: Iterable[int] = ()) -> dict[str, list[int]]:

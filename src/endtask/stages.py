@@ -101,14 +101,15 @@ READ_BY_ALIGNED: dict[str, tuple[str, ...]] = {
 }
 """What stages read beside their own sections where stage 1 has aligned objectives."""
 
-
 _LATER_OF_PHASES = {"head_weight_decay": None, "heads_apart": "all", "clip_heads_apart": False}
+_LATER_OF_OBJECTIVES: dict[str, Any] = {"task": None, "own_head": False}
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "task": {"label_delimiter": None},
     "tokenizer": {"spell_capitals": False},
     "train": {
         "objectives": {},
         "weighting": "interleave",
+        "sample": None,
         "mask_words": False,
         "generator_share": 0.34,
         "replaced_weight": 50.0,
@@ -144,8 +145,8 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
             name: one.model_dump(mode="json") for name, one in settings.used_objectives.items()
         }
     for objective in everything["train"]["objectives"].values():
-        if objective["task"] is None:
-            del objective["task"]
+        for key in [key for key, usual in _LATER_OF_OBJECTIVES.items() if objective[key] == usual]:
+            del objective[key]
     for section, keys in LATER_KEYS.items():
         for key in [key for key, usual in keys.items() if everything[section][key] == usual]:
             del everything[section][key]

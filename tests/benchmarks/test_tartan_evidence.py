@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -16,6 +17,7 @@ from benchmarks.results_file import write_results as write_table
 from benchmarks.tartan import page, prepare, train
 from benchmarks.tartan.cells import AGAINST, DOMAINS, PAIRS, PLAIN, SEEDS, TABLES, base_settings, cells, titles
 from benchmarks.tartan.curves import curves
+from benchmarks.tartan.picture import tartan_picture
 from endtask.bundle import write_bundle
 from endtask.compare.comparison import check_comparison
 from endtask.compare.plan import listed_cells
@@ -136,6 +138,13 @@ def test_every_table_has_what_it_is_tested_against() -> None:
         assert set(PAIRS.get(table, ())) <= set(titles(table))
     names = [arm.name for arms in TABLES.values() for arm in arms]
     assert len(set(names)) == len(names)
+
+
+def test_amounts_stand_beside_the_usual_one() -> None:
+    expected = ["plain", "dapt", "mt-dapt", "meta-dapt", "dapt-1x", "mt-dapt-1x", "meta-dapt-1x"]
+    assert [*titles("amounts")][:7] == expected
+    assert titles("amounts")["mt-dapt"] == "MT, DAPT, 10x"
+    assert titles("dapt")["mt-dapt"] == "MT, DAPT"
 
 
 def test_tables_and_some_of_their_arms_are_one_comparison(toy: Path, tmp_path: Path) -> None:
@@ -285,3 +294,19 @@ def test_cells_without_kept_predictions_stay_as_they_are(tmp_path: Path) -> None
         table.index("| TAPT | 50.0 ± 10.0 |") < table.index("| MT, TAPT | 50.0 ± 0.0 |") < table.index("| META, TAPT |")
     )
     assert "| TAPT, SciERC, from random weights | +50.0 |" in table
+
+
+def test_the_picture_has_a_dot_for_each_way_to_train(tmp_path: Path) -> None:
+    runs = [one_run("tapt", seed, [0, 0, 0, 0]) for seed in range(2)]
+    runs += [one_run("mt-tapt", seed, [0, 1, 0, 1]) for seed in range(2)]
+    runs += [one_run("dapt", seed, [0, 0, 0, 0]) for seed in range(2)]
+    results_file(tmp_path / "sciie-scratch-C.json", runs)
+    page.collect(tmp_path, tmp_path)
+    picture = ElementTree.fromstring(tartan_picture(read_results("tartan", tmp_path)))
+    words = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert [word for word in words if word in ("SciERC", "ACL-ARC")] == ["SciERC"]
+    assert "Table 1, from random weights" in words
+    assert "Table 4, from random weights" not in words  # nothing beside its reference yet
+    dots = [one for one in picture.iter("{http://www.w3.org/2000/svg}circle") if one.get("stroke")]
+    assert len(dots) == 1
+    assert float(dots[0].get("cx", "0")) > 390  # above the reference, which is in the middle

@@ -88,6 +88,33 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             of(task={**TASK, "mask_probability": 0.1}),
             "key 'train.objectives.task.mask_probability': task hides no tokens",
         ),
+        (of(task={**TASK, "own_head": True}), "key 'train.objectives.task.own_head': of masked LM, which task is not"),
+        (
+            of(task=TASK, tapt={**TAPT, "own_head": True}, dapt={**DAPT, "own_head": True}),
+            "key 'train.objectives.tapt.own_head': no masked LM is left for the common head",
+        ),
+        (
+            {
+                "train": {
+                    **of("meta", task=TASK, tapt=TAPT, dapt={**DAPT, "own_head": True})["train"],
+                    "meta": {"example_weights": True},
+                }
+            },
+            "key 'train.objectives.dapt.own_head': meta.example_weights knows texts by the common head; leave it out",
+        ),
+        (
+            {
+                "train": {
+                    **of(task=TASK, tapt=TAPT, tlm={"kind": "mlm", "texts": "selection", "own_head": True})["train"],
+                    "reselect": {"every": 10},
+                }
+            },
+            "key 'train.objectives.tlm.own_head': reselect.every knows texts by the common head; leave it out",
+        ),
+        (
+            {"train": {**of("alternate", task=TASK, tapt=TAPT)["train"], "sample": 2}},
+            "key 'train.sample': for weighting: equal or meta; alternate has one objective at each step",
+        ),
         (of(dev=TASK), "key 'train.objectives': 'dev' is the name of a curve; choose another"),
         (of(**{"a/b": TASK}), "key 'train.objectives': 'a/b' is no name; write letters, digits, - and _"),
         (

@@ -157,6 +157,57 @@ def test_the_looks_of_learned_weights_are_counted(
     assert plan["tokens"] == pytest.approx(objectives / 5 + (6 * lengths["internal"] + held_out) / 2, rel=0.15)
 
 
+def test_some_objectives_at_a_time(task: Task, packed: Path, run_settings: Settings, tmp_path: Path) -> None:
+    objectives = {**OBJECTIVES, "tlm": {"kind": "mlm", "texts": "selection"}}
+    train = {"weighting": "equal", "objectives": objectives, "sample": 1}
+    settings = changed(run_settings, train=train, budget="6steps")
+    _, counts = pretrained_in(tmp_path, task, packed, settings)
+    steps = {name: found["steps"] for name, found in counts["objectives"].items()}
+    assert steps == {"task": 6, "tapt": 2, "dapt": 2, "tlm": 2}
+    learned = changed(settings, train={**train, "weighting": "meta"})
+    rule = pretrain_phase(task, packed, learned).weighting
+    assert [len(rule.turns(step)) for step in range(4)] == [2] * 4
+
+
+def own_heads(settings: Settings, weighting: str) -> Settings:
+    objectives = {**OBJECTIVES, "dapt": {**OBJECTIVES["dapt"], "own_head": True}}
+    return changed(settings, train={"weighting": weighting, "objectives": objectives}, budget="3steps")
+
+
+def test_a_head_of_its_own_learns_by_its_objective_alone(task: Task, packed: Path, run_settings: Settings) -> None:
+    """One head for each masked LM, as in the paper, against the gradients of each loss by itself."""
+    phase = pretrain_phase(task, packed, own_heads(run_settings, "equal"))
+    network, common, own = phase.network, "heads.masked_lm.", "heads.masked_lm_dapt."
+    start = network.state_dict()
+    assert {name: start[f"{common}{name}"].tolist() for name in ("bias", "transform.dense.weight")} == {
+        name: start[f"{own}{name}"].tolist() for name in ("bias", "transform.dense.weight")
+    }
+    for objective, mine, others in (("tapt", common, own), ("dapt", own, common)):
+        network.zero_grad()
+        one = phase.objectives[objective]
+        one.loss(network, one.batch(0)).total.backward()  # type: ignore[no-untyped-call]
+        moved = {name for name, weight in network.named_parameters() if weight.grad is not None and weight.grad.any()}
+        assert any(name.startswith(mine) for name in moved)
+        assert not any(name.startswith(others) for name in moved)
+    assert network.embeddings.grad is not None
+
+
+@pytest.mark.parametrize("weighting", ["equal", "meta", "sequence"])
+def test_heads_of_their_own_are_trained_and_saved(
+    weighting: str, task: Task, packed: Path, run_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_heads(run_settings, weighting)
+    before = pretrain_phase(task, packed, settings).network.state_dict()
+    folder, counts = pretrained_in(tmp_path / "own", task, packed, settings)
+    after = weights_of(folder)
+    heads = [name for name in after if name.startswith("heads.masked_lm")]
+    assert all(not after[name].equal(before[name]) for name in heads if "dense" in name)
+    assert not after["heads.masked_lm.bias"].equal(after["heads.masked_lm_dapt.bias"])
+    _, shared = pretrained_in(tmp_path / "shared", task, packed, with_objectives(run_settings, weighting))
+    of_head = sum(after[name].numel() for name in heads if name.startswith("heads.masked_lm_dapt."))
+    assert counts["parameters"] - shared["parameters"] == of_head
+
+
 @pytest.mark.parametrize("weighting", ["equal", "alternate", "sequence", "meta"])
 def test_a_killed_stage_goes_on_to_the_same_bits(
     weighting: str, task: Task, packed: Path, run_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -123,11 +124,13 @@ class Network(nn.Module):
         """The word vectors: (vocabulary, hidden)."""
         return self.architecture.embeddings(self.body).weight
 
-    def masked_lm_loss(self, hidden: Tensor, batch: TextBatch, weights: Tensor | None = None) -> Tensor:
+    def masked_lm_loss(
+        self, hidden: Tensor, batch: TextBatch, weights: Tensor | None = None, *, head: str = MASKED_LM
+    ) -> Tensor:
         """Mean cross-entropy at the M masked positions of (N, hidden), weighted by (M,); the rest is never computed."""
         positions, targets = batch.masked_positions, batch.masked_targets
         given = () if weights is None else (weights,)
-        loss: Tensor = self.heads[MASKED_LM](hidden, self.embeddings, positions, targets, *given)
+        loss: Tensor = self.heads[head](hidden, self.embeddings, positions, targets, *given)
         return loss
 
     def masked_logits(self, hidden: Tensor, positions: Tensor) -> Tensor:
@@ -180,6 +183,10 @@ class Network(nn.Module):
         initialize(head, seed, self.config)
         self.heads[name] = head
 
+    def add_masked_lm_head(self, name: str) -> None:
+        """One more head of masked LM, with the weights that the common one has now; word vectors stay the body's."""
+        self.heads[name] = deepcopy(self.heads[MASKED_LM])
+
     def add_task_head(self, name: str, head: nn.Module, seed: int, *, kind: TaskKind, classes: int) -> None:
         """The same for a task of its own: its kind, and how many outputs the head has."""
         self.add_head(name, head, seed)
@@ -210,7 +217,9 @@ class Network(nn.Module):
     def compile_parts(self) -> None:
         """Compile the body and the losses at tokens where they are called; weights keep their names."""
         self.fixed_shapes = True
-        heads = (self.heads[name] for name in (MASKED_LM, GENERATOR, REPLACED) if name in self.heads)
+        heads = (
+            head for name, head in self.heads.items() if isinstance(head, MaskedLMHead) or name in (GENERATOR, REPLACED)
+        )
         for part in (self.body, *heads):
             part.compile(dynamic=False)
 

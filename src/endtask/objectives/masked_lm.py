@@ -8,15 +8,24 @@ from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 
 
-class MaskedLM:
-    """Predict hidden tokens from their surroundings, through the head `masked_lm`."""
+def own_masked_lm_head(name: str) -> str:
+    """The head of an objective that does not share the common one.
 
-    heads: tuple[str, ...] = (MASKED_LM,)
+    >>> own_masked_lm_head("dapt")
+    'masked_lm_dapt'
+    """
+    return f"{MASKED_LM}_{name}"
+
+
+class MaskedLM:
+    """Predict hidden tokens from their surroundings, through the head that all masked LM shares or one of its own."""
+
     passes = 1
     replayable = True
 
-    def __init__(self, name: str, stream: TextStream) -> None:
+    def __init__(self, name: str, stream: TextStream, head: str = MASKED_LM) -> None:
         self.name, self.stream = name, stream
+        self.heads: tuple[str, ...] = (head,)
 
     def batch(self, step: int) -> TextBatch:
         """The masked texts of a step."""
@@ -24,7 +33,8 @@ class MaskedLM:
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Mean cross-entropy over the masked positions."""
-        value = network.masked_lm_loss(network(batch), batch)
+        (head,) = self.heads
+        value = network.masked_lm_loss(network(batch), batch, head=head)
         return Loss(value, {"mlm": value})
 
     def flops(self, network: Network, batch: TextBatch) -> float:

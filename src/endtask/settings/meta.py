@@ -41,7 +41,7 @@ class MetaSettings(Section):
     )
     last_layers: Positive = Field(2, description="of `parameters: last_layers`: how many")
     sample: Positive | None = Field(
-        None, description="of many auxiliary objectives, so many run at each step, in turns; unset: all"
+        None, description="of many auxiliary objectives, so many run at each step, in turns; unset: as `train.sample`"
     )
     split: Literal["folds", "dev"] = Field(
         # Paper: dev.

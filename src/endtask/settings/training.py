@@ -74,6 +74,11 @@ class TrainSettings(PhaseSettings):
         "objective per step, in turn; sequence: one objective after the other, each with a schedule of its own (DAPT, "
         "then TAPT)",
     )
+    sample: Positive | None = Field(
+        None,
+        description="in `equal` and `meta`: of the objectives beside the end task, so many run at each step, in turns, "
+        "and count as much more; unset: all",
+    )
     seed: int | None = Field(
         None, ge=0, description="of stage 1's random weights, order of texts and masks; unset: the run's `seed`"
     )
@@ -183,6 +188,29 @@ class TrainSettings(PhaseSettings):
             self.weighting == "meta" and any(one.kind == "mlm" for one in used.values())
         ):
             raise ValueError("meta.example_weights: for masked LM under weighting: meta, of which there is none")
+        return self
+
+    @model_validator(mode="after")
+    def samples_fit(self) -> TrainSettings:
+        if self.sample is not None and self.weighting not in ("equal", "meta"):
+            raise ValueError(f"sample: for weighting: equal or meta; {self.weighting} has one objective at each step")
+        return self
+
+    @model_validator(mode="after")
+    def heads_fit(self) -> TrainSettings:
+        own = [name for name, one in self.used_objectives.items() if one.own_head]
+        if not own:
+            return self
+        if all(one.own_head for one in self.used_objectives.values() if one.kind in ("mlm", "joint")):
+            raise ValueError(
+                f"objectives.{own[0]}.own_head: no masked LM is left for the common head, with which training goes "
+                "on; let one objective have that"
+            )
+        for name in own:
+            by_gradients = self.reselect.every is not None and self.objectives[name].reads == "selection"
+            if self.meta.example_weights or by_gradients:
+                key = "reselect.every" if by_gradients else "meta.example_weights"
+                raise ValueError(f"objectives.{name}.own_head: {key} knows texts by the common head; leave it out")
         return self
 
     @model_validator(mode="after")

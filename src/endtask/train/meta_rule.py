@@ -98,7 +98,8 @@ def meta_rule(
     gradient = HeldOutGradient(network, source, settings=meta, place=place, seed=seed)
     names = [end_task, *(name for name in objectives if name != end_task)]
     start = [settings.used_objectives[name].weight for name in names]
-    return Meta(names, gradient, settings=meta, device=place.device, seed=seed, start=start, direction=direction)
+    sampled = meta.model_copy(update={"sample": meta.sample or settings.train.sample})
+    return Meta(names, gradient, settings=sampled, device=place.device, seed=seed, start=start, direction=direction)
 
 
 def head_task_of(task: Task) -> HeadTask:

@@ -10,6 +10,7 @@ from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.objectives.base import Objective
 from endtask.progress import say
+from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.train.example_weights import direction_of
@@ -71,10 +72,16 @@ class Mix:
             return self._meta()
         if rule in ("alternate", "sequence") and len(self.objectives) > 1:
             return Alternate(*self.objectives, weights=weights)
-        return Equal(*self.objectives, weights=weights)
+        seed = derive(self.settings.pretrain_seed, "objectives")
+        sample = self.settings.train.sample
+        return Equal(*self.objectives, weights=weights, always=self._end_tasks, sample=sample, seed=seed)
+
+    @property
+    def _end_tasks(self) -> list[str]:
+        return [name for name in self.objectives if self.settings.used_objectives[name].sees_labels]
 
     def _meta(self) -> Weighting:
-        end_task = next(name for name in self.objectives if self.settings.used_objectives[name].sees_labels)
+        end_task = self._end_tasks[0]
         head = stage_1_head(self.settings)
         return meta_rule(
             list(self.objectives),

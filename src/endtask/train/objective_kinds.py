@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.errors import InputError
-from endtask.models.network import TASK, TLM_TASK, Network
+from endtask.models.network import MASKED_LM, TASK, TLM_TASK, Network
 from endtask.models.task_heads import further_head
 from endtask.objectives.base import Objective
 from endtask.objectives.by_kind import task_objective
-from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.masked_lm import MaskedLM, own_masked_lm_head
 from endtask.objectives.masking import Masking
 from endtask.objectives.replaced_tokens import ReplacedTokens
 from endtask.objectives.stream import TextStream
@@ -94,7 +94,9 @@ Builder = Callable[[str, ObjectiveSettings, Ingredients], Objective]
 
 def _masked_lm(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
     stream, direction = given.stream(name, asked), given.direction
-    return MaskedLM(name, stream) if direction is None else WeighedMaskedLM(name, stream, given.network, direction)
+    if direction is not None:
+        return WeighedMaskedLM(name, stream, given.network, direction)
+    return MaskedLM(name, stream, own_masked_lm_head(name) if asked.own_head else MASKED_LM)
 
 
 def _task(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:

@@ -9,7 +9,7 @@ from endtask.models.network import MASKED_LM
 from endtask.settings.training import PhaseSettings
 
 _LAYER = re.compile(r"^body\..*?\blayers?\.(\d+)\.")  # `layers.3.` in ModernBERT, `encoder.layer.3.` in BERT
-_EMBEDDINGS, _HEADS, _MASKED_LM = "body.embeddings.", "heads.", f"heads.{MASKED_LM}."
+_EMBEDDINGS, _HEADS, _MASKED_LM = "body.embeddings.", "heads.", f"heads.{MASKED_LM}"  # and those of single objectives
 
 
 def base_rate(name: str, settings: PhaseSettings, learning_rate: float) -> float:
@@ -28,8 +28,9 @@ def decay_of(name: str, settings: PhaseSettings) -> float:
     """The weight decay of a matrix.
 
     >>> settings = PhaseSettings(weight_decay=0.01, head_weight_decay=0.1, heads_apart="task")
-    >>> [decay_of(f"{name}.weight", settings) for name in ("heads.task.dense", "heads.masked_lm.dense", "body.dense")]
-    [0.1, 0.01, 0.01]
+    >>> names = ("heads.task", "heads.masked_lm", "heads.masked_lm_dapt", "body")
+    >>> [decay_of(f"{name}.dense.weight", settings) for name in names]
+    [0.1, 0.01, 0.01, 0.01]
     """
     if settings.head_weight_decay is not None and is_apart(name, settings):
         return settings.head_weight_decay

@@ -11,6 +11,7 @@ from endtask.models.generator import add_generator
 from endtask.models.network import Network, build_network, pooling_of
 from endtask.models.pretrained import Checkpoint, check_tokenizer, load_network, open_checkpoint
 from endtask.models.task_heads import add_task_heads, take_further
+from endtask.objectives.masked_lm import own_masked_lm_head
 from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
@@ -27,6 +28,8 @@ def network_for(task: Task, packed: Path, settings: Settings, *, least_vocabular
     network = _network(task, packed, settings, least_vocabulary)
     if any(one.kind == "replaced" for one in settings.used_objectives.values()):
         add_generator(network, settings.train.generator_share, derive(settings.pretrain_seed, "weights", "replaced"))
+    for name in (name for name, one in settings.used_objectives.items() if one.own_head):
+        network.add_masked_lm_head(own_masked_lm_head(name))
     if settings.reads_aligned:
         add_aligned_heads(network, settings)
     add_task_heads(network, task, derive(settings.pretrain_seed, "weights"))

@@ -36,6 +36,16 @@ class Subset:
         circle = self._circle(turn)
         return [circle[(inside * self._size + offset) % len(circle)] for offset in range(self._size)]
 
+    def turns_before(self, name: str, step: int) -> int:
+        """How often a name had a turn before this step.
+
+        >>> subset = Subset(["a", "b", "c"], 2, seed=0)
+        >>> [subset.turns_before("b", step) for step in (0, 3, 6)]
+        [0, 2, 4]
+        """
+        whole, inside = divmod(step, len(self._names))
+        return whole * self._size + sum(name in self.at(step - back) for back in range(1, inside + 1))
+
     def _shuffled(self, turn: int) -> list[str]:
         if self._size == len(self._names):
             return list(self._names)  # all of them, in their own order
