@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,6 +43,49 @@ def test_the_manifest_tells_the_story(tmp_path: Path) -> None:
     assert manifest["counts"] == {"rows": 3}
     assert manifest["seconds"] >= 0
     assert {"python", "numpy"} <= manifest["versions"].keys()
+
+
+class FakeCuda:
+    """Two GPUs, on the second of which more was held."""
+
+    def __init__(self, *held: int) -> None:
+        self.held, self.was_reset = list(held), 0
+
+    def is_initialized(self) -> bool:
+        return bool(self.held)
+
+    def device_count(self) -> int:
+        return len(self.held)
+
+    def reset_peak_memory_stats(self, number: int) -> None:
+        self.was_reset += 1
+
+    def max_memory_reserved(self, number: int) -> int:
+        return self.held[number]
+
+
+def test_the_most_memory_of_a_gpu_is_told_and_survives_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda(10, 30)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    first = stage(tmp_path)
+    first.start()
+    first.keep_time()
+    assert cuda.was_reset == 2  # each GPU once
+    cuda.held = [20, 5]  # after a kill: a process that needs less
+    resumed = stage(tmp_path)
+    resumed.start()
+    resumed.finish({"rows": 3})
+    manifest = read_manifest(tmp_path / "1-retrieve")
+    assert manifest is not None
+    assert manifest["gpu_bytes"] == 30
+
+
+def test_without_a_gpu_at_work_nothing_is_told_of_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=FakeCuda()))
+    finish_one(tmp_path)
+    manifest = read_manifest(tmp_path / "1-retrieve")
+    assert manifest is not None
+    assert "gpu_bytes" not in manifest
 
 
 def test_a_source_tree_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:

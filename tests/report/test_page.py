@@ -15,6 +15,7 @@ from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.files.run_layout import STAGES
 from endtask.report import run_folder
+from endtask.report.format import size
 from endtask.report.page import summary, verdict, verdict_lines, write_report
 
 MakeRun = Callable[..., Path]
@@ -215,6 +216,17 @@ def test_versions_that_differ_between_stages_are_told_apart(make_run: MakeRun) -
     manifest["versions"]["numpy"] = "0.1"
     path.write_text(json.dumps(manifest), encoding="utf-8")
     assert re.search(r"0\.1 \(read\); [\d.]+ \(retrieve\)", text_of(page_of(folder)))
+
+
+def test_memory_of_a_gpu_is_shown_where_one_was_used(make_run: MakeRun) -> None:
+    folder = make_run()
+    assert "GPU memory" not in page_of(folder)
+    path = folder / "pretrain" / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**manifest, "gpu_bytes": 6_000_000_000}), encoding="utf-8")
+    page = page_of(folder)
+    assert '<th scope="col" class="number">GPU memory</th>' in page
+    assert page.count(f'<td class="number">{size(6_000_000_000)}</td>') == 2  # of the stage, and the most of all
 
 
 def test_the_summary_is_plain_and_complete(make_run: MakeRun) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
+from endtask.files import gpu_memory
 from endtask.files.atomic import remove_leftovers, replace_folder, write_json
 from endtask.files.energy import EnergyMeter
 from endtask.files.machine import describe_machine
@@ -146,6 +147,7 @@ class StageFolder:
         self._manifest = manifest
         self._started = time.monotonic() - float(manifest["seconds"])
         self._energy, self._joules_before = EnergyMeter.start(), manifest.get("joules", {})
+        gpu_memory.forget_peak()
         self._write()
         return self.partial
 
@@ -178,6 +180,8 @@ class StageFolder:
         # Of the whole machine, where it can be read; a stage cannot tell its own from others'.
         used, before = self._energy.joules(), self._joules_before
         self._manifest["joules"] = {name: round(before.get(name, 0.0) + used[name], 1) for name in used}
+        if peak := max(self._manifest.get("gpu_bytes", 0), gpu_memory.peak_bytes()):
+            self._manifest["gpu_bytes"] = peak
         write_json(self.partial / MANIFEST, self._manifest)
 
     def _discard_partial(self) -> None:

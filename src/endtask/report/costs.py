@@ -18,7 +18,7 @@ class StageCost:
     """One finished stage: `bytes` is the text it read or kept, the other counts are those of training.
 
     `flops` are the papers' 6 x parameters x tokens, `matmul_flops` the matrix products counted one by one. `joules` are
-    those of the whole machine, None where they cannot be read.
+    those of the whole machine, None where they cannot be read; `gpu_bytes` the most memory held on a GPU.
     """
 
     stage: str
@@ -29,6 +29,7 @@ class StageCost:
     flops: float | None
     matmul_flops: float | None
     joules: float | None
+    gpu_bytes: int | None
     bytes: int | None
 
 
@@ -38,7 +39,7 @@ def stage_costs(run: RunFolder) -> list[StageCost]:
 
 
 def total_cost(costs: list[StageCost]) -> dict[str, float]:
-    """Sums over the stages; bytes are not added up, since stages read the same text one after the other."""
+    """Sums over the stages, of memory the most; bytes are not added up, since stages read the same text in turn."""
     return {
         "seconds": round(sum(cost.seconds for cost in costs), 3),
         "tokens": sum(cost.tokens or 0 for cost in costs),
@@ -46,6 +47,7 @@ def total_cost(costs: list[StageCost]) -> dict[str, float]:
         "flops": sum(cost.flops or 0.0 for cost in costs),
         "matmul_flops": sum(cost.matmul_flops or 0.0 for cost in costs),
         "joules": round(sum(cost.joules or 0.0 for cost in costs), 1),
+        "gpu_bytes": max((cost.gpu_bytes or 0 for cost in costs), default=0),
     }
 
 
@@ -67,6 +69,7 @@ def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
         flops=float(counts["flops"]) if trained else _selection_flops(counts),
         matmul_flops=counts.get("matmul_flops"),
         joules=sum(manifest["joules"].values()) if manifest.get("joules") else None,
+        gpu_bytes=manifest.get("gpu_bytes"),
         bytes=int(text()) if text else None,
     )
 

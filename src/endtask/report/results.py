@@ -22,7 +22,7 @@ from endtask.task.targets import as_lists, targets
 FORMAT = 1
 # Of the run's place, not of what it came to.
 _LEFT_OUT = ("output_dir", "keep_scratch", "bundle_size", "report_to")
-_OF_A_STAGE = ("fingerprint", "seconds", "joules", "counts", "finished", "versions", "machine")
+_OF_A_STAGE = ("fingerprint", "seconds", "joules", "gpu_bytes", "counts", "finished", "versions", "machine")
 
 Tree = dict[str, Any]
 
