@@ -66,6 +66,11 @@ class Compared:
         groups = np.asarray(first.get("row_groups", range(len(truth))), dtype=np.int64)  # older files have none
         return cls(Measure(first["metric"], kind, labels), first["split"], truth, clean, groups, runs, gpu)
 
+    @property
+    def done(self) -> frozenset[tuple[str, int]]:
+        """The runs that have a score, by cell and seed."""
+        return frozenset((cell, run["seed"]) for cell, runs in self.runs.items() for run in runs)
+
     def models(self, cell: str, part: str | None = None) -> list[float]:
         """The scores of all models of a cell, on the split that decides or another `part`."""
         return [score for run in self._runs(cell) for score in run[part or self.split]]

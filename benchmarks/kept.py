@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ def keep(came_back: Path, name: str, results: Path = RESULTS) -> Path:
         with whole_file(target) as aside:
             aside.write_bytes(gzip.compress(json.dumps(both, separators=(",", ":")).encode(), mtime=0))
     return kept
+
+
+def result_files(kept: Path, start: str) -> list[Path]:
+    """The kept results files whose names begin so: that of the whole, and those of parts with names of their own."""
+    files = [*kept.glob(f"{start}{PACKED}"), *kept.glob(f"{start}-*{PACKED}")]
+    return sorted(file for file in files if not file.name.endswith(CURVES))
+
+
+def curve_rows(kept: Path, start: str, done: Collection[tuple[str, int]]) -> list[Tree]:
+    """What `benchmarks.tartan.curves` found for the same files, of the runs (cell and seed) that have a score."""
+    files = sorted([*kept.glob(f"{start}{CURVES}"), *kept.glob(f"{start}-*{CURVES}")])
+    return [row for file in files for row in read_tree(file) if (row["cell"], row["seed"]) in done]
 
 
 def read_tree(file: Path) -> Any:

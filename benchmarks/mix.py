@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.compared import Compared, markdown
-from benchmarks.kept import CURVES, PACKED, keep, known_rows, read_tree
+from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.recipe.cells import NAMES, SEEDS, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.curves import times
@@ -71,9 +71,9 @@ PARTS = {
 _PART_TITLES = {"half": "half of what is read the task's", "few": "a ninth of what is read the task's"}
 
 
-def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = ()) -> None:
-    """Do everything up to the tokens, for all cells of the part or for some, and write the bundle."""
-    name = f"{task}-{part}"
+def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = (), own: str = "") -> None:
+    """Do everything up to the tokens, for all cells of a part or, under a name of their `own`, for some; bundle it."""
+    name = f"{task}-{part}-{own}" if own else f"{task}-{part}"
     settings = with_values(base_settings(task, data), {**COMMON, "output_dir": str(out / name)}, task)
     if unknown := [arm for arm in arms if arm not in PARTS[part]]:
         raise InputError(f"{part} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], PARTS[part]))
@@ -96,22 +96,21 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     rows: list[Tree] = []
     for task in TASKS:
         for part in PARTS:
-            file = kept / f"{task}-{part}{PACKED}"
-            rows += _judged(file, task, part) if file.exists() else known_rows("mix", results, task=task, part=part)
+            found = result_files(kept, f"{task}-{part}")
+            rows += _judged(found, task, part) if found else known_rows("mix", results, task=task, part=part)
     return write_results("mix", "python -m benchmarks.mix", rows, _summary(rows), results)
 
 
-def _judged(file: Path, task: str, part: str) -> list[Tree]:
+def _judged(files: Sequence[Path], task: str, part: str) -> list[Tree]:
     """Rows of a part: of its runs, of its cells, and of its curves where they came back too."""
-    compared = Compared.read([file])
-    best = _best_fixed(compared, file)
+    compared = Compared.read(files)
+    best = _best_fixed(compared, files[0])
     common = {"task": task, "part": part, "metric": compared.measure.name, "gpu": compared.gpu}
     judged = compared.table({name: title for name, (title, _) in CELLS.items()}, best)
-    curves = file.with_name(f"{task}-{part}{CURVES}")
     return [
         *({"kind": "run", **common, **run} for run in compared.raw()),
         *({"kind": "cell", **common, "against": best, **row} for row in judged),
-        *({"kind": "curve", **common, **row} for row in (read_tree(curves) if curves.exists() else ())),
+        *({"kind": "curve", **common, **row} for row in curve_rows(files[0].parent, f"{task}-{part}", compared.done)),
     ]
 
 
@@ -159,6 +158,7 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", help=f"to prepare: {', '.join(TASKS)}; all")
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS), help="to prepare")
     parser.add_argument("--arms", nargs="*", default=[], help="some of the part's; all")
+    parser.add_argument("--name", default="", help="of the bundle with some arms, beside task and part")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mix", help="where everything goes")
     parser.add_argument("--results", type=Path, help="to collect: what came back from the GPU")
@@ -166,10 +166,12 @@ def main() -> None:
     try:
         if unknown := [task for task in given.tasks if task not in TASKS]:
             raise InputError(f"no task is named {unknown[0]!r}", hint=f"known: {', '.join(TASKS)}")
+        if given.arms and not given.name:
+            raise InputError("some arms are not their whole part", key="--name", hint="give the bundle a name")
         if given.step == "prepare":
             for task in given.tasks or TASKS:
                 for part in given.parts:
-                    prepare(task, part, given.data, given.out, given.arms)
+                    prepare(task, part, given.data, given.out, given.arms, given.name)
         elif given.results is None:
             raise InputError("name the folder of what came back", key="--results")
         else:

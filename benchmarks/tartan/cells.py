@@ -174,6 +174,8 @@ def titles(table: str) -> dict[str, str]:
 def seeds(arms: Iterable[str], body: Body, some: Iterable[int] = ()) -> dict[str, list[int]]:
     """Ten of each, or some; a checkpoint that is fine-tuned as it is has no stage 1 to repeat, and goes alone."""
     chosen, repeated = list(arms), list(some) or list(SEEDS)
+    if unknown := [seed for seed in repeated if seed not in SEEDS]:
+        raise InputError(f"{unknown[0]} is none of the seeds {SEEDS[0]} to {SEEDS[-1]}", key="--seeds")
     if body == "checkpoint" and PLAIN in chosen:
         if len(chosen) > 1:
             raise InputError(f"{PLAIN} has other seeds than the other arms", hint="prepare it alone")

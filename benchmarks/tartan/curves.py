@@ -26,6 +26,8 @@ _COSTS = ("seconds", "flops")
 def curves_of(run: Path) -> Iterator[Tree]:
     """A row for each fine-tuning: the best dev score on the way, what it took to get there, and the last weights.
 
+    `gpu_bytes` is the most memory that either stage held on a GPU.
+
     Stage 1 counts in full where fine-tuning goes on from its last step, and up to its best step where from that.
     """
     settings = load_settings(run / SETTINGS_FILE)
@@ -36,13 +38,15 @@ def curves_of(run: Path) -> Iterator[Tree]:
     if manifest is None:
         return
     whole = {"seconds": manifest["seconds"] / len(seeds), "flops": manifest["counts"]["flops"] / len(seeds)}
+    both = [manifest, read_manifest(run / "pretrain") or {}]
+    memory = max(one.get("gpu_bytes", 0) for one in both)
     for seed in seeds:
         scores = _scores(_rows(seed), score)
         step, best = _best(scores)
         share = step / max(1, *(step for step, _ in scores))
         to_best = {f"{cost}_to_best": round(costs[cost] + share * whole[cost], 2) for cost in _COSTS}
         found = {"finetune_seed": int(seed.name.removeprefix("seed-")), "dev": best, "finetune_step": step}
-        yield {**found, **before, **to_best, "weights": weights}
+        yield {**found, **before, **to_best, "weights": weights, "gpu_bytes": memory}
 
 
 def curves(folder: Path) -> list[Tree]:

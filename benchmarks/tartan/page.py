@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.compared import Compared, collect_from_command_line, markdown
-from benchmarks.kept import CURVES, PACKED, keep, known_rows, read_tree
+from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
 from benchmarks.tartan.curves import times
@@ -27,11 +27,6 @@ Tree = dict[str, Any]
 BODIES = {"scratch": "from random weights", "checkpoint": "from a small pretrained encoder"}
 COMMAND = "python -m benchmarks.tartan.page"
 _LEAD = "_meta_over_mt"
-
-
-def result_files(folder: Path, start: str) -> list[Path]:
-    """The kept files of one task and body, whichever tables they hold."""
-    return [file for file in sorted(folder.glob(f"{start}-*{PACKED}")) if not file.name.endswith(CURVES)]
 
 
 def collect(folder: Path, results: Path = RESULTS) -> Path:
@@ -52,7 +47,8 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
             compared = Compared.read(files) if files else None
             if compared is not None:
                 rows += list(_rows(compared, task, body))
-                rows += list(_curves(kept, compared, task, body))
+                curves = curve_rows(kept, f"{task}-{body}", compared.done)
+                rows += [{"kind": "curve", "task": task, "body": body, **row} for row in curves]
                 summary |= _learned(compared, f"{task}_{body}")
             rows += [row for row in known if compared is None or row["cell"] not in compared.runs]
     return write_results("tartan", COMMAND, rows, summary or {"tables": 0}, results)
@@ -90,14 +86,6 @@ def _learned(compared: Compared, start: str) -> Tree:
             name = f"{start}_{table.replace('-', '_')}{_LEAD}"
             found |= {name: round(lead, 5), f"{name}_p": round(compared.p_value(meta, equal), 5)}
     return found
-
-
-def _curves(folder: Path, compared: Compared, task: str, body: str) -> Iterator[Tree]:
-    """Of the runs that have a score."""
-    scored = {(cell, run["seed"]) for cell, runs in compared.runs.items() for run in runs}
-    for file in sorted(folder.glob(f"{task}-{body}-*{CURVES}")):
-        for row in (row for row in read_tree(file) if (row["cell"], row["seed"]) in scored):
-            yield {"kind": "curve", "task": task, "body": body, **row}
 
 
 def tartan_table(results: Results) -> str:

@@ -21,9 +21,7 @@ _WIDTH = _LEFT + _WIDE + _RIGHT
 def tartan_picture(results: Results) -> str:
     """A dot for each cell, by how many points it lies above the reference of its table; filled where that is sure."""
     groups = [(body, table, found) for body in WORDS for table in TABLES if (found := _leads(results, body, table))]
-    reach = max(
-        (abs(lead) for *_, lines in groups for cells in lines.values() for lead, _ in cells.values()), default=1
-    )
+    reach = max([1.0, *(abs(lead) for *_, lines in groups for cells in lines.values() for lead, _ in cells.values())])
     lines_in_all = sum(len(lines) + 1 for *_, lines in groups)
     height = _TOP + _LINE * lines_in_all + _BELOW
     drawn = [

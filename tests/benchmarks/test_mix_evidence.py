@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.mix import CELLS, COMMON, FIXED, META, PARTS, TASKS, collect, mix_table
+from benchmarks.mix import CELLS, COMMON, FIXED, META, PARTS, TASKS, collect, main, mix_table
 from benchmarks.recipe.cells import base_settings
 from benchmarks.results_file import read_results
 from endtask.errors import InputError
@@ -84,6 +85,37 @@ def test_learned_weights_are_told_where_curves_came_back(tmp_path: Path) -> None
     words = "best on dev after 2e+15 FLOPs, 60 s"
     assert f"- META, a ninth the task's: {words}; last weights: external 0.95, task 0.0024" in lines
     assert f"- masked LM on the selection alone: {words}" in lines
+
+
+def test_some_arms_that_came_back_apart_are_judged_with_their_part(tmp_path: Path) -> None:
+    good, bad = [[0, 1, 2, 0, 1, 2, 0, 1]] * 2, [[0] * 8, [1] * 8]
+    (tmp_path / "sciie-few-first.json").write_text(json.dumps(compared({"alone": bad})))
+    (tmp_path / "sciie-few-second.json").write_text(json.dumps(compared({"meta-start": good})))
+    collect(tmp_path, tmp_path)
+    tasks = read_results("mix", tmp_path).summary["sciie"]
+    assert isinstance(tasks, dict)
+    assert tasks["few"]["meta-start"]["lead"] == 0.625
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (["--arms", "meta-start"], "some arms are not their whole part (give the bundle a name)"),
+        (["--arms", "meta-strat", "--name", "x"], "few has no arm 'meta-strat' (did you mean 'meta-start'?)"),
+    ],
+)
+def test_arms_that_cannot_be_prepared_are_told(
+    asked: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    places = ["--data", str(tmp_path), "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["mix", "prepare", "sciie", "--parts", "few", *asked, *places])
+    with pytest.raises(SystemExit):
+        main()
+    assert expected in capsys.readouterr().err
 
 
 def test_without_a_fixed_mix_nothing_is_judged(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.compared import Compared, markdown
-from benchmarks.kept import keep, read_tree
+from benchmarks.kept import keep, read_tree, result_files
 from benchmarks.results_file import read_results
 from benchmarks.results_file import write_results as write_table
 from benchmarks.tartan import page, prepare, train
@@ -161,6 +161,8 @@ def test_a_checkpoint_is_fine_tuned_with_ten_seeds() -> None:
     assert prepare.seeds(["tapt"], "checkpoint") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
     assert prepare.seeds([PLAIN, "tapt"], "scratch") == {"seeds": list(SEEDS), "finetune_seeds": [0]}
     assert prepare.seeds(["tapt"], "checkpoint", [8, 9]) == {"seeds": [8, 9], "finetune_seeds": [0]}
+    with pytest.raises(InputError, match=r"--seeds.*10 is none of the seeds 0 to 9"):
+        prepare.seeds(["tapt"], "scratch", [9, 10])
     assert prepare.seeds([PLAIN], "checkpoint", [8, 9]) == {"seeds": [0], "finetune_seeds": [8, 9]}
     with pytest.raises(InputError, match=r"plain has other seeds than the other arms \(prepare it alone\)"):
         prepare.seeds([PLAIN, "tapt"], "checkpoint")
@@ -234,7 +236,7 @@ def test_all_kept_files_of_a_task_and_a_body_are_found(tmp_path: Path) -> None:
     for name in names:
         results_file(tmp_path / f"{name}.json", [])
     (tmp_path / f"{names[0]}.curves.json").write_text("[]")
-    found = page.result_files(keep(tmp_path, "tartan", tmp_path), "sciie-scratch")
+    found = result_files(keep(tmp_path, "tartan", tmp_path), "sciie-scratch")
     assert {file.name for file in found} == {f"{name}.json.gz" for name in names[:2]}
     with pytest.raises(InputError, match="no results file of a bundle there"):
         page.collect(tmp_path / "nowhere", tmp_path)

@@ -94,6 +94,10 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'train.objectives.tapt.own_head': no masked LM is left for the common head",
         ),
         (
+            {"train": {**of(task={"kind": "joint"}, tapt={**TAPT, "own_head": True})["train"], "rho2": 0}},
+            "key 'train.objectives.tapt.own_head': no masked LM is left for the common head",
+        ),
+        (
             {
                 "train": {
                     **of("meta", task=TASK, tapt=TAPT, dapt={**DAPT, "own_head": True})["train"],

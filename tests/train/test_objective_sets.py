@@ -169,6 +169,39 @@ def test_some_objectives_at_a_time(task: Task, packed: Path, run_settings: Setti
     assert [len(rule.turns(step)) for step in range(4)] == [2] * 4
 
 
+@pytest.mark.parametrize("weighting", ["equal", "meta"])
+def test_one_objective_that_sees_labels_always_runs(
+    weighting: str, task: Task, packed: Path, run_settings: Settings
+) -> None:
+    objectives = {"task": {"kind": "task"}, "joint": {"kind": "joint"}, "tapt": OBJECTIVES["tapt"]}
+    train = {"weighting": weighting, "objectives": objectives, "sample": 1, "meta": {"every": 1}}
+    rule = pretrain_phase(task, packed, changed(run_settings, train=train)).weighting
+    turns = [[turn.objective for turn in rule.turns(step)] for step in range(4)]
+    assert [names[0] for names in turns] == ["task"] * 4
+    assert sorted(names[1] for names in turns) == ["joint", "joint", "tapt", "tapt"]
+
+
+@pytest.mark.parametrize(("weighting", "period"), [("equal", 7), ("meta", 7 * 11)])
+def test_budgets_are_planned_over_whole_rounds(
+    weighting: str, period: int, task: Task, packed: Path, run_settings: Settings
+) -> None:
+    texts = {"kind": "mlm", "texts": "selection", "batch_size": 2}
+    others = {f"small{number}": texts for number in range(6)} | {"large": {**texts, "batch_size": 30}}
+    objectives = {"task": {"kind": "task", "batch_size": 4}, **others}
+    train = {"weighting": weighting, "objectives": objectives, "sample": 1, "meta": {"every": 11}}
+    settings = changed(run_settings, train=train)
+    phase = pretrain_phase(task, packed, settings)
+    assert phase.weighting.period == period
+    cost = measure_cost(phase, settings.budget)
+    steps = 2 * 77
+    done = [
+        phase.objectives[turn.objective].batch(turn.step)
+        for step in range(steps)
+        for turn in phase.weighting.turns(step)
+    ]
+    assert cost.tokens == pytest.approx(sum(batch.real_tokens for batch in done) / steps, rel=0.05)
+
+
 def own_heads(settings: Settings, weighting: str) -> Settings:
     objectives = {**OBJECTIVES, "dapt": {**OBJECTIVES["dapt"], "own_head": True}}
     return changed(settings, train={"weighting": weighting, "objectives": objectives}, budget="3steps")

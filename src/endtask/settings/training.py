@@ -26,7 +26,7 @@ class PhaseSettings(Section):
     heads_apart: Literal["all", "task"] = Field(
         "all",
         description="the heads that are meant by head_learning_rate, head_weight_decay and clip_heads_apart; "
-        "task: the masked-LM head goes with the encoder, as in TARTAN's code",
+        "task: heads of masked LM go with the encoder, as in TARTAN's code",
     )
     adam_beta1: Fraction = Field(0.9, description="memory of AdamW's mean gradient")
     adam_beta2: Fraction = Field(0.98, description="memory of AdamW's mean square")
@@ -201,7 +201,8 @@ class TrainSettings(PhaseSettings):
         own = [name for name, one in self.used_objectives.items() if one.own_head]
         if not own:
             return self
-        if all(one.own_head for one in self.used_objectives.values() if one.kind in ("mlm", "joint")):
+        kinds = ("mlm", "joint") if self.rho2 > 0 else ("mlm",)  # joint without rho2 guesses nothing
+        if all(one.own_head for one in self.used_objectives.values() if one.kind in kinds):
             raise ValueError(
                 f"objectives.{own[0]}.own_head: no masked LM is left for the common head, with which training goes "
                 "on; let one objective have that"

@@ -24,7 +24,7 @@ from endtask.objectives.own_dropout import OwnDropout
 from endtask.objectives.stream import TextStream
 from endtask.train.loop import Phase
 from endtask.train.phase_run import Memory
-from endtask.train.plan import StepCost, parameters_of
+from endtask.train.plan import StepCost, parameters_of, whole_periods
 from endtask.train.prefetch import batches_of
 from endtask.train.reselect_cost import reading_share
 from endtask.weighting.direction import Direction
@@ -106,8 +106,9 @@ def with_weighing(cost: StepCost, phase: Phase) -> StepCost:
     weighed = _weighed(phase.objectives)
     if not weighed:
         return cost
-    read = [one for step in range(_SAMPLED_STEPS) for one in batches_of(phase, step) if one.turn.objective in weighed]
-    tokens = reading_share(phase.network) * sum(one.tokens for one in read) / _SAMPLED_STEPS
+    sampled = whole_periods(_SAMPLED_STEPS, phase)
+    read = [one for step in range(sampled) for one in batches_of(phase, step) if one.turn.objective in weighed]
+    tokens = reading_share(phase.network) * sum(one.tokens for one in read) / sampled
     return replace(cost, flops=cost.flops + training_flops(parameters_of(phase), tokens))
 
 

@@ -74,7 +74,7 @@ class Mix:
             return Alternate(*self.objectives, weights=weights)
         seed = derive(self.settings.pretrain_seed, "objectives")
         sample = self.settings.train.sample
-        return Equal(*self.objectives, weights=weights, always=self._end_tasks, sample=sample, seed=seed)
+        return Equal(*self.objectives, weights=weights, always=self._end_tasks[:1], sample=sample, seed=seed)
 
     @property
     def _end_tasks(self) -> list[str]:

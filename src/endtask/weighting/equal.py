@@ -44,6 +44,11 @@ class Equal(Weighting):
         running = self._subset.at(step)
         return tuple(self._turn(name, step) for name in self._weights if name in running or name not in self._sampled)
 
+    @property
+    def period(self) -> int:
+        """A round of those that take turns."""
+        return self._subset.round
+
     def _turn(self, name: str, step: int) -> Turn:
         weight = self._weights[name]
         if name not in self._sampled:

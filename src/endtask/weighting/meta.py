@@ -96,6 +96,11 @@ class Meta(Weighting):
         running = (self._names[0], *self._subset.at(step // self._settings.every))
         return tuple(Turn(name, 1.0 / len(self._names), step) for name in running)
 
+    @property
+    def period(self) -> int:
+        """A round of those that take turns, which change with the looks."""
+        return self._subset.round * self._settings.every if self._subset.round > 1 else 1
+
     def sees_gradients(self, step: int) -> bool:
         """Always: heads learn by unweighted losses."""
         return True

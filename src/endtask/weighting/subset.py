@@ -24,6 +24,11 @@ class Subset:
         self._circle = lru_cache(maxsize=2)(self._shuffled)
 
     @property
+    def round(self) -> int:
+        """Steps in which each name comes equally often."""
+        return 1 if self._size == len(self._names) else len(self._names)
+
+    @property
     def share(self) -> float:
         """How many of the steps a name takes part in."""
         return self._size / len(self._names) if self._names else 1.0
