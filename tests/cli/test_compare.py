@@ -44,7 +44,7 @@ def test_cells_seeds_and_baselines(settings: Path, tmp_path: Path, command: Comm
     assert [line.split()[0] for line in lines[3:9]] == names
     assert lines[-2].startswith("one: macro-F1 ")
     assert lines[-1] == f"report: {folder}/compare.html"
-    assert "run 2 of 8: cell one, pre-training seed 1" in answer.err
+    assert "run 2 of 8: cell two, pre-training seed 0" in answer.err
     assert read_record(folder).cells["two"] == {"train.learning_rate": 0.003, "train.rho1": 7}
     again = command("compare", settings, *CELLS, "--quiet")
     assert (again.out, again.err) == (answer.out, "")

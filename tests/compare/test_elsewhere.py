@@ -59,8 +59,8 @@ def test_stopped_there_what_is_finished_can_be_taken_home(
     stubs.trouble["two/seed-0 finetune"] = KeyboardInterrupt()
     assert command(*words).code == 130
     tree = json.loads((tmp_path / "there.json").read_text())
-    names = ["one", "one", "majority", "tfidf"]
-    assert ([run["cell"] for run in tree["runs"]], tree["complete"], len(tree["missing"])) == (names, False, 6)
+    names = ["one", "majority", "tfidf"]
+    assert ([run["cell"] for run in tree["runs"]], tree["complete"], len(tree["missing"])) == (names, False, 7)
     stubs.calls.clear()
     assert command(*words, "--finished").code == 0
     tree = json.loads((tmp_path / "there.json").read_text())
@@ -88,7 +88,8 @@ def test_cells_and_seeds_may_be_added_there(
     stubs.calls.clear()
     words = ["--seeds", "0,5", "--cell", "three:train.rho1=7", "--output", tmp_path / "there"]
     assert command("compare", "--bundle", bundle, *words).code == 0
-    assert stubs.of("pretrain")[:6] == [f"{cell}/seed-{seed}" for cell in ("one", "two", "three") for seed in (0, 5)]
+    cells = ("one", "two", "three", "no_corpus", "random")
+    assert stubs.of("pretrain") == [f"{cell}/seed-{seed}" for seed in (0, 5) for cell in cells]
     assert stubs.of("pack") == []
     stubs.calls.clear()
     assert command("compare", "--bundle", bundle, *words).code == 0  # the very same command goes on

@@ -21,6 +21,8 @@ from tests.compare.test_devices import in_this_process
 
 Tree = dict[str, Any]
 ORDER = ["one/seed-0", "one/seed-1", "two/seed-0", "two/seed-1"]
+TRAINED = ["one/seed-0", "two/seed-0", "one/seed-1", "two/seed-1"]
+"""The same in the order in which they are done: all cells with the first seed, then with the second."""
 TWO = {"cells": {"one": {}, "two": {"train.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": ["tfidf"]}
 TERMINATED = """
 import os, signal, sys
@@ -31,7 +33,7 @@ from tests.compare.stubs import Stubs, toy
 
 class Terminated(Stubs):
     def _evaluate(self, data, folder):
-        if self.calls[-1] == "two/seed-0 evaluate":
+        if self.calls[-1] == "one/seed-1 evaluate":
             os.kill(os.getpid(), signal.SIGTERM)
         return super()._evaluate(data, folder)
 
@@ -66,6 +68,11 @@ def held(tree: Tree) -> list[str]:
     return [run["cell"] if run["seed"] is None else f"{run['cell']}/seed-{run['seed']}" for run in tree["runs"]]
 
 
+def after(done: int) -> list[str]:
+    """What a results file holds after so many runs."""
+    return [*(key for key in ORDER if key in TRAINED[:done]), "tfidf"]
+
+
 def test_the_file_is_written_after_every_run(
     toy_files: Path, tmp_path: Path, file: Path, seen: list[Tree | None]
 ) -> None:
@@ -75,8 +82,8 @@ def test_the_file_is_written_after_every_run(
     assert seen[0] is None
     for done, tree in enumerate(seen[1:], start=1):
         assert tree is not None
-        assert (tree["complete"], tree["missing"]) == (False, ORDER[done:])
-        assert held(tree) == [*ORDER[:done], "tfidf"]
+        assert (tree["complete"], tree["missing"]) == (False, [key for key in ORDER if key in TRAINED[done:]])
+        assert held(tree) == after(done)
         final = dict(zip(held(whole), whole["runs"], strict=True))
         assert tree["runs"] == [final[key] for key in held(tree)]
         assert tree["truth"] == whole["truth"]
@@ -88,7 +95,7 @@ def test_the_same_on_devices(
 ) -> None:
     settings = toy(toy_files, tmp_path / "out", device="cpu")
     compare(settings, TWO, devices=["0"], start=in_this_process, results=file, until=until)
-    assert [tree and held(tree) for tree in seen] == [None, *([*ORDER[:done], "tfidf"] for done in (1, 2, 3))]
+    assert [tree and held(tree) for tree in seen] == [None, *(after(done) for done in (1, 2, 3))]
     assert json.loads(file.read_text())["complete"]
 
 
@@ -116,7 +123,8 @@ def test_killed_in_between_the_file_holds_what_is_finished(
     done = sorted(f"{path.parents[2].name}/{path.parents[1].name}" for path in tmp_path.rglob("evaluate/manifest.json"))
     tree = json.loads(file.read_text())
     assert held(tree) == [*done, "tfidf"]
-    assert tree["missing"] == ORDER[len(done) :]
+    assert done == sorted(TRAINED[: len(done)])
+    assert tree["missing"] == [key for key in ORDER if key not in done]
     models = {name: 2 * sum(key.startswith(name) for key in done) for name in ("one", "two")}
     assert {row["name"]: row["runs"] for row in tree["rows"]} == {**models, "tfidf": 1}
 
@@ -127,10 +135,10 @@ def test_killed_again_before_the_next_run_nothing_is_lost(
     settings = toy(toy_files, tmp_path / "out")
     for _ in range(2):
         file.unlink(missing_ok=True)
-        stubs.trouble["two/seed-0 pretrain"] = Killed()
+        stubs.trouble["one/seed-1 pretrain"] = Killed()
         with pytest.raises(Killed):
             compare(settings, TWO, results=file)
-        assert held(json.loads(file.read_text())) == [*ORDER[:2], "tfidf"]
+        assert held(json.loads(file.read_text())) == after(2)
     compare(settings, TWO, results=file)
     assert json.loads(file.read_text())["complete"]
 
@@ -182,4 +190,4 @@ def test_a_terminated_process_leaves_a_whole_file(
     ended = subprocess.run(words, cwd=repository, capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGTERM, ended.stderr
     tree = json.loads(file.read_text())
-    assert (held(tree), tree["missing"], tree["complete"]) == (ORDER[:2], ORDER[2:], False)
+    assert (held(tree), tree["missing"], tree["complete"]) == (TRAINED[:2], TRAINED[2:], False)

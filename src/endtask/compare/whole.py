@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,16 @@ def _end(work: Work, record: Record, comparison: Comparison, last: str, results:
     return outcome
 
 
+def in_rounds(runs: Sequence[CellRun]) -> list[CellRun]:
+    """The first seed of every cell, then the second: stopped half-way, all cells have been trained as often."""
+    rounds: Counter[str] = Counter()
+    places: dict[str, int] = {}
+    for run in runs:
+        places[run.key] = rounds[run.cell.name]
+        rounds[run.cell.name] += 1
+    return sorted(runs, key=lambda run: places[run.key])
+
+
 class _Training:
     """The training of all runs that are not finished and have not failed for good."""
 
@@ -115,7 +126,7 @@ class _Training:
     ) -> None:
         self._work, self._record, self._comparison, self._last = work, record, comparison, last
         self._results = results
-        self._runs = {run.key: run for run in work.runs}
+        self._runs = {run.key: run for run in in_rounds(work.runs)}
         self._stopped: dict[str, str] = {}
 
     def go(self, devices: Sequence[str], start: Start | None) -> Record:
