@@ -38,14 +38,17 @@ def keep(came_back: Path, name: str, results: Path = RESULTS) -> Path:
 
 def result_files(kept: Path, start: str) -> list[Path]:
     """The kept results files whose names begin so: that of the whole, and those of parts with names of their own."""
-    files = [*kept.glob(f"{start}{PACKED}"), *kept.glob(f"{start}-*{PACKED}")]
-    return sorted(file for file in files if not file.name.endswith(CURVES))
+    return [file for file in _named(kept, start, PACKED) if not file.name.endswith(CURVES)]
 
 
 def curve_rows(kept: Path, start: str, done: Collection[tuple[str, int]]) -> list[Tree]:
     """What `benchmarks.tartan.curves` found for the same files, of the runs (cell and seed) that have a score."""
-    files = sorted([*kept.glob(f"{start}{CURVES}"), *kept.glob(f"{start}-*{CURVES}")])
+    files = _named(kept, start, CURVES)
     return [row for file in files for row in read_tree(file) if (row["cell"], row["seed"]) in done]
+
+
+def _named(kept: Path, start: str, ending: str) -> list[Path]:
+    return sorted([*kept.glob(f"{start}{ending}"), *kept.glob(f"{start}-*{ending}")])
 
 
 def read_tree(file: Path) -> Any:

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.arms import some_arms
 from benchmarks.compared import Compared, markdown
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.recipe.cells import NAMES, SEEDS, SHORT, base_settings
@@ -26,7 +27,7 @@ from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.curves import times
 from endtask.bundle import write_bundle
 from endtask.compare import compare
-from endtask.errors import InputError, did_you_mean
+from endtask.errors import InputError
 from endtask.report.format import metric_name
 from endtask.settings.values import with_values
 
@@ -75,9 +76,7 @@ def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = (
     """Do everything up to the tokens, for all cells of a part or, under a name of their `own`, for some; bundle it."""
     name = f"{task}-{part}-{own}" if own else f"{task}-{part}"
     settings = with_values(base_settings(task, data), {**COMMON, "output_dir": str(out / name)}, task)
-    if unknown := [arm for arm in arms if arm not in PARTS[part]]:
-        raise InputError(f"{part} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], PARTS[part]))
-    cells = {cell: CELLS[cell][1] for cell in PARTS[part] if not arms or cell in arms}
+    cells = some_arms({cell: CELLS[cell][1] for cell in PARTS[part]}, arms, part)
     asked = {"cells": cells, "seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]], "baselines": []}
     compare(settings, asked, until="pack")
     bundle = write_bundle(out / name, out / f"{name}.tar.zst")

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.results_file import Results
+from benchmarks.svg import text
 
 COLOURS = {
     "endtask": "#0072b2",
@@ -103,7 +104,7 @@ def _chart(left: float, up: Axis, engines: dict[str, Points]) -> Iterable[str]:
     yield f'<path d="M{left:.1f} {up.end:.1f}V{up.start:.1f}h{_WIDE}" fill="none" stroke="#777"/>'
     for size in sizes:
         yield f'<path d="M{across(size):.1f} {up.start:.1f}v4" stroke="#777"/>'
-        yield _text(across(size), up.start + 17, _megabytes(size), "middle")
+        yield text(across(size), up.start + 17, _megabytes(size), "middle")
     for engine, points in engines.items():
         yield from _curve(engine, [(across(x), up(y)) for x, y in points])
 
@@ -120,23 +121,19 @@ def _legend() -> Iterable[str]:
     for number, (engine, colour) in enumerate(COLOURS.items()):
         left = _LEFT + 130 * number
         yield f'<path d="M{left} 16h22" stroke="{colour}" stroke-width="3"/>'
-        yield _text(left + 28, 20, engine, "start", size=13)
+        yield text(left + 28, 20, engine, "start", size=13)
     for number, name in enumerate(COLUMNS.values()):
-        yield _text(_LEFT + number * (_WIDE + _GAP) + _WIDE / 2, _TOP - 10, name, "middle", size=13)
+        yield text(_LEFT + number * (_WIDE + _GAP) + _WIDE / 2, _TOP - 10, name, "middle", size=13)
 
 
 def _up_labels(up: Axis, name: str) -> Iterable[str]:
     for tick in up.ticks():
-        yield _text(_LEFT - 6, up(tick) + 4, f"{tick:g}", "end")
+        yield text(_LEFT - 6, up(tick) + 4, f"{tick:g}", "end")
     middle = (up.start + up.end) / 2
     yield (
         f'<text transform="translate(14 {middle:.1f}) rotate(-90)" text-anchor="middle" font-size="12" '
         f'fill="#222">{name}</text>'
     )
-
-
-def _text(x: float, y: float, content: str, anchor: str, size: int = 11) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="#222">{content}</text>'
 
 
 def _megabytes(size: float) -> str:

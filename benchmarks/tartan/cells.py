@@ -27,6 +27,7 @@ DOMAINS: dict[str, tuple[str, ...]] = {
 
 METRICS = {"citation_intent": "macro_f1", "sciie": "macro_f1", "chemprot": "micro_f1"}
 NAMES = {"citation_intent": "ACL-ARC", "sciie": "SciERC", "chemprot": "ChemProt"}
+BODIES: dict[Body, str] = {"scratch": "from random weights", "checkpoint": "from a small pretrained encoder"}
 SEEDS = tuple(range(10))
 AMOUNT = "10x"
 PLAIN = "plain"

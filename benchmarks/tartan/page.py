@@ -17,14 +17,13 @@ from typing import Any
 from benchmarks.compared import Compared, collect_from_command_line, markdown
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.results_file import RESULTS, Results, write_results
-from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PAIRS, TABLES, titles
+from benchmarks.tartan.cells import AGAINST, BODIES, HEADS, NAMES, PAIRS, TABLES, titles
 from benchmarks.tartan.curves import times
 from endtask.errors import InputError
 from endtask.evaluate.significance import holm
 from endtask.report.format import metric_name
 
 Tree = dict[str, Any]
-BODIES = {"scratch": "from random weights", "checkpoint": "from a small pretrained encoder"}
 COMMAND = "python -m benchmarks.tartan.page"
 _LEAD = "_meta_over_mt"
 

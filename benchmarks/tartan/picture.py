@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmarks.results_file import Results
-from benchmarks.tartan.cells import AGAINST, HEADS, NAMES, PLAIN
+from benchmarks.svg import text
+from benchmarks.tartan.cells import AGAINST, BODIES, HEADS, NAMES, PLAIN
 
 Tree = dict[str, Any]
-WORDS = {"scratch": "from random weights", "checkpoint": "from a pretrained encoder"}
 TABLES = ("tapt", "dapt-tapt", "dapt")
 COLOURS = {PLAIN: "#999999", "mt": "#0072b2", "meta": "#d55e00"}
 LEGEND = {PLAIN: "plain fine-tuning", "mt": "MT: equal weights", "meta": "META: learned weights"}
@@ -20,7 +20,7 @@ _WIDTH = _LEFT + _WIDE + _RIGHT
 
 def tartan_picture(results: Results) -> str:
     """A dot for each cell, by how many points it lies above the reference of its table; filled where that is sure."""
-    groups = [(body, table, found) for body in WORDS for table in TABLES if (found := _leads(results, body, table))]
+    groups = [(body, table, found) for body in BODIES for table in TABLES if (found := _leads(results, body, table))]
     reach = max([1.0, *(abs(lead) for *_, lines in groups for cells in lines.values() for lead, _ in cells.values())])
     lines_in_all = sum(len(lines) + 1 for *_, lines in groups)
     height = _TOP + _LINE * lines_in_all + _BELOW
@@ -33,7 +33,7 @@ def tartan_picture(results: Results) -> str:
     ]
     top = _TOP
     for body, table, lines in groups:
-        drawn.append(_text(8, top + 15, f"{HEADS[table].split(':')[0]}, {WORDS[body]}", bold=True))
+        drawn.append(text(8, top + 15, f"{HEADS[table].split(':')[0]}, {BODIES[body]}", bold=True))
         for number, (task, cells) in enumerate(lines.items(), start=1):
             drawn += _line(top + number * _LINE, NAMES[task], cells, reach)
         top += (len(lines) + 1) * _LINE
@@ -56,7 +56,7 @@ def _leads(results: Results, body: str, table: str) -> dict[str, dict[str, tuple
 def _line(top: float, name: str, cells: dict[str, tuple[float, bool]], reach: float) -> Iterator[str]:
     middle = top + _LINE / 2
     yield f'<path d="M{_LEFT} {middle:.1f}h{_WIDE}" stroke="#eeeeee"/>'
-    yield _text(_LEFT - 10, middle + 4, name, anchor="end")
+    yield text(_LEFT - 10, middle + 4, name, anchor="end")
     for way, (lead, sure) in cells.items():
         fill = COLOURS[way] if sure else "#ffffff"
         place = f'cx="{_across(lead, reach):.1f}" cy="{middle:.1f}"'
@@ -69,8 +69,8 @@ def _axis(reach: float, bottom: float) -> Iterator[str]:
     for tick in ticks:
         x, colour = _across(tick, reach), "#777777" if tick == 0 else "#e5e5e5"
         yield f'<path d="M{x:.1f} {_TOP}V{bottom:.1f}" stroke="{colour}"/>'
-        yield _text(x, bottom + 16, f"{tick:+d}" if tick else "0", anchor="middle")
-    yield _text(_LEFT + _WIDE / 2, bottom + 34, "points above masked LM before the task", anchor="middle")
+        yield text(x, bottom + 16, f"{tick:+d}" if tick else "0", anchor="middle")
+    yield text(_LEFT + _WIDE / 2, bottom + 34, "points above masked LM before the task", anchor="middle")
 
 
 def _across(lead: float, reach: float) -> float:
@@ -81,11 +81,5 @@ def _legend() -> Iterator[str]:
     for number, (way, words) in enumerate(LEGEND.items()):
         left = 20 + 190 * number
         yield f'<circle cx="{left}" cy="18" r="5" fill="{COLOURS[way]}"/>'
-        yield _text(left + 12, 22, words, size=13)
-    yield _text(20, 44, "filled: Holm's p below .05; hollow: not told apart", size=12)
-
-
-def _text(x: float, y: float, content: str, anchor: str = "start", size: int = 12, *, bold: bool = False) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
-    return f'<text {place}{weight} fill="#222">{content}</text>'
+        yield text(left + 12, 22, words, size=13)
+    yield text(20, 44, "filled: Holm's p below .05; hollow: not told apart", size=12)

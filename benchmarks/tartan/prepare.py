@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arms import some_arms
 from benchmarks.tartan.cells import DOMAINS, PLAIN, TABLES, Body, base_settings, cells, seeds
 from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
-from endtask.errors import InputError, did_you_mean
+from endtask.errors import InputError
 from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.run import Run
 from endtask.settings import Settings
@@ -58,9 +59,7 @@ class Prepared:
         name = name or name_of(tables)
         settings = with_values(self.shared(), {"output_dir": str(self.folder / name)}, name)
         found = {arm: values for table in tables for arm, values in self._cells(table).items()}
-        if unknown := [arm for arm in arms if arm not in found]:
-            raise InputError(f"{name} has no arm {unknown[0]!r}", hint=did_you_mean(unknown[0], found))
-        found = {arm: values for arm, values in found.items() if not arms or arm in arms}
+        found = some_arms(found, arms, name)
         comparison: dict[str, Any] = {"cells": found, **seeds(found, self.body, some), "baselines": []}
         until = asked.pop("until", "pack")
         return compare(settings, comparison | asked, until=until)

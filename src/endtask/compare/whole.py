@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +108,10 @@ def _end(work: Work, record: Record, comparison: Comparison, last: str, results:
     return outcome
 
 
-def in_rounds(runs: Sequence[CellRun]) -> list[CellRun]:
+def _in_rounds(runs: Sequence[CellRun]) -> list[CellRun]:
     """The first seed of every cell, then the second: stopped half-way, all cells have been trained as often."""
-    rounds: Counter[str] = Counter()
-    places: dict[str, int] = {}
-    for run in runs:
-        places[run.key] = rounds[run.cell.name]
-        rounds[run.cell.name] += 1
-    return sorted(runs, key=lambda run: places[run.key])
+    cells = [list(found) for _, found in groupby(runs, key=lambda run: run.cell.name)]
+    return [run for one_of_each in zip_longest(*cells) for run in one_of_each if run is not None]
 
 
 class _Training:
@@ -126,7 +122,7 @@ class _Training:
     ) -> None:
         self._work, self._record, self._comparison, self._last = work, record, comparison, last
         self._results = results
-        self._runs = {run.key: run for run in in_rounds(work.runs)}
+        self._runs = {run.key: run for run in _in_rounds(work.runs)}
         self._stopped: dict[str, str] = {}
 
     def go(self, devices: Sequence[str], start: Start | None) -> Record:

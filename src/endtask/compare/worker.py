@@ -14,6 +14,7 @@ from pathlib import Path
 
 from endtask.compare.devices import BROKEN_TRAINING, LOG
 from endtask.errors import InputError, TrainingError
+from endtask.files.gpu_memory import cuda_at_work
 from endtask.parent import end_with
 from endtask.run import run
 
@@ -53,9 +54,9 @@ def _print_to(path: Path) -> None:
 def _make_room() -> None:
     """Leave the GPU's memory to others while this process waits."""
     gc.collect()
-    torch = sys.modules.get("torch")  # not imported by runs that train nothing
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+    cuda = cuda_at_work()
+    if cuda is not None:
+        cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ class Subset:
         >>> [subset.turns_before("b", step) for step in (0, 3, 6)]
         [0, 2, 4]
         """
-        whole, inside = divmod(step, len(self._names))
+        if self.round == 1:
+            return step
+        whole, inside = divmod(step, self.round)
         return whole * self._size + sum(name in self.at(step - back) for back in range(1, inside + 1))
 
     def _shuffled(self, turn: int) -> list[str]:
