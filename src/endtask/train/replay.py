@@ -14,9 +14,10 @@ from typing import Any, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from endtask.models.place import RECORDING, Place
+from endtask.models.place import Place
 from endtask.objectives.base import Batch, Loss, Objective
 from endtask.progress import say
+from endtask.train.recording import recording
 
 _TIMES_BEFORE = 3
 """Batches that are computed order by order first: kernels are compiled and chosen, and libraries take their memory."""
@@ -108,39 +109,26 @@ class Backward:
             one.grad = None  # a graph that finds none writes its gradients anew at each replay
         graph = torch.cuda.CUDAGraph()
         try:
-            # Memory of its own: graphs may only share some if they are always replayed in one order. One thread makes
-            # batches ready and pins them meanwhile, which is no harm.
-            with RECORDING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with recording(graph, device):
                 loss = self._loss(objective, own)
                 (weight * loss.total).backward()  # type: ignore[no-untyped-call]
                 parts = {name: value.detach() for name, value in loss.parts.items()}
             gradients = [(one, one.grad) for one in weights if one.grad is not None]
-        except RuntimeError:
-            _forget_recording(device)
-            raise
         finally:
             for one, gradient in zip(weights, before, strict=True):
                 one.grad = gradient
         return _Recording(graph, own, weight, parts, gradients)
 
     @torch.no_grad()
-    def _replay(self, recording: _Recording, batch: FormedBatch, weight: float) -> dict[str, Tensor]:
-        batch.write_over(recording.batch)
-        recording.weight.fill_(weight)
-        for one, gradient in recording.gradients:
+    def _replay(self, kept: _Recording, batch: FormedBatch, weight: float) -> dict[str, Tensor]:
+        batch.write_over(kept.batch)
+        kept.weight.fill_(weight)
+        for one, gradient in kept.gradients:
             if one.grad is gradient:  # this step has replayed it before: what it left would be written over
                 one.grad = gradient.clone()
-        recording.graph.replay()
-        put_gradients(recording.gradients)
-        return {name: value.clone() for name, value in recording.parts.items()}
-
-
-def _forget_recording(device: torch.device) -> None:
-    """Give the device's random numbers a state that belongs to no graph; a recording that failed leaves its own."""
-    generator = torch.cuda.default_generators[torch.cuda._utils._get_device_index(device, optional=True)]
-    seed = generator.initial_seed()
-    generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
-    generator.manual_seed(seed)
+        kept.graph.replay()
+        put_gradients(kept.gradients)
+        return {name: value.clone() for name, value in kept.parts.items()}
 
 
 def put_gradients(gradients: list[tuple[nn.Parameter, Tensor]]) -> None:
