@@ -172,6 +172,12 @@ def titles(table: str) -> dict[str, str]:
     return _names_of(TABLES[PLAIN]) | FROM_ELSEWHERE.get(table, {}) | _names_of(TABLES[table])
 
 
+def trio(table: str) -> dict[str, str]:
+    """Masked LM first, MT and META of a table, by title."""
+    wanted = (AGAINST[table], *reversed(PAIRS[table]))
+    return {name: title for name, title in titles(table).items() if name in wanted}
+
+
 def seeds(arms: Iterable[str], body: Body, some: Iterable[int] = ()) -> dict[str, list[int]]:
     """Ten of each, or some; a checkpoint that is fine-tuned as it is has no stage 1 to repeat, and goes alone."""
     chosen, repeated = list(arms), list(some) or list(SEEDS)

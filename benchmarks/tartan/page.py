@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.compared import Compared, collect_from_command_line, markdown
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.results_file import RESULTS, Results, write_results
-from benchmarks.tartan.cells import AGAINST, BODIES, HEADS, NAMES, PAIRS, TABLES, titles
+from benchmarks.tartan.cells import AGAINST, BODIES, HEADS, NAMES, PAIRS, PLAIN, TABLES, titles, trio
 from benchmarks.tartan.curves import times
 from endtask.errors import InputError
 from endtask.evaluate.significance import holm
@@ -26,6 +26,8 @@ from endtask.report.format import metric_name
 Tree = dict[str, Any]
 COMMAND = "python -m benchmarks.tartan.page"
 _LEAD = "_meta_over_mt"
+BY_TABLES = {name: title for table in ("tapt", "dapt-tapt", "dapt") for name, title in trio(table).items()}
+"""Masked LM before the task, MT and META of the paper's three tables, by the titles they are shown under."""
 
 
 def collect(folder: Path, results: Path = RESULTS) -> Path:
@@ -68,6 +70,9 @@ def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:
         for row in compared.table(titles(table), against):
             shown = {"table": table, "metric": compared.measure.name}
             yield {"kind": "cell", **common, **shown, **row, **_of_one_model(row)}
+    for row in compared.table({PLAIN: PLAIN} | BY_TABLES, PLAIN):
+        if "lead" in row:
+            yield {"kind": "over plain", **common, **{key: row[key] for key in ("cell", "lead", "p", "p_holm")}}
 
 
 def _of_one_model(row: Tree) -> Tree:
@@ -89,8 +94,8 @@ def _learned(compared: Compared, start: str) -> Tree:
 
 def tartan_table(results: Results) -> str:
     """All tables of the page."""
-    parts: list[str] = []
     rows: list[Tree] = results.rows
+    parts = [*_plain_table(rows)]
     for body, words in BODIES.items():
         for table, head in HEADS.items():
             for task, name in NAMES.items():
@@ -110,7 +115,8 @@ def tartan_table(results: Results) -> str:
     parts += [*_learned_table(results), ""]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = (
-        "Mean ± spread over models of different seeds; † where Holm's p is below .05; training is both stages, "
+        "Mean ± spread over models of different seeds; † where Holm's p, over a table or one column of the first two, "
+        "is below .05; training is both stages, "
         "on a GPU that many runs share: FLOPs compare, seconds hardly do. FLOPs of tables are matrix products, those "
         "up to the best dev score 6 x weights x tokens"
     )
@@ -133,6 +139,30 @@ def _says_something(table: str, cells: set[str]) -> bool:
     return bool(cells & {arm.name for arm in TABLES[table]} - {AGAINST[table]})
 
 
+def _plain_table(rows: list[Tree]) -> Iterator[str]:
+    """What a user asks first: is a way to train better than fine-tuning alone?"""
+    leads = {(row["body"], row["task"], row["cell"]): row for row in rows if row["kind"] == "over plain"}
+    for body, words in BODIES.items():
+        if not any(start == body for start, *_ in leads):
+            continue
+        yield from (f"**Points above plain fine-tuning, {words}**", "")
+        yield from (f"| | {' | '.join(NAMES.values())} |", f"|---|{'---:|' * len(NAMES)}")
+        for cell, title in BY_TABLES.items():
+            found = [leads.get((body, task, cell)) for task in NAMES]
+            if any(found):
+                yield f"| {title} | {' | '.join(_lead(one) if one else '' for one in found)} |"
+        yield ""
+
+
+def _lead(row: Tree) -> str:
+    """Points, with a dagger where they are sure.
+
+    >>> _lead({"lead": 0.0312, "p_holm": 0.01})
+    '+3.1†'
+    """
+    return f"{100 * row['lead']:+.1f}{'†' if row['p_holm'] < 0.05 else ''}"
+
+
 def _learned_table(results: Results) -> Iterator[str]:
     """The other question of all tables: how far learned weights lie above equal ones."""
     found: Tree = {name: value for name, value in results.summary.items() if name.endswith(_LEAD)}
@@ -141,8 +171,8 @@ def _learned_table(results: Results) -> Iterator[str]:
     p_values: list[Any] = [results.summary[f"{name}_p"] for name in found]
     yield from ("**Learned weights against equal ones**", "", "| | META over MT | p | Holm's |", "|---|---:|---:|---:|")
     for (name, lead), p_value, corrected in zip(found.items(), p_values, holm(p_values), strict=True):
-        mark = "†" if corrected < 0.05 else ""
-        yield f"| {_in_words(name)} | {100 * lead:+.1f}{mark} | {p_value:.4f} | {corrected:.4f} |"
+        shown = _lead({"lead": lead, "p_holm": corrected})
+        yield f"| {_in_words(name)} | {shown} | {p_value:.4f} | {corrected:.4f} |"
 
 
 def _in_words(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,11 @@ def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
     assert "META, TAPT: best on dev after " in shown
     assert "last weights: tapt" in shown
     assert "Table 4" not in shown
+    against_plain = shown.split("**Points above plain fine-tuning, from random weights**")[1].split("**")[0]
+    lines = [line for line in against_plain.splitlines() if line.startswith("| ")]
+    assert lines[0] == "| | ACL-ARC | SciERC | ChemProt |"
+    assert re.fullmatch(r"\| TAPT \|  \| [+-]\d+\.\d†? \|  \|", lines[1])
+    assert lines[-1].startswith("| META, DAPT + TAPT |")
     assert {"sciie_scratch_tapt_meta_over_mt", "sciie_scratch_tapt_meta_over_mt_p"} < set(written.summary)
     assert all("predicted" not in row for row in written.rows)
 
