@@ -1,4 +1,4 @@
-"""What can only be checked on a GPU: the attention backends agree, resume holds, no step waits, saving costs little.
+"""What can only be checked on a GPU: attention backends agree, resume holds, no step waits, saving costs little.
 
 python -m benchmarks.gpu_checks
 """
@@ -40,6 +40,7 @@ LIMITS = {
     "resume_loss_difference": 1e-3,
     "checkpoints_and_curves_share": 0.02,
     "checkpoint_share_110m": 0.02,
+    "bert_step_over_padded": 1.0,
 }
 CHECKS = {
     "attention": "attention",
@@ -47,6 +48,7 @@ CHECKS = {
     "waiting": "no step waits for the device",
     "saving": "a checkpoint, 110 M parameters",
     "overhead": "checkpoints and curves, 23 M parameters",
+    "padding": "BERT of 23 M parameters with and without padding",
 }
 """What each check calls its rows."""
 Row = dict[str, Any]
@@ -192,6 +194,17 @@ def bare_seconds(phase: Phase) -> float:
     return seconds
 
 
+def padding_rows(texts: PackedTexts) -> list[Row]:
+    """Steps of 128 texts, as task texts are: laid end to end, and as a table padded to the longest there may be."""
+    rows: list[Row] = []
+    for backend in ("varlen", "padded"):
+        model = {"architecture": "bert", "attention": backend}
+        phase = make_phase(texts, "compact", "128", _WARM_UP + 150, model=model, compile=True)
+        milliseconds = round(1000 * bare_seconds(phase) / (phase.steps - _WARM_UP), 3)
+        rows.append({"check": CHECKS["padding"], "backend": backend, "milliseconds_per_step": milliseconds})
+    return rows
+
+
 def saving_row(texts: PackedTexts, folder: Path) -> Row:
     """How long training stands still while a checkpoint of 110 M parameters is copied."""
     phase = make_phase(texts, "base", "32768tok", 40)
@@ -227,7 +240,12 @@ def summary_of(rows: list[Row]) -> dict[str, float]:
         "resume_loss_difference": by_check["resume"][0]["largest_loss_difference"],
         "checkpoints_and_curves_share": by_check["overhead"][0]["share"],
         "checkpoint_share_110m": by_check["saving"][0]["share"],
+        "bert_step_over_padded": _ratio(*(row["milliseconds_per_step"] for row in by_check["padding"])),
     }
+
+
+def _ratio(one: float, other: float) -> float:
+    return round(one / other, 3)
 
 
 def main() -> None:
@@ -248,6 +266,7 @@ def main() -> None:
             "waiting": lambda: [waiting_row(many, folder)],
             "saving": lambda: [saving_row(many, folder)],
             "overhead": lambda: [overhead_row(many, folder)],
+            "padding": lambda: padding_rows(many),
         }
         for wanted_name in wanted:
             torch._dynamo.reset()

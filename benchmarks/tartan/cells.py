@@ -101,6 +101,8 @@ def _learned(name: str, title: str, meta: Tree) -> Arm:
     return Arm(f"meta-{name}", f"META, {title}", {"train.weighting": "meta", "train.meta": meta})
 
 
+_DAPT = _trio("dapt", "DAPT", _auxiliary(0, 1))
+
 TABLES: dict[str, tuple[Arm, ...]] = {
     PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
     "tapt": (
@@ -121,7 +123,10 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         _auxiliary(1, 1),
         first=Arm("dapt-tapt", "DAPT, then TAPT", _DOMAIN_THEN_TASK, objectives_in_turn=2),
     ),
-    "dapt": _trio("dapt", "DAPT", _auxiliary(0, 1)),
+    "dapt": (
+        *_DAPT,
+        Arm("mt-dapt-anew", "MT, DAPT, then fine-tuned like DAPT", {**_auxiliary(0, 1), **_FINETUNED}),
+    ),
     "amounts": (
         *_trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"}),
         *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {"domain.amount": "all"}),
@@ -139,7 +144,7 @@ TABLES: dict[str, tuple[Arm, ...]] = {
 
 FROM_ELSEWHERE = {
     "defaults": {"meta-tapt": "META, TAPT"},
-    "amounts": {name: f"{title}, {AMOUNT}" for name, title in _names_of(TABLES["dapt"]).items()},
+    "amounts": {name: f"{title}, {AMOUNT}" for name, title in _names_of(_DAPT).items()},
 }
 """What a table of the page shows beside its own cells and plain fine-tuning: cells of other tables and their titles."""
 AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt-all", "defaults": "meta-tapt"}
