@@ -11,7 +11,9 @@ import pytest
 from endtask.check import check
 from endtask.errors import InputError
 from endtask.outside.data import unread_corpus
-from endtask.settings import resolve
+from endtask.settings import load_settings, resolve
+from endtask.settings.idle import idle_settings
+from endtask.settings.presets import preset_names
 from tests.conftest import Answer
 from tests.toy_run import hashes, toy_settings, write_rows, write_settings, write_toy
 
@@ -250,6 +252,7 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
         "leaks_between_tasks",
         "likely_marks",
         "unread_corpus",
+        "without_effect",
         "examples",
         "uses",
         "estimate",
@@ -278,6 +281,29 @@ def test_a_corpus_that_nothing_reads_is_told(toy: Path, tmp_path: Path, command:
     assert told in run.err.splitlines()
     other = toy_settings(toy, tmp_path / "other", select={"selector": "none"})
     assert str(unread_corpus(resolve(other))).endswith("(another select.selector would)")
+
+
+def test_settings_without_effect_are_told(toy: Path, tmp_path: Path, command: Command) -> None:
+    given = ["--task", toy / "task", "--corpus", toy / "corpus.jsonl", "--set", "model.size=tiny"]
+    changed = ["--set", "train.meta.every=2", "--set", "train.meta.floor=0"]
+    told = (
+        "warning: train.meta.every, train.meta.floor without effect: train.weighting is interleave; meta would use it"
+    )
+    run = command("run", *given, *changed, "--output", tmp_path / "run", "--until", "read")
+    assert told in run.err.splitlines()
+    checked = command("check", *given, "--set", "select.influence.epochs=7").out
+    told = "select.influence.epochs without effect: select.selector is best_rank; influence would use it"
+    assert f"warning: {told}" in checked.splitlines()
+
+
+@pytest.mark.parametrize("preset", sorted(preset_names()))
+def test_no_preset_has_settings_without_effect(preset: str) -> None:
+    given = {"task": {"path": "here"}}
+    try:
+        settings = load_settings(preset=preset, given=given)
+    except InputError:  # of some, the user names the checkpoint
+        settings = load_settings(preset=preset, given={**given, "model": {"path": "package:some"}})
+    assert idle_settings(settings) == ()
 
 
 def test_a_leak_is_named(tmp_path: Path, command: Command) -> None:

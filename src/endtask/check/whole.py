@@ -16,6 +16,7 @@ from endtask.corpus import Corpus
 from endtask.files.selection_table import write_selection
 from endtask.outside.data import unread_corpus
 from endtask.settings import BatchSize, ObjectiveSettings, Settings
+from endtask.settings.idle import idle_settings
 from endtask.settings.uses import Use, use_lines, uses_of
 from endtask.task import Audit, Task, audit
 from endtask.task.further import leaks_between, read_all
@@ -37,6 +38,7 @@ class CheckResult:
     likely_marks: tuple[str, ...] = ()
     """Strings in nearly every text that look like marks and are not named as such."""
     unread_corpus: str | None = None
+    without_effect: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -47,6 +49,7 @@ class CheckResult:
             "leaks_between_tasks": list(self.leaks_between_tasks),
             "likely_marks": list(self.likely_marks),
             "unread_corpus": self.unread_corpus,
+            "without_effect": list(self.without_effect),
             "examples": list(self.examples),
             "uses": [asdict(use) for use in self.uses],
             "estimate": estimate,
@@ -61,6 +64,7 @@ class CheckResult:
         yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
         if self.unread_corpus:
             yield f"warning: {self.unread_corpus}"
+        yield from (f"warning: {idle}" for idle in self.without_effect)
         if self.likely_marks:
             marks = ", ".join(f'"{mark}"' for mark in self.likely_marks)
             yield f"hint: marks in nearly every text can be tokens that the head reads: tokenizer.marks: [{marks}]"
@@ -99,7 +103,8 @@ def check(settings: Settings) -> CheckResult:
         uses = uses_of(settings, groups=groups_in(task.train))
         further = tuple(audit(one) for one in task.further.values())
         leaks, marks = tuple(leaks_between(task)), _marks_not_named(few, settings)
-        return CheckResult(audit(task), examples, estimate, uses, further, leaks, marks, unread_corpus(settings))
+        idle = unread_corpus(settings), idle_settings(settings)
+        return CheckResult(audit(task), examples, estimate, uses, further, leaks, marks, *idle)
 
 
 def _marks_not_named(task: Task, settings: Settings) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ def command(
     from endtask.report.page import verdict_lines
     from endtask.run import Run
     from endtask.run import run as run_stages
+    from endtask.settings.idle import idle_settings
 
     set_quiet(quiet)
     if results is not None:
@@ -86,8 +87,9 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
-    if unread := unread_corpus(resolved):
-        say(f"warning: {unread}")
+    for idle in (unread_corpus(resolved), *idle_settings(resolved)):
+        if idle:
+            say(f"warning: {idle}")
     result = run_stages(resolved, until=until, start=start)
     if results is not None:
         from endtask.report.results import write_results
