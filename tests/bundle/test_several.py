@@ -12,7 +12,8 @@ import pytest
 import zstandard
 
 from endtask.bundle import unbundle, write_bundle
-from endtask.bundle.unpack import bundle_header, header_in
+from endtask.bundle.header import HEADER, parse_header
+from endtask.bundle.unpack import bundle_header
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.run import Run
@@ -95,8 +96,7 @@ def test_all_runs_go_on(comparison: Path, data: Path, tmp_path: Path, stubs: Stu
     given = share_stages(new, [folder / "cells" / "a" / "seed-0"])
     assert list(given) == ["read", "retrieve", "select", "pack"]
     new.go(until="pretrain")
-    header = header_in(folder)
-    assert header is not None
+    header = parse_header((folder / HEADER).read_bytes(), HEADER)
     assert header.runs[0] == "cells/a/seed-0"
 
 

@@ -9,10 +9,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from endtask.gradients import arithmetic, kept
 from endtask.gradients.arithmetic import matrices, squared_norms, sums_by_owner
 from endtask.gradients.capture import Capture
-from endtask.gradients.options import EXACT, Options
+from endtask.gradients.options import Options
 from endtask.gradients.rows import Block, LinearRows, LookupRows
 from endtask.gradients.targets import products
-from tests.gradients.random_rows import LINEAR, WORDS, as_flat, random_gradients
+from tests.gradients.random_rows import EXACT, LINEAR, WORDS, as_flat, random_gradients
 
 
 @pytest.mark.parametrize("options", [*(Options(way=way) for way in EXACT), Options(way="low_rank", rank=2)])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.options import EXACT, Options
+from endtask.gradients.options import Options
 from endtask.gradients.rows import LinearRows, LookupRows
 from endtask.gradients.targets import products
 from endtask.models.batch import Room, TextBatch
@@ -21,6 +21,7 @@ from endtask.models.network import TLM_TASK, Network
 from endtask.models.place import Place
 from tests.gradients.batches import PAD, labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients, relative_error
+from tests.gradients.random_rows import EXACT
 from tests.tiny import ARCHITECTURES
 
 LAYERS = ("last", "half", "embedding", "*")

@@ -13,14 +13,14 @@ from endtask.errors import InputError
 from endtask.gradients.costs import Work
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.gradients.options import EXACT, Options, Way
+from endtask.gradients.options import Options, Way
 from endtask.gradients.plan import make_plan
 from endtask.gradients.rows import Gradients, average
 from endtask.gradients.targets import Measure, Targets, products
 from endtask.gradients.units import Units
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients, relative_error
-from tests.gradients.random_rows import as_flat, random_gradients
+from tests.gradients.random_rows import EXACT, as_flat, random_gradients
 
 LAYERS = ("last", "embedding")
 

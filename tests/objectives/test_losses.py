@@ -18,7 +18,8 @@ from endtask.models.network import TLM_TASK, Network
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification, JointClassification
+from endtask.objectives.task import Classification
+from endtask.objectives.task_base import JointTask
 from endtask.seeds import generator
 from endtask.settings import BatchSize
 from endtask.text.packed import PackedTexts
@@ -26,7 +27,7 @@ from tests.tiny import ARCHITECTURES, LABELS, make_labels, make_masking, make_ne
 
 SEED = 3
 KINDS = ("mlm", "task", "joint")
-Objective = MaskedLM | Classification | JointClassification
+Objective = MaskedLM | Classification | JointTask
 
 
 @pytest.fixture
@@ -44,7 +45,9 @@ def make(kind: str, stream: Any, **options: Any) -> Objective:
         return MaskedLM("any", stream)
     if kind == "task":
         return Classification("any", stream, make_labels(), **options)
-    return JointClassification("any", stream, make_labels(), **{"rho2": 1.0, "normalize": True, **options})
+    head = {"head": options.pop("head")} if "head" in options else {}
+    task = Classification("any", stream, make_labels(), **head)
+    return JointTask(task, **{"rho2": 1.0, "normalize": True, **options})
 
 
 def stock_inputs(network: Network, batch: TextBatch) -> dict[str, torch.Tensor]:

@@ -15,7 +15,8 @@ from endtask.files.stage_folder import StageFolder
 from endtask.models.place import Place
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import JointClassification
+from endtask.objectives.task import Classification
+from endtask.objectives.task_base import JointTask
 from endtask.records import Document, Example, Selected
 from endtask.settings import BatchSize, Settings, TrainSettings
 from endtask.task import Task
@@ -40,9 +41,8 @@ def make_phase(tmp_path: Path) -> MakePhase:
         network = make_network(architecture, dropout=dropout)
         common: dict[str, Any] = {"batch_size": BatchSize.parse("8"), "seed": seed, "masking": make_masking()}
         external = MaskedLM("external", TextStream("external", texts, network, **common))
-        internal = JointClassification(
-            "internal", TextStream("internal", texts, network, **common), make_labels(), rho2=1.0, normalize=True
-        )
+        task = Classification("internal", TextStream("internal", texts, network, **common), make_labels())
+        internal = JointTask(task, rho2=1.0, normalize=True)
         settings = {name: value for name, value in changes.items() if name not in _PHASE_FIELDS}
         phase = Phase(
             network=network,

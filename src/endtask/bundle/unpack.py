@@ -47,12 +47,6 @@ def bundle_header(file: Path) -> Header:
     return _read_header(file)[1]
 
 
-def header_in(folder: Path) -> Header | None:
-    """The header of the bundle that a folder came out of, if it came out of one."""
-    path = folder / HEADER
-    return parse_header(path.read_bytes(), str(path)) if path.is_file() else None
-
-
 def default_folder(file: Path) -> Path:
     """Where a bundle goes if nobody says.
 

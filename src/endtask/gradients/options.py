@@ -13,7 +13,6 @@ from endtask.gradients.projection import Projection
 Way = Literal["pairs", "matrix", "bilinear", "low_rank", "projected"]
 """Targets as rows; as matrices, with the candidate as a matrix too or as rows; as few rows; as random projections."""
 WAYS: tuple[Way, ...] = get_args(Way)
-EXACT: tuple[Way, ...] = ("pairs", "matrix", "bilinear")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from endtask.models.answer_errors import class_errors
 from endtask.models.batch import TextBatch
 from endtask.models.network import TASK, Network
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import JointTask, TaskObjective, weighted_sum, with_answers
+from endtask.objectives.task_base import TaskObjective, weighted_sum, with_answers
 
 
 class Classification(TaskObjective):
@@ -54,22 +54,6 @@ class Classification(TaskObjective):
     def differences(self, logits: Tensor, other: Tensor) -> Tensor:
         """Of two answers (S, classes)."""
         return class_differences(logits, other)
-
-
-class JointClassification(JointTask):
-    """TLM's internal batch for one class per text."""
-
-    def __init__(
-        self,
-        name: str,
-        stream: TextStream,
-        labels: NDArray[np.int64],
-        *,
-        rho2: float,
-        normalize: bool,
-        head: str = TASK,
-    ) -> None:
-        super().__init__(Classification(name, stream, labels, head=head), rho2=rho2, normalize=normalize)
 
 
 def balanced_weights(labels: NDArray[np.int64], classes: int) -> NDArray[np.float32]:

@@ -49,8 +49,8 @@ def _no_garbage() -> Iterator[None]:
 def _undo(device: torch.device, stream: Any, pool: Any) -> None:
     """Leave the stream, the memory and the random numbers of a recording that failed, none of which torch does for us.
 
-    In the belief that a recording goes on (until 2.11) it keeps all memory for good that two streams have used, and
-    goes on in the recording's own stream, where gradients are such memory: gigabytes in some hundred steps.
+    Training would go on in the recording's stream, and torch (until 2.11) in the belief that it records: it then gives
+    no memory back that two streams have used. Trainings ended so with dozens of gigabytes that nobody held.
     """
     number = torch.cuda._utils._get_device_index(device, optional=True)
     torch.cuda.set_stream(stream)
