@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from endtask.ahead import check_ahead
 from endtask.corpus import Corpus
-from endtask.errors import InputError, did_you_mean
+from endtask.errors import InputError, TrainingError, did_you_mean
 from endtask.files.atomic import remove_leftovers, write_text
 from endtask.files.disk import disk_trouble
 from endtask.files.lock import run_lock
@@ -174,13 +175,34 @@ class Run:
         self._refuse_surprises(stages, start)
         self._refuse_missing(_to_do(names, stages, start), stages)
         remove_leftovers(self.folder)
-        self._take_over(stages, start)
-        for name in names:
-            if stages[name].is_finished():
-                say(f"{name}: finished before, skipped")
-            else:
-                self._do(stages[name], stages)
+        with self._put_back_if_refused(stages, start):
+            self._take_over(stages, start)
+            for name in names:
+                if stages[name].is_finished():
+                    say(f"{name}: finished before, skipped")
+                else:
+                    self._do(stages[name], stages)
         self._report()
+
+    @contextmanager
+    def _put_back_if_refused(self, stages: dict[str, StageFolder], start: str | None) -> Iterator[None]:
+        """A redo that is refused before its first stage stands anew leaves the folder as it was.
+
+        Some things are only known then, such as what a selection would cost. What broke while training may go on.
+        """
+        redone = () if start is None else STAGES[STAGES.index(start) :]
+        before = {name: stages[name] for name in redone if stages[name].final.exists()}
+        settings = (self.folder / SETTINGS_FILE).read_text(encoding="utf-8") if before else ""
+        try:
+            yield
+        except InputError as error:
+            if not isinstance(error, TrainingError) and start in before and not before[start].final.exists():
+                for stage in before.values():
+                    stage.put_back(self.folder / PREVIOUS)
+                write_text(self.folder / SETTINGS_FILE, settings)
+                with suppress(OSError):  # more than this redo's is in there
+                    (self.folder / PREVIOUS).rmdir()
+            raise
 
     def result(self) -> RunResult:
         """The counts of the stages that stand in the folder."""

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 import endtask
-from endtask.errors import InputError
+from endtask.errors import InputError, TrainingError
 from endtask.files.lock import run_lock
 from endtask.files.run_layout import STAGES
+from endtask.files.stage_folder import StageFolder
 from endtask.run import Run
 from endtask.settings import load_settings, resolve
+from endtask.stages import WORK
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_toy
 
 
@@ -103,6 +105,48 @@ def test_until_stops_after_a_stage_and_a_later_call_goes_on(toy: Path, tmp_path:
     endtask.run(settings)
     assert hashes(tmp_path / "run" / "select") == before
     assert results(tmp_path / "run") == results(finished_run)
+
+
+def refusing(stage: str, error: InputError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a stage begin its work and then find a reason not to."""
+
+    def work(data: Any, folder: StageFolder, stages: Any) -> dict[str, Any]:
+        (folder.start() / "begun").write_text("something", encoding="utf-8")
+        raise error
+
+    monkeypatch.setitem(WORK, stage, work)
+
+
+@pytest.mark.parametrize("stage", ["select", "finetune"])
+def test_a_redo_that_is_refused_leaves_all_as_it_was(
+    toy: Path, own_run: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    before = hashes(own_run)
+    changed = toy_settings(toy, own_run)
+    changed[stage] = {**changed[stage], **{"select": {"budget": "40%"}, "finetune": {"learning_rate": 0.01}}[stage]}
+    refusing(stage, InputError("costs too much"), monkeypatch)
+    with pytest.raises(InputError, match="costs too much"):
+        endtask.run(changed, start=stage)
+    assert hashes(own_run) == before
+    assert not (own_run / "previous").exists()
+    assert not (own_run / f"{stage}.partial").exists()
+
+
+def test_a_redo_that_breaks_in_training_or_later_stays_where_it_is(
+    toy: Path, own_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = toy_settings(toy, own_run)
+    changed["finetune"] = {**changed["finetune"], "learning_rate": 0.01}
+    with monkeypatch.context() as patch:
+        refusing("finetune", TrainingError("the loss was not finite"), patch)
+        with pytest.raises(TrainingError):
+            endtask.run(changed, start="finetune")
+    assert (own_run / "finetune.partial" / "begun").exists()
+    refusing("evaluate", InputError("no"), monkeypatch)
+    with pytest.raises(InputError, match="no"):
+        endtask.run(changed)
+    assert (own_run / "finetune").is_dir()
+    assert (own_run / "previous" / "finetune").is_dir()
 
 
 def test_from_redoes_and_keeps_the_old(toy: Path, own_run: Path, finished_run: Path) -> None:

@@ -135,6 +135,11 @@ class StageFolder:
         if not self.can_resume():
             self._discard_partial()
 
+    def put_back(self, folder: Path) -> None:
+        """Undo `set_aside`, with all that was begun since."""
+        self._discard_partial()
+        (folder / self.name).rename(self.final)
+
     def start(self) -> Path:
         """Open the working folder: the one a killed run left, if it matches, else an empty one."""
         manifest = read_manifest(self.partial)
