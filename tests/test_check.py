@@ -262,6 +262,14 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
     assert answer.code == 0
 
 
+def test_without_a_corpus_nothing_is_said_to_read_a_selection(toy: Path, tmp_path: Path) -> None:
+    with_corpus = check(resolve(toy_settings(toy, tmp_path / "run")))
+    without = check(resolve(toy_settings(toy, tmp_path / "run", corpus={})))
+    parts = [[use.part for use in result.uses] for result in (with_corpus, without)]
+    assert "external" in parts[0]
+    assert parts[1] == [part for part in parts[0] if part != "external"]
+
+
 def test_marks_that_are_not_named_are_pointed_out(tmp_path: Path, command: Command) -> None:
     rows: list[dict[str, object]] = [{"text": f"[[ name {n} ]] is here", "label": "ab"[n % 2]} for n in range(40)]
     write_rows(tmp_path / "train.jsonl", rows)

@@ -11,7 +11,7 @@ from typing import Any
 
 from endtask.ahead import check_ahead
 from endtask.corpus import Corpus
-from endtask.errors import InputError, TrainingError, did_you_mean
+from endtask.errors import InputError, TrainingError, a_few, did_you_mean
 from endtask.files.atomic import remove_leftovers, write_text
 from endtask.files.disk import disk_trouble
 from endtask.files.lock import run_lock
@@ -242,8 +242,9 @@ class Run:
         return next((name for name, stage in self.stage_folders().items() if stage.clashes()), None)
 
     def plan(self, *, until: str | None = None, start: str | None = None) -> list[tuple[str, str]]:
-        """What `go` would do, stage by stage, without doing it."""
+        """What `go` would do, stage by stage, without doing it; raises the error that it would start with."""
         names = _stages_between(until, start)
+        self.check(trains=uses_device(names, self.settings))
         stages = self.stage_folders()
         redone = () if start is None else STAGES[STAGES.index(start) :]
         plan = {name: self._what_next(stages[name], redo=name in redone) for name in names}
@@ -289,12 +290,8 @@ class Run:
         changes = stage.changes()
         if changes.get("corpus", ("", ""))[1] == "none" and self.settings.corpus.sources:
             return f"select.selector is now {self.settings.select.selector}, for which no corpus is searched,"
-        changed = {key: pair for key, pair in changes.items() if key not in (*STAGES, *DATA)}
-        # Settings of a part that had none before come last: whoever chose another selector did not set them.
-        told = sorted(changed.items(), key=lambda item: item[1][0] is None)
-        settings = [f"{key} ({old} -> {new})" for key, (old, new) in told]
-        if settings:
-            return f"settings changed: {', '.join(settings[:4])}"
+        if settings := stage.changed_settings():
+            return f"settings changed: {a_few([f'{key} ({old} -> {new})' for key, (old, new) in settings.items()], 4)}"
         files = [f"the files of the {name} ({data_path(self.settings, name)})" for name in DATA if name in changes]
         return f"{' and '.join(files) or f'what the stage {stage.name} reads'} changed"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import endtask
 from endtask.cli.predict import arrived_lines, trial_line
+from endtask.settings import dump_yaml, load_settings
 from tests.conftest import Answer
 
 Command = Callable[..., Answer]
@@ -61,6 +63,19 @@ def test_a_file(finished_run: Path, tmp_path: Path, command: Command, expected: 
         line.split("\t")[0] for line in expected.splitlines()
     ]
     assert command("predict", finished_run, "--file", tmp_path / name).out == expected
+
+
+def test_the_column_that_the_task_named_is_read_where_it_is_there(
+    finished_run: Path, tmp_path: Path, command: Command, expected: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    asked = load_settings(run / "settings.yaml", overrides=["task.columns.text=Fråga (text)"])
+    (run / "settings.yaml").write_text(dump_yaml(asked), encoding="utf-8")
+    for name in ("Fråga (text)", "text"):
+        path = tmp_path / "table.jsonl"
+        path.write_text("".join(json.dumps({name: text}) + "\n" for text in TEXTS), encoding="utf-8")
+        assert command("predict", run, "--file", path).out == expected
 
 
 def test_another_column(finished_run: Path, tmp_path: Path, command: Command, expected: str) -> None:

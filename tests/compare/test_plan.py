@@ -48,6 +48,20 @@ def test_without_a_corpus_nothing_is_selected_again() -> None:
         assert found.cell("no_corpus").settings.train.reselect.every is None
 
 
+@pytest.mark.parametrize("weighting", ["equal", "meta"])
+@pytest.mark.parametrize("auxiliary", [{}, {"tapt": {"kind": "mlm", "texts": "task"}}], ids=["alone", "beside"])
+def test_without_a_corpus_the_domain_is_not_read_either(weighting: str, auxiliary: dict[str, Any]) -> None:
+    objectives = {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}, **auxiliary}
+    train = {"weighting": weighting, "objectives": objectives}
+    found = plan(train=train, select={"selector": "none"})
+    assert found.names == ("base", "majority", "tfidf", "no_corpus")
+    without = found.cell("no_corpus").settings
+    assert list(without.used_objectives) == ["task", *auxiliary]
+    assert without.train.weighting == (weighting if auxiliary else "equal")
+    with pytest.raises(InputError, match=r"random: nothing is selected of the corpus \(select.selector is none\)"):
+        plan({"baselines": ["random"]}, train=train, select={"selector": "none"})
+
+
 def test_runs_have_their_folder_and_seeds() -> None:
     found = plan({"cells": {"a": {}, "b": {"train.rho1": 99}}, "seeds": [3, 5], "finetune_seeds": [7]})
     runs = found.cell("b").runs(Path("out"))

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from endtask.models.weights import load_tensors
+from endtask.report.costs import stage_costs
 from endtask.report.page import summary
+from endtask.report.run_folder import RunFolder
 from endtask.train.metrics_file import read_metrics
 from tests.conftest import Answer
 
@@ -80,6 +82,8 @@ def test_from_random_weights(preset: str, toy: Path, tmp_path: Path, command: Co
     )
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert ("of the domain (" in page) == preset.startswith("dapt")
+    texts = {cost.stage: cost.bytes for cost in stage_costs(RunFolder(tmp_path / "run"))}
+    assert bool(texts["select"]) == preset.startswith(("dapt", "meta-tlm"))
     assert ("trained without a corpus" in page) == (
         preset in ("tapt-scratch", "mt-tartan-scratch", "meta-tartan-scratch")
     )

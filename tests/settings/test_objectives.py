@@ -85,6 +85,10 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         (of(tapt=3), "key 'train.objectives.tapt': must be a section of `key: value` lines, got 3"),
         (of(tapt={}), "key 'train.objectives.tapt.kind': is required"),
         (
+            of(dapt={"kind": "mlm", "texts": "domain"}, dap={"weight": 1}),
+            "key 'train.objectives.dap.kind': is required (did you mean 'train.objectives.dapt'?)",
+        ),
+        (
             of(task={**TASK, "mask_probability": 0.1}),
             "key 'train.objectives.task.mask_probability': task hides no tokens",
         ),

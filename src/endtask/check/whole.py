@@ -100,11 +100,18 @@ def check(settings: Settings) -> CheckResult:
         if settings.select.uses_influence:
             estimate = with_influence(estimate, task, replace(few, further={}), settings, Path(name))
         examples = examples_of(few, packed, phase, standing_in)
-        uses = uses_of(settings, groups=groups_in(task.train))
+        uses = _uses(settings, groups_in(task.train))
         further = tuple(audit(one) for one in task.further.values())
         leaks, marks = tuple(leaks_between(task)), _marks_not_named(few, settings)
         idle = unread_corpus(settings), idle_settings(settings)
         return CheckResult(audit(task), examples, estimate, uses, further, leaks, marks, *idle)
+
+
+def _uses(settings: Settings, groups: int) -> tuple[Use, ...]:
+    """Which split feeds what; without a selection, what would read it is left out, as it is in training."""
+    found = settings.used_objectives
+    absent = () if settings.has_selection else [name for name, one in found.items() if one.reads == "selection"]
+    return tuple(use for use in uses_of(settings, groups=groups) if use.part not in absent)
 
 
 def _marks_not_named(task: Task, settings: Settings) -> tuple[str, ...]:

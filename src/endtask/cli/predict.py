@@ -18,6 +18,7 @@ from endtask.progress import say
 
 if TYPE_CHECKING:
     from endtask.predict import Answer, Text
+    from endtask.settings.sections import ColumnSettings
 
 NAME = "predict"
 EXAMPLES = examples(
@@ -39,11 +40,16 @@ def command(
     ] = None,
     column: Annotated[
         str | None,
-        typer.Option("--column", metavar="NAME", help="Column of the text in a table file [text; of taggers, tokens]."),
+        typer.Option(
+            "--column",
+            metavar="NAME",
+            help="Column of the text in a table file [as the task's, or text; of taggers, tokens].",
+        ),
     ] = None,
     pair_column: Annotated[
-        str, typer.Option("--pair-column", metavar="NAME", help="Column of the second text.")
-    ] = "text_pair",
+        str | None,
+        typer.Option("--pair-column", metavar="NAME", help="Column of the second text [as the task's, or text_pair]."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per text, with all probabilities.")] = False,
     batch_size: Annotated[
         int, typer.Option("--batch-size", metavar="NUMBER", min=1, help="Texts per forward pass.")
@@ -63,7 +69,10 @@ def command(
         batches = in_batches(map(read, texts), batch_size)
     elif file is not None:
         if bare_suffix(file) in ROW_SUFFIXES:
-            columns = _Columns(column, None if single else pair_column, predictor.takes_pairs is True)
+            own = _columns_of(run)
+            second = None if single else pair_column or own.text_pair or "text_pair"
+            known = own.tokens if predictor.kind == "tags" else own.text
+            columns = _Columns(column, known, second, predictor.takes_pairs is True)
             batches = in_batches(_table_texts(file, columns, tags=predictor.kind == "tags"), batch_size)
         else:
             batches = in_batches((read(line) for _, line in read_lines(file)), batch_size)
@@ -113,11 +122,23 @@ def _split(line: str) -> Text:
     return (first, second) if tab else line
 
 
+def _columns_of(run: Path) -> ColumnSettings:
+    """The columns that a run's task was read from; a model's folder alone names none."""
+    from endtask.files.run_layout import SETTINGS_FILE
+    from endtask.settings import load_settings
+    from endtask.settings.sections import ColumnSettings
+
+    file = run / SETTINGS_FILE
+    return load_settings(file).task.columns if file.is_file() else ColumnSettings()
+
+
 @dataclass(frozen=True)
 class _Columns:
     """The columns to read; None for one that was not named, or means nothing to the model."""
 
     text: str | None
+    trained: str | None
+    """That of the text in the task's files, where it was named."""
     pair: str | None
     needs_pair: bool
 
@@ -128,7 +149,7 @@ def _table_texts(path: Path, columns: _Columns, *, tags: bool) -> Iterator[Text]
 
     for number, row in read_rows(path):
         usual = "tokens" if tags and "text" not in row else "text"
-        column = columns.text or usual
+        column = columns.text or (columns.trained if columns.trained in row else None) or usual
         if column not in row:
             find_column(list(row), column, (), path=path, role="text, which --column names")
         if columns.needs_pair and columns.pair not in row:

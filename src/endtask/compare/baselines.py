@@ -89,9 +89,15 @@ def _note(name: str, comparison: Comparison) -> str:
 
 
 def _no_text(settings: Settings) -> str | None:
+    return None if settings.reads_domain else _no_selection(settings)
+
+
+def _no_selection(settings: Settings) -> str | None:
     if settings.stage1 == "none":
         return "without a stage 1 no corpus is read"
-    if settings.select.selector == "none" or not (settings.corpus.sources or settings.select.path):
+    if settings.select.selector == "none" and settings.corpus.sources:
+        return "nothing is selected of the corpus (select.selector is none)"
+    if not settings.has_selection:
         return "the settings have no corpus"
     if not settings.train.reads("selection"):
         return "no objective reads the selection"
@@ -107,7 +113,7 @@ def _nothing_else(settings: Settings) -> str | None:
 def _no_draw(settings: Settings) -> str | None:
     if not settings.corpus.sources:
         return "there is no corpus to draw from"
-    return "the selection is random already" if settings.select.selector == "random" else _no_text(settings)
+    return "the selection is random already" if settings.select.selector == "random" else _no_selection(settings)
 
 
 def _no_checkpoint(settings: Settings, comparison: Comparison) -> str | None:
@@ -127,6 +133,9 @@ def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
     for name, one in settings.train.objectives.items():
         if one.reads in ("selection", "domain"):
             values[f"train.objectives.{name}.weight"] = 0
+    left = [one for one in settings.train.objectives.values() if one.weight and one.reads == "task"]
+    if settings.train.weighting == "meta" and len(left) == 1:
+        values["train.weighting"] = "equal"  # there is nothing to learn weights for
     return with_values(settings, values, "no_corpus")
 
 

@@ -17,7 +17,7 @@ from endtask.evaluate.measures import Measure
 from endtask.evaluate.predictions import Predictions, read_predictions
 from endtask.files.run_layout import DEV_PREDICTIONS
 from endtask.files.stage_folder import fingerprint
-from endtask.report.costs import stage_costs, total_cost
+from endtask.report.costs import corpus_text, stage_costs, total_cost
 from endtask.report.run_folder import RunFolder
 from endtask.report.scores import seed_rows
 from endtask.settings import TaskKind
@@ -141,6 +141,6 @@ def _cost(run: RunFolder) -> Cost:
         matmul_flops=total["matmul_flops"],
         train_seconds=sum(cost.seconds for cost in costs if cost.stage in TRAINING),
         seconds=total["seconds"],
-        text_bytes=int(run.counts("select")["bytes"]),
+        text_bytes=corpus_text(run.counts("select")),
         parameters=int(run.counts("pretrain")["parameters"]),
     )

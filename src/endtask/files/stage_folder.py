@@ -22,7 +22,7 @@ from endtask.files import gpu_memory
 from endtask.files.atomic import remove_leftovers, replace_folder, write_json
 from endtask.files.energy import EnergyMeter
 from endtask.files.machine import describe_machine
-from endtask.files.trees import differences
+from endtask.files.trees import differences, flatten
 
 MANIFEST = "manifest.json"
 LEFT_OUT = "left_out"
@@ -120,9 +120,24 @@ class StageFolder:
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """What differs from the manifest that stands here: settings and inputs by dotted key, as (old, new)."""
-        manifest = read_manifest(self.final) or read_manifest(self.partial) or {}
+        manifest = self._standing()
         parts = [differences(manifest.get(part, {}), self._head[part]) for part in ("settings", "inputs")]
         return parts[0] | parts[1]
+
+    def changed_settings(self) -> dict[str, tuple[Any, Any]]:
+        """The settings among them.
+
+        Those of a part that had none before, or has none now, are left out where there are others: whoever chose
+        another selector did not set them.
+        """
+        old, new = self._standing().get("settings", {}), self._head["settings"]
+        found = differences(old, new)
+        in_both = flatten(old).keys() & flatten(new).keys()
+        return {key: pair for key, pair in found.items() if key in in_both} or found
+
+    def _standing(self) -> dict[str, Any]:
+        """The manifest that stands here, of a finished stage or of one that was begun."""
+        return read_manifest(self.final) or read_manifest(self.partial) or {}
 
     def set_aside(self, folder: Path) -> None:
         """Move the finished stage into `folder`, so that it is made anew but not lost."""

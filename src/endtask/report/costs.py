@@ -51,6 +51,15 @@ def total_cost(costs: list[StageCost]) -> dict[str, float]:
     }
 
 
+def corpus_text(counts: Counts) -> int:
+    """Bytes of the corpus that training reads, by what `select` counted: the selection, and what is of the domain.
+
+    >>> corpus_text({"bytes": 0, "domain": {"bytes": 7}})
+    7
+    """
+    return int(counts["bytes"]) + int(counts.get("domain", {}).get("bytes", 0))
+
+
 def what_was_done(stage: str, counts: Counts) -> str:
     """A stage's work in a few words."""
     return _WHAT[stage](counts)
@@ -59,7 +68,10 @@ def what_was_done(stage: str, counts: Counts) -> str:
 def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
     counts = manifest["counts"]
     trained = stage in ("pretrain", "finetune")
-    text = {"retrieve": lambda: counts["corpus"]["bytes"], "select": lambda: counts["bytes"]}.get(stage)
+    texts: dict[str, Callable[[], int]] = {
+        "retrieve": lambda: int(counts["corpus"]["bytes"]),
+        "select": lambda: corpus_text(counts),
+    }
     return StageCost(
         stage,
         what_was_done(stage, counts),
@@ -70,7 +82,7 @@ def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
         matmul_flops=counts.get("matmul_flops"),
         joules=sum(manifest["joules"].values()) if manifest.get("joules") else None,
         gpu_bytes=manifest.get("gpu_bytes"),
-        bytes=int(text()) if text else None,
+        bytes=texts[stage]() if stage in texts else None,
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from endtask.errors import InputError, did_you_mean
+from endtask.errors import InputError, did_you_mean, nearest
 from endtask.settings.objectives import no_name
 from endtask.settings.sections import Settings
 
@@ -53,8 +53,12 @@ def explain(
     where: str | None,
     overridden: Collection[str] = (),
     root: type[BaseModel] = Settings,
+    tree: Mapping[str, Any] | None = None,
 ) -> InputError:
-    """The one line for a failed check: `where` names the file, unless the key came from `--set`."""
+    """The one line for a failed check: `where` names the file, unless the key came from `--set`.
+
+    `tree` is what was checked, where sections have names of the user's own.
+    """
     complaints = error.errors()
     # A misspelt key also leaves the right one unset, so the misspelling comes first.
     first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
@@ -64,8 +68,7 @@ def explain(
     place = _place(tuple(first["loc"]), root)
     if first["type"] == "extra_forbidden":
         # `--set fintune.epochs=3` makes a section that nobody knows: the complaint is about the section alone.
-        below = any(name.startswith(f"{_dotted(place)}.") for name in overridden)
-        path = "--set" if below else _origin(_dotted(place), "", where, overridden)
+        path = "--set" if _sets_below(place, overridden) else _origin(_dotted(place), "", where, overridden)
         return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place, root))
     same_place = [each for each in complaints if _place(tuple(each["loc"]), root) == place]
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
@@ -74,6 +77,9 @@ def explain(
     place, message = _key_in_front(place, message, root)
     path = _origin(_dotted(place), message, where, overridden)
     hint = _right_value(same_place)
+    if first["type"] == "missing":  # of a section that `--set` may have made
+        path = "--set" if _sets_below(place[:-1], overridden) else path
+        hint = _right_name(place[:-1], tree or {})
     return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None, hint=hint)
 
 
@@ -114,6 +120,25 @@ def _key_in_front(place: Location, message: str, root: type[BaseModel]) -> tuple
             next(known, None)
         model = section_of(model, name)
     return (*place, *names), rest
+
+
+def _sets_below(place: Location, overridden: Collection[str]) -> bool:
+    return any(name.startswith(f"{_dotted(place)}.") for name in overridden)
+
+
+def _right_name(place: Location, tree: Mapping[str, Any]) -> str | None:
+    """A hint where a section lacks what it needs because its name is a misspelling of that of another beside it.
+
+    >>> _right_name(("train", "objectives", "dap"), {"train": {"objectives": {"dap": {"weight": 1}, "dapt": {}}}})
+    "did you mean 'train.objectives.dapt'?"
+    """
+    *above, name = place or ("",)
+    beside: Any = tree
+    for part in above:
+        beside = beside.get(part) if isinstance(beside, Mapping) else None
+    others = [str(other) for other in beside if other != name] if isinstance(beside, Mapping) else []
+    close = nearest(str(name), others)
+    return f"did you mean {_dotted((*above, close))!r}?" if close else None
 
 
 def _origin(key: str, message: str, where: str | None, overridden: Collection[str]) -> str | None:

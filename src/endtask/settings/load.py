@@ -72,7 +72,7 @@ def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Colle
     try:
         return Settings.model_validate(_without_empty_sections(tree, Settings))
     except ValidationError as error:
-        raise explain(error, where, overridden) from None
+        raise explain(error, where, overridden, tree=tree) from None
 
 
 def brought_up_to_date(tree: Tree, *, without: Collection[str], where: str) -> Tree:

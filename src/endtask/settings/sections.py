@@ -199,6 +199,11 @@ class Settings(Section):
         return self.seed if self.train.seed is None else self.train.seed
 
     @property
+    def has_selection(self) -> bool:
+        """Whether texts are selected: of a corpus, or by a list of them."""
+        return self.select.selector != "none" and bool(self.corpus.sources or self.select.path)
+
+    @property
     def reads_domain(self) -> bool:
         """Whether stage 1 reads the domain's text."""
         return self.stage1 != "none" and self.train.reads("domain")
