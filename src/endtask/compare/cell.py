@@ -15,6 +15,7 @@ from endtask.settings.values import with_values
 CELLS = "cells"
 
 _REFUSED = {
+    "preset": "name the settings that it would change (docs/weighting.md has those of the ways to train)",
     "output_dir": "every run has a folder of its own",
     "evaluate.metric": "cells are compared by one metric",
     "train.seed": "seeds are the same for all cells: give them as `seeds`",
