@@ -73,6 +73,7 @@ def test_the_page_lies_in_the_run_and_says_the_verdict(make_run: MakeRun) -> Non
     assert said in text
     assert "1 of the 4 rows of test also stand in train" in text
     assert "always answering “cat”, the most frequent label of train, scores 50.0" in text
+    assert "--baseline tfidf" in text
 
 
 def test_every_section_has_its_figures(make_run: MakeRun) -> None:

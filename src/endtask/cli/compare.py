@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from endtask.cli.options import (
+    BesideOption,
     BudgetOption,
     CorpusOption,
     JsonOption,
-    OutputOption,
     PresetOption,
     QuietOption,
     SetOption,
@@ -96,7 +96,7 @@ def command(
     task: TaskOption = None,
     corpus: CorpusOption = None,
     budget: BudgetOption = None,
-    output: OutputOption = None,
+    output: BesideOption = None,
     preset: PresetOption = None,
     overrides: SetOption = None,
     cells: CellsOption = None,

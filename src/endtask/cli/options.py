@@ -32,6 +32,9 @@ BudgetOption = Annotated[
     ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help="The run's folder [runs/TASK].")]
+BesideOption = Annotated[
+    Path | None, typer.Option("--output", metavar="FOLDER", help="Its folder [runs/TASK-compare, runs/TASK-search].")
+]
 PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="Start from a shipped preset.")]
 SetOption = Annotated[
     list[str] | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -104,6 +105,7 @@ def command(
         print(f"results: {results}")
     if "model" in result.stages:
         print(trial_line(result.folder))
+        print(f"beside a bag of words: endtask compare {shlex.quote(str(result.folder))} --baseline tfidf")
 
 
 def _refuse_beside_bundle(given: Mapping[str, object]) -> None:

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from endtask.cli.options import (
+    BesideOption,
     BudgetOption,
     CorpusOption,
     JsonOption,
-    OutputOption,
     PresetOption,
     QuietOption,
     SetOption,
@@ -53,7 +53,7 @@ def command(
     task: TaskOption = None,
     corpus: CorpusOption = None,
     budget: BudgetOption = None,
-    output: OutputOption = None,
+    output: BesideOption = None,
     preset: PresetOption = None,
     overrides: SetOption = None,
     grid: GridOption = False,

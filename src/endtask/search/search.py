@@ -71,7 +71,7 @@ def _end(record: Record, settings: Settings) -> Record:
     if best is None:
         raise InputError(f"no trial trained to its end; the first: {record.trials[0].failure}", path=record.folder)
     if record.winner is None:
-        say(f"trial {best.number + 1} was the best on dev; it is run to its end")
+        say(f"trial {best.number + 1} was the best on dev; it is run to its end in {best.folder}")
         result = Run(_settings_of(record, best, settings)).go()
         record = record.with_winner({"number": best.number, "folder": best.folder, **result.stages["evaluate"]})
     write_page(record)

@@ -342,4 +342,7 @@ class Settings(Section):
 
     @property
     def _without_task(self) -> str:
-        return "train.objectives without the task" if self.train.objectives else "train.rho1: inf"
+        if not self.train.objectives:
+            return "train.rho1: inf"
+        last = " as the last of a sequence" if self.train.weighting == "sequence" else ""
+        return f"train.objectives without the task{last}"
