@@ -59,7 +59,7 @@ def test_the_recipe_follows_the_task(task: Task, wanted: dict[str, str], tmp_pat
 
 @pytest.mark.parametrize(
     ("letters", "spelled"),
-    [("WHO", True), ("DMARDs", True), ("ATPase", False), ("who", False)],
+    [("WHO", True), ("DMARDs", True), ("ATPase", False), ("who", False), ("123", False)],
 )
 def test_acronyms_in_capitals_are_spelled(letters: str, spelled: bool, tmp_path: Path) -> None:
     proposal = propose(pair(letters, "the world health organization met"), write(tmp_path, LINKED))

@@ -179,7 +179,7 @@ def titles(table: str) -> dict[str, str]:
 
 def trio(table: str) -> dict[str, str]:
     """Masked LM first, MT and META of a table, by title."""
-    wanted = (AGAINST[table], *reversed(PAIRS[table]))
+    wanted = (AGAINST[table], *PAIRS[table])
     return {name: title for name, title in titles(table).items() if name in wanted}
 
 

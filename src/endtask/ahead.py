@@ -74,8 +74,7 @@ def _check_model(task: Task, settings: Settings) -> None:
 
 
 def _check_training(settings: Settings, *, has_corpus: bool) -> None:
-    selector = settings.select.selector
-    no_text = selector == "none" or (not settings.corpus.sources and selector != "imported")
+    no_text = not settings.has_selection
     refuse_missing_texts(settings)
     if has_corpus:
         refuse_unknown_sources(settings)

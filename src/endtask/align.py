@@ -96,7 +96,7 @@ def _pairs_from(task: Task) -> tuple[str, str]:
 def _in_capitals(task: Task) -> bool:
     """Whether most of the letters of first texts are capitals; some, such as those of `mRNA`, are not."""
     letters = [letter for example in task.train[:_EXAMPLES_LOOKED_AT] for letter in example.text if letter.isalpha()]
-    return sum(letter.isupper() for letter in letters) >= _MOST * len(letters)
+    return bool(letters) and sum(letter.isupper() for letter in letters) >= _MOST * len(letters)
 
 
 def _have(task: Task, marks: tuple[str, ...]) -> bool:

@@ -190,16 +190,17 @@ class Run:
 
         Some things are only known then, such as what a selection would cost. What broke while training may go on.
         """
-        redone = () if start is None else STAGES[STAGES.index(start) :]
-        before = {name: stages[name] for name in redone if stages[name].final.exists()}
-        settings = (self.folder / SETTINGS_FILE).read_text(encoding="utf-8") if before else ""
+        file = self.folder / SETTINGS_FILE
+        settings = file.read_text(encoding="utf-8") if start is not None and file.exists() else None
         try:
             yield
         except InputError as error:
-            if not isinstance(error, TrainingError) and start in before and not before[start].final.exists():
-                for stage in before.values():
-                    stage.put_back(self.folder / PREVIOUS)
-                write_text(self.folder / SETTINGS_FILE, settings)
+            if start is None or settings is None or isinstance(error, TrainingError):
+                raise
+            if not stages[start].final.exists():
+                for name in STAGES[STAGES.index(start) :]:
+                    stages[name].put_back()
+                write_text(file, settings)
                 with suppress(OSError):  # more than this redo's is in there
                     (self.folder / PREVIOUS).rmdir()
             raise
@@ -291,7 +292,7 @@ class Run:
         if changes.get("corpus", ("", ""))[1] == "none" and self.settings.corpus.sources:
             return f"select.selector is now {self.settings.select.selector}, for which no corpus is searched,"
         if settings := stage.changed_settings():
-            return f"settings changed: {a_few([f'{key} ({old} -> {new})' for key, (old, new) in settings.items()], 4)}"
+            return f"settings changed: {a_few(settings, 4)}"
         files = [f"the files of the {name} ({data_path(self.settings, name)})" for name in DATA if name in changes]
         return f"{' and '.join(files) or f'what the stage {stage.name} reads'} changed"
 

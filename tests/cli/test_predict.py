@@ -76,6 +76,23 @@ def test_the_column_that_the_task_named_is_read_where_it_is_there(
         path = tmp_path / "table.jsonl"
         path.write_text("".join(json.dumps({name: text}) + "\n" for text in TEXTS), encoding="utf-8")
         assert command("predict", run, "--file", path).out == expected
+        assert command("predict", run / "model", "--file", path).out == expected
+
+
+@pytest.mark.parametrize("names", [("premise", "hypothesis"), ("text", "text_pair"), ("premise", "text_pair")])
+def test_columns_of_pairs_are_those_of_the_task_or_the_usual_ones(
+    finished_pair_run: Path, tmp_path: Path, command: Command, names: tuple[str, str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_pair_run, run)
+    asked = ["task.columns.text=premise", "task.columns.text_pair=hypothesis"]
+    (run / "settings.yaml").write_text(dump_yaml(load_settings(run / "settings.yaml", overrides=asked)), "utf-8")
+    (run / "settings.yaml").open("a", encoding="utf-8").write("of_a_later_release: 1\n")
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps(dict(zip(names, ("soup bread", "star moon"), strict=True))) + "\n", encoding="utf-8")
+    answer = command("predict", run, "--file", path)
+    assert answer == command("predict", finished_pair_run, "soup bread\tstar moon")
+    assert answer.code == 0
 
 
 def test_another_column(finished_run: Path, tmp_path: Path, command: Command, expected: str) -> None:

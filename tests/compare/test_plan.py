@@ -49,17 +49,22 @@ def test_without_a_corpus_nothing_is_selected_again() -> None:
 
 
 @pytest.mark.parametrize("weighting", ["equal", "meta"])
-@pytest.mark.parametrize("auxiliary", [{}, {"tapt": {"kind": "mlm", "texts": "task"}}], ids=["alone", "beside"])
+@pytest.mark.parametrize(
+    "auxiliary",
+    [{}, {"tapt": {"kind": "mlm", "texts": "task"}}, {"spans": {"kind": "aligned"}}],
+    ids=["alone", "beside", "aligned"],
+)
 def test_without_a_corpus_the_domain_is_not_read_either(weighting: str, auxiliary: dict[str, Any]) -> None:
     objectives = {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}, **auxiliary}
     train = {"weighting": weighting, "objectives": objectives}
-    found = plan(train=train, select={"selector": "none"})
+    aligned = {"aligned": {"recipe": "pair_match", "sources": [{"path": "texts"}]}} if "spans" in auxiliary else {}
+    found = plan(train=train, select={"selector": "none"}, **aligned)
     assert found.names == ("base", "majority", "tfidf", "no_corpus")
     without = found.cell("no_corpus").settings
     assert list(without.used_objectives) == ["task", *auxiliary]
     assert without.train.weighting == (weighting if auxiliary else "equal")
     with pytest.raises(InputError, match=r"random: nothing is selected of the corpus \(select.selector is none\)"):
-        plan({"baselines": ["random"]}, train=train, select={"selector": "none"})
+        plan({"baselines": ["random"]}, train=train, select={"selector": "none"}, **aligned)
 
 
 def test_runs_have_their_folder_and_seeds() -> None:

@@ -121,6 +121,10 @@ def refusing(stage: str, error: InputError, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_redo_that_is_refused_leaves_all_as_it_was(
     toy: Path, own_run: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
+    shutil.rmtree(own_run / "model")
+    shutil.copytree(own_run / "evaluate", own_run / "model.partial")  # a later stage that was begun with decisions
+    begun = own_run / "model.partial" / "manifest.json"
+    begun.write_text(json.dumps({**json.loads(begun.read_text()), "status": "running", "plan": {"steps": 3}}))
     before = hashes(own_run)
     changed = toy_settings(toy, own_run)
     changed[stage] = {**changed[stage], **{"select": {"budget": "40%"}, "finetune": {"learning_rate": 0.01}}[stage]}

@@ -88,6 +88,7 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             of(dapt={"kind": "mlm", "texts": "domain"}, dap={"weight": 1}),
             "key 'train.objectives.dap.kind': is required (did you mean 'train.objectives.dapt'?)",
         ),
+        (of(dapt=DAPT, tapt={"texts": "task"}), "key 'train.objectives.tapt.kind': is required"),
         (
             of(task={**TASK, "mask_probability": 0.1}),
             "key 'train.objectives.task.mask_probability': task hides no tokens",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,11 +65,11 @@ def test_no_garbage_is_collected_meanwhile_and_then_as_before(monkeypatch: pytes
     try:
         for collects in (True, False):
             (gc.enable if collects else gc.disable)()
-            try:
-                with module.recording("graph", DEVICE):  # type: ignore[arg-type]
-                    assert not gc.isenabled()
-            except RuntimeError:
-                assert fails
+            with (
+                pytest.raises(RuntimeError) if fails else nullcontext(),
+                module.recording("graph", DEVICE),  # type: ignore[arg-type]
+            ):
+                assert not gc.isenabled()
             assert not stand_in.collects
             assert gc.isenabled() == collects
     finally:

@@ -103,8 +103,8 @@ def check(settings: Settings) -> CheckResult:
         uses = _uses(settings, groups_in(task.train))
         further = tuple(audit(one) for one in task.further.values())
         leaks, marks = tuple(leaks_between(task)), _marks_not_named(few, settings)
-        idle = unread_corpus(settings), idle_settings(settings)
-        return CheckResult(audit(task), examples, estimate, uses, further, leaks, marks, *idle)
+        found = CheckResult(audit(task), examples, estimate, uses, further, leaks, marks)
+        return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle_settings(settings))
 
 
 def _uses(settings: Settings, groups: int) -> tuple[Use, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -18,7 +18,6 @@ from endtask.progress import say
 
 if TYPE_CHECKING:
     from endtask.predict import Answer, Text
-    from endtask.settings.sections import ColumnSettings
 
 NAME = "predict"
 EXAMPLES = examples(
@@ -69,11 +68,11 @@ def command(
         batches = in_batches(map(read, texts), batch_size)
     elif file is not None:
         if bare_suffix(file) in ROW_SUFFIXES:
-            own = _columns_of(run)
-            second = None if single else pair_column or own.text_pair or "text_pair"
-            known = own.tokens if predictor.kind == "tags" else own.text
-            columns = _Columns(column, known, second, predictor.takes_pairs is True)
-            batches = in_batches(_table_texts(file, columns, tags=predictor.kind == "tags"), batch_size)
+            tags, own = predictor.kind == "tags", _columns_of(run)
+            text = _Column("--column", column, own.get("tokens" if tags else "text"), "text")
+            pair = None if single else _Column("--pair-column", pair_column, own.get("text_pair"), "text_pair")
+            texts_of = _table_texts(file, text, pair, needs_pair=predictor.takes_pairs is True, tags=tags)
+            batches = in_batches(texts_of, batch_size)
         else:
             batches = in_batches((read(line) for _, line in read_lines(file)), batch_size)
     else:
@@ -122,44 +121,54 @@ def _split(line: str) -> Text:
     return (first, second) if tab else line
 
 
-def _columns_of(run: Path) -> ColumnSettings:
-    """The columns that a run's task was read from; a model's folder alone names none."""
+def _columns_of(run: Path) -> dict[str, str | None]:
+    """The columns that a run's task was read from, as its settings name them; a model elsewhere has none."""
     from endtask.files.run_layout import SETTINGS_FILE
-    from endtask.settings import load_settings
-    from endtask.settings.sections import ColumnSettings
+    from endtask.settings.load import read_tree
 
-    file = run / SETTINGS_FILE
-    return load_settings(file).task.columns if file.is_file() else ColumnSettings()
+    file = (run.parent if run.name == "model" else run) / SETTINGS_FILE
+    task = read_tree(file).get("task") if file.is_file() else None
+    return task.get("columns") or {} if isinstance(task, dict) else {}
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """The columns to read; None for one that was not named, or means nothing to the model."""
+class _Column:
+    """A column to read: as asked for, else that of the task's files where it is there, else the usual one."""
 
-    text: str | None
+    option: str
+    asked: str | None
     trained: str | None
-    """That of the text in the task's files, where it was named."""
-    pair: str | None
-    needs_pair: bool
+    usual: str
+
+    def name_in(self, row: Collection[str]) -> str:
+        return self.asked or (self.trained if self.trained in row else None) or self.usual
 
 
-def _table_texts(path: Path, columns: _Columns, *, tags: bool) -> Iterator[Text]:
+def _table_texts(path: Path, text: _Column, pair: _Column | None, *, needs_pair: bool, tags: bool) -> Iterator[Text]:
     """The texts of a table file; those of a tagger may be lists of words, as in its task's files."""
     from endtask.files.rows import find_column, read_rows
 
     for number, row in read_rows(path):
-        usual = "tokens" if tags and "text" not in row else "text"
-        column = columns.text or (columns.trained if columns.trained in row else None) or usual
+        column = replace(text, usual="tokens" if tags and "text" not in row else text.usual).name_in(row)
         if column not in row:
-            find_column(list(row), column, (), path=path, role="text, which --column names")
-        if columns.needs_pair and columns.pair not in row:
-            others = [name for name in row if name != column]
-            find_column(others, columns.pair, (), path=path, role="second text, which --pair-column names")
-        text, second = row[column], row.get(columns.pair) if columns.pair else None
-        if tags and isinstance(text, list) and text and all(isinstance(word, str) and word.strip() for word in text):
-            yield text
+            find_column(list(row), column, (), path=path, role=f"text, which {text.option} names")
+        second = None
+        if pair is not None:
+            beside = pair.name_in(row)
+            if needs_pair and beside not in row:
+                others = [name for name in row if name != column]
+                find_column(others, beside, (), path=path, role=f"second text, which {pair.option} names")
+            second = row.get(beside)
+        content = row[column]
+        if (
+            tags
+            and isinstance(content, list)
+            and content
+            and all(isinstance(one, str) and one.strip() for one in content)
+        ):
+            yield content
             continue
-        if not isinstance(text, str) or not isinstance(second, str | None):
+        if not isinstance(content, str) or not isinstance(second, str | None):
             kind = "neither a string nor a list of words" if tags else "not a string"
             raise InputError(f"the text is {kind}", path=path, row=number, key=column)
-        yield text if second is None else (text, second)
+        yield content if second is None else (content, second)

@@ -17,6 +17,7 @@ from endtask.settings.presets import preset_layers
 from endtask.settings.values import with_values
 
 CHECKPOINT_PRESET = "finetune-small-pretrained"
+_CORPUS_TEXTS = ("selection", "domain")
 _NOTES = {
     "no_corpus": "the same without the corpus: stage 1 reads the task's texts alone; same tokenizer, same budget",
     "random": "as much text, drawn at random from the corpus",
@@ -131,9 +132,9 @@ def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
     if settings.train.rho1 == "inf" and not settings.learned_tasks:
         values["train.rho1"] = 0  # nothing but task batches is left
     for name, one in settings.train.objectives.items():
-        if one.reads in ("selection", "domain"):
+        if one.reads in _CORPUS_TEXTS:
             values[f"train.objectives.{name}.weight"] = 0
-    left = [one for one in settings.train.objectives.values() if one.weight and one.reads == "task"]
+    left = [one for one in settings.train.objectives.values() if one.weight and one.reads not in _CORPUS_TEXTS]
     if settings.train.weighting == "meta" and len(left) == 1:
         values["train.weighting"] = "equal"  # there is nothing to learn weights for
     return with_values(settings, values, "no_corpus")

@@ -22,7 +22,7 @@ from endtask.files import gpu_memory
 from endtask.files.atomic import remove_leftovers, replace_folder, write_json
 from endtask.files.energy import EnergyMeter
 from endtask.files.machine import describe_machine
-from endtask.files.trees import differences, flatten
+from endtask.files.trees import changes_in_words, differences, flatten
 
 MANIFEST = "manifest.json"
 LEFT_OUT = "left_out"
@@ -91,6 +91,8 @@ class StageFolder:
         self._energy = EnergyMeter({})
         self._joules_before: dict[str, float] = {}
         self._manifest: dict[str, Any] = {}
+        self._aside: dict[Path, Path] = {}
+        self._goes_on = False
 
     def recover(self) -> None:
         """Do the rename that a kill left undone; call it only where no other process works on the run."""
@@ -124,36 +126,41 @@ class StageFolder:
         parts = [differences(manifest.get(part, {}), self._head[part]) for part in ("settings", "inputs")]
         return parts[0] | parts[1]
 
-    def changed_settings(self) -> dict[str, tuple[Any, Any]]:
-        """The settings among them.
+    def changed_settings(self) -> list[str]:
+        """The settings among them, each as `key (old -> new)`.
 
         Those of a part that had none before, or has none now, are left out where there are others: whoever chose
         another selector did not set them.
         """
         old, new = self._standing().get("settings", {}), self._head["settings"]
-        found = differences(old, new)
-        in_both = flatten(old).keys() & flatten(new).keys()
-        return {key: pair for key, pair in found.items() if key in in_both} or found
+        before, after = flatten(old), flatten(new)
+        in_both = [{key: tree[key] for key in after if key in before} for tree in (before, after)]
+        return changes_in_words(*in_both) or changes_in_words(old, new)
 
     def _standing(self) -> dict[str, Any]:
         """The manifest that stands here, of a finished stage or of one that was begun."""
         return read_manifest(self.final) or read_manifest(self.partial) or {}
 
     def set_aside(self, folder: Path) -> None:
-        """Move the finished stage into `folder`, so that it is made anew but not lost."""
-        if self.final.exists():
-            folder.mkdir(exist_ok=True)
-            kept = folder / self.name
-            if kept.exists():
-                shutil.rmtree(kept)
-            self.final.rename(kept)
-        if not self.can_resume():
-            self._discard_partial()
+        """Move the stage into `folder`, so that it is made anew but not lost; what was begun too, unless it goes on."""
+        begun = () if self.can_resume() else (self.partial,)
+        for path in (self.final, *begun):
+            if path.exists():
+                folder.mkdir(exist_ok=True)
+                kept = folder / path.name
+                if kept.exists():
+                    shutil.rmtree(kept)
+                path.rename(kept)
+                self._aside[path] = kept
+        self._goes_on = not begun
 
-    def put_back(self, folder: Path) -> None:
-        """Undo `set_aside`, with all that was begun since."""
-        self._discard_partial()
-        (folder / self.name).rename(self.final)
+    def put_back(self) -> None:
+        """Undo `set_aside`, and what was begun since."""
+        if not self._goes_on:
+            self._discard_partial()
+        for path, kept in self._aside.items():
+            kept.rename(path)
+        self._aside.clear()
 
     def start(self) -> Path:
         """Open the working folder: the one a killed run left, if it matches, else an empty one."""

@@ -101,8 +101,7 @@ def default_space(settings: Settings) -> Space:
 def _paper_grid(settings: Settings) -> Axes:
     """TLM's grid; without a corpus there are no external batches to count, without masks no loss to weigh."""
     train = settings.train
-    has_corpus = settings.select.selector != "none" and (settings.corpus.sources or settings.select.path)
-    axes: Axes = {"train.rho1": PAPER_RHO1} if has_corpus and train.weighting == "interleave" else {}
+    axes: Axes = {"train.rho1": PAPER_RHO1} if settings.has_selection and train.weighting == "interleave" else {}
     is_joint = any(one.kind == "joint" for one in settings.used_objectives.values())
     return {**axes, "train.rho2": PAPER_RHO2} if train.mask_task and is_joint else axes
 

@@ -64,8 +64,7 @@ def refuse_missing_texts(settings: Settings) -> None:
     """Objectives of stage 1 that the user named must have corpus text to read, before any work is done."""
     if settings.stage1 == "none":
         return
-    selector, has_corpus = settings.select.selector, bool(settings.corpus.sources)
-    there = {"selection": selector != "none" and (has_corpus or selector == "imported"), "domain": has_corpus}
+    there = {"selection": settings.has_selection, "domain": bool(settings.corpus.sources)}
     for name, one in settings.train.objectives.items():
         if one.weight and not there.get(one.reads, True):
             hint = f"--corpus path/to/text, or leave the objective out: train.objectives.{name}.weight=0"

@@ -24,17 +24,12 @@ def objectives_with_tasks(settings: Settings) -> Objectives:
     said = train.objectives or train.weighting == "interleave"
     if said or not settings.tasks or settings.stage1 == "none":
         return usual
-    if not _has_selection(settings):
+    if not settings.has_selection:
         usual.pop(EXTERNAL, None)
     further = {name: ObjectiveSettings(kind="task", task=name) for name in settings.tasks}
     if train.weighting == "sequence" and INTERNAL in usual:
         further[INTERNAL] = usual.pop(INTERNAL)  # the end task comes last: its head has to fit the last weights
     return {**usual, **further}
-
-
-def _has_selection(settings: Settings) -> bool:
-    selector = settings.select.selector
-    return selector != "none" and (bool(settings.corpus.sources) or selector == "imported")
 
 
 def check_tasks(settings: Settings) -> None:

@@ -200,8 +200,9 @@ class Settings(Section):
 
     @property
     def has_selection(self) -> bool:
-        """Whether texts are selected: of a corpus, or by a list of them."""
-        return self.select.selector != "none" and bool(self.corpus.sources or self.select.path)
+        """Whether texts are selected: of a corpus, or elsewhere."""
+        selector = self.select.selector
+        return selector == "imported" or (selector != "none" and bool(self.corpus.sources))
 
     @property
     def reads_domain(self) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 from endtask.models.place import RECORDING
 
-_END_OF_POOL = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")  # as torch calls it, then and now
+_END_OF_POOL = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")  # as torch calls it, now and before
 
 
 @contextmanager
@@ -22,12 +22,13 @@ def recording(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[Non
     make batches ready and pin them meanwhile, which is no harm.
     """
     stream, pool = torch.cuda.current_stream(device), torch.cuda.graph_pool_handle()
-    try:
-        with RECORDING, _no_garbage(), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
-            yield
-    except RuntimeError:
-        _undo(device, stream, pool)
-        raise
+    with RECORDING:
+        try:
+            with _no_garbage(), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
+                yield
+        except RuntimeError:
+            _undo(device, stream, pool)
+            raise
 
 
 @contextmanager
@@ -49,14 +50,16 @@ def _no_garbage() -> Iterator[None]:
 def _undo(device: torch.device, stream: Any, pool: Any) -> None:
     """Leave the stream, the memory and the random numbers of a recording that failed, none of which torch does for us.
 
-    Training would go on in the recording's stream, and torch (until 2.11) in the belief that it records: it then gives
-    no memory back that two streams have used. Trainings ended so with dozens of gigabytes that nobody held.
+    Training would go on in the recording's stream, and torch (without pytorch#180395) in the belief that it records: it
+    then gives no memory back that two streams have used. Trainings ended with dozens of gigabytes that nobody held.
+    What the recording itself had taken stays so until the process ends (without pytorch#190348): to release it twice
+    would end the process, and nothing tells whether torch does it.
     """
     number = torch.cuda._utils._get_device_index(device, optional=True)
     torch.cuda.set_stream(stream)
     end = next((getattr(torch._C, name) for name in _END_OF_POOL if hasattr(torch._C, name)), None)
     if end is not None:
-        with suppress(RuntimeError):  # from 2.12 on it has ended
+        with suppress(RuntimeError):  # it has ended
             end(number, pool)
     generator = torch.cuda.default_generators[number]
     seed = generator.initial_seed()
