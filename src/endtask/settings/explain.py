@@ -79,7 +79,8 @@ def explain(
     hint = _right_value(same_place)
     if first["type"] == "missing":  # of a section that `--set` may have made
         path = "--set" if _sets_below(place[:-1], overridden) else path
-        hint = _right_name(place[:-1], tree or {}) if path == "--set" or first["input"].keys() == {"weight"} else None
+        bare = isinstance(first["input"], dict) and first["input"].keys() == {"weight"}
+        hint = _right_name(place[:-1], tree or {}) if path == "--set" or bare else None
     return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None, hint=hint)
 
 
