@@ -100,18 +100,17 @@ def check(settings: Settings) -> CheckResult:
         if settings.select.uses_influence:
             estimate = with_influence(estimate, task, replace(few, further={}), settings, Path(name))
         examples = examples_of(few, packed, phase, standing_in)
-        uses = _uses(settings, groups_in(task.train))
+        uses = uses_of(settings, groups=groups_in(task.train), absent=_without_selection(settings))
         further = tuple(audit(one) for one in task.further.values())
         leaks, marks = tuple(leaks_between(task)), _marks_not_named(few, settings)
         found = CheckResult(audit(task), examples, estimate, uses, further, leaks, marks)
         return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle_settings(settings))
 
 
-def _uses(settings: Settings, groups: int) -> tuple[Use, ...]:
-    """Which split feeds what; without a selection, what would read it is left out, as it is in training."""
+def _without_selection(settings: Settings) -> list[str]:
+    """The objectives that would read a selection where there is none."""
     found = settings.used_objectives
-    absent = () if settings.has_selection else [name for name, one in found.items() if one.reads == "selection"]
-    return tuple(use for use in uses_of(settings, groups=groups) if use.part not in absent)
+    return [] if settings.has_selection else [name for name, one in found.items() if one.reads == "selection"]
 
 
 def _marks_not_named(task: Task, settings: Settings) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from endtask.settings.objectives import KINDS, ObjectiveSettings
@@ -27,15 +27,17 @@ class Use:
     labels: bool
 
 
-def uses_of(settings: Settings, *, groups: int | None = None) -> tuple[Use, ...]:
+def uses_of(settings: Settings, *, groups: int | None = None, absent: Collection[str] = frozenset()) -> tuple[Use, ...]:
     """Every part of training that reads data, in the order of the work.
 
     `groups` of train stay together, so that there are no more parts of it to hold out; unset where nobody counted.
+    `absent` objectives have no text to read, and are left out as they are in training.
 
     >>> [(use.part, use.split, use.labels) for use in uses_of(Settings())]
     [('external', '-', False), ('internal', 'train', True), ('fine-tuning', 'train', True), ('best step', 'dev', True)]
     """
-    return (*_selection(settings), *_stage_1(settings, groups), *_stage_2(settings))
+    found = (*_selection(settings), *_stage_1(settings, groups), *_stage_2(settings))
+    return tuple(use for use in found if use.part not in absent)
 
 
 def use_lines(uses: tuple[Use, ...]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: Stag
 def _uses(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
     """Which split feeds what, without objectives that had no text."""
     absent = settings.used_objectives.keys() - (phase.objectives.keys() if phase is not None else ())
-    return [asdict(use) for use in uses_of(settings, groups=groups_in(task.train)) if use.part not in absent]
+    return [asdict(use) for use in uses_of(settings, groups=groups_in(task.train), absent=absent)]
 
 
 def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
