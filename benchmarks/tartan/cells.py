@@ -151,6 +151,8 @@ AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": 
 """What all others of a table of the page are tested against: the same texts, read before the task is; our defaults."""
 PAIRS = {table: (f"meta-{name}", f"mt-{name}") for table, name in AGAINST.items() if table != "defaults"}
 """The other question: do learned weights beat equal ones?"""
+ENDINGS = {table: (f"mt-{table}-anew", f"mt-{table}") for table in ("tapt", "dapt")}
+"""And how should MT end: with a full fine-tuning, or as in the paper with a last touch?"""
 
 HEADS = {
     "tapt": "Table 1: the task's own text",

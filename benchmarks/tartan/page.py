@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.compared import Compared, collect_from_command_line, markdown
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.results_file import RESULTS, Results, write_results
-from benchmarks.tartan.cells import AGAINST, BODIES, HEADS, NAMES, PAIRS, PLAIN, TABLES, titles, trio
+from benchmarks.tartan.cells import AGAINST, BODIES, ENDINGS, HEADS, NAMES, PAIRS, PLAIN, TABLES, titles, trio
 from benchmarks.tartan.curves import times
 from endtask.errors import InputError
 from endtask.evaluate.significance import holm
@@ -25,7 +25,11 @@ from endtask.report.format import metric_name
 
 Tree = dict[str, Any]
 COMMAND = "python -m benchmarks.tartan.page"
-_LEAD = "_meta_over_mt"
+QUESTIONS = {
+    "_meta_over_mt": (PAIRS, "Learned weights against equal ones", "META over MT"),
+    "_full_over_light": (ENDINGS, "MT, then a full fine-tuning, against a light one", "full over light"),
+}
+"""What is asked of pairs of cells: how the summary's figures end, the pairs by table, a title and a column's head."""
 BY_TABLES = {name: title for table in ("tapt", "dapt-tapt", "dapt") for name, title in trio(table).items()}
 """Masked LM before the task, MT and META of the paper's three tables, by the titles they are shown under."""
 
@@ -50,7 +54,7 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
                 rows += list(_rows(compared, task, body))
                 curves = curve_rows(kept, f"{task}-{body}", compared.done)
                 rows += [{"kind": "curve", "task": task, "body": body, **row} for row in curves]
-                summary |= _learned(compared, f"{task}_{body}")
+                summary |= _leads(compared, f"{task}_{body}")
             rows += [row for row in known if compared is None or row["cell"] not in compared.runs]
     return write_results("tartan", COMMAND, rows, summary or {"tables": 0}, results)
 
@@ -81,14 +85,15 @@ def _of_one_model(row: Tree) -> Tree:
     return {"train_seconds": round(share * row["train_seconds"], 1), "flops": float(f"{share * row['flops']:.4g}")}
 
 
-def _learned(compared: Compared, start: str) -> Tree:
-    """How far learned weights lie above equal ones, and its p, for each table."""
+def _leads(compared: Compared, start: str) -> Tree:
+    """How far one cell of each pair lies above the other, and its p."""
     found: Tree = {}
-    for table, (meta, equal) in PAIRS.items():
-        if meta in compared.runs and equal in compared.runs:
-            lead = fmean(compared.models(meta)) - fmean(compared.models(equal))
-            name = f"{start}_{table.replace('-', '_')}{_LEAD}"
-            found |= {name: round(lead, 5), f"{name}_p": round(compared.p_value(meta, equal), 5)}
+    for end, (pairs, *_) in QUESTIONS.items():
+        for table, (one, other) in pairs.items():
+            if one in compared.runs and other in compared.runs:
+                lead = fmean(compared.models(one)) - fmean(compared.models(other))
+                name = f"{start}_{table.replace('-', '_')}{end}"
+                found |= {name: round(lead, 5), f"{name}_p": round(compared.p_value(one, other), 5)}
     return found
 
 
@@ -112,7 +117,8 @@ def tartan_table(results: Results) -> str:
                     *times(_curves_of(rows, task, body), found),
                     "",
                 ]
-    parts += [*_learned_table(results), ""]
+    for end in QUESTIONS:
+        parts += _pairs_table(results, end)
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = (
         "Mean ± spread over models of different seeds; † where Holm's p, over a table or one column of the first two, "
@@ -163,26 +169,28 @@ def _lead(row: Tree) -> str:
     return f"{100 * row['lead']:+.1f}{'†' if row['p_holm'] < 0.05 else ''}"
 
 
-def _learned_table(results: Results) -> Iterator[str]:
-    """The other question of all tables: how far learned weights lie above equal ones."""
-    found: Tree = {name: value for name, value in results.summary.items() if name.endswith(_LEAD)}
+def _pairs_table(results: Results, end: str) -> Iterator[str]:
+    """The other questions of all tables, each over all tasks and bodies."""
+    found: Tree = {name: value for name, value in results.summary.items() if name.endswith(end)}
     if not found:
         return
+    _, title, head = QUESTIONS[end]
     p_values: list[Any] = [results.summary[f"{name}_p"] for name in found]
-    yield from ("**Learned weights against equal ones**", "", "| | META over MT | p | Holm's |", "|---|---:|---:|---:|")
+    yield from (f"**{title}**", "", f"| | {head} | p | Holm's |", "|---|---:|---:|---:|")
     for (name, lead), p_value, corrected in zip(found.items(), p_values, holm(p_values), strict=True):
         shown = _lead({"lead": lead, "p_holm": corrected})
-        yield f"| {_in_words(name)} | {shown} | {p_value:.4f} | {corrected:.4f} |"
+        yield f"| {_in_words(name.removesuffix(end))} | {shown} | {p_value:.4f} | {corrected:.4f} |"
+    yield ""
 
 
 def _in_words(name: str) -> str:
     """What a figure of the summary is of.
 
-    >>> _in_words("sciie_scratch_dapt_tapt_meta_over_mt")
+    >>> _in_words("sciie_scratch_dapt_tapt")
     'DAPT + TAPT, SciERC, from random weights'
     """
     task, body = next((task, body) for task in NAMES for body in BODIES if name.startswith(f"{task}_{body}_"))
-    table = name.removeprefix(f"{task}_{body}_").removesuffix(_LEAD).replace("_", "-")
+    table = name.removeprefix(f"{task}_{body}_").replace("_", "-")
     return f"{titles(table)[AGAINST[table]].replace(', then', ' +')}, {NAMES[task]}, {BODIES[body]}"
 
 

@@ -16,7 +16,7 @@ from benchmarks.kept import keep, read_tree, result_files
 from benchmarks.results_file import read_results
 from benchmarks.results_file import write_results as write_table
 from benchmarks.tartan import page, prepare, train
-from benchmarks.tartan.cells import AGAINST, DOMAINS, PAIRS, PLAIN, SEEDS, TABLES, base_settings, cells, titles
+from benchmarks.tartan.cells import AGAINST, DOMAINS, ENDINGS, PAIRS, PLAIN, SEEDS, TABLES, base_settings, cells, titles
 from benchmarks.tartan.curves import curves
 from benchmarks.tartan.picture import tartan_picture
 from endtask.bundle import write_bundle
@@ -79,7 +79,15 @@ def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
     assert lines[0] == "| | ACL-ARC | SciERC | ChemProt |"
     assert re.fullmatch(r"\| TAPT \|  \| [+-]\d+\.\d†? \|  \|", lines[1])
     assert lines[-1].startswith("| META, DAPT + TAPT |")
-    assert {"sciie_scratch_tapt_meta_over_mt", "sciie_scratch_tapt_meta_over_mt_p"} < set(written.summary)
+    assert set(written.summary) == {
+        f"sciie_scratch_{name}{figure}"
+        for name in ("tapt_meta_over_mt", "tapt_full_over_light", "dapt_tapt_meta_over_mt")
+        for figure in ("", "_p")
+    }
+    endings = shown.split("**MT, then a full fine-tuning, against a light one**")[1].split("Mean ±")[0]
+    lines = [line for line in endings.splitlines() if line.startswith("| ")]
+    assert len(lines) == 2
+    assert re.match(r"\| TAPT, SciERC, from random weights \| [+-]\d+\.\d†? \| \d\.\d{4} \|", lines[1])
     assert all("predicted" not in row for row in written.rows)
 
 
@@ -141,7 +149,7 @@ def test_every_table_has_what_it_is_tested_against() -> None:
     for table, against in AGAINST.items():
         assert against in titles(table)
         assert PLAIN in titles(table)
-        assert set(PAIRS.get(table, ())) <= set(titles(table))
+        assert {*PAIRS.get(table, ()), *ENDINGS.get(table, ())} <= set(titles(table))
     names = [arm.name for arms in TABLES.values() for arm in arms]
     assert len(set(names)) == len(names)
 

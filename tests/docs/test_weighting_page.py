@@ -1,25 +1,44 @@
-"""The cells that the page on weighting shows are what it says."""
+"""The settings that the page on weighting shows are what it says."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from benchmarks.tartan.cells import base_settings, cells
 from endtask.compare.comparison import check_comparison
-from endtask.compare.plan import make_plan
+from endtask.compare.plan import listed_cells, make_plan
 from endtask.settings import load_settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "weighting.md"
 
 
-def test_the_cells_of_the_ways_to_train() -> None:
-    block = re.search(r"```yaml\n(cells:.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+def shown(start: str) -> Any:
+    """The settings of the block that starts so."""
+    block = re.search(rf"```yaml\n({start}.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
+    return yaml.safe_load(block[1])
+
+
+def test_the_end_that_is_recommended_is_the_one_that_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(yaml.safe_dump({**shown("preset: mt-tartan"), "task": {"path": "task"}, "output_dir": "out"}))
+    found = load_settings(path)
+    base = base_settings("sciie", "checkpoint", tmp_path, steps=300)
+    asked = check_comparison({"cells": cells("tapt", "checkpoint", base.budget), "seeds": [0]}, "cells")
+    (measured,) = (cell for cell in listed_cells(base, asked, "cells") if cell.name == "mt-tapt-anew")
+    kept = {"epochs", "early_stopping_patience", "max_length", "seeds"}
+    assert found.finetune.model_dump(exclude=kept) == measured.settings.finetune.model_dump(exclude=kept)
+    assert found.train.eval_steps is found.train.early_stopping_patience is None
+
+
+def test_the_cells_of_the_ways_to_train() -> None:
     given = {"task": {"path": "task"}, "corpus": {"sources": [{"path": "texts"}]}, "budget": "300steps"}
     settings = load_settings(preset="mt-tartan-scratch", given={**given, "output_dir": "out"})
-    tree = yaml.safe_load(block[1])
+    tree = shown("cells:")
     plan = make_plan(settings, check_comparison(tree), "cells.yaml")
     cells = {name: plan.cell(name).settings for name in tree["cells"]}
     assert {name: (list(one.used_objectives), one.train.weighting) for name, one in cells.items()} == {
