@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -302,6 +303,18 @@ def test_settings_without_effect_are_told(toy: Path, tmp_path: Path, command: Co
     checked = command("check", *given, "--set", "select.influence.epochs=7").out
     told = "select.influence.epochs without effect: select.selector is best_rank; influence would use it"
     assert f"warning: {told}" in checked.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("asked", "others"), [({"sample": 1, "weighting": "equal"}, 1), ({"sample": 2, "weighting": "meta"}, 2)]
+)
+def test_a_sample_of_all_objectives_is_told(asked: dict[str, Any], others: int) -> None:
+    texts = {f"m{number}": {"kind": "mlm", "texts": "task"} for number in range(others)}
+    tree = {"task": {"path": "here"}, "train": {**asked, "objectives": {"task": {"kind": "task"}, **texts}}}
+    (told,) = idle_settings(resolve(tree))
+    assert told == f"train.sample without effect: {others} run at a step, and beside the end task there are {others}"
+    tree["train"]["objectives"]["more"] = {"kind": "mlm", "texts": "task"}
+    assert idle_settings(resolve(tree)) == ()
 
 
 @pytest.mark.parametrize("preset", sorted(preset_names()))

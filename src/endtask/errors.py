@@ -34,7 +34,7 @@ class InputError(Exception):
         )
         line = f"{place}: {message}" if place else message
         super().__init__(f"{line} ({hint})" if hint else line)
-        self.path, self.row, self.key, self.hint = path, row, key, hint
+        self.message, self.path, self.row, self.key, self.hint = message, path, row, key, hint
 
 
 class TrainingError(InputError):

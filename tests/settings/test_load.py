@@ -234,5 +234,7 @@ def test_read_tree_keeps_what_was_written(tmp_path: Path) -> None:
 
 def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path: Path) -> None:
     assert complaint(preset="latop") == "unknown preset 'latop' (did you mean 'laptop'?)"
-    assert complaint(write(tmp_path, "preset: tlm-smal\n")) == "unknown preset 'tlm-smal' (did you mean 'tlm-small'?)"
+    path = write(tmp_path, "preset: tlm-smal\n")
+    assert complaint(path) == f"{path}, key 'preset': unknown preset 'tlm-smal' (did you mean 'tlm-small'?)"
+    assert complaint(path, preset="latop") == "unknown preset 'latop' (did you mean 'laptop'?)"
     assert "unknown preset ['gpu']" in complaint(write(tmp_path, "preset: [gpu]\n"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from endtask.check.retrieval import CorpusSize, RetrievalCost
+from endtask.progress import bar
 from endtask.report.format import duration
 from endtask.settings import Budget, Settings
 from endtask.task import Task
@@ -93,7 +94,8 @@ def _training_seconds(trial: Trial, retrieval: RetrievalCost, settings: Settings
     """Both stages: what the budget says, or a few steps of the stage that takes the most, timed."""
     if settings.budget.seconds is not None:
         return settings.budget.seconds + _beyond_budget(trial, settings)
-    return _finetuning(trial, settings) if settings.stage1 == "none" else _pretraining(trial, retrieval, settings)
+    with bar("a few steps of training, timed", None):
+        return _finetuning(trial, settings) if settings.stage1 == "none" else _pretraining(trial, retrieval, settings)
 
 
 def _pretraining(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:

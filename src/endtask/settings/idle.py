@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 def idle_settings(settings: Settings) -> tuple[str, ...]:
-    """A line for each section whose values have no effect, with what would give them one."""
+    """A line for each section or value without effect, with what would give it one."""
+    return (*_idle_sections(settings), *_idle_samples(settings))
+
+
+def _idle_sections(settings: Settings) -> Iterator[str]:
     train, select = settings.train, settings.select
     sections = (
         ("train.meta", train.meta, train.weighting == "meta", f"train.weighting is {train.weighting}; meta"),
@@ -23,11 +27,19 @@ def idle_settings(settings: Settings) -> tuple[str, ...]:
             f"select.selector is {select.selector}; influence",
         ),
     )
-    return tuple(
-        f"{', '.join(f'{name}.{key}' for key in changed)} without effect: {why} would use it"
-        for name, section, is_used, why in sections
-        if not is_used and (changed := list(_changed(section)))
-    )
+    for name, section, is_used, why in sections:
+        if not is_used and (changed := list(_changed(section))):
+            yield f"{', '.join(f'{name}.{key}' for key in changed)} without effect: {why} would use it"
+
+
+def _idle_samples(settings: Settings) -> Iterator[str]:
+    """So many objectives run at a step, and there are no more."""
+    train = settings.train
+    others = len(settings.used_objectives) - train.trains_task
+    learned = train.meta.sample if train.weighting == "meta" else None
+    for name, sample in (("train.sample", train.sample), ("train.meta.sample", learned)):
+        if sample is not None and sample >= others:
+            yield f"{name} without effect: {sample} run at a step, and beside the end task there are {others}"
 
 
 def _changed(section: Section) -> Iterator[str]:

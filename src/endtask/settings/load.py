@@ -51,14 +51,21 @@ def load_settings(
     """
     tree = read_tree(path) if path is not None else {}
     named_in_file = tree.pop("preset", None)
-    preset = preset or named_in_file
     merged: Tree = {}
-    for layer in preset_layers(preset) if preset else []:
+    for layer in preset_layers(preset) if preset else _layers_named_in(path, named_in_file):
         merge(merged, layer)
     merge(merged, tree)
     merge(merged, given or {})
     overridden = [apply_override(merged, override) for override in overrides]
     return resolve(merged, where=str(path) if path is not None else None, overridden=overridden)
+
+
+def _layers_named_in(path: str | Path | None, preset: str | None) -> list[Tree]:
+    """Those of the preset that a file names; a mistake is told with the file's name."""
+    try:
+        return preset_layers(preset) if preset else []
+    except InputError as error:
+        raise InputError(error.message, path=path, key="preset", hint=error.hint) from None
 
 
 def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Collection[str] = ()) -> Settings:
