@@ -67,15 +67,25 @@ CELLS: dict[str, tuple[str, Tree]] = {
 PARTS = {
     "half": (META, "equal", *FIXED),
     "few": ("meta-start", "equal-start", "alone", "rho1-3-rho2-20", "meta-few", "equal-few"),
+    "iss": ("meta-start", "equal-start", "alone", "rho1-19-rho2-20", "rho1-3-rho2-20"),
 }
-"""What is trained together; the second has the fixed mixes that were best in the first, for its own paired tests."""
-_PART_TITLES = {"half": "half of what is read the task's", "few": "a ninth of what is read the task's"}
+"""What is trained together; all but the first have the fixed mixes that were best in it, for their own paired tests."""
+_ISS: Tree = {"select.selector": "influence", "select.budget": "12MB", "device": "auto", "precision": "auto"}
+"""About a fifth of what the default share of the budget scores; the selection is made where bundles are, on a CPU."""
+_VALUES: dict[str, Tree] = {"iss": _ISS}
+_PART_TITLES = {
+    "half": "half of what is read the task's",
+    "few": "a ninth of what is read the task's",
+    "iss": "a ninth of what is read the task's, a selection by influence (ISS)",
+}
 
 
 def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = (), own: str = "") -> None:
     """Do everything up to the tokens, for all cells of a part or, under a name of their `own`, for some; bundle it."""
     name = f"{task}-{part}-{own}" if own else f"{task}-{part}"
-    settings = with_values(base_settings(task, data), {**COMMON, "output_dir": str(out / name)}, task)
+    settings = with_values(
+        base_settings(task, data), {**COMMON, **_VALUES.get(part, {}), "output_dir": str(out / name)}, task
+    )
     cells = some_arms({cell: CELLS[cell][1] for cell in PARTS[part]}, arms, part)
     asked = {"cells": cells, "seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]], "baselines": []}
     compare(settings, asked, until="pack")
