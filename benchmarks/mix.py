@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -64,14 +64,22 @@ CELLS: dict[str, tuple[str, Tree]] = {
     **FIXED,
 }
 """By name, the title they are shown under and in what they differ from the recipe."""
+LEARNED = {META: "equal", "meta-few": "equal-few", "meta-start": "equal-start"}
+"""Cells with learned weights, and the cells that hold theirs fixed where those start."""
 PARTS = {
     "half": (META, "equal", *FIXED),
     "few": ("meta-start", "equal-start", "alone", "rho1-3-rho2-20", "meta-few", "equal-few"),
     "iss": ("meta-start", "equal-start", "alone", "rho1-19-rho2-20", "rho1-3-rho2-20"),
 }
 """What is trained together; all but the first have the fixed mixes that were best in it, for their own paired tests."""
-_ISS: Tree = {"select.selector": "influence", "select.budget": "12MB", "device": "auto", "precision": "auto"}
-"""About a fifth of what the default share of the budget scores; the selection is made where bundles are, on a CPU."""
+_ISS: Tree = {
+    "retrieve.top_k": 300,  # of each query, so that a CPU scores what is retrieved in minutes
+    "select.selector": "influence",
+    "select.budget": "20%retrieved",
+    "device": "auto",
+    "precision": "auto",
+}
+"""As in ISS a fifth of what was retrieved; the selection is made where bundles are."""
 _VALUES: dict[str, Tree] = {"iss": _ISS}
 _PART_TITLES = {
     "half": "half of what is read the task's",
@@ -119,8 +127,17 @@ def _judged(files: Sequence[Path], task: str, part: str) -> list[Tree]:
     return [
         *({"kind": "run", **common, **run} for run in compared.raw()),
         *({"kind": "cell", **common, "against": best, **row} for row in judged),
+        *({"kind": "pair", **common, **row} for row in _learned(compared)),
         *({"kind": "curve", **common, **row} for row in curve_rows(files[0].parent, f"{task}-{part}", compared.done)),
     ]
+
+
+def _learned(compared: Compared) -> Iterator[Tree]:
+    """The other question: what does learning the weights change, all else the same?"""
+    for one, other in LEARNED.items():
+        if {one, other} <= set(compared.runs):
+            lead = fmean(compared.models(one)) - fmean(compared.models(other))
+            yield {"cell": one, "over": other, "lead": round(lead, 5), "p": round(compared.p_value(one, other), 5)}
 
 
 def _best_fixed(compared: Compared, file: Path) -> str:
@@ -151,13 +168,24 @@ def mix_table(results: Results) -> str:
             best = f"{CELLS[found[0]['against']][0]}, the fixed mix that is best on dev"
             table = markdown(found, against=best, metric=metric_name(found[0]["metric"]))
             curves = [row for row in results.rows if (row["kind"], row["task"], row["part"]) == ("curve", task, part)]
-            parts += [f"**{NAMES[task]}, {_PART_TITLES[part]}**", "", table, "", *times(curves, found), ""]
+            pairs = [row for row in results.rows if (row["kind"], row["task"], row["part"]) == ("pair", task, part)]
+            parts += [f"**{NAMES[task]}, {_PART_TITLES[part]}**", "", table, "", *times(curves, found)]
+            parts += [*map(_pair_line, pairs), ""]
     gpu = next((row["gpu"] for row in cells if row["gpu"]), "a CPU")
     how = (
         "Mean ± spread over stages 1 of different seeds; † where Holm's p is below .05; each table has its own runs of "
         "the fixed mixes; seconds on a shared GPU."
     )
     return "\n".join([*parts, f"{how} {gpu}, {results.date}; `{results.command}`.", ""])
+
+
+def _pair_line(row: Tree) -> str:
+    """One of the other questions with its answer.
+
+    >>> _pair_line({"cell": "meta", "over": "equal", "lead": 0.0131, "p": 0.2})
+    "- META, half of what is read the task's, over the same weights held fixed: +1.3, p = 0.2000"
+    """
+    return f"- {CELLS[row['cell']][0]}, over the same weights held fixed: {100 * row['lead']:+.1f}, p = {row['p']:.4f}"
 
 
 def main() -> None:

@@ -42,10 +42,8 @@ _FINETUNED: Tree = {
     "finetune.warmup_fraction": 0.06,
     "finetune.batch_size": 32,
 }
-"""The head is new where the task had no part in stage 1, or a small one, and fine-tuning is more than a last touch."""
+"""The head is new where the task had no part in stage 1, and fine-tuning is more than a last touch."""
 _WITHOUT_TASK: Tree = {"train.objectives.task.weight": 0, **_FINETUNED}
-_LIGHT: Tree = {"train.objectives.task.weight": 0.05, "train.objectives.tapt.weight": 0.95, **_FINETUNED}
-"""A body that knows nothing yet learns the task by heart before it learns the language: TLM gives it little weight."""
 _RATES: dict[Body, float] = {"scratch": 3.0e-4, "checkpoint": 1.0e-4}
 
 
@@ -58,7 +56,6 @@ class Arm:
     values: Tree
     objectives_in_turn: int = 1
     """How many share the steps of stage 1; it is so much longer, that each has as many as where they run together."""
-    bodies: tuple[Body, ...] = ("scratch", "checkpoint")
 
 
 def _auxiliary(tapt: int, dapt: int) -> Tree:
@@ -74,6 +71,14 @@ def _trio(
         first or Arm(name, title, {**_WITHOUT_TASK, **auxiliary, **more}),
         Arm(f"mt-{name}", f"MT, {title}", {**auxiliary, **more}),
         Arm(f"meta-{name}", f"META, {title}", {"train.weighting": "meta", **auxiliary, **more}),
+    )
+
+
+def _anew(name: str, title: str, auxiliary: Tree) -> tuple[Arm, ...]:
+    """MT and META with the full fine-tuning that masked LM before the task has."""
+    return tuple(
+        Arm(f"{way.lower()}-{name}-anew", f"{way}, {title}, then fine-tuned like {title}", {**values, **_FINETUNED})
+        for way, values in (("MT", auxiliary), ("META", {"train.weighting": "meta", **auxiliary}))
     )
 
 
@@ -107,15 +112,8 @@ TABLES: dict[str, tuple[Arm, ...]] = {
     PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
     "tapt": (
         *_trio("tapt", "TAPT", _auxiliary(1, 0)),
-        Arm("mt-tapt-anew", "MT, TAPT, then fine-tuned like TAPT", {**_auxiliary(1, 0), **_FINETUNED}),
+        *_anew("tapt", "TAPT", _auxiliary(1, 0)),
         Arm("meta-tapt-paper", "META as in the paper, TAPT", _AS_IN_THE_PAPER),
-        Arm("mt-tapt-light", "a twentieth of the weight for the task, TAPT", _LIGHT, bodies=("scratch",)),
-        Arm(
-            "meta-tapt-light",
-            "META from a twentieth on, TAPT",
-            {"train.weighting": "meta", **_LIGHT},
-            bodies=("scratch",),
-        ),
     ),
     "dapt-tapt": _trio(
         "dapt-tapt",
@@ -123,10 +121,7 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         _auxiliary(1, 1),
         first=Arm("dapt-tapt", "DAPT, then TAPT", _DOMAIN_THEN_TASK, objectives_in_turn=2),
     ),
-    "dapt": (
-        *_DAPT,
-        Arm("mt-dapt-anew", "MT, DAPT, then fine-tuned like DAPT", {**_auxiliary(0, 1), **_FINETUNED}),
-    ),
+    "dapt": (*_DAPT, *_anew("dapt", "DAPT", _auxiliary(0, 1))),
     "amounts": (
         *_trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"}),
         *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {"domain.amount": "all"}),
@@ -138,6 +133,10 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         _learned("no-floor", "no floor", {"floor": 0.0}),
         _learned("dev", "judged by dev", {"split": "dev"}),
         _learned("slow", "a fifth of eta", {"learning_rate": 0.01}),
+        _learned("average", "cosines averaged over ten looks or so", {"average": 0.9}),
+        _learned("dot", "products in place of cosines", {"similarity": "dot"}),
+        _learned("same-head", "the task's own head", {"same_head": True}),
+        _learned("examples", "weights of examples too", {"example_weights": True}),
     ),
 }
 """The bundles; `plain` is shown in all tables and trained once."""
@@ -151,8 +150,10 @@ AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": 
 """What all others of a table of the page are tested against: the same texts, read before the task is; our defaults."""
 PAIRS = {table: (f"meta-{name}", f"mt-{name}") for table, name in AGAINST.items() if table != "defaults"}
 """The other question: do learned weights beat equal ones?"""
-ENDINGS = {table: (f"mt-{table}-anew", f"mt-{table}") for table in ("tapt", "dapt")}
-"""And how should MT end: with a full fine-tuning, or as in the paper with a last touch?"""
+ENDINGS = {
+    way: {table: (f"{way}-{table}-anew", f"{way}-{table}") for table in ("tapt", "dapt")} for way in ("mt", "meta")
+}
+"""And how should MT and META end: with a full fine-tuning, or as in the paper with a last touch?"""
 
 HEADS = {
     "tapt": "Table 1: the task's own text",
@@ -165,7 +166,7 @@ HEADS = {
 
 def cells(table: str, body: Body, budget: Budget) -> dict[str, Tree]:
     """The cells of a comparison, with the same budget of stage 1 for each objective."""
-    return {arm.name: _values(arm, body, budget) for arm in TABLES[table] if body in arm.bodies}
+    return {arm.name: _values(arm, body, budget) for arm in TABLES[table]}
 
 
 def _values(arm: Arm, body: Body, budget: Budget) -> Tree:

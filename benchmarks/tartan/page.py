@@ -27,7 +27,14 @@ Tree = dict[str, Any]
 COMMAND = "python -m benchmarks.tartan.page"
 QUESTIONS = {
     "_meta_over_mt": (PAIRS, "Learned weights against equal ones", "META over MT"),
-    "_full_over_light": (ENDINGS, "MT, then a full fine-tuning, against a light one", "full over light"),
+    **{
+        f"_{way}_full_over_light": (
+            pairs,
+            f"{way.upper()}, then a full fine-tuning, against a light one",
+            "full over light",
+        )
+        for way, pairs in ENDINGS.items()
+    },
 }
 """What is asked of pairs of cells: how the summary's figures end, the pairs by table, a title and a column's head."""
 BY_TABLES = {name: title for table in ("tapt", "dapt-tapt", "dapt") for name, title in trio(table).items()}

@@ -46,10 +46,14 @@ def test_the_cells_of_the_ways_to_train() -> None:
         "meta": (["task", "tapt"], "meta"),
         "mt-both": (["task", "dapt", "tapt"], "equal"),
         "meta-both": (["task", "dapt", "tapt"], "meta"),
+        "mt-domain": (["task", "dapt"], "equal"),
+        "meta-domain": (["task", "dapt"], "meta"),
         "tapt": (["tapt"], "equal"),
+        "plain": (["tapt"], "equal"),
         "dapt": (["dapt"], "equal"),
         "dapt-tapt": (["dapt", "tapt"], "sequence"),
     }
+    assert {name for name, one in cells.items() if one.stage1 == "none"} == {"plain"}
     before = [cells[name] for name in ("tapt", "dapt", "dapt-tapt")]
     assert all(one.finetune.reset_head and one.train.eval_steps is None for one in before)
     assert [str(one.budget) for one in before] == ["300steps", "300steps", "600steps"]

@@ -62,6 +62,22 @@ def run(command: Command, preset: str, toy: Path, output: Path, **changes: Any) 
     return summary(output)
 
 
+def test_learned_weights_on_a_selection_by_influence(toy: Path, tmp_path: Path, command: Command) -> None:
+    """META on top of ISS: what trains is what the gradients chose, with weights that are learned."""
+    asked = {"select.selector": "influence", "select.budget": "20%retrieved", "select.influence.epochs": 1}
+    found = run(command, "meta-tlm", toy, tmp_path / "run", **asked, **{"select.influence.share_of_budget": None})
+    assert found["missing"] == []
+    manifests = [
+        json.loads((tmp_path / "run" / stage / "manifest.json").read_text()) for stage in ("select", "retrieve")
+    ]
+    kept, retrieved = (manifest["counts"]["passages"] for manifest in manifests)
+    assert 0 < kept < retrieved
+    last = read_metrics(tmp_path / "run" / "pretrain" / "metrics.jsonl")[-1]
+    weights = {name: last[f"weight/{name}"] for name in ("task", "task_mlm", "external")}
+    assert sum(weights.values()) == pytest.approx(1, abs=1e-5)
+    assert weights["external"] != pytest.approx(399 / 420, abs=1e-9)  # where they start
+
+
 @pytest.mark.parametrize("preset", FROM_SCRATCH)
 def test_from_random_weights(preset: str, toy: Path, tmp_path: Path, command: Command) -> None:
     found = run(command, preset, toy, tmp_path / "run")
