@@ -254,6 +254,7 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
         "likely_marks",
         "unread_corpus",
         "without_effect",
+        "learned_weights",
         "examples",
         "uses",
         "estimate",
@@ -303,6 +304,22 @@ def test_settings_without_effect_are_told(toy: Path, tmp_path: Path, command: Co
     checked = command("check", *given, "--set", "select.influence.epochs=7").out
     told = "select.influence.epochs without effect: select.selector is best_rank; influence would use it"
     assert f"warning: {told}" in checked.splitlines()
+
+
+def test_weights_that_dev_chooses_are_told(toy: Path, tmp_path: Path, command: Command) -> None:
+    given = ["--task", toy / "task", "--preset", "meta-tartan-scratch", "--set", "model.size=tiny"]
+    small = ["--set", "train.max_length=16", "--set", "finetune.max_length=16", "--set", "device=cpu"]
+    said, few = (
+        "warning: labels of dev choose the weights of objectives, so ",
+        "warning: dev, which judges learned weights",
+    )
+    by_dev = ["--set", "train.meta.split=dev", "--set", "train.meta.gradient_batch=1000"]
+    lines = command("check", *given, *small, *by_dev).out.splitlines()
+    assert [sum(line.startswith(start) for line in lines) for start in (said, few)] == [1, 1]
+    by_folds = command("check", *given, *small, "--set", "train.meta.split=folds").out
+    assert said not in by_folds
+    run = command("run", *given, *small, *by_dev, "--output", tmp_path / "run", "--until", "read")
+    assert sum(line.startswith(said) for line in run.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

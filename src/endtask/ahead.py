@@ -25,6 +25,7 @@ def check_ahead(
     _check_model(task, settings)
     _check_training(settings, has_corpus=has_corpus)
     _check_folds(task, settings)
+    _check_layers(settings)
     if trains:
         _check_machine(settings)
     _check_aligned(task, settings)
@@ -99,6 +100,17 @@ def _check_folds(task: Task, settings: Settings) -> None:
     groups = groups_in(task.train)
     for key in (key for key, asked in by_folds.items() if asked):
         refuse_single_group(groups, key)
+
+
+def _check_layers(settings: Settings) -> None:
+    """Refuse to compare gradients of more layers than the encoder has."""
+    train = settings.train
+    if settings.stage1 == "none" or train.weighting != "meta" or train.meta.parameters != "last_layers":
+        return
+    from endtask.train.meta_gradient import refuse_too_many_layers
+    from endtask.train.start import layers_of
+
+    refuse_too_many_layers(train.meta, layers_of(settings.model))
 
 
 def _check_machine(settings: Settings) -> None:

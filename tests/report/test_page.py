@@ -14,6 +14,7 @@ import pytest
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.files.run_layout import STAGES
+from endtask.files.stage_folder import MANIFEST
 from endtask.report import run_folder
 from endtask.report.format import size
 from endtask.report.page import summary, verdict, verdict_lines, write_report
@@ -143,6 +144,30 @@ def test_without_a_corpus_the_page_says_so(make_run: MakeRun) -> None:
 )
 def test_notes_say_how_to_take_the_score(make_run: MakeRun, shape: dict[str, object], expected: str) -> None:
     assert expected in text_of(page_of(make_run(**shape)))
+
+
+def with_counts(folder: Path, stage: str, **counts: object) -> Path:
+    """The run with further counts in a stage's manifest."""
+    manifest = folder / stage / MANIFEST
+    found = json.loads(manifest.read_text(encoding="utf-8"))
+    write_json(manifest, {**found, "counts": {**found["counts"], **counts}})
+    return folder
+
+
+@pytest.mark.parametrize("split", ["dev", "train, 1/10 of it held out in turn"])
+def test_weights_that_dev_chose_are_told(make_run: MakeRun, split: str) -> None:
+    use = {"part": "learned weights", "learns": "which help", "reads": "texts", "split": split, "labels": True}
+    text = text_of(page_of(with_counts(make_run(), "pretrain", uses=[use])))
+    assert ("Labels of dev choose the weights of objectives, so dev scores" in text) == (split == "dev")
+
+
+def test_whether_fine_tuning_helped_is_told_where_that_decided(make_run: MakeRun) -> None:
+    folder = make_run()
+    assert "on dev: the weights" not in text_of(page_of(folder))
+    text = text_of(page_of(with_counts(folder, "finetune", kept_from_before=1)))
+    told = "ine-tuning did not help on dev: the weights before it are kept (1 of 2 seeds)"
+    assert f"F{told}." in text
+    assert f"2 seeds of 10 steps; f{told}" in text, "in the table of stages"
 
 
 def test_each_of_several_test_sets_has_a_line(make_run: MakeRun) -> None:

@@ -13,6 +13,8 @@ from endtask.errors import InputError
 from endtask.files.run_layout import DOMAIN
 from endtask.files.selection_table import read_selection
 from endtask.records import Selected
+from endtask.report.corpus_share import domain_sentence
+from endtask.report.costs import what_was_done
 from endtask.select import domain
 from endtask.select.domain import domain_corpus, refuse_missing_texts, select_domain
 from endtask.settings import CorpusSettings, DomainSettings, resolve
@@ -97,6 +99,40 @@ def test_all_without_what_the_guard_keeps_out(corpus: Corpus, tmp_path: Path) ->
     assert len(drawn) == 100
     with pytest.raises(InputError, match=r"domain\.amount.*no passage was drawn"):
         draw(corpus, tmp_path / "b", amount="all", guarded=lambda text: True)
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("30x", "30x of train would be 300"),
+        ("20x", None),
+        ("201passages", "201passages were asked for"),
+        ("1MB", "1MB were asked for"),
+        ("1kB", None),
+        ("5%", None),
+        ("all", None),
+    ],
+)
+def test_a_domain_smaller_than_asked_for_is_told(corpus: Corpus, tmp_path: Path, amount: str, said: str | None) -> None:
+    counts = select_domain(
+        DomainSettings.model_validate({"amount": amount}), tmp_path, corpus=corpus, train_rows=10, seed=0, guarded=None
+    )
+    assert counts.get("less_than_asked") == said
+    line = what_was_done("select", {"passages": 0, "domain": counts})
+    told = "" if said is None else f", all there are; {said}"
+    assert line == f"{counts['passages']} passages of the domain{told}"
+    assert domain_sentence({"domain": counts}).endswith(f"of 200 that it has{told}.")
+
+
+def test_what_the_guard_keeps_out_may_be_what_is_lacking(corpus: Corpus, tmp_path: Path) -> None:
+    def counts(amount: str) -> dict[str, Any]:
+        asked = DomainSettings.model_validate({"amount": amount})
+        return select_domain(
+            asked, tmp_path, corpus=corpus, train_rows=10, seed=0, guarded=lambda text: "physics" in text
+        )
+
+    assert counts("11x")["less_than_asked"] == "11x of train would be 110"
+    assert "less_than_asked" not in counts("10x")
 
 
 def test_an_unknown_source_is_met_with_the_nearest(corpus: Corpus) -> None:

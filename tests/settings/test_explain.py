@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from endtask.errors import InputError, nearest
 from endtask.settings import Settings, resolve
-from endtask.settings.explain import holds_named_sections, section_of
+from endtask.settings.explain import _OTHER_KEYS, holds_named_sections, section_of
 
 
 def complaint(tree: dict[Any, Any]) -> str:
@@ -48,6 +48,34 @@ def test_a_misspelt_key_is_met_with_the_right_one_at_every_level(
         expected = dotted + str(nearest(wrong, sorted(model.model_fields)))
         line = complaint(tree_with(place, {wrong: 1}))
         assert line == f"key '{dotted}{wrong}': unknown setting (did you mean '{expected}'?)"
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "right"),
+    [
+        (("train",), "save_steps", "'train.checkpoint_steps'"),
+        (("finetune",), "save_steps", "'finetune.checkpoint_steps'"),
+        ((), "save_steps", "'train.checkpoint_steps' or 'finetune.checkpoint_steps'"),
+        (("finetune",), "num_train_epochs", "'finetune.epochs'"),
+        (("train",), "num_train_epochs", "'finetune.epochs'"),
+        (("select", "influence"), "num_train_epochs", "'select.influence.epochs'"),
+        (("train",), "max_steps", "'budget'"),
+        (("train",), "warmup_ratio", "'train.warmup_fraction'"),
+        (("train", "objectives", "own"), "warmup_ratio", "'train.objectives.own.warmup_fraction'"),
+        (("finetune",), "per_device_train_batch_size", "'finetune.batch_size'"),
+        (("finetune",), "per_device_eval_batch_size", "'evaluate.batch_size'"),
+        (("train",), "bf16", "'precision'"),
+    ],
+)
+def test_a_name_of_hugging_face_is_met_with_ours(place: tuple[str, ...], wrong: str, right: str) -> None:
+    assert complaint(tree_with(place, {wrong: 1})).endswith(f"unknown setting (did you mean {right}?)")
+
+
+def test_every_name_of_hugging_face_has_one_here() -> None:
+    known = [".".join((*place, name)) for place, model in sections(Settings) for name in model.model_fields]
+    for other, ours in _OTHER_KEYS.items():
+        assert any(ours == key or key.endswith(f".{ours}") for key in known), ours
+        assert "did you mean" in complaint({other: 1}), other
 
 
 @settings(max_examples=50, deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from endtask.settings import load_settings, resolve
-from endtask.settings.uses import Use, use_lines, uses_of
+from endtask.settings.uses import Use, dev_chose_weights, use_lines, uses_of
 
 
 def by_part(tree: dict[str, Any]) -> dict[str, Use]:
@@ -35,7 +35,13 @@ def test_what_learned_weights_are_learned_from() -> None:
     assert by_part({"train": train})["learned weights"].split == "train, 1/10 of it held out in turn"
     few = {use.part: use for use in uses_of(resolve({"train": train}), groups=4)}
     assert few["learned weights"].split == "train, 1/4 of it held out in turn"
-    assert by_part({"train": {**train, "meta": {"split": "dev"}}})["learned weights"].split == "dev"
+    by_dev = {"train": {**train, "meta": {"split": "dev"}}}
+    assert by_part(by_dev)["learned weights"].split == "dev"
+    told = dev_chose_weights(uses_of(resolve(by_dev)))
+    assert str(told).startswith("labels of dev choose the weights of objectives")
+    assert str(told).endswith("train.meta.split=folds leaves dev alone")
+    assert dev_chose_weights(uses_of(resolve({"train": train}))) is None
+    assert dev_chose_weights(uses_of(resolve({**by_dev, "stage1": "none"}))) is None
 
 
 def test_a_selection_that_reads_labels_is_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from endtask.errors import InputError
 from endtask.models.network import TASK
 from endtask.models.place import Place
 from endtask.objectives.stream import TextStream
@@ -23,7 +25,7 @@ from endtask.text.packed import PackedTexts
 from endtask.train.loop import Phase, build_optimizer, train
 from endtask.train.meta_folds import Folds
 from endtask.train.meta_gradient import HeldOutGradient, counted_weights
-from endtask.train.meta_rule import folds_of_stage_1, with_short_folds
+from endtask.train.meta_rule import few_rows_judge, folds_of_stage_1, with_short_folds
 from endtask.train.meta_texts import TextHeldOut
 from endtask.train.pretrain import pretrain, pretrain_phase
 from endtask.weighting.meta import Meta
@@ -118,6 +120,9 @@ def test_gradients_are_compared_where_the_settings_say(tmp_path: Path, architect
     assert not any("embeddings" in name for name in encoder)
     assert any(".1." in name for name in last)
     assert not any(".0." in name for name in last)
+    assert counted_weights(network.body, MetaSettings(parameters="last_layers", last_layers=2)) == encoder
+    with pytest.raises(InputError, match=r"train\.meta\.last_layers': 3 layers are asked for, and the encoder has 2"):
+        counted_weights(network.body, MetaSettings(parameters="last_layers", last_layers=3))
     held_out = HeldOutGradient(network, source(tmp_path, None), settings=MetaSettings(), place=CPU, seed=0)
     flat, counted = held_out(0), torch.zeros(sum(weight.numel() for weight in network.body.parameters()))
     for part in held_out.parts:
@@ -304,3 +309,27 @@ def test_small_parts_are_warned_of_and_counted_as_they_are(
     assert said.count("warning: the parts of train that judge learned weights have 8 rows, fewer than") == 1
     mean = float(PackedTexts(packed / "internal").lengths.mean())
     assert counts["objectives"]["learned weights"]["tokens"] == round((8 + 8) * mean)
+
+
+@pytest.mark.parametrize(("rows", "told"), [(6, True), (64, False)])
+def test_a_dev_smaller_than_the_gradient_batch_is_warned_of(
+    task: Task, run_settings: Settings, rows: int, told: bool
+) -> None:
+    dev = [Example(f"dev-{number}", f"text {number}", LABELS[0]) for number in range(rows)]
+    few = replace(task, splits={**task.splits, "dev": dev})
+    settings = meta_settings(run_settings, split="dev", gradient_batch=64)
+    said = "dev, which judges learned weights, has 6 rows, fewer than train.meta.gradient_batch (64); "
+    assert few_rows_judge(few, settings) == (
+        f"{said}train.meta.split=folds lets parts of train judge" if told else None
+    )
+    assert few_rows_judge(few, changed(settings, stage1="none")) is None
+    assert few_rows_judge(few, changed(run_settings)) is None, "no weights are learned"
+
+
+def test_a_small_dev_is_told_while_training(
+    task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = len(task.splits["dev"])
+    settings = changed(meta_settings(run_settings, split="dev", gradient_batch=rows + 1), budget="2steps")
+    pretrain(task, packed, settings, make_stage("pretrain"))
+    assert capsys.readouterr().err.count(f"warning: dev, which judges learned weights, has {rows} rows, fewer") == 1

@@ -35,6 +35,8 @@ class Estimate:
     retrieved_passages: float = 0.0
     retrieved_bytes: float = 0.0
     warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    """What a run would be refused for."""
 
     @property
     def total_seconds(self) -> float:
@@ -51,6 +53,7 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
     yield f"model     {estimate.parameters / 1e6:.1f} M parameters"
     if estimate.corpus_bytes:
         yield f"corpus    about {estimate.corpus_bytes / 1e6:.0f} MB of text"
+    yield from (f"error: {error}" for error in estimate.errors)
     yield from (f"warning: {warning}" for warning in estimate.warnings)
 
 
@@ -178,12 +181,15 @@ def with_influence(estimate: Estimate, task: Task, few: Task, settings: Settings
     bytes_each = estimate.retrieved_bytes / passages
     cost = influence_cost(task, few, settings, folder, candidates=passages, bytes_each=bytes_each)
     share, before = settings.select.influence.share_of_budget, estimate.seconds
-    seconds, said = cost.within(math.inf if share is None else share * before["train"])
-    key = "select.influence.share_of_budget"
+    allowed = math.inf if share is None else share * before["train"]
+    seconds, said = cost.within(allowed)
+    told = (f"select.influence.share_of_budget: {said}",) if said else ()
+    is_refused = cost.is_refused(allowed)
     return replace(
         estimate,
         seconds={"retrieve": before["retrieve"], "select": seconds, "pack": before["pack"], "train": before["train"]},
         memory_bytes=max(estimate.memory_bytes, _MEMORY_AT_REST + cost.memory_bytes),
         disk_bytes=estimate.disk_bytes + cost.disk_bytes,
-        warnings=(*estimate.warnings, f"{key}: {said}") if said else estimate.warnings,
+        warnings=estimate.warnings if is_refused else (*estimate.warnings, *told),
+        errors=(*estimate.errors, *told) if is_refused else estimate.errors,
     )

@@ -17,7 +17,7 @@ from endtask.files.selection_table import write_selection
 from endtask.outside.data import unread_corpus
 from endtask.settings import BatchSize, ObjectiveSettings, Settings
 from endtask.settings.idle import idle_settings
-from endtask.settings.uses import Use, use_lines, uses_of
+from endtask.settings.uses import Use, dev_chose_weights, use_lines, uses_of
 from endtask.task import Audit, Task, audit
 from endtask.task.further import leaks_between, read_all
 from endtask.text.likely_marks import likely_marks
@@ -39,6 +39,14 @@ class CheckResult:
     """Strings in nearly every text that look like marks and are not named as such."""
     unread_corpus: str | None = None
     without_effect: tuple[str, ...] = ()
+    learned_weights: tuple[str, ...] = ()
+    """What to know of the rows that judge learned weights."""
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a problem would spoil the result, or a run be refused."""
+        problems = (problem for found in (self.audit, *self.further) for problem in found.problems)
+        return any(problem.level == "error" for problem in problems) or bool(self.estimate and self.estimate.errors)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -50,6 +58,7 @@ class CheckResult:
             "likely_marks": list(self.likely_marks),
             "unread_corpus": self.unread_corpus,
             "without_effect": list(self.without_effect),
+            "learned_weights": list(self.learned_weights),
             "examples": list(self.examples),
             "uses": [asdict(use) for use in self.uses],
             "estimate": estimate,
@@ -64,7 +73,7 @@ class CheckResult:
         yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
         if self.unread_corpus:
             yield f"warning: {self.unread_corpus}"
-        yield from (f"warning: {idle}" for idle in self.without_effect)
+        yield from (f"warning: {warning}" for warning in (*self.without_effect, *self.learned_weights))
         if self.likely_marks:
             marks = ", ".join(f'"{mark}"' for mark in self.likely_marks)
             yield f"hint: marks in nearly every text can be tokens that the head reads: tokenizer.marks: [{marks}]"
@@ -87,6 +96,7 @@ def check(settings: Settings) -> CheckResult:
 
     # Imported this late, for it takes seconds, which a slip in the data should not wait for.
     from endtask.train.meta_folds import groups_in
+    from endtask.train.meta_rule import few_rows_judge
     from endtask.train.pretrain import pretrain_phase
 
     _find_aligned(settings)
@@ -104,7 +114,9 @@ def check(settings: Settings) -> CheckResult:
         further = tuple(audit(one) for one in task.further.values())
         leaks, marks = tuple(leaks_between(task)), _marks_not_named(few, settings)
         found = CheckResult(audit(task), examples, estimate, uses, further, leaks, marks)
-        return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle_settings(settings))
+        learned = tuple(filter(None, (dev_chose_weights(uses), few_rows_judge(task, settings))))
+        idle = idle_settings(settings)
+        return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle, learned_weights=learned)
 
 
 def _without_selection(settings: Settings) -> list[str]:

@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Read the data, name every problem, show tokenised and masked examples, and estimate time, memory and disk.
 
-    Nothing is written. The exit code is 1 if a problem would spoil the result.
+    Nothing is written. The exit code is 1 if a problem would spoil the result, or stop the run.
     """
     from endtask.check import check
 
@@ -51,5 +51,5 @@ def command(
         raise InputError("no task to check", key="task.path", hint="--task path/to/task")
     result = check(resolved)
     print(json.dumps(result.to_dict(), ensure_ascii=False) if as_json else "\n".join(result.lines()))
-    if any(problem.level == "error" for found in (result.audit, *result.further) for problem in found.problems):
+    if result.has_errors:
         raise typer.Exit(1)

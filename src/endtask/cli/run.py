@@ -72,6 +72,7 @@ def command(
     from endtask.run import Run
     from endtask.run import run as run_stages
     from endtask.settings.idle import idle_settings
+    from endtask.settings.uses import dev_chose_weights, uses_of
 
     set_quiet(quiet)
     if results is not None:
@@ -88,9 +89,9 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
-    for idle in (unread_corpus(resolved), *idle_settings(resolved)):
-        if idle:
-            say(f"warning: {idle}")
+    for warning in (unread_corpus(resolved), dev_chose_weights(uses_of(resolved)), *idle_settings(resolved)):
+        if warning:
+            say(f"warning: {warning}")
     result = run_stages(resolved, until=until, start=start)
     if results is not None:
         from endtask.report.results import write_results

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from endtask.report import format as shown
+from endtask.report.costs import less_of_domain
 from endtask.report.plots import BarGroup, bar_chart
 from endtask.report.why import Kept
 
@@ -69,4 +70,5 @@ def domain_sentence(counts: dict[str, Any]) -> str:
     drawn = counts["domain"]
     passages = f"{shown.plural(drawn['passages'], 'passage')} ({shown.size(drawn['bytes'])})"
     sources = ", ".join(sorted(drawn["sources"]))
-    return f"{passages} of the domain ({sources}) were drawn at random, of {drawn['of_passages']:,} that it has."
+    of_all = f"of {drawn['of_passages']:,} that it has{less_of_domain(drawn)}"
+    return f"{passages} of the domain ({sources}) were drawn at random, {of_all}."

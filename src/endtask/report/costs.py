@@ -60,6 +60,31 @@ def corpus_text(counts: Counts) -> int:
     return int(counts["bytes"]) + int(counts.get("domain", {}).get("bytes", 0))
 
 
+def less_of_domain(drawn: Counts) -> str:
+    """What to add to the passages drawn of the domain where there are fewer than were asked for.
+
+    >>> less_of_domain({"passages": 8, "less_than_asked": "10x of train would be 3,000"})
+    ', all there are; 10x of train would be 3,000'
+    """
+    return f", all there are; {drawn['less_than_asked']}" if "less_than_asked" in drawn else ""
+
+
+def better_weights(counts: Counts) -> str:
+    """Which weights `finetune.keep_better` kept, those before or after fine-tuning; nothing where it was off.
+
+    >>> better_weights({"kept_from_before": 1, "seeds": [{}, {}, {}]})
+    'fine-tuning did not help on dev: the weights before it are kept (1 of 3 seeds)'
+    >>> better_weights({"kept_from_before": 0, "seeds": [{}, {}]})
+    'fine-tuning helped on dev: the weights after it are kept (2 of 2 seeds)'
+    """
+    if "kept_from_before" not in counts:
+        return ""
+    before, seeds = counts["kept_from_before"], len(counts["seeds"])
+    if before:
+        return f"fine-tuning did not help on dev: the weights before it are kept ({before:,} of {seeds:,} seeds)"
+    return f"fine-tuning helped on dev: the weights after it are kept ({seeds:,} of {seeds:,} seeds)"
+
+
 def what_was_done(stage: str, counts: Counts) -> str:
     """A stage's work in a few words."""
     return _WHAT[stage](counts)
@@ -109,7 +134,8 @@ def _retrieved(counts: Counts) -> str:
 
 
 def _selected(counts: Counts) -> str:
-    domain = f"{shown.plural(counts['domain']['passages'], 'passage')} of the domain" if "domain" in counts else ""
+    drawn = counts.get("domain")
+    domain = f"{shown.plural(drawn['passages'], 'passage')} of the domain{less_of_domain(drawn)}" if drawn else ""
     if not counts["passages"]:
         return domain or "no text kept"
     kept = f"{shown.plural(counts['passages'], 'passage')} kept"
@@ -143,7 +169,8 @@ def _finetuned(counts: Counts) -> str:
         return "no fine-tuning"
     runs = f"{shown.plural(len(counts['seeds']), 'seed')} of {shown.plural(counts['steps_per_seed'], 'step')}"
     rates = counts.get("rates", [])
-    return f"{runs}, best of {len(rates)} rates" if len(rates) > 1 else runs
+    best = f"{runs}, best of {len(rates)} rates" if len(rates) > 1 else runs
+    return "; ".join(part for part in (best, better_weights(counts)) if part)
 
 
 _WHAT: dict[str, Callable[[Counts], str]] = {

@@ -10,7 +10,9 @@ from endtask.evaluate.measures import deciding_metrics
 from endtask.files.run_layout import TASKS
 from endtask.report import format as shown
 from endtask.report.classes import constant_answer_score
+from endtask.report.costs import better_weights
 from endtask.report.run_folder import RunFolder
+from endtask.settings.uses import Use, dev_chose_weights
 
 Tree = dict[str, Any]
 
@@ -67,7 +69,15 @@ def notes_of(run: RunFolder) -> list[str]:
         notes.append("A single seed says nothing about how much the score varies.")
     else:
         notes.append("± is the standard deviation over the fine-tuning seeds; pre-training ran once.")
+    if dev_chose := dev_chose_weights(Use(**use) for use in run.counts("pretrain").get("uses", [])):
+        notes.append(_as_sentence(dev_chose))
+    if kept := better_weights(run.counts("finetune")):
+        notes.append(_as_sentence(kept))
     return notes
+
+
+def _as_sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def constant_answer(run: RunFolder) -> ConstantAnswer | None:

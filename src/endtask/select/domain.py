@@ -19,7 +19,7 @@ from endtask.progress import bar
 from endtask.select.fill import fill
 from endtask.select.inputs import Order
 from endtask.select.random import documents_at, random_order
-from endtask.settings import DomainSettings, Settings
+from endtask.settings import DomainSettings, Settings, SizeBudget
 
 _ROWS_PER_BATCH = 1000
 _SPARE_SHARE, _FEWEST_SPARE = 0.02, 50
@@ -51,12 +51,15 @@ def select_domain(
         written = write_batches(folder / DOMAIN, _batches(domain, kept, draw, seed))
     if not written:
         raise InputError("no passage was drawn", key="domain.amount", hint="it is smaller than one passage")
+    is_all = written + dropped == len(draw.sizes)
+    is_less = is_all and _is_less(draw.sizes[kept], settings.amount.budget(train_rows))
     return {
         "passages": written,
         "bytes": int(draw.sizes[kept].sum()),
         "of_passages": len(draw.sizes),
         "dropped_by_guard": dropped,
         "sources": [source.name for source in domain.sources],
+        **({"less_than_asked": settings.amount.in_words(train_rows)} if is_less else {}),
     }
 
 
@@ -101,6 +104,13 @@ def _draw(domain: Corpus, settings: DomainSettings, train_rows: int, seed: int) 
     order = random_order(sizes, seed)
     kept = fill(order, sizes, settings.amount.budget(train_rows), corpus_bytes=int(sizes.sum()))
     return _Draw(order, len(kept), sizes)
+
+
+def _is_less(kept: NDArray[np.int64], asked: SizeBudget | None) -> bool:
+    """Whether kept passages, by their bytes, are fewer than an amount of passages or bytes; of a share none are."""
+    if asked is None or asked.unit == "share":
+        return False
+    return bool((kept.sum() if asked.unit == "bytes" else len(kept)) < asked.amount)
 
 
 def _without_guarded(domain: Corpus, draw: _Draw, guarded: Guarded) -> tuple[Order, int]:

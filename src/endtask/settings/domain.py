@@ -54,6 +54,19 @@ class TextAmount(FromText):
             return None
         return SizeBudget(self.amount, self.unit, self.text)
 
+    def in_words(self, train_rows: int) -> str:
+        """What was asked for, to be told where there is less.
+
+        >>> TextAmount.parse("10x").in_words(train_rows=300)
+        '10x of train would be 3,000'
+        >>> TextAmount.parse("300MB").in_words(train_rows=300)
+        '300MB were asked for'
+        """
+        budget = self.budget(train_rows)
+        if self.unit == "times" and budget is not None:
+            return f"{self} of train would be {int(budget.amount):,}"
+        return f"{self} were asked for"
+
     def __str__(self) -> str:
         return self.text
 

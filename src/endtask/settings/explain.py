@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -46,6 +46,28 @@ _OTHER_NAMES = {
     "token_classification": "tags",
 }
 """What others call our kinds of tasks."""
+
+_OTHER_KEYS = {
+    "bf16": "precision",
+    "fp16": "precision",
+    "label_smoothing_factor": "label_smoothing",
+    "lr": "learning_rate",
+    "max_seq_length": "max_length",
+    "max_steps": "budget",
+    "metric_for_best_model": "evaluate.metric",
+    "mlm_probability": "mask_probability",
+    "model_name_or_path": "model.path",
+    "num_train_epochs": "epochs",
+    "optim": "optimizer",
+    "per_device_eval_batch_size": "evaluate.batch_size",
+    "per_device_train_batch_size": "batch_size",
+    "save_steps": "checkpoint_steps",
+    "tokenizer_name": "tokenizer.path",
+    "torch_compile": "compile",
+    "use_cpu": "device",
+    "warmup_ratio": "warmup_fraction",
+}
+"""What Hugging Face's TrainingArguments and scripts call our settings: the key in the same section, or where it is."""
 
 
 def explain(
@@ -162,16 +184,33 @@ def _section_at(place: Location, root: type[BaseModel]) -> type[BaseModel] | Non
 
 
 def _right_key(place: Location, root: type[BaseModel]) -> str:
-    """A hint: the nearest key of the same section, else the same key in another section, else all keys."""
-    model = _section_at(place[:-1], root) or root
-    wrong = str(place[-1])
-    hint = did_you_mean(wrong, model.model_fields)
+    """A hint: our name for Hugging Face's, else the nearest of the section, else the same key elsewhere, else all."""
+    wrong, ours = str(place[-1]), _OTHER_KEYS.get(str(place[-1]))
+    if ours is not None and (keys := _keys_named(ours, place[:-1], root)):
+        return _one_of(keys)
+    hint = did_you_mean(wrong, (_section_at(place[:-1], root) or root).model_fields)
     prefix = _dotted(place[:-1])
     if hint.startswith("did you mean"):
         return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
-    found = [key for key in _all_keys(root) if key.rpartition(".")[2] == wrong]
-    elsewhere = [key for key in found if _depth(key) == min(map(_depth, found))]
-    return f"did you mean {' or '.join(map(repr, elsewhere))}?" if elsewhere else hint
+    elsewhere = _keys_named(wrong, place[:-1], root)
+    return _one_of(elsewhere) if elsewhere else hint
+
+
+def _keys_named(name: str, above: Location, root: type[BaseModel]) -> list[str]:
+    """The dotted keys of a name: in its section, else those nearest to the top; a dotted name is the key itself.
+
+    >>> _keys_named("epochs", ("select", "influence"), Settings), _keys_named("epochs", ("train",), Settings)
+    (['select.influence.epochs'], ['finetune.epochs'])
+    """
+    section = _section_at(above, root)
+    if section is not None and name in section.model_fields:
+        return [_dotted((*above, name))]
+    found = [key for key in _all_keys(root) if name in (key, key.rpartition(".")[2])]
+    return [key for key in found if _depth(key) == min(map(_depth, found))]
+
+
+def _one_of(keys: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(map(repr, keys))}?"
 
 
 def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from endtask.settings.objectives import KINDS, ObjectiveSettings
 from endtask.settings.sections import Settings
 
+LEARNED_WEIGHTS = "learned weights"
 _TEXTS = {
     "task": "the task's texts",
     "selection": "the selection",
@@ -40,6 +41,19 @@ def uses_of(settings: Settings, *, groups: int | None = None, absent: Collection
     return tuple(use for use in found if use.part not in absent)
 
 
+def dev_chose_weights(uses: Iterable[Use]) -> str | None:
+    """What to tell whoever reads dev scores where labels of dev choose the weights of objectives; else None.
+
+    >>> dev_chose_weights(uses_of(Settings()))
+    """
+    if not any(use.part == LEARNED_WEIGHTS and use.split == "dev" for use in uses):
+        return None
+    return (
+        "labels of dev choose the weights of objectives, so dev scores are no longer those of unseen data;"
+        " train.meta.split=folds leaves dev alone"
+    )
+
+
 def use_lines(uses: tuple[Use, ...]) -> Iterator[str]:
     """A small table for people."""
     rows = [("objective", "learns", "reads", "split", "labels")]
@@ -68,7 +82,7 @@ def _stage_1(settings: Settings, groups: int | None) -> Iterator[Use]:
         yield objective_use(name, one)
     if train.weighting == "meta":
         split = "dev" if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)
-        yield Use("learned weights", "which objectives help", _TEXTS["task"], split, True)
+        yield Use(LEARNED_WEIGHTS, "which objectives help", _TEXTS["task"], split, True)
     if train.reselect.every is not None:
         yield Use("re-selection", "which texts to read", _TEXTS["task"], _judging_split(settings, groups), True)
     if train.eval_steps is not None:

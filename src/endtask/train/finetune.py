@@ -182,8 +182,14 @@ class _Stage2:
             "learning_rate": best,
             "rates": [{"learning_rate": rate, **score} for rate, score in scores.items()],
             **self._counts([result for found in results.values() for result in found]),
+            **self._kept_from_before(results[best]),
             "seeds": results[best],
         }
+
+    def _kept_from_before(self, results: Sequence[Result]) -> dict[str, int]:
+        """For how many seeds stage 1's model was kept, where it may be."""
+        asked = self.settings.finetune.keep_better
+        return {"kept_from_before": sum(result["best_step"] == 0 for result in results)} if asked else {}
 
     def take_stage_1(self) -> dict[str, Any]:
         """Score stage 1's weights with the head trained there, under the first seed's name."""

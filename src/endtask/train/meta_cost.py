@@ -9,11 +9,11 @@ from endtask.models.flops import training_flops
 from endtask.models.network import Network
 from endtask.objectives.stream import TextStream
 from endtask.settings import BatchSize, Settings
+from endtask.settings.uses import LEARNED_WEIGHTS
 from endtask.text.packed import PackedTexts
 from endtask.train.phase_run import Memory
 from endtask.train.plan import StepCost
 
-PART = "learned weights"
 _SAMPLED_BATCHES = 4
 _FORWARD = 1 / 3  # of what training on as much costs
 
@@ -58,7 +58,7 @@ def count_held_out(memory: Memory, look: HeldOutCost | None, settings: Settings)
     memory["tokens"] += tokens
     memory["padded_tokens"] += tokens
     memory["matmul_flops"] += flops
-    memory["objectives"][PART] = {"steps": looks, "tokens": tokens, "matmul_flops": flops}
+    memory["objectives"][LEARNED_WEIGHTS] = {"steps": looks, "tokens": tokens, "matmul_flops": flops}
     return looks * look.trained_tokens
 
 

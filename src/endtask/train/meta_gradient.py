@@ -125,8 +125,19 @@ def counted_weights(body: nn.Module, settings: MetaSettings) -> frozenset[str]:
     last = max((number for number in layers.values() if number), default=0)
     if not last:
         raise InputError("the network has no numbered layers", key="train.meta.parameters", hint="use encoder or body")
+    refuse_too_many_layers(settings, last)
     # What stands behind the layers, such as the last norm, goes with them.
     return frozenset(name for name in encoder if (layers[name] or last) > last - settings.last_layers)
+
+
+def refuse_too_many_layers(settings: MetaSettings, layers: int) -> None:
+    """The encoder must have as many layers as are to be compared."""
+    if settings.parameters == "last_layers" and settings.last_layers > layers:
+        raise InputError(
+            f"{settings.last_layers} layers are asked for, and the encoder has {layers}",
+            key="train.meta.last_layers",
+            hint="train.meta.parameters=encoder compares all of them",
+        )
 
 
 def _batches(held_out: HeldOut, same_head: bool, pins_memory: bool, step: int) -> _Batches:

@@ -14,7 +14,6 @@ from endtask.models.place import Place
 from endtask.objectives.by_kind import task_objective
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
-from endtask.progress import say
 from endtask.seeds import derive
 from endtask.settings import BatchSize, Settings
 from endtask.task import Task
@@ -45,14 +44,18 @@ def with_short_folds(settings: Settings, steps: int) -> Settings:
     return settings.model_copy(update={"train": train})
 
 
-def warn_of_small_parts(folds: Folds, settings: Settings) -> None:
-    """Say where a part has fewer rows than the held-out gradient is to be taken from."""
-    fewest, asked = int(np.bincount(folds.numbers).min()), settings.train.meta.gradient_batch
-    if fewest < asked:
-        say(
-            f"warning: the parts of train that judge learned weights have {fewest} rows, fewer than "
-            f"train.meta.gradient_batch ({asked}); fewer train.meta.folds make them larger"
-        )
+def few_rows_judge(task: Task, settings: Settings) -> str | None:
+    """A warning where learned weights are judged by fewer rows than the held-out gradient is to be taken from."""
+    if settings.stage1 == "none" or settings.train.weighting != "meta":
+        return None
+    asked, folds = settings.train.meta.gradient_batch, folds_of_stage_1(task, settings)
+    rows = len(task.splits.get("dev", ())) if folds is None else int(np.bincount(folds.numbers).min())
+    if rows >= asked:
+        return None
+    fewer = f"{rows} rows, fewer than train.meta.gradient_batch ({asked})"
+    if folds is None:
+        return f"dev, which judges learned weights, has {fewer}; train.meta.split=folds lets parts of train judge"
+    return f"the parts of train that judge learned weights have {fewer}; fewer train.meta.folds make them larger"
 
 
 def left_out_of_batches(folds: Folds, settings: Settings) -> Callable[[int], NDArray[np.bool_]]:

@@ -15,7 +15,7 @@ from endtask.settings import Settings
 from endtask.task import Task
 from endtask.train.example_weights import direction_of
 from endtask.train.joint import EXTERNAL, INTERNAL, rho1_of, stage_1_head
-from endtask.train.meta_rule import folds_of_stage_1, meta_rule, warn_of_small_parts
+from endtask.train.meta_rule import few_rows_judge, meta_rule
 from endtask.weighting.alternate import Alternate
 from endtask.weighting.annealed_interleave import AnnealedInterleave, MeanInterleave
 from endtask.weighting.base import Weighting
@@ -37,9 +37,8 @@ class Mix:
     def over(self, steps: int) -> Weighting:
         """The weighting of a stage of so many steps."""
         if not self._interleaves:
-            folds = folds_of_stage_1(self.task, self.settings)
-            if folds is not None:
-                warn_of_small_parts(folds, self.settings)
+            if few := few_rows_judge(self.task, self.settings):
+                say(f"warning: {few}")
             return self._constant()
         rho1, rho1_end = rho1_of(len(self.task.train), self.settings, steps), self.settings.train.rho1_end
         if rho1_end is None:

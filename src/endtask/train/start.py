@@ -10,10 +10,11 @@ from endtask.models.checkpoint_weights import check_whole
 from endtask.models.generator import add_generator
 from endtask.models.network import Network, build_network, pooling_of
 from endtask.models.pretrained import Checkpoint, check_tokenizer, load_network, open_checkpoint
+from endtask.models.sizes import shape_of
 from endtask.models.task_heads import add_task_heads, take_further
 from endtask.objectives.masked_lm import own_masked_lm_head
 from endtask.seeds import derive
-from endtask.settings import Settings
+from endtask.settings import ModelSettings, Settings
 from endtask.task import Task
 from endtask.text.pack import given_tokenizer
 from endtask.text.tokenizer import load_tokenizer
@@ -76,6 +77,13 @@ def _network(task: Task, packed: Path, settings: Settings, least_vocabulary: int
         kind=task.kind,
         marks=marks,
     )
+
+
+def layers_of(model: ModelSettings) -> int:
+    """How many layers the encoder will have, before there is one."""
+    if model.path is None:
+        return shape_of(model).num_hidden_layers
+    return int(open_checkpoint(model.path).config.num_hidden_layers)
 
 
 def check_checkpoint(task: Task, settings: Settings) -> None:

@@ -134,15 +134,19 @@ def test_check_tells_what_the_selection_costs(toy: Path, tmp_path: Path) -> None
     assert with_influence.memory_bytes >= without.memory_bytes
 
 
-def test_check_tells_that_the_share_is_too_small(toy: Path, tmp_path: Path) -> None:
+def test_check_tells_that_the_share_is_too_small(toy: Path, tmp_path: Path, command: Command) -> None:
     tree = influence_run(toy, tmp_path / "run", budget="1s")
     tree["select"]["influence"] = {**tree["select"].get("influence", {}), "share_of_budget": 0.001}
     found = check(resolve(tree)).estimate
     assert found is not None
-    (warning,) = found.warnings
-    assert warning.startswith("select.influence.share_of_budget: fitting the scoring models would take about")
-    assert warning.endswith("a run would be refused")
-    assert any(line == f"warning: {warning}" for line in estimate_lines(found))
+    (error,) = found.errors
+    assert error.startswith("select.influence.share_of_budget: fitting the scoring models would take about")
+    assert error.endswith("a run would be refused")
+    assert any(line == f"error: {error}" for line in estimate_lines(found))
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps(tree))
+    assert command("check", file).code == 1
+    assert command("check", file, "--set", "select.influence.share_of_budget=null").code == 0
 
 
 def test_a_given_checkpoint_scores_and_is_then_trained(toy: Path, tmp_path: Path) -> None:

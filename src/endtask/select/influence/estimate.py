@@ -30,6 +30,10 @@ class InfluenceCost:
     memory_bytes: float
     disk_bytes: float
 
+    def is_refused(self, allowed: float) -> bool:
+        """Whether a run would stop: fitting alone takes more than the seconds allowed."""
+        return self.fitting_seconds > allowed
+
     def within(self, allowed: float) -> tuple[float, str]:
         """The seconds of both where so many are allowed, and what a run would say to that.
 
@@ -40,7 +44,7 @@ class InfluenceCost:
         >>> InfluenceCost(26, 10, 0, 0).within(60)
         (36, '')
         """
-        if self.fitting_seconds > allowed:
+        if self.is_refused(allowed):
             fitting = f"fitting the scoring models would take about {self.fitting_seconds:.0f} s"
             return allowed, f"{fitting}, more than the {allowed:.0f} s that it may: a run would be refused"
         seconds = self.fitting_seconds + self.scoring_seconds
