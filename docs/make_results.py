@@ -30,6 +30,7 @@ from benchmarks.tartan.page import tartan_table  # noqa: E402
 from benchmarks.tartan.picture import tartan_picture  # noqa: E402
 from benchmarks.training.page import training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
+from examples.digits.figures import digits_table  # noqa: E402
 
 PAGES = (
     ROOT / "README.md",
@@ -37,6 +38,7 @@ PAGES = (
         ROOT / "docs" / f"{name}.md"
         for name in ("retrieval", "training", "gradients", "weighting", "influence", "few-examples", "recipe")
     ),
+    ROOT / "examples" / "digits" / "README.md",
     *([ALIGNMENT_PAGE] if ALIGNMENT_PAGE.exists() else []),  # made whole by its benchmark
 )
 _PLACE = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -133,6 +135,7 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "recipe": recipe_table,
     "recipe_summary": recipe_summary_table,
     "recipe_screens": screens_table,
+    "digits": digits_table,
 }
 FILES = {"recipe_summary": "recipe", "alignment_summary": "alignment"}
 """The results of sections that are not named after them."""

@@ -1,71 +1,83 @@
 """Compare the ways to use auxiliary images, over several seeds, with a paired permutation test.
 
-.venv/bin/python -m examples.digits                                    # scikit-learn's digits, about two minutes
+.venv/bin/python -m examples.digits                                    # scikit-learn's digits, some minutes on one core
 .venv/bin/python -m examples.digits --images cifar100.npz --seeds 3    # your own copy of CIFAR-100
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
+from benchmarks.results_file import write_results
 from endtask.errors import InputError
-from endtask.evaluate.significance import metric_permutation
-from examples.digits.images import CONFUSABLE_DIGITS, MEDIUM_MAMMALS, Images, divide, read_digits, read_images
-from examples.digits.methods import METHODS, Outcome, Plan, learn
+from endtask.settings import Settings
+from endtask.train.device import choose_device
+from examples.digits.figures import Row, row_of, summary_of, told
+from examples.digits.images import ImageTask, divide, read_digits, read_images, usual_classes
+from examples.digits.methods import METHODS, Plan, learn
 
 
-def compare(images: Images, classes: Sequence[int], per_class: int, plan: Plan, seeds: int, device: str) -> str:
-    """Train every method with every seed; a table of mean test accuracies and what speaks for a difference."""
-    task = divide(images, classes, per_class=per_class, seed=0)
-    found: dict[str, list[Outcome]] = {method: [] for method in METHODS}
-    for seed in range(seeds):
-        for method in METHODS:
-            found[method].append(learn(method, task, plan, seed=seed, device=torch.device(device)))
-        print(f"seed {seed} done", flush=True)
-    lines = [f"{len(task.train)} train, {len(task.dev)} dev, {len(task.test)} test images of {len(classes)} classes; "]
-    lines[0] += f"{len(task.auxiliary)} others; {seeds} seeds"
-    lines += [_line(method, found, task.test) for method in METHODS]
-    ends = [outcome.task_weights[-1] for outcome in found["meta"]]
-    lines.append(
-        f"weight of the task after the last step of meta: {np.mean(ends):.2f} ({min(ends):.2f}-{max(ends):.2f})"
-    )
-    return "\n".join(lines)
+def compare(tasks: Sequence[ImageTask], plan: Plan, seeds: int, device: torch.device) -> list[Row]:
+    """Train every method with every seed on each of the tasks; a row for each run."""
+    rows = []
+    for task in tasks:
+        for seed in range(seeds):
+            rows += [_run(method, task, plan, seed, device) for method in METHODS]
+            print(f"{len(task.train)} train images, seed {seed} done", flush=True)
+    return rows
 
 
-def _line(method: str, found: dict[str, list[Outcome]], test: Images) -> str:
-    runs = {name: np.stack([outcome.predicted for outcome in outcomes]) for name, outcomes in found.items()}
-    scores = 100 * (runs[method] == test.labels).mean(axis=1)
-    line = f"{method:<10}{scores.mean():6.2f} +- {scores.std(ddof=min(1, len(scores) - 1)):.2f}"
-    if method == "agnostic":
-        return line
-    p = metric_permutation(runs[method], runs["agnostic"], test.labels, "accuracy")
-    return f"{line}   against agnostic p = {p:.4f}"
+def _run(method: str, task: ImageTask, plan: Plan, seed: int, device: torch.device) -> Row:
+    started = time.process_time()
+    outcome = learn(method, task, plan, seed=seed, device=device)
+    return row_of(method, seed, task, plan, outcome, time.process_time() - started)
 
 
 def main() -> None:
     """Run as asked for on the command line."""
-    parser = argparse.ArgumentParser(prog="python -m examples.digits", description="TARTAN on images.")
-    parser.add_argument("--images", type=Path, help="a .npz or .parquet of images and labels; unset: digits")
-    parser.add_argument("--classes", type=int, nargs="+", help="the task's (3 5 8; of 100 classes: medium mammals)")
-    parser.add_argument("--per-class", type=int, help="images of each class for train, and for dev (20)", default=20)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=Plan.steps)
-    parser.add_argument("--device", default="cpu")
+    parser = _parser()
     given = parser.parse_args()
     torch.set_num_threads(1)  # for images this small, sharing the work costs more than the work
     try:
         images = read_digits() if given.images is None else read_images(given.images)
-        usual = MEDIUM_MAMMALS if int(images.labels.max()) == 99 else CONFUSABLE_DIGITS
-        plan = replace(Plan(), steps=given.steps)
-        print(compare(images, given.classes or usual, given.per_class, plan, given.seeds, given.device))
+        classes = given.classes or usual_classes(images)
+        tasks = [divide(images, classes, per_class=amount, seed=0) for amount in given.per_class]
+        device = choose_device(Settings(device=given.device))
+        rows = compare(tasks, replace(Plan(), steps=given.steps), given.seeds, device)
+        print(told(rows))
+        if given.results is not None:
+            command = f"python -m examples.digits {shlex.join(sys.argv[1:])}"
+            print(write_results("digits", command, rows, dict(summary_of(rows)), given.results))
     except InputError as error:
-        parser.error(str(error))
+        parser.exit(2, f"{parser.prog}: {error}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m examples.digits", description="TARTAN on images.")
+    parser.add_argument("--images", type=Path, help="a .npz or .parquet of images and labels; unset: digits")
+    parser.add_argument("--classes", type=int, nargs="+", help="the task's (3 5 8; of 100 classes: medium mammals)")
+    parser.add_argument(
+        "--per-class", type=_count, nargs="+", default=[20], help="images of each class for train, and for dev (20)"
+    )
+    parser.add_argument("--seeds", type=_count, default=10)
+    parser.add_argument("--steps", type=_count, default=Plan.steps)
+    parser.add_argument("--device", default="cpu", choices=("auto", "cpu", "cuda", "mps"))
+    parser.add_argument("--results", type=Path, help="a folder to write all figures to, as digits.json")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,129 @@
+"""What came of the runs: a row for each, the figures drawn from them, and both as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.results_file import Results
+from endtask.evaluate.significance import holm, metric_permutation
+from examples.digits.images import ImageTask
+from examples.digits.methods import METHODS, Outcome, Plan
+
+Row = dict[str, Any]
+AGAINST = "agnostic"
+
+
+def row_of(method: str, seed: int, task: ImageTask, plan: Plan, outcome: Outcome, cpu_seconds: float) -> Row:
+    """A run; `right` has a 1 for each test image whose class was found, so that all figures can be had again."""
+    right = outcome.predicted == task.test.labels
+    return {
+        "method": method,
+        "seed": seed,
+        **{name: len(getattr(task, name)) for name in ("train", "dev", "test", "auxiliary")},
+        "steps": plan.steps + plan.finetune_steps,
+        "accuracy": round(float(right.mean()), 5),
+        "dev_accuracy": round(outcome.dev_accuracy, 5),
+        "cpu_seconds": round(cpu_seconds, 2),
+        "task_weight": round(outcome.task_weights[-1], 4) if outcome.task_weights else None,
+        "right": "".join("1" if one else "0" for one in right),
+    }
+
+
+def summary_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The figures of every method for each number of train images; Holm's p counts the methods of one number."""
+    amounts = sorted({row["train"] for row in rows})
+    return {"methods": [cell for amount in amounts for cell in _cells([row for row in rows if row["train"] == amount])]}
+
+
+def _cells(rows: Sequence[Row]) -> list[Row]:
+    runs = {method: [row for row in rows if row["method"] == method] for method in METHODS}
+    cells = {method: _cell(found) for method, found in runs.items()}
+    others = [method for method in METHODS if method != AGAINST]
+    found = [p_value(runs[method], runs[AGAINST]) for method in others]
+    for method, p, corrected in zip(others, found, holm(found), strict=True):
+        lead = cells[method]["mean"] - cells[AGAINST]["mean"]
+        cells[method] |= {"lead": round(lead, 5), "p": round(p, 5), "p_holm": round(corrected, 5)}
+    return list(cells.values())
+
+
+def _cell(runs: Sequence[Row]) -> Row:
+    scores = [row["accuracy"] for row in runs]
+    cell = {name: runs[0][name] for name in ("method", "train", "dev", "test", "auxiliary", "steps")}
+    cell |= {"seeds": len(runs), "mean": round(fmean(scores), 5)}
+    cell |= {"std": round(stdev(scores) if len(scores) > 1 else 0.0, 5)}
+    cell["cpu_seconds"] = round(fmean(row["cpu_seconds"] for row in runs), 2)
+    if weights := [row["task_weight"] for row in runs if row["task_weight"] is not None]:
+        cell["task_weight"] = [round(fmean(weights), 3), min(weights), max(weights)]
+    return cell
+
+
+def p_value(one: Sequence[Row], other: Sequence[Row]) -> float:
+    """Of the difference between the mean accuracies of two methods, by swapping both in each test image."""
+    first, second = _right(one), _right(other)
+    return metric_permutation(first, second, np.ones(first.shape[1], dtype=np.int64), "accuracy")
+
+
+def _right(runs: Sequence[Row]) -> NDArray[np.int64]:
+    return np.array([[int(sign) for sign in row["right"]] for row in runs], dtype=np.int64)
+
+
+def told(rows: Sequence[Row]) -> str:
+    """The figures as plain lines."""
+    lines = []
+    for cell in summary_of(rows)["methods"]:
+        if cell["method"] == METHODS[0]:
+            lines.append(_amounts(cell))
+        line = f"{cell['method']:<10}{100 * cell['mean']:6.2f} +- {100 * cell['std']:.2f}"
+        line += f"{cell['cpu_seconds']:8.1f} s"
+        if "p" in cell:
+            line += f"{100 * cell['lead']:+8.2f} against {AGAINST}, p = {cell['p']:.4f}, Holm's {cell['p_holm']:.4f}"
+        lines.append(line)
+        if "task_weight" in cell:
+            lines.append(_weight(cell))
+    return "\n".join(lines)
+
+
+def digits_table(results: Results) -> str:
+    """A table for each number of train images."""
+    cells: list[Row] = summary_of(results.rows)["methods"]
+    parts = []
+    for train in sorted({cell["train"] for cell in cells}):
+        found = [cell for cell in cells if cell["train"] == train]
+        heads = ("method", "accuracy", f"against `{AGAINST}`", "p", "Holm's", "CPU seconds")
+        parts += [_amounts(found[0]) + ":", "", f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
+        parts += [f"| {' | '.join(_columns(cell))} |" for cell in found]
+        parts += ["", *(f"{_weight(cell)}." for cell in found if "task_weight" in cell), ""]
+    first = cells[0]
+    how = (
+        f"Mean ± spread over {first['seeds']} seeds, each a run of {first['steps']} steps; † where Holm's p, which "
+        f"counts the three tests of a table, is below .05. {len(results.rows)} runs on one core of a shared machine "
+        f"({results.machine.cpu}), {_minutes(results.rows):.0f} minutes in all, {results.date}; `{results.command}`."
+    )
+    return "\n".join([*parts, how, ""])
+
+
+def _minutes(rows: Sequence[Row]) -> float:
+    return math.fsum(row["cpu_seconds"] for row in rows) / 60
+
+
+def _columns(cell: Row) -> list[str]:
+    score, seconds = f"{100 * cell['mean']:.1f} ± {100 * cell['std']:.1f}", f"{cell['cpu_seconds']:.1f}"
+    if "p" not in cell:
+        return [f"`{cell['method']}`", score, "", "", "", seconds]
+    lead = f"{100 * cell['lead']:+.1f}{'†' if cell['p_holm'] < 0.05 else ''}"
+    return [f"`{cell['method']}`", score, lead, f"{cell['p']:.4f}", f"{cell['p_holm']:.4f}", seconds]
+
+
+def _amounts(cell: Row) -> str:
+    return f"{cell['train']} train, {cell['dev']} dev and {cell['test']} test images, {cell['auxiliary']} others"
+
+
+def _weight(cell: Row) -> str:
+    mean, least, most = cell["task_weight"]
+    return f"Weight of the task after the last step of `{cell['method']}`: {mean:.2f} ({least:.2f} to {most:.2f})"
