@@ -136,8 +136,7 @@ def _learned(compared: Compared) -> Iterator[Tree]:
     """The other question: what does learning the weights change, all else the same?"""
     for one, other in LEARNED.items():
         if {one, other} <= set(compared.runs):
-            lead = fmean(compared.models(one)) - fmean(compared.models(other))
-            yield {"cell": one, "over": other, "lead": round(lead, 5), "p": round(compared.p_value(one, other), 5)}
+            yield {"cell": one, "over": other, **compared.over(one, other)}
 
 
 def _best_fixed(compared: Compared, file: Path) -> str:

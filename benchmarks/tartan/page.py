@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from benchmarks.compared import Compared, collect_from_command_line, markdown
+from benchmarks.compared import Compared, collect_from_command_line, lead, markdown
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import AGAINST, BODIES, ENDINGS, HEADS, NAMES, PAIRS, PLAIN, TABLES, titles, trio
@@ -98,9 +97,8 @@ def _leads(compared: Compared, start: str) -> Tree:
     for end, (pairs, *_) in QUESTIONS.items():
         for table, (one, other) in pairs.items():
             if one in compared.runs and other in compared.runs:
-                lead = fmean(compared.models(one)) - fmean(compared.models(other))
-                name = f"{start}_{table.replace('-', '_')}{end}"
-                found |= {name: round(lead, 5), f"{name}_p": round(compared.p_value(one, other), 5)}
+                name, told = f"{start}_{table.replace('-', '_')}{end}", compared.over(one, other)
+                found |= {name: told["lead"], f"{name}_p": told["p"]}
     return found
 
 
@@ -163,17 +161,8 @@ def _plain_table(rows: list[Tree]) -> Iterator[str]:
         for cell, title in BY_TABLES.items():
             found = [leads.get((body, task, cell)) for task in NAMES]
             if any(found):
-                yield f"| {title} | {' | '.join(_lead(one) if one else '' for one in found)} |"
+                yield f"| {title} | {' | '.join(lead(one) if one else '' for one in found)} |"
         yield ""
-
-
-def _lead(row: Tree) -> str:
-    """Points, with a dagger where they are sure.
-
-    >>> _lead({"lead": 0.0312, "p_holm": 0.01})
-    '+3.1†'
-    """
-    return f"{100 * row['lead']:+.1f}{'†' if row['p_holm'] < 0.05 else ''}"
 
 
 def _pairs_table(results: Results, end: str) -> Iterator[str]:
@@ -184,8 +173,8 @@ def _pairs_table(results: Results, end: str) -> Iterator[str]:
     _, title, head = QUESTIONS[end]
     p_values: list[Any] = [results.summary[f"{name}_p"] for name in found]
     yield from (f"**{title}**", "", f"| | {head} | p | Holm's |", "|---|---:|---:|---:|")
-    for (name, lead), p_value, corrected in zip(found.items(), p_values, holm(p_values), strict=True):
-        shown = _lead({"lead": lead, "p_holm": corrected})
+    for (name, points), p_value, corrected in zip(found.items(), p_values, holm(p_values), strict=True):
+        shown = lead({"lead": points, "p_holm": corrected})
         yield f"| {_in_words(name.removesuffix(end))} | {shown} | {p_value:.4f} | {corrected:.4f} |"
     yield ""
 

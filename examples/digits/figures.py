@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.compared import lead
 from benchmarks.results_file import Results
 from endtask.evaluate.significance import holm, metric_permutation
 from examples.digits.images import ImageTask
@@ -47,8 +48,8 @@ def _cells(rows: Sequence[Row]) -> list[Row]:
     others = [method for method in METHODS if method != AGAINST]
     found = [p_value(runs[method], runs[AGAINST]) for method in others]
     for method, p, corrected in zip(others, found, holm(found), strict=True):
-        lead = cells[method]["mean"] - cells[AGAINST]["mean"]
-        cells[method] |= {"lead": round(lead, 5), "p": round(p, 5), "p_holm": round(corrected, 5)}
+        points = cells[method]["mean"] - cells[AGAINST]["mean"]
+        cells[method] |= {"lead": round(points, 5), "p": round(p, 5), "p_holm": round(corrected, 5)}
     return list(cells.values())
 
 
@@ -116,8 +117,7 @@ def _columns(cell: Row) -> list[str]:
     score, seconds = f"{100 * cell['mean']:.1f} ± {100 * cell['std']:.1f}", f"{cell['cpu_seconds']:.1f}"
     if "p" not in cell:
         return [f"`{cell['method']}`", score, "", "", "", seconds]
-    lead = f"{100 * cell['lead']:+.1f}{'†' if cell['p_holm'] < 0.05 else ''}"
-    return [f"`{cell['method']}`", score, lead, f"{cell['p']:.4f}", f"{cell['p_holm']:.4f}", seconds]
+    return [f"`{cell['method']}`", score, lead(cell), f"{cell['p']:.4f}", f"{cell['p_holm']:.4f}", seconds]
 
 
 def _amounts(cell: Row) -> str:
