@@ -1,6 +1,7 @@
 """Learned weights inside TLM's stage 1, against fixed ones: the question that both papers leave open.
 
-    .venv/bin/python -m benchmarks.mix prepare chemprot sciie                                    # here, minutes each
+    .venv/bin/python -m benchmarks.mix prepare chemprot sciie --parts half few                   # here, minutes each
+    python -m benchmarks.mix prepare chemprot sciie --parts iss                          # where a GPU scores candidates
     endtask compare --bundle runs/mix/chemprot-few.tar.zst --devices 0,0,0 --results chemprot-few.json    # on a GPU
     python -m benchmarks.tartan.curves runs/chemprot-few --out chemprot-few.curves.json               # there, if wanted
     .venv/bin/python -m benchmarks.mix collect --results DIR                                  # DIR/chemprot-few.json
@@ -24,6 +25,7 @@ from benchmarks.compared import Compared, markdown
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.recipe.cells import NAMES, SEEDS, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
+from benchmarks.tartan.cells import DOMAINS
 from benchmarks.tartan.curves import times
 from endtask.bundle import write_bundle
 from endtask.compare import compare
@@ -73,15 +75,12 @@ PARTS = {
 }
 """What is trained together; all but the first have the fixed mixes that were best in it, for their own paired tests."""
 _ISS: Tree = {
-    "retrieve.top_k": 150,  # of each query, and few targets, so that a CPU scores what is retrieved in minutes
-    "select.influence.most_targets": 512,
     "select.selector": "influence",
     "select.budget": "20%retrieved",
     "device": "auto",
     "precision": "auto",
 }
-"""As in ISS a fifth of what was retrieved; the selection is made where bundles are."""
-_VALUES: dict[str, Tree] = {"iss": _ISS}
+"""As in ISS a fifth of what was retrieved, from the domain's own sources; to be prepared where a GPU scores it."""
 _PART_TITLES = {
     "half": "half of what is read the task's",
     "few": "a ninth of what is read the task's",
@@ -89,12 +88,19 @@ _PART_TITLES = {
 }
 
 
+def values_of(task: str, part: str, data: Path) -> Tree:
+    """In what all cells of a part differ from the recipe."""
+    if part != "iss":
+        return COMMON
+    sources = [{"path": str(data / "corpus" / f"{name}.jsonl.zst")} for name in DOMAINS[task]]
+    return {**COMMON, **_ISS, "corpus.sources": sources}
+
+
 def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = (), own: str = "") -> None:
     """Do everything up to the tokens, for all cells of a part or, under a name of their `own`, for some; bundle it."""
     name = f"{task}-{part}-{own}" if own else f"{task}-{part}"
-    settings = with_values(
-        base_settings(task, data), {**COMMON, **_VALUES.get(part, {}), "output_dir": str(out / name)}, task
-    )
+    values = {**values_of(task, part, data), "output_dir": str(out / name)}
+    settings = with_values(base_settings(task, data), values, task)
     cells = some_arms({cell: CELLS[cell][1] for cell in PARTS[part]}, arms, part)
     asked = {"cells": cells, "seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]], "baselines": []}
     compare(settings, asked, until="pack")

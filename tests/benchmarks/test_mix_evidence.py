@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mix import CELLS, COMMON, FIXED, META, PARTS, TASKS, collect, main, mix_table
+from benchmarks.mix import CELLS, COMMON, FIXED, META, PARTS, TASKS, collect, main, mix_table, values_of
 from benchmarks.recipe.cells import base_settings
 from benchmarks.results_file import read_results
+from benchmarks.tartan.cells import DOMAINS
 from endtask.errors import InputError
 from endtask.settings.values import with_values
 
@@ -30,6 +31,15 @@ def test_the_cells_differ_in_the_mix_alone(task: str) -> None:
     assert all(set(part) & set(FIXED) for part in PARTS.values())
     weights = [one.weight for one in found["meta-start"].train.objectives.values()]
     assert weights == [1 / 20 / 21 * 420, 1 / 20 * 20 / 21 * 420, 19 / 20 * 420]  # task, its masked LM, the selection's
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_part_reads_what_influence_selects(task: str) -> None:
+    recipe = base_settings(task, Path("data"))
+    usual, found = (with_values(recipe, values_of(task, part, Path("data")), part) for part in ("few", "iss"))
+    assert (usual.select.selector, found.select.selector) == ("best_rank", "influence")
+    assert usual.train == found.train
+    assert [Path(source.path).name for source in found.corpus.sources] == [f"{one}.jsonl.zst" for one in DOMAINS[task]]
 
 
 def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path) -> None:
