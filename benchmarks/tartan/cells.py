@@ -107,6 +107,7 @@ def _learned(name: str, title: str, meta: Tree) -> Arm:
 
 
 _DAPT = _trio("dapt", "DAPT", _auxiliary(0, 1))
+_ONCE = _trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"})
 
 TABLES: dict[str, tuple[Arm, ...]] = {
     PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
@@ -122,10 +123,7 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         first=Arm("dapt-tapt", "DAPT, then TAPT", _DOMAIN_THEN_TASK, objectives_in_turn=2),
     ),
     "dapt": (*_DAPT, *_anew("dapt", "DAPT", _auxiliary(0, 1))),
-    "amounts": (
-        *_trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"}),
-        *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {"domain.amount": "all"}),
-    ),
+    "amounts": (*_ONCE, *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {"domain.amount": "all"})),
     "defaults": (
         _learned("every-step", "a look at every step", {"every": 1}),
         _learned("adamw", "a head by ten steps of AdamW", {"head": "adamw"}),
@@ -143,17 +141,22 @@ TABLES: dict[str, tuple[Arm, ...]] = {
 
 FROM_ELSEWHERE = {
     "defaults": {"meta-tapt": "META, TAPT"},
-    "amounts": {name: f"{title}, {AMOUNT}" for name, title in _names_of(_DAPT).items()},
+    "amounts": _names_of(_ONCE) | {name: f"{title}, {AMOUNT}" for name, title in _names_of(_DAPT).items()},
 }
-"""What a table of the page shows beside its own cells and plain fine-tuning: cells of other tables and their titles."""
-AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt-all", "defaults": "meta-tapt"}
+"""What a table of the page shows between plain fine-tuning and its own cells, by title; mostly other tables' cells."""
+AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt", "defaults": "meta-tapt"}
 """What all others of a table of the page are tested against: the same texts, read before the task is; our defaults."""
-PAIRS = {table: (f"meta-{name}", f"mt-{name}") for table, name in AGAINST.items() if table != "defaults"}
-"""The other question: do learned weights beat equal ones?"""
+PAIRS = {name: (f"meta-{name}", f"mt-{name}") for name in ("tapt", "dapt-tapt", "dapt", "dapt-1x", "dapt-all")}
+"""The other question: do learned weights beat equal ones? By masked LM on the same texts."""
 ENDINGS = {
     way: {table: (f"{way}-{table}-anew", f"{way}-{table}") for table in ("tapt", "dapt")} for way in ("mt", "meta")
 }
 """And how should MT and META end: with a full fine-tuning, or as in the paper with a last touch?"""
+MORE = {
+    f"{AMOUNT} over 1x": {way: (way, f"{way}-1x") for way in _names_of(_DAPT)},
+    f"all over {AMOUNT}": {way: (f"{way}-all", way) for way in _names_of(_DAPT)},
+}
+"""And how much of the domain should there be? By amounts, and by the way to train."""
 
 HEADS = {
     "tapt": "Table 1: the task's own text",

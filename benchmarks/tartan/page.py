@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.compared import Compared, collect_from_command_line, lead, markdown
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.results_file import RESULTS, Results, write_results
-from benchmarks.tartan.cells import AGAINST, BODIES, ENDINGS, HEADS, NAMES, PAIRS, PLAIN, TABLES, titles, trio
+from benchmarks.tartan.cells import AGAINST, BODIES, ENDINGS, HEADS, MORE, NAMES, PAIRS, PLAIN, TABLES, titles, trio
 from benchmarks.tartan.curves import times
 from endtask.errors import InputError
 from endtask.evaluate.significance import holm
@@ -34,8 +34,13 @@ QUESTIONS = {
         )
         for way, pairs in ENDINGS.items()
     },
+    **{
+        f"_{amounts.replace(' ', '_')}": (pairs, f"How much of the domain: {amounts}", amounts)
+        for amounts, pairs in MORE.items()
+    },
 }
-"""What is asked of pairs of cells: how the summary's figures end, the pairs by table, a title and a column's head."""
+"""What is asked of pairs of cells: how the summary's figures end, the pairs by what they share, a title and a head."""
+_TITLES = {arm.name: arm.title for arms in TABLES.values() for arm in arms}
 BY_TABLES = {name: title for table in ("tapt", "dapt-tapt", "dapt") for name, title in trio(table).items()}
 """Masked LM before the task, MT and META of the paper's three tables, by the titles they are shown under."""
 
@@ -95,9 +100,9 @@ def _leads(compared: Compared, start: str) -> Tree:
     """How far one cell of each pair lies above the other, and its p."""
     found: Tree = {}
     for end, (pairs, *_) in QUESTIONS.items():
-        for table, (one, other) in pairs.items():
+        for shared, (one, other) in pairs.items():
             if one in compared.runs and other in compared.runs:
-                name, told = f"{start}_{table.replace('-', '_')}{end}", compared.over(one, other)
+                name, told = f"{start}_{shared.replace('-', '_')}{end}", compared.over(one, other)
                 found |= {name: told["lead"], f"{name}_p": told["p"]}
     return found
 
@@ -186,8 +191,8 @@ def _in_words(name: str) -> str:
     'DAPT + TAPT, SciERC, from random weights'
     """
     task, body = next((task, body) for task in NAMES for body in BODIES if name.startswith(f"{task}_{body}_"))
-    table = name.removeprefix(f"{task}_{body}_").replace("_", "-")
-    return f"{titles(table)[AGAINST[table]].replace(', then', ' +')}, {NAMES[task]}, {BODIES[body]}"
+    cell = name.removeprefix(f"{task}_{body}_").replace("_", "-")
+    return f"{_TITLES[cell].replace(', then', ' +')}, {NAMES[task]}, {BODIES[body]}"
 
 
 if __name__ == "__main__":

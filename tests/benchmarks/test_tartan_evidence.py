@@ -16,7 +16,19 @@ from benchmarks.kept import keep, read_tree, result_files
 from benchmarks.results_file import read_results
 from benchmarks.results_file import write_results as write_table
 from benchmarks.tartan import page, prepare, train
-from benchmarks.tartan.cells import AGAINST, DOMAINS, ENDINGS, PAIRS, PLAIN, SEEDS, TABLES, base_settings, cells, titles
+from benchmarks.tartan.cells import (
+    AGAINST,
+    DOMAINS,
+    ENDINGS,
+    MORE,
+    PAIRS,
+    PLAIN,
+    SEEDS,
+    TABLES,
+    base_settings,
+    cells,
+    titles,
+)
 from benchmarks.tartan.curves import curves
 from benchmarks.tartan.picture import tartan_picture
 from endtask.bundle import write_bundle
@@ -156,13 +168,16 @@ def test_every_table_has_what_it_is_tested_against() -> None:
         assert PLAIN in titles(table)
         endings = [name for pairs in ENDINGS.values() for name in pairs.get(table, ())]
         assert {*PAIRS.get(table, ()), *endings} <= set(titles(table))
+    for pairs in MORE.values():
+        assert {name for pair in pairs.values() for name in pair} <= set(titles("amounts"))
     names = [arm.name for arms in TABLES.values() for arm in arms]
     assert len(set(names)) == len(names)
 
 
 def test_amounts_stand_beside_the_usual_one() -> None:
-    expected = ["plain", "dapt", "mt-dapt", "meta-dapt", "dapt-1x", "mt-dapt-1x", "meta-dapt-1x"]
-    assert [*titles("amounts")][:7] == expected
+    ways = ["dapt", "mt-dapt", "meta-dapt"]
+    expected = ["plain", *(f"{way}-1x" for way in ways), *ways, *(f"{way}-all" for way in ways)]
+    assert [*titles("amounts")] == expected
     assert titles("amounts")["mt-dapt"] == "MT, DAPT, 10x"
     assert titles("dapt")["mt-dapt"] == "MT, DAPT"
 
