@@ -254,7 +254,7 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
         "likely_marks",
         "unread_corpus",
         "without_effect",
-        "learned_weights",
+        "judges",
         "examples",
         "uses",
         "estimate",

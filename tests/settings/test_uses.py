@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from endtask.settings import load_settings, resolve
-from endtask.settings.uses import Use, dev_chose_weights, use_lines, uses_of
+from endtask.settings.uses import Use, chosen_by_dev, use_lines, uses_of
 
 
 def by_part(tree: dict[str, Any]) -> dict[str, Use]:
@@ -37,11 +39,11 @@ def test_what_learned_weights_are_learned_from() -> None:
     assert few["learned weights"].split == "train, 1/4 of it held out in turn"
     by_dev = {"train": {**train, "meta": {"split": "dev"}}}
     assert by_part(by_dev)["learned weights"].split == "dev"
-    told = dev_chose_weights(uses_of(resolve(by_dev)))
-    assert str(told).startswith("labels of dev choose the weights of objectives")
-    assert str(told).endswith("train.meta.split=folds leaves dev alone")
-    assert dev_chose_weights(uses_of(resolve({"train": train}))) is None
-    assert dev_chose_weights(uses_of(resolve({**by_dev, "stage1": "none"}))) is None
+    (told,) = chosen_by_dev(uses_of(resolve(by_dev)))
+    assert told.startswith("labels of dev choose the weights of objectives")
+    assert told.endswith("train.meta.split=folds leaves dev alone")
+    assert chosen_by_dev(uses_of(resolve({"train": train}))) == ()
+    assert chosen_by_dev(uses_of(resolve({**by_dev, "stage1": "none"}))) == ()
 
 
 def test_a_selection_that_reads_labels_is_told() -> None:
@@ -53,6 +55,18 @@ def test_a_selection_that_reads_labels_is_told() -> None:
     )
     by_dev = {"select": {"selector": "influence", "influence": {"targets": "dev"}}}
     assert by_part(by_dev)["selection"].split == "train, judged by dev"
+    assert chosen_by_dev(uses_of(resolve(influence))) == ()
+    (told,) = chosen_by_dev(uses_of(resolve(by_dev)))
+    assert told.startswith("labels of dev choose the texts of the selection")
+    assert told.endswith("select.influence.targets=folds leaves dev alone")
+
+
+@pytest.mark.parametrize(("targets", "told"), [("folds", 0), ("dev", 1)])
+def test_a_reselection_that_dev_judges_is_told(targets: str, told: int) -> None:
+    settings = resolve({"train": {"reselect": {"every": 10, "targets": targets}}})
+    found = chosen_by_dev(uses_of(settings))
+    assert [line.split(", so ")[0] for line in found] == ["labels of dev choose the texts that are read again"] * told
+    assert all(line.endswith("train.reselect.targets=folds leaves dev alone") for line in found)
 
 
 def test_dev_chooses_where_it_is_scored() -> None:

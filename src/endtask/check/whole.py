@@ -17,7 +17,7 @@ from endtask.files.selection_table import write_selection
 from endtask.outside.data import unread_corpus
 from endtask.settings import BatchSize, ObjectiveSettings, Settings
 from endtask.settings.idle import idle_settings
-from endtask.settings.uses import Use, dev_chose_weights, use_lines, uses_of
+from endtask.settings.uses import Use, chosen_by_dev, use_lines, uses_of
 from endtask.task import Audit, Task, audit
 from endtask.task.further import leaks_between, read_all
 from endtask.text.likely_marks import likely_marks
@@ -39,7 +39,7 @@ class CheckResult:
     """Strings in nearly every text that look like marks and are not named as such."""
     unread_corpus: str | None = None
     without_effect: tuple[str, ...] = ()
-    learned_weights: tuple[str, ...] = ()
+    judges: tuple[str, ...] = ()
     """What to know of the rows that judge learned weights."""
 
     @property
@@ -58,7 +58,7 @@ class CheckResult:
             "likely_marks": list(self.likely_marks),
             "unread_corpus": self.unread_corpus,
             "without_effect": list(self.without_effect),
-            "learned_weights": list(self.learned_weights),
+            "judges": list(self.judges),
             "examples": list(self.examples),
             "uses": [asdict(use) for use in self.uses],
             "estimate": estimate,
@@ -73,7 +73,7 @@ class CheckResult:
         yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
         if self.unread_corpus:
             yield f"warning: {self.unread_corpus}"
-        yield from (f"warning: {warning}" for warning in (*self.without_effect, *self.learned_weights))
+        yield from (f"warning: {warning}" for warning in (*self.without_effect, *self.judges))
         if self.likely_marks:
             marks = ", ".join(f'"{mark}"' for mark in self.likely_marks)
             yield f"hint: marks in nearly every text can be tokens that the head reads: tokenizer.marks: [{marks}]"
@@ -114,9 +114,9 @@ def check(settings: Settings) -> CheckResult:
         further = tuple(audit(one) for one in task.further.values())
         leaks, marks = tuple(leaks_between(task)), _marks_not_named(few, settings)
         found = CheckResult(audit(task), examples, estimate, uses, further, leaks, marks)
-        learned = tuple(filter(None, (dev_chose_weights(uses), few_rows_judge(task, settings))))
+        judges = tuple(filter(None, (*chosen_by_dev(uses), few_rows_judge(task, settings))))
         idle = idle_settings(settings)
-        return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle, learned_weights=learned)
+        return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle, judges=judges)
 
 
 def _without_selection(settings: Settings) -> list[str]:

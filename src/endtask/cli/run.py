@@ -72,7 +72,7 @@ def command(
     from endtask.run import Run
     from endtask.run import run as run_stages
     from endtask.settings.idle import idle_settings
-    from endtask.settings.uses import dev_chose_weights, uses_of
+    from endtask.settings.uses import chosen_by_dev, uses_of
 
     set_quiet(quiet)
     if results is not None:
@@ -89,7 +89,7 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
-    for warning in (unread_corpus(resolved), dev_chose_weights(uses_of(resolved)), *idle_settings(resolved)):
+    for warning in (unread_corpus(resolved), *chosen_by_dev(uses_of(resolved)), *idle_settings(resolved)):
         if warning:
             say(f"warning: {warning}")
     result = run_stages(resolved, until=until, start=start)

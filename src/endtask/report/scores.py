@@ -12,7 +12,7 @@ from endtask.report import format as shown
 from endtask.report.classes import constant_answer_score
 from endtask.report.costs import better_weights
 from endtask.report.run_folder import RunFolder
-from endtask.settings.uses import Use, dev_chose_weights
+from endtask.settings.uses import Use, chosen_by_dev
 
 Tree = dict[str, Any]
 
@@ -69,8 +69,8 @@ def notes_of(run: RunFolder) -> list[str]:
         notes.append("A single seed says nothing about how much the score varies.")
     else:
         notes.append("± is the standard deviation over the fine-tuning seeds; pre-training ran once.")
-    if dev_chose := dev_chose_weights(Use(**use) for use in run.counts("pretrain").get("uses", [])):
-        notes.append(_as_sentence(dev_chose))
+    uses = (Use(**use) for use in run.counts("pretrain").get("uses", []))
+    notes += map(_as_sentence, chosen_by_dev(uses))
     if kept := better_weights(run.counts("finetune")):
         notes.append(_as_sentence(kept))
     return notes

@@ -9,6 +9,13 @@ from endtask.settings.objectives import KINDS, ObjectiveSettings
 from endtask.settings.sections import Settings
 
 LEARNED_WEIGHTS = "learned weights"
+_SELECTION, _RESELECTION = "selection", "re-selection"
+_DEV_MAY_CHOOSE = {
+    _SELECTION: ("the texts of the selection", "select.influence.targets=folds"),
+    LEARNED_WEIGHTS: ("the weights of objectives", "train.meta.split=folds"),
+    _RESELECTION: ("the texts that are read again", "train.reselect.targets=folds"),
+}
+"""What labels of dev choose where they judge a part of training, and the setting by which train judges it."""
 _TEXTS = {
     "task": "the task's texts",
     "selection": "the selection",
@@ -41,16 +48,16 @@ def uses_of(settings: Settings, *, groups: int | None = None, absent: Collection
     return tuple(use for use in found if use.part not in absent)
 
 
-def dev_chose_weights(uses: Iterable[Use]) -> str | None:
-    """What to tell whoever reads dev scores where labels of dev choose the weights of objectives; else None.
+def chosen_by_dev(uses: Iterable[Use]) -> tuple[str, ...]:
+    """What to tell whoever reads dev scores where labels of dev choose more than the best step.
 
-    >>> dev_chose_weights(uses_of(Settings()))
+    >>> chosen_by_dev(uses_of(Settings()))
+    ()
     """
-    if not any(use.part == LEARNED_WEIGHTS and use.split == "dev" for use in uses):
-        return None
-    return (
-        "labels of dev choose the weights of objectives, so dev scores are no longer those of unseen data;"
-        " train.meta.split=folds leaves dev alone"
+    judged = [use.part for use in uses if use.part in _DEV_MAY_CHOOSE and use.split.endswith("dev")]
+    return tuple(
+        f"labels of dev choose {what}, so dev scores are no longer those of unseen data; {instead} leaves dev alone"
+        for what, instead in map(_DEV_MAY_CHOOSE.__getitem__, judged)
     )
 
 
@@ -69,9 +76,9 @@ def _selection(settings: Settings) -> Iterator[Use]:
     if select.uses_influence:
         folds = "train, each half judged by a model of the other"
         split = folds if select.influence.targets == "folds" else "train, judged by dev"
-        yield Use("selection", "which texts help", _TEXTS["task"], split, True)
+        yield Use(_SELECTION, "which texts help", _TEXTS["task"], split, True)
     elif select.per_class:
-        yield Use("selection", "which texts are near a class", _TEXTS["task"], "train", True)
+        yield Use(_SELECTION, "which texts are near a class", _TEXTS["task"], "train", True)
 
 
 def _stage_1(settings: Settings, groups: int | None) -> Iterator[Use]:
@@ -84,7 +91,7 @@ def _stage_1(settings: Settings, groups: int | None) -> Iterator[Use]:
         split = "dev" if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)
         yield Use(LEARNED_WEIGHTS, "which objectives help", _TEXTS["task"], split, True)
     if train.reselect.every is not None:
-        yield Use("re-selection", "which texts to read", _TEXTS["task"], _judging_split(settings, groups), True)
+        yield Use(_RESELECTION, "which texts to read", _TEXTS["task"], _judging_split(settings, groups), True)
     if train.eval_steps is not None:
         yield Use("best step of stage 1", "when to stop", _TEXTS["task"], "dev", True)
 
