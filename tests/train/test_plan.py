@@ -155,6 +155,14 @@ def test_where_steps_take_long_few_warm_up(monkeypatch: pytest.MonkeyPatch) -> N
     assert clock.calls == {"sum": 1 + 5 + 16}
 
 
+def test_a_step_longer_than_the_budget_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large model on a CPU: `check` has ten seconds, and a step takes a minute."""
+    phase = number_phase(weighting=Equal("sum"), objectives={"sum": Regression("sum")})
+    clock = Clock(monkeypatch, phase, first=1.0)
+    assert measure_cost(phase, Budget(0.5, "seconds", "")).seconds == 1.0
+    assert clock.calls == {"sum": 1 + 1 + 1}
+
+
 @pytest.mark.parametrize("slow", [range(3), range(12, 33), range(70, 72)])
 def test_a_stall_of_the_machine_does_not_pass_for_slow_steps(monkeypatch: pytest.MonkeyPatch, slow: range) -> None:
     phase = number_phase(weighting=Equal("sum"), objectives={"sum": Regression("sum")})

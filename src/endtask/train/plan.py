@@ -106,29 +106,34 @@ def _seconds_per_token(phase: Phase, budget_seconds: float) -> float:
         for first in _first_turns(trial):
             next(train(replace(trial, steps=first + 1), optimizer, start=first))
         steps = train(trial, optimizer)
-        _warm_up(steps, _WARMUP_SHARE_OF_BUDGET * budget_seconds)
+        _warm_up(steps, budget_seconds)
         phase.place.synchronize()
         times, tokens = [time.perf_counter()], []
         while len(times) <= _MOST_GROUPS and times[-1] - times[0] <= _SHARE_OF_BUDGET * budget_seconds:
-            tokens.append(_take(steps, _STEPS_PER_GROUP))
+            tokens.append(_take_group(steps, times[0] + budget_seconds))
             phase.place.synchronize()
             times.append(time.perf_counter())
     return median((end - start) / count for (start, end), count in zip(pairwise(times), tokens, strict=True))
 
 
-def _warm_up(steps: Iterator[StepRecord], seconds: float) -> None:
-    """A few steps; some more of them where that takes little time."""
+def _warm_up(steps: Iterator[StepRecord], budget_seconds: float) -> None:
+    """A few steps; more of them where that takes little time, fewer where it would take all there is."""
     started = time.perf_counter()
-    _take(steps, _FEWEST_WARMUP_STEPS)
-    for _ in range(_MOST_WARMUP_STEPS - _FEWEST_WARMUP_STEPS):
-        if time.perf_counter() - started > seconds:
+    for done in range(1, _MOST_WARMUP_STEPS + 1):
+        next(steps)
+        share = _WARMUP_SHARE_OF_BUDGET if done >= _FEWEST_WARMUP_STEPS else 1.0
+        if time.perf_counter() - started > share * budget_seconds:
             break
-        _take(steps, 1)
 
 
-def _take(steps: Iterator[StepRecord], count: int) -> int:
-    """Do some steps; returns their tokens."""
-    return sum(next(steps).tokens for _ in range(count))
+def _take_group(steps: Iterator[StepRecord], until: float) -> int:
+    """Do the steps of a group, but start none after a time; returns their tokens."""
+    tokens = 0
+    for _ in range(_STEPS_PER_GROUP):
+        tokens += next(steps).tokens
+        if time.perf_counter() > until:  # a step of minutes says enough alone
+            break
+    return tokens
 
 
 def _first_turns(phase: Phase) -> list[int]:
