@@ -7,7 +7,7 @@ those inside one, as long as the rows are the same; other rows are refused.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.kept import JUDGED_BY, read_comparison
 from endtask.errors import InputError, a_few, did_you_mean
 from endtask.evaluate.measures import Measure
-from endtask.evaluate.significance import holm, metric_permutation
+from endtask.evaluate.significance import bootstrap_interval, holm, metric_permutation
 from endtask.progress import say
 from endtask.task.targets import Answers, from_lists
 
@@ -86,10 +86,26 @@ class Compared:
         one, other = self.predictions(cell)[:, rows], self.predictions(against)[:, rows]
         return metric_permutation(one, other, self.truth[rows], self.measure, groups=self.groups[rows])
 
+    def interval(self, cell: str, against: str) -> tuple[float, float]:
+        """Of the difference, 95% over other rows and other seeds; luck that equal seeds share cancels."""
+        systems = (self._by_seed(cell), self._by_seed(against))
+        paired = [run["seed"] for run in self._runs(cell)] == [run["seed"] for run in self._runs(against)]
+        return bootstrap_interval(*systems, self.truth, self.measure, groups=self.groups, paired_runs=paired)
+
+    def _by_seed(self, cell: str) -> Answers:
+        """(seeds, models of each, rows, ...)."""
+        return self.predictions(cell).reshape(len(self._runs(cell)), -1, *self.truth.shape)
+
     def over(self, one: str, other: str) -> Tree:
-        """How far a cell lies above another, and its p."""
+        """How far a cell lies above another, how far it may, and its p; the same of rows that are not in train."""
         difference = fmean(self.models(one)) - fmean(self.models(other))
-        return {"lead": round(difference, 5), "p": round(self.p_value(one, other), 5)}
+        found: Tree = {"lead": round(difference, 5), "interval": [round(end, 5) for end in self.interval(one, other)]}
+        found["p"] = round(self.p_value(one, other), 5)
+        if not self.clean.all():
+            leads = [fmean(scores) if (scores := self.models(cell, "leak_free")) else 0.0 for cell in (one, other)]
+            found["leak_free_lead"] = round(leads[0] - leads[1], 5)
+            found["leak_free_p"] = round(self.p_value(one, other, clean=True), 5)
+        return found
 
     def table(self, cells: Mapping[str, str], against: str) -> list[Tree]:
         """A row for each cell that is there, by the title it is shown under; Holm's p counts these rows alone."""
@@ -109,14 +125,9 @@ class Compared:
 
     def _judge(self, pairs: Sequence[tuple[Tree, str]]) -> None:
         """Put into each row its lead over a cell, and how likely so large a one is by chance."""
-        for kind, clean in (("", False), ("leak_free_", True)):
-            if clean and self.clean.all():
-                continue
-            found = [self.p_value(row["cell"], other, clean=clean) for row, other in pairs]
-            for (row, _), p_value, corrected in zip(pairs, found, holm(found) if found else [], strict=True):
-                row |= {f"{kind}p": round(p_value, 5), f"{kind}p_holm": round(corrected, 5)}
         for row, other in pairs:
-            row["lead"] = round(row["mean"] - fmean(self.models(other)), 5)
+            row |= self.over(row["cell"], other)
+        add_holm([row for row, _ in pairs])
 
     def _row(self, name: str, title: str) -> Tree:
         scores, runs = self.models(name), self._runs(name)
@@ -156,16 +167,42 @@ def _tell_missing(files: Sequence[Path], trees: Sequence[Tree], runs: Mapping[st
             say(f"{file}: not complete, without {a_few(missing, 8)}")
 
 
+def add_holm(rows: Sequence[Tree]) -> None:
+    """Put into rows with a p Holm's, which counts all of them."""
+    for name in ("p", "leak_free_p"):
+        tested = [row for row in rows if name in row]
+        for row, corrected in zip(tested, holm([row[name] for row in tested]), strict=True):
+            row[f"{name}_holm"] = round(corrected, 5)
+
+
+def pairs_table(rows: Iterable[Tree], head: str) -> list[str]:
+    """Lines of a table of pairs, such as `over` gives; Holm's p counts all of them."""
+    judged = [dict(row) for row in rows]
+    add_holm(judged)
+    has_leaks = any("leak_free_p" in row for row in judged)
+    heads = ["", head, "95%", "p", "Holm's", *(["leak-free", "p", "Holm's"] if has_leaks else [])]
+    lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
+    for row in judged:
+        cells = [row["title"], lead(row), _told_interval(row), f"{row['p']:.4f}", f"{row['p_holm']:.4f}"]
+        if has_leaks:
+            cells += [f"{100 * row['leak_free_lead']:+.1f}" if "leak_free_lead" in row else ""]
+            cells += [_told(row, name, "{:.4f}") for name in ("leak_free_p", "leak_free_p_holm")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 def markdown(rows: Sequence[Tree], *, against: str, metric: str) -> str:
-    """The rows of `table` as a table; a dagger stands where Holm's p, which counts all rows, is below .05."""
+    """The rows of `table` as a table; a dagger stands where a lead is sure."""
     has_leaks = any("leak_free" in row for row in rows)
-    heads = ["", metric, f"against {against}", "p", "Holm's"]
+    has_intervals = any("interval" in row for row in rows)
+    heads = ["", metric, f"against {against}", *(["95%"] if has_intervals else []), "p", "Holm's"]
     heads += ["leak-free", "p", "Holm's"] if has_leaks else []
     heads += ["models", "FLOPs", "training"]
     lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
     for row in rows:
         cells = [row["title"], f"{100 * row['mean']:.1f} ± {100 * row['std']:.1f}"]
-        cells += [lead(row) if "lead" in row else "", _told(row, "p", "{:.4f}"), _told(row, "p_holm", "{:.4f}")]
+        cells += [lead(row) if "lead" in row else "", *([_told_interval(row)] if has_intervals else [])]
+        cells += [_told(row, "p", "{:.4f}"), _told(row, "p_holm", "{:.4f}")]
         if has_leaks:
             cells += [f"{100 * row['leak_free']:.1f}" if "leak_free" in row else ""]
             cells += [_told(row, name, "{:.4f}") for name in ("leak_free_p", "leak_free_p_holm")]
@@ -180,7 +217,40 @@ def lead(row: Tree) -> str:
     >>> lead({"lead": 0.0312, "p_holm": 0.01})
     '+3.1†'
     """
-    return f"{100 * row['lead']:+.1f}{'†' if row['p_holm'] < 0.05 else ''}"
+    return f"{100 * row['lead']:+.1f}{'†' if is_sure(row) else ''}"
+
+
+def is_sure(row: Tree) -> bool:
+    """Whether rows tell two cells apart, and other seeds would too, where an interval says so.
+
+    >>> is_sure({"p_holm": 0.01}), is_sure({"p_holm": 0.01, "interval": [-0.1, 0.4]})
+    (True, False)
+    """
+    low, high = row.get("interval", (1.0, 1.0))
+    return bool(row["p_holm"] < 0.05 and (low > 0 or high < 0))
+
+
+def dagger(rows: Iterable[Tree]) -> str:
+    """What `is_sure` asks for, in the words of a page.
+
+    >>> dagger([{"p_holm": 0.01}])
+    "† where Holm's p is below .05"
+    """
+    if not any("interval" in row for row in rows):
+        return "† where Holm's p is below .05"
+    return "† where Holm's p, over rows, is below .05 and the 95% interval, over rows and seeds, leaves out 0"
+
+
+def _told_interval(row: Tree) -> str:
+    """How far a lead may go in points, or nothing where nobody asked.
+
+    >>> _told_interval({"interval": [-0.004, 0.0312]})
+    '-0.4 to +3.1'
+    """
+    if "interval" not in row:
+        return ""
+    low, high = row["interval"]
+    return f"{100 * low:+.1f} to {100 * high:+.1f}"
 
 
 def _told(row: Tree, name: str, form: str) -> str:

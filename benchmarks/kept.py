@@ -18,7 +18,7 @@ from endtask.files.atomic import whole_file
 Tree = dict[str, Any]
 PACKED = ".json.gz"
 CURVES = f".curves{PACKED}"
-"""The ending of what `benchmarks.tartan.curves` wrote, beside the results file of the same name."""
+"""The ending of what `benchmarks.curves` wrote, beside the results file of the same name."""
 JUDGED_BY = ("metric", "split", "truth", "leak_free", "row_groups", "kind")
 """Keys of a results file that say by what its runs are judged."""
 
@@ -42,9 +42,11 @@ def result_files(kept: Path, start: str) -> list[Path]:
 
 
 def curve_rows(kept: Path, start: str, done: Collection[tuple[str, int]]) -> list[Tree]:
-    """What `benchmarks.tartan.curves` found for the same files, of the runs (cell and seed) that have a score."""
-    files = _named(kept, start, CURVES)
-    return [row for file in files for row in read_tree(file) if (row["cell"], row["seed"]) in done]
+    """What `benchmarks.curves` found for the same files, of the runs (cell and seed) that have a score."""
+    rows: list[Tree] = []
+    for file in _named(kept, start, CURVES):  # of a run that stands in two files the first counts, as of its scores
+        rows = _union(read_tree(file), rows)
+    return [row for row in rows if (row["cell"], row["seed"]) in done]
 
 
 def _named(kept: Path, start: str, ending: str) -> list[Path]:

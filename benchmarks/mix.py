@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.mix prepare chemprot sciie --parts half few                   # here, minutes each
     python -m benchmarks.mix prepare chemprot sciie --parts iss                          # where a GPU scores candidates
     endtask compare --bundle runs/mix/chemprot-few.tar.zst --devices 0,0,0 --results chemprot-few.json    # on a GPU
-    python -m benchmarks.tartan.curves runs/chemprot-few --out chemprot-few.curves.json               # there, if wanted
+    python -m benchmarks.curves runs/chemprot-few --out chemprot-few.curves.json               # there, if wanted
     .venv/bin/python -m benchmarks.mix collect --results DIR                                  # DIR/chemprot-few.json
 
 Masked LM on the selection, masked LM on the task's texts and the task: by turns that rho1 and rho2 fix, all three at
@@ -21,12 +21,12 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.arms import some_arms
-from benchmarks.compared import Compared, markdown
+from benchmarks.compared import Compared, dagger, markdown, pairs_table
+from benchmarks.curves import times
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.recipe.cells import NAMES, SEEDS, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import DOMAINS
-from benchmarks.tartan.curves import times
 from endtask.bundle import write_bundle
 from endtask.compare import compare
 from endtask.errors import InputError
@@ -166,32 +166,26 @@ def _summary(rows: list[Tree]) -> Tree:
 def mix_table(results: Results) -> str:
     """A table for each task and part, against the fixed mix that dev would have chosen."""
     parts: list[str] = []
-    cells: list[Tree] = [row for row in results.rows if row["kind"] == "cell"]
+    rows: list[Tree] = results.rows
+    cells = [row for row in rows if row["kind"] == "cell"]
     for task, part in product(TASKS, PARTS):
         found = [row for row in cells if (row["task"], row["part"]) == (task, part)]
         if found:
             found.sort(key=lambda row: [*CELLS].index(row["cell"]))
             best = f"{CELLS[found[0]['against']][0]}, the fixed mix that is best on dev"
             table = markdown(found, against=best, metric=metric_name(found[0]["metric"]))
-            curves = [row for row in results.rows if (row["kind"], row["task"], row["part"]) == ("curve", task, part)]
-            pairs = [row for row in results.rows if (row["kind"], row["task"], row["part"]) == ("pair", task, part)]
+            curves = [row for row in rows if (row["kind"], row["task"], row["part"]) == ("curve", task, part)]
+            pairs = [row for row in rows if (row["kind"], row["task"], row["part"]) == ("pair", task, part)]
             parts += [f"**{NAMES[task]}, {_PART_TITLES[part]}**", "", table, "", *times(curves, found)]
-            parts += [*map(_pair_line, pairs), ""]
+            titled = [row | {"title": CELLS[row["cell"]][0]} for row in pairs]
+            parts += [*(pairs_table(titled, "over the same weights held fixed") if titled else []), ""]
     gpu = next((row["gpu"] for row in cells if row["gpu"]), "a CPU")
     how = (
-        "Mean ± spread over stages 1 of different seeds; † where Holm's p is below .05; each table has its own runs of "
-        "the fixed mixes; seconds on a shared GPU."
+        f"Mean ± spread over stages 1 of different seeds; {dagger(cells)}; each table has its own runs of the fixed "
+        "mixes; seconds on a shared GPU. FLOPs of tables are matrix products of training, those up to the best dev "
+        "score 6 x weights x tokens."
     )
     return "\n".join([*parts, f"{how} {gpu}, {results.date}; `{results.command}`.", ""])
-
-
-def _pair_line(row: Tree) -> str:
-    """One of the other questions with its answer.
-
-    >>> _pair_line({"cell": "meta", "over": "equal", "lead": 0.0131, "p": 0.2})
-    "- META, half of what is read the task's, over the same weights held fixed: +1.3, p = 0.2000"
-    """
-    return f"- {CELLS[row['cell']][0]}, over the same weights held fixed: {100 * row['lead']:+.1f}, p = {row['p']:.4f}"
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.compared import Compared, collect_from_command_line, markdown
+from benchmarks.compared import Compared, collect_from_command_line, dagger, markdown
 from benchmarks.influence.cells import SCORINGS, SHOWN, TABLES, TASKS, against, order_of, titles
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.errors import InputError
@@ -120,7 +120,7 @@ def influence_table(results: Results) -> str:
                 parts += [f"**{head}, {NAMES[task]}**", "", shown, ""]
     parts += [*_chosen(rows), *_costs(rows)]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
-    how = "Mean ± spread over all models (pre-training seeds x fine-tuning seeds); † where Holm's p is below .05"
+    how = f"Mean ± spread over all models (pre-training seeds x fine-tuning seeds); {dagger(rows)}"
     return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.compared import Compared, collect_from_command_line, markdown
+from benchmarks.compared import Compared, collect_from_command_line, dagger, markdown
 from benchmarks.recipe.cells import CELL, LADDER, LONG, NAMES, TASKS
 from benchmarks.results_file import RESULTS, Results, read_results, write_results
 from endtask.errors import InputError
@@ -162,7 +162,7 @@ def recipe_table(results: Results) -> str:
             if found:
                 metric = metric_name(found[0]["metric"])
                 parts += [f"**{head}{NAMES[task]}**", "", markdown(found, against=against, metric=metric), ""]
-    how = "Mean ± spread over all models (pre-training x fine-tuning seeds); † where Holm's p is below .05"
+    how = f"Mean ± spread over all models (pre-training x fine-tuning seeds); {dagger(rows)}"
     last = f"{how}. Seconds are those of a run with its fine-tunings, of several that shared the GPU. "
     last += f"Trained on {_gpu(rows)}, "
     note = [_PRETRAINED_NOTE, ""] if any(row.get("cell") == PRETRAINED for row in rows) else []

@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.tartan.page --results DIR
 
 DIR holds what came back from the GPU: `TASK-BODY-NAME.json` of `endtask compare --results` and
-`TASK-BODY-NAME.curves.json` of `benchmarks.tartan.curves`, by whatever names the bundles had. They are kept in
+`TASK-BODY-NAME.curves.json` of `benchmarks.curves`, by whatever names the bundles had. They are kept in
 `results/raw/tartan`, so that what comes back later is judged beside them.
 """
 
@@ -13,21 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compared import Compared, collect_from_command_line, lead, markdown
+from benchmarks.compared import Compared, collect_from_command_line, dagger, lead, markdown, pairs_table
+from benchmarks.curves import times
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import AGAINST, BODIES, ENDINGS, HEADS, MORE, NAMES, PAIRS, PLAIN, TABLES, titles, trio
-from benchmarks.tartan.curves import times
 from endtask.errors import InputError
-from endtask.evaluate.significance import holm
 from endtask.report.format import metric_name
 
 Tree = dict[str, Any]
 COMMAND = "python -m benchmarks.tartan.page"
 QUESTIONS = {
-    "_meta_over_mt": (PAIRS, "Learned weights against equal ones", "META over MT"),
+    "meta_over_mt": (PAIRS, "Learned weights against equal ones", "META over MT"),
     **{
-        f"_{way}_full_over_light": (
+        f"{way}_full_over_light": (
             pairs,
             f"{way.upper()}, then a full fine-tuning, against a light one",
             "full over light",
@@ -35,11 +34,11 @@ QUESTIONS = {
         for way, pairs in ENDINGS.items()
     },
     **{
-        f"_{amounts.replace(' ', '_')}": (pairs, f"How much of the domain: {amounts}", amounts)
+        amounts.replace(" ", "_"): (pairs, f"How much of the domain: {amounts}", amounts)
         for amounts, pairs in MORE.items()
     },
 }
-"""What is asked of pairs of cells: how the summary's figures end, the pairs by what they share, a title and a head."""
+"""What is asked of pairs of cells: the pairs by what they share, a title and a column's head."""
 _TITLES = {arm.name: arm.title for arms in TABLES.values() for arm in arms}
 BY_TABLES = {name: title for table in ("tapt", "dapt-tapt", "dapt") for name, title in trio(table).items()}
 """Masked LM before the task, MT and META of the paper's three tables, by the titles they are shown under."""
@@ -55,7 +54,6 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     _refuse_names(folder)
     kept = keep(folder, "tartan", results)
     rows: list[Tree] = []
-    summary: Tree = {}
     for task in NAMES:
         for body in BODIES:
             known = known_rows("tartan", results, task=task, body=body)
@@ -65,9 +63,8 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
                 rows += list(_rows(compared, task, body))
                 curves = curve_rows(kept, f"{task}-{body}", compared.done)
                 rows += [{"kind": "curve", "task": task, "body": body, **row} for row in curves]
-                summary |= _leads(compared, f"{task}_{body}")
             rows += [row for row in known if compared is None or row["cell"] not in compared.runs]
-    return write_results("tartan", COMMAND, rows, summary or {"tables": 0}, results)
+    return write_results("tartan", COMMAND, rows, _summary(rows) or {"tables": 0}, results)
 
 
 def _refuse_names(folder: Path) -> None:
@@ -87,7 +84,13 @@ def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:
             yield {"kind": "cell", **common, **shown, **row, **_of_one_model(row)}
     for row in compared.table({PLAIN: PLAIN} | BY_TABLES, PLAIN):
         if "lead" in row:
-            yield {"kind": "over plain", **common, **{key: row[key] for key in ("cell", "lead", "p", "p_holm")}}
+            told = {key: row[key] for key in ("cell", "lead", "interval", "p", "p_holm")}
+            yield {"kind": "over plain", **common, **told}
+    for question, (pairs, *_) in QUESTIONS.items():
+        for shared, (one, other) in pairs.items():
+            if one in compared.runs and other in compared.runs:
+                asked = {"question": question, "shared": shared, "cell": one, "over": other}
+                yield {"kind": "pair", **common, **asked, **compared.over(one, other)}
 
 
 def _of_one_model(row: Tree) -> Tree:
@@ -96,14 +99,12 @@ def _of_one_model(row: Tree) -> Tree:
     return {"train_seconds": round(share * row["train_seconds"], 1), "flops": float(f"{share * row['flops']:.4g}")}
 
 
-def _leads(compared: Compared, start: str) -> Tree:
+def _summary(rows: list[Tree]) -> Tree:
     """How far one cell of each pair lies above the other, and its p."""
     found: Tree = {}
-    for end, (pairs, *_) in QUESTIONS.items():
-        for shared, (one, other) in pairs.items():
-            if one in compared.runs and other in compared.runs:
-                name, told = f"{start}_{shared.replace('-', '_')}{end}", compared.over(one, other)
-                found |= {name: told["lead"], f"{name}_p": told["p"]}
+    for row in (row for row in rows if row["kind"] == "pair"):
+        name = "_".join((row["task"], row["body"], row["shared"].replace("-", "_"), row["question"]))
+        found |= {name: row["lead"], f"{name}_p": row["p"]}
     return found
 
 
@@ -127,13 +128,14 @@ def tartan_table(results: Results) -> str:
                     *times(_curves_of(rows, task, body), found),
                     "",
                 ]
-    for end in QUESTIONS:
-        parts += _pairs_table(results, end)
+    for question, (_, title, head) in QUESTIONS.items():
+        if asked := [row | {"title": _in_words(row)} for row in rows if row.get("question") == question]:
+            parts += [f"**{title}**", "", *pairs_table(asked, head), ""]
     gpu = next((row["gpu"] for row in rows if row["kind"] == "run"), None)
     how = (
-        "Mean ± spread over models of different seeds; † where Holm's p, over a table or one column of the first two, "
-        "is below .05; training is both stages, "
-        "on a GPU that many runs share: FLOPs compare, seconds hardly do. FLOPs of tables are matrix products, those "
+        f"Mean ± spread over models of different seeds; {dagger(rows)}; Holm's counts a table, of the first two "
+        "a column; training is both stages, on a GPU "
+        "that many runs share: FLOPs compare, seconds hardly do. FLOPs of tables are matrix products, those "
         "up to the best dev score 6 x weights x tokens"
     )
     return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
@@ -170,29 +172,13 @@ def _plain_table(rows: list[Tree]) -> Iterator[str]:
         yield ""
 
 
-def _pairs_table(results: Results, end: str) -> Iterator[str]:
-    """The other questions of all tables, each over all tasks and bodies."""
-    found: Tree = {name: value for name, value in results.summary.items() if name.endswith(end)}
-    if not found:
-        return
-    _, title, head = QUESTIONS[end]
-    p_values: list[Any] = [results.summary[f"{name}_p"] for name in found]
-    yield from (f"**{title}**", "", f"| | {head} | p | Holm's |", "|---|---:|---:|---:|")
-    for (name, points), p_value, corrected in zip(found.items(), p_values, holm(p_values), strict=True):
-        shown = lead({"lead": points, "p_holm": corrected})
-        yield f"| {_in_words(name.removesuffix(end))} | {shown} | {p_value:.4f} | {corrected:.4f} |"
-    yield ""
+def _in_words(row: Tree) -> str:
+    """What both cells of a pair share.
 
-
-def _in_words(name: str) -> str:
-    """What a figure of the summary is of.
-
-    >>> _in_words("sciie_scratch_dapt_tapt")
+    >>> _in_words({"task": "sciie", "body": "scratch", "shared": "dapt-tapt"})
     'DAPT + TAPT, SciERC, from random weights'
     """
-    task, body = next((task, body) for task in NAMES for body in BODIES if name.startswith(f"{task}_{body}_"))
-    cell = name.removeprefix(f"{task}_{body}_").replace("_", "-")
-    return f"{_TITLES[cell].replace(', then', ' +')}, {NAMES[task]}, {BODIES[body]}"
+    return f"{_TITLES[row['shared']].replace(', then', ' +')}, {NAMES[row['task']]}, {BODIES[row['body']]}"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from benchmarks.compared import is_sure
 from benchmarks.results_file import Results
 from benchmarks.svg import text
 from benchmarks.tartan.cells import AGAINST, BODIES, HEADS, NAMES, PLAIN
@@ -41,13 +42,13 @@ def tartan_picture(results: Results) -> str:
 
 
 def _leads(results: Results, body: str, table: str) -> dict[str, dict[str, tuple[float, bool]]]:
-    """By task and way to train, the points above the reference and whether Holm's p is below .05."""
+    """By task and way to train, the points above the reference and whether they are sure."""
     found: dict[str, dict[str, tuple[float, bool]]] = {}
     ways = {PLAIN: PLAIN, f"mt-{AGAINST[table]}": "mt", f"meta-{AGAINST[table]}": "meta"}
     rows: Iterable[Tree] = (row for row in results.rows if row["kind"] == "cell")
     for row in rows:
         if (row["body"], row["table"]) == (body, table) and row["cell"] in ways and row.get("lead") is not None:
-            lead = (100 * row["lead"], row["p_holm"] < 0.05)
+            lead = (100 * row["lead"], is_sure(row))
             found.setdefault(row["task"], {})[ways[row["cell"]]] = lead
     # A table that has only plain fine-tuning, which all of them share, says nothing of its own.
     return {task: found[task] for task in NAMES if found.get(task, {}).keys() - {PLAIN}}

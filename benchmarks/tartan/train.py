@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.tartan.curves import curves
+from benchmarks.curves import curves
 from endtask.errors import InputError
 from endtask.files.atomic import write_json
 from endtask.files.stage_folder import read_manifest

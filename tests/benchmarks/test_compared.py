@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.compared import Compared
+from benchmarks.compared import Compared, is_sure, pairs_table
+from benchmarks.kept import curve_rows, keep
 from endtask.compare import compare
+from endtask.evaluate.significance import bootstrap_interval, holm
 from tests.compare.stubs import Stubs, toy
 from tests.compare.test_compare import Killed
 
@@ -91,3 +93,47 @@ def test_each_rung_is_judged_against_the_one_before(whole: Path) -> None:
     raw = [found.p_value("two", "one"), found.p_value("majority", "two")]
     assert [second["p"], third["p"]] == pytest.approx(raw, abs=1e-5)
     assert max(second["p_holm"], third["p_holm"]) >= max(raw)
+
+
+def test_an_interval_is_that_of_the_comparison_itself(whole: Path) -> None:
+    found = Compared.read([whole])
+    one, two = (found.predictions(cell).reshape(2, 2, -1) for cell in ("one", "two"))
+    assert not np.array_equal(one, two)
+    expected = bootstrap_interval(two, one, found.truth, found.measure, groups=found.groups, paired_runs=True)
+    assert found.interval("two", "one") == expected
+    told = {row["name"]: row for row in json.loads(whole.read_text())["rows"]}["two"]["score"]["lead"]
+    assert expected == pytest.approx((told["low"], told["high"]), abs=0.05)  # the comparison draws fewer samples here
+    assert found.over("two", "one")["interval"] == pytest.approx(expected, abs=1e-5)
+    assert found.interval("majority", "one")[0] <= found.over("majority", "one")["lead"]  # other seeds: not paired
+
+
+def test_a_lead_is_sure_where_rows_and_seeds_are() -> None:
+    assert is_sure({"p_holm": 0.049, "interval": [0.001, 0.2]})
+    assert is_sure({"p_holm": 0.049, "interval": [-0.2, -0.001]})
+    assert not is_sure({"p_holm": 0.051, "interval": [0.001, 0.2]})
+    assert not is_sure({"p_holm": 0.001, "interval": [-0.001, 0.2]})
+
+
+def test_pairs_are_corrected_together() -> None:
+    p_values = [0.01, 0.04]
+    rows = [
+        {"title": name, "lead": 0.02, "interval": [0.01, 0.03], "p": p} for name, p in zip("ab", p_values, strict=True)
+    ]
+    rows.append(
+        {"title": "c", "lead": -0.01, "interval": [-0.04, 0.02], "p": 0.5, "leak_free_lead": 0.0, "leak_free_p": 1.0}
+    )
+    head, _, *lines = pairs_table(rows, "x over y")
+    assert head == "|  | x over y | 95% | p | Holm's | leak-free | p | Holm's |"
+    corrected = holm([*p_values, 0.5])
+    assert lines[0] == f"| a | +2.0† | +1.0 to +3.0 | 0.0100 | {corrected[0]:.4f} |  |  |  |"
+    assert lines[1] == f"| b | +2.0 | +1.0 to +3.0 | 0.0400 | {corrected[1]:.4f} |  |  |  |"
+    assert lines[2] == "| c | -1.0 | -4.0 to +2.0 | 0.5000 | 0.5000 | +0.0 | 1.0000 | 1.0000 |"
+    assert "p_holm" not in rows[0]
+
+
+def test_of_a_run_in_two_files_one_curve_counts(tmp_path: Path) -> None:
+    for name, seconds in (("a", 1.0), ("b", 2.0)):
+        curve = {"cell": "one", "seed": 0, "finetune_seed": 0, "seconds_to_best": seconds}
+        (tmp_path / f"toy-{name}.curves.json").write_text(json.dumps([curve, {**curve, "seed": 7}]))
+    kept = keep(tmp_path, "toy", tmp_path)
+    assert [row["seconds_to_best"] for row in curve_rows(kept, "toy", {("one", 0)})] == [1.0]

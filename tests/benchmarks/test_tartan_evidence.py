@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.compared import Compared, markdown
+from benchmarks.curves import curves
 from benchmarks.kept import keep, read_tree, result_files
 from benchmarks.results_file import read_results
 from benchmarks.results_file import write_results as write_table
@@ -29,7 +30,6 @@ from benchmarks.tartan.cells import (
     cells,
     titles,
 )
-from benchmarks.tartan.curves import curves
 from benchmarks.tartan.picture import tartan_picture
 from endtask.bundle import write_bundle
 from endtask.compare.comparison import check_comparison
@@ -104,7 +104,7 @@ def test_a_table_is_trained_and_shown(toy: Path, tmp_path: Path) -> None:
     endings = shown.split("**MT, then a full fine-tuning, against a light one**")[1].split("**")[0]
     lines = [line for line in endings.splitlines() if line.startswith("| ")]
     assert len(lines) == 2
-    assert re.match(r"\| TAPT, SciERC, from random weights \| [+-]\d+\.\d†? \| \d\.\d{4} \|", lines[1])
+    assert re.match(r"\| TAPT, SciERC, from random weights \| [+-]\d+\.\d†? \| .+ to .+ \| \d\.\d{4} \|", lines[1])
     assert all("predicted" not in row for row in written.rows)
 
 
@@ -247,7 +247,9 @@ def test_files_are_judged_together(tmp_path: Path) -> None:
     assert rows[0]["p_holm"] == rows[0]["p"] >= 2 / 2**4
     assert rows[0]["leak_free"] == pytest.approx(1.0)
     shown = markdown(rows, against="Bad", metric="accuracy")
-    assert "| Good | 87.5 ± 17.7 | +62.5 | 0.2500 | 0.2500 | 100.0 |" in shown
+    low, high = rows[0]["interval"]
+    assert -1 <= low < 0.625 < high <= 1
+    assert f"| Good | 87.5 ± 17.7 | +62.5 | {100 * low:+.1f} to +100.0 | 0.2500 | 0.2500 | 100.0 |" in shown
     assert found.gpu == "a GPU"
 
 

@@ -1,6 +1,6 @@
 """What each run of a comparison took to its best dev score, and where its weights went: figures from large folders.
 
-python -m benchmarks.tartan.curves runs/tapt --out citation_intent-scratch-tapt.curves.json
+python -m benchmarks.curves runs/tapt --out citation_intent-scratch-tapt.curves.json
 """
 
 from __future__ import annotations
