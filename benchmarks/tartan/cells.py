@@ -44,6 +44,8 @@ _FINETUNED: Tree = {
 }
 """The head is new where the task had no part in stage 1, and fine-tuning is more than a last touch."""
 _WITHOUT_TASK: Tree = {"train.objectives.task.weight": 0, **_FINETUNED}
+_ONCE_THROUGH = "750steps"
+"""By then all of ChemProt's domain is read once; that of the others takes twice as many."""
 _RATES: dict[Body, float] = {"scratch": 3.0e-4, "checkpoint": 1.0e-4}
 
 
@@ -74,7 +76,7 @@ def _trio(
     )
 
 
-def _anew(name: str, title: str, auxiliary: Tree) -> tuple[Arm, ...]:
+def _fully_finetuned(name: str, title: str, auxiliary: Tree) -> tuple[Arm, ...]:
     """MT and META with the full fine-tuning that masked LM before the task has."""
     return tuple(
         Arm(f"{way.lower()}-{name}-anew", f"{way}, {title}, then fine-tuned like {title}", {**values, **_FINETUNED})
@@ -107,13 +109,13 @@ def _learned(name: str, title: str, meta: Tree) -> Arm:
 
 
 _DAPT = _trio("dapt", "DAPT", _auxiliary(0, 1))
-_ONCE = _trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"})
+_DAPT_1X = _trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"})
 
 TABLES: dict[str, tuple[Arm, ...]] = {
     PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
     "tapt": (
         *_trio("tapt", "TAPT", _auxiliary(1, 0)),
-        *_anew("tapt", "TAPT", _auxiliary(1, 0)),
+        *_fully_finetuned("tapt", "TAPT", _auxiliary(1, 0)),
         Arm("meta-tapt-paper", "META as in the paper, TAPT", _AS_IN_THE_PAPER),
     ),
     "dapt-tapt": _trio(
@@ -122,8 +124,18 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         _auxiliary(1, 1),
         first=Arm("dapt-tapt", "DAPT, then TAPT", _DOMAIN_THEN_TASK, objectives_in_turn=2),
     ),
-    "dapt": (*_DAPT, *_anew("dapt", "DAPT", _auxiliary(0, 1))),
-    "amounts": (*_ONCE, *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {"domain.amount": "all"})),
+    "dapt": (*_DAPT, *_fully_finetuned("dapt", "DAPT", _auxiliary(0, 1))),
+    "amounts": (*_DAPT_1X, *_trio("dapt-all", "DAPT, all", _auxiliary(0, 1), {"domain.amount": "all"})),
+    "longer": tuple(
+        arm
+        for amount in ("1x", "all")
+        for arm in _trio(
+            f"dapt-{amount}-longer",
+            f"DAPT, {amount}, {_ONCE_THROUGH}",
+            _auxiliary(0, 1),
+            {"domain.amount": amount, "budget": _ONCE_THROUGH},
+        )
+    ),
     "defaults": (
         _learned("every-step", "a look at every step", {"every": 1}),
         _learned("adamw", "a head by ten steps of AdamW", {"head": "adamw"}),
@@ -139,12 +151,19 @@ TABLES: dict[str, tuple[Arm, ...]] = {
 }
 """The bundles; `plain` is shown in all tables and trained once."""
 
-FROM_ELSEWHERE = {
+SHOWN_BESIDE = {
     "defaults": {"meta-tapt": "META, TAPT"},
-    "amounts": _names_of(_ONCE) | {name: f"{title}, {AMOUNT}" for name, title in _names_of(_DAPT).items()},
+    "amounts": _names_of(_DAPT_1X) | {name: f"{title}, {AMOUNT}" for name, title in _names_of(_DAPT).items()},
 }
 """What a table of the page shows between plain fine-tuning and its own cells, by title; mostly other tables' cells."""
-AGAINST = {"tapt": "tapt", "dapt-tapt": "dapt-tapt", "dapt": "dapt", "amounts": "dapt", "defaults": "meta-tapt"}
+AGAINST = {
+    "tapt": "tapt",
+    "dapt-tapt": "dapt-tapt",
+    "dapt": "dapt",
+    "amounts": "dapt",
+    "longer": "dapt-1x-longer",
+    "defaults": "meta-tapt",
+}
 """What all others of a table of the page are tested against: the same texts, read before the task is; our defaults."""
 PAIRS = {name: (f"meta-{name}", f"mt-{name}") for name in ("tapt", "dapt-tapt", "dapt", "dapt-1x", "dapt-all")}
 """The other question: do learned weights beat equal ones? By masked LM on the same texts."""
@@ -152,9 +171,10 @@ ENDINGS = {
     way: {table: (f"{way}-{table}-anew", f"{way}-{table}") for table in ("tapt", "dapt")} for way in ("mt", "meta")
 }
 """And how should MT and META end: with a full fine-tuning, or as in the paper with a last touch?"""
-MORE = {
+AMOUNT_PAIRS = {
     f"{AMOUNT} over 1x": {way: (way, f"{way}-1x") for way in _names_of(_DAPT)},
     f"all over {AMOUNT}": {way: (f"{way}-all", way) for way in _names_of(_DAPT)},
+    f"all over 1x, {_ONCE_THROUGH}": {way: (f"{way}-all-longer", f"{way}-1x-longer") for way in _names_of(_DAPT)},
 }
 """And how much of the domain should there be? By amounts, and by the way to train."""
 
@@ -163,6 +183,7 @@ HEADS = {
     "dapt-tapt": "Table 2: the domain's and the task's text",
     "dapt": "Table 4: the domain's text alone",
     "amounts": "Figure 2: how much of the domain",
+    "longer": "Figure 2 with steps enough to read all of it once",
     "defaults": "One setting of META other than by default, the task's own text",
 }
 
@@ -180,7 +201,7 @@ def _values(arm: Arm, body: Body, budget: Budget) -> Tree:
 
 def titles(table: str) -> dict[str, str]:
     """The cells of a table of the page in their order, by the title they are shown under."""
-    return _names_of(TABLES[PLAIN]) | FROM_ELSEWHERE.get(table, {}) | _names_of(TABLES[table])
+    return _names_of(TABLES[PLAIN]) | SHOWN_BESIDE.get(table, {}) | _names_of(TABLES[table])
 
 
 def trio(table: str) -> dict[str, str]:

@@ -17,7 +17,19 @@ from benchmarks.compared import Compared, collect_from_command_line, dagger, lea
 from benchmarks.curves import times
 from benchmarks.kept import curve_rows, keep, known_rows, result_files
 from benchmarks.results_file import RESULTS, Results, write_results
-from benchmarks.tartan.cells import AGAINST, BODIES, ENDINGS, HEADS, MORE, NAMES, PAIRS, PLAIN, TABLES, titles, trio
+from benchmarks.tartan.cells import (
+    AGAINST,
+    AMOUNT_PAIRS,
+    BODIES,
+    ENDINGS,
+    HEADS,
+    NAMES,
+    PAIRS,
+    PLAIN,
+    TABLES,
+    titles,
+    trio,
+)
 from endtask.errors import InputError
 from endtask.report.format import metric_name
 
@@ -34,8 +46,8 @@ QUESTIONS = {
         for way, pairs in ENDINGS.items()
     },
     **{
-        amounts.replace(" ", "_"): (pairs, f"How much of the domain: {amounts}", amounts)
-        for amounts, pairs in MORE.items()
+        amounts.replace(",", "").replace(" ", "_"): (pairs, f"How much of the domain: {amounts}", amounts)
+        for amounts, pairs in AMOUNT_PAIRS.items()
     },
 }
 """What is asked of pairs of cells: the pairs by what they share, a title and a column's head."""

@@ -19,9 +19,9 @@ from benchmarks.results_file import write_results as write_table
 from benchmarks.tartan import page, prepare, train
 from benchmarks.tartan.cells import (
     AGAINST,
+    AMOUNT_PAIRS,
     DOMAINS,
     ENDINGS,
-    MORE,
     PAIRS,
     PLAIN,
     SEEDS,
@@ -168,8 +168,8 @@ def test_every_table_has_what_it_is_tested_against() -> None:
         assert PLAIN in titles(table)
         endings = [name for pairs in ENDINGS.values() for name in pairs.get(table, ())]
         assert {*PAIRS.get(table, ()), *endings} <= set(titles(table))
-    for pairs in MORE.values():
-        assert {name for pair in pairs.values() for name in pair} <= set(titles("amounts"))
+    for pairs in AMOUNT_PAIRS.values():
+        assert {name for pair in pairs.values() for name in pair} <= {*titles("amounts"), *titles("longer")}
     names = [arm.name for arms in TABLES.values() for arm in arms]
     assert len(set(names)) == len(names)
 
