@@ -25,6 +25,7 @@ from endtask.text.packed import PackedTexts
 from endtask.train import phase_run
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.loop import build_optimizer, train
+from endtask.train.meta_cost import held_out_cost
 from endtask.train.metrics_file import read_metrics
 from endtask.train.parts import parts_of, split_steps, total_memory
 from endtask.train.plan import measure_cost
@@ -155,6 +156,21 @@ def test_the_looks_of_learned_weights_are_counted(
     assert counts["flops"] == pytest.approx(6 * counts["parameters"] * trained)
     plan = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["plan"]["cost_per_step"]
     assert plan["tokens"] == pytest.approx(objectives / 5 + (6 * lengths["internal"] + held_out) / 2, rel=0.15)
+
+
+@pytest.mark.parametrize(("groups", "held_out"), [(2, 1 / 2), (3, 1 / 3), (10_000, 1 / 8)])
+def test_a_look_reads_no_more_than_its_parts_hold(
+    groups: int, held_out: float, task: Task, packed: Path, run_settings: Settings
+) -> None:
+    """Groups of train stay together, so there may be fewer and larger parts than folds."""
+    meta = {"fit_batch": 10_000, "gradient_batch": 10_000, "folds": 8}
+    settings = with_objectives(run_settings, "meta", meta=meta)
+    lengths = PackedTexts(packed / "internal").lengths
+    texts = int(held_out * len(lengths) + 1e-9)
+    look = held_out_cost(pretrain_phase(task, packed, settings).network, packed, settings, groups=groups)
+    assert look is not None
+    assert look.tokens == pytest.approx(lengths.sum())
+    assert look.trained_tokens == pytest.approx((texts + (len(lengths) - texts) / 3) * lengths.mean())
 
 
 def test_some_objectives_at_a_time(task: Task, packed: Path, run_settings: Settings, tmp_path: Path) -> None:

@@ -27,16 +27,22 @@ class HeldOutCost:
     matmul_flops: float
 
 
-def held_out_cost(network: Network, packed: Path, settings: Settings) -> HeldOutCost | None:
-    """The cost of a look; None where weights are not learned."""
+def held_out_cost(network: Network, packed: Path, settings: Settings, *, groups: int) -> HeldOutCost | None:
+    """The cost of a look; None where weights are not learned. `groups` of train stay together in its parts."""
     meta = settings.train.meta
     if settings.train.weighting != "meta":
         return None
-    held_out, parts = ("dev", 1) if meta.split == "dev" else ("internal", meta.folds)
-    tokens, flops = _read(network, packed / held_out, meta.gradient_batch, parts=parts)
+    train = PackedTexts(packed / "internal")
+    if meta.split == "dev":
+        judging = PackedTexts(packed / "dev")
+        held_out, rest = len(judging), len(train)
+    else:
+        judging, held_out = train, max(1, len(train) // min(meta.folds, groups))
+        rest = max(1, len(train) - held_out)
+    tokens, flops = _read(network, judging, min(meta.gradient_batch, held_out))
     if meta.same_head:
         return HeldOutCost(tokens, tokens, flops)
-    fit_tokens, fit_flops = _read(network, packed / "internal", meta.fit_batch)
+    fit_tokens, fit_flops = _read(network, train, min(meta.fit_batch, rest))
     return HeldOutCost(tokens + fit_tokens, tokens + _FORWARD * fit_tokens, flops + _FORWARD * fit_flops)
 
 
@@ -62,10 +68,9 @@ def count_held_out(memory: Memory, look: HeldOutCost | None, settings: Settings)
     return looks * look.trained_tokens
 
 
-def _read(network: Network, folder: Path, texts: int, *, parts: int = 1) -> tuple[float, float]:
-    """Tokens and matrix products of training on so many texts, at most those of one of the parts."""
-    packed = PackedTexts(folder)
-    size = BatchSize.parse(min(texts, max(1, len(packed) // parts)))
+def _read(network: Network, packed: PackedTexts, texts: int) -> tuple[float, float]:
+    """Tokens and matrix products of training on so many of them."""
+    size = BatchSize.parse(texts)
     stream = TextStream("meta cost", packed, network, batch_size=size, seed=0)
     batches = [stream.batch(number) for number in range(_SAMPLED_BATCHES)]
     read = sum(batch.texts for batch in batches)

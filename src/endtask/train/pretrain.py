@@ -59,7 +59,8 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     memory = total_memory([_train(part, task, packed, settings, stage) for part in parts])
     save_weights(folder / WEIGHTS, phase.network)
     parameters, trained = parameters_of(phase), memory["tokens"]
-    trained += count_held_out(memory, held_out_cost(phase.network, packed, settings), settings)
+    look = held_out_cost(phase.network, packed, settings, groups=groups_in(task.train))
+    trained += count_held_out(memory, look, settings)
     trained += weighing_tokens(memory, phase.objectives, phase.network) + count_reselection(memory, phase.network)
     counts = {
         "planned_steps": phase.steps,
@@ -101,19 +102,20 @@ def _uses(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str,
 
 def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
     """The steps that fit into the budget; once more if their number changes how often the task has its turn."""
-    cost = _cost(phase, packed, settings, budget)
+    cost = _cost(phase, task, packed, settings, budget)
     steps = steps_for(budget, cost)
     examples = len(task.train)
     is_auto = settings.train.weighting == "interleave" and settings.train.rho1 == "auto"
     if is_auto and rho1_of(examples, settings, steps) != rho1_of(examples, settings, None):
         by_steps = replace(phase, weighting=_mix(phase, task, packed, settings).mean(steps))
-        cost = _cost(by_steps, packed, settings, budget)
+        cost = _cost(by_steps, task, packed, settings, budget)
         steps = steps_for(budget, cost)
     return steps, cost
 
 
-def _cost(phase: Phase, packed: Path, settings: Settings, budget: Budget) -> StepCost:
-    look, steps = held_out_cost(phase.network, packed, settings), settings.train.eval_steps
+def _cost(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> StepCost:
+    look = held_out_cost(phase.network, packed, settings, groups=groups_in(task.train))
+    steps = settings.train.eval_steps
     cost = with_held_out(measure_cost(phase, budget), look, parameters_of(phase), settings)
     read = packed_round(packed, settings.train.reselect)
     cost = with_reselection(with_weighing(cost, phase), phase.network, read, parameters_of(phase), settings)
