@@ -87,7 +87,7 @@ def _fully_finetuned(name: str, title: str, auxiliary: Tree) -> tuple[Arm, ...]:
 _AS_IN_THE_PAPER: Tree = {
     "train.weighting": "meta",
     "train.meta": {
-        "learning_rate": 1.0e-1,  # the highest of its range: these runs are a twentieth of its own
+        "learning_rate": 1.0e-1,  # the highest of its range: these runs are so much shorter than its own
         "every": 1,
         "floor": 0.0,
         "parameters": "body",
