@@ -125,6 +125,18 @@ def test_every_third_step_looks_and_moves_three_times_as_far() -> None:
     assert all(rule.sees_gradients(number) for number in range(6))
 
 
+def test_a_cosine_is_told_once_where_it_was_looked_at() -> None:
+    """A reader of the curves could not tell an old one from a new one."""
+    rule = rule_of("task", "mlm", "other", every=2, sample=1)
+    assert all(value.isnan() for name, value in rule.values().items() if name.startswith("cosine/"))
+    for number in range(8):
+        names = [turn.objective for turn in rule.turns(number)]
+        step(rule, number, 1.0, 0.5, skipped=YES if number == 6 else NO)
+        found = {name.removeprefix("cosine/") for name, value in rule.values().items() if value.isfinite()}
+        told = {name for name in found if not name.startswith("weight/")}
+        assert told == (set(names) if number in (0, 2, 4) else set())
+
+
 def test_an_average_starts_with_the_first_look() -> None:
     rule = rule_of("task", "mlm", average=0.9)
     step(rule, 0, 0.8, 0.0)

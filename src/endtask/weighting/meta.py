@@ -80,6 +80,7 @@ class Meta(Weighting):
         self._logits = (1.0 / count + (given / given.mean()).log()).float().to(device)
         self._similarities = torch.zeros(count, device=device)  # moving averages, the newest where there is none
         self._looks = torch.zeros(count, device=device)  # how many similarities have gone into each
+        self._seen = torch.zeros(count, device=device)  # whose similarity is of the last step
         self._next = (self._logits, self._similarities, self._looks)
         self._direction = direction
         self._next_direction: Tensor | None = None
@@ -108,9 +109,10 @@ class Meta(Weighting):
     @torch.no_grad()
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The weights of the objectives that ran, by logits that count from now on unless the step is skipped."""
-        self._next = (self._logits, self._similarities, self._looks)
+        self._next, self._seen = (self._logits, self._similarities, self._looks), torch.zeros_like(self._logits)
         if step % self._settings.every == 0:
-            self._next = self._moved(self._measured(step, gradients))
+            similarities, self._seen = self._measured(step, gradients)
+            self._next = self._moved(similarities, self._seen)
         weights = self._scales * self._weights(self._next[0])
         return {name: weights[place] for name, place in self._places(gradients).items()}
 
@@ -121,16 +123,18 @@ class Meta(Weighting):
         self._logits, self._similarities, self._looks = (
             torch.where(skipped, old, new) for old, new in zip(before, self._next, strict=True)
         )
+        self._seen = torch.where(skipped, torch.zeros_like(self._seen), self._seen)
         if self._direction is not None and self._next_direction is not None:
             self._direction.value = torch.where(skipped, self._direction.value, self._next_direction)
         self._next_direction = None
 
     def values(self) -> dict[str, Tensor]:
-        """Weight and similarity of every objective."""
+        """Weight and similarity of every objective; a similarity that the last step did not look at is no number."""
         weights = self._weights(self._logits)
+        similarities = self._similarities.where(self._seen > 0, torch.nan)
         kind = self._settings.similarity
         return {f"weight/{name}": weights[place] for place, name in enumerate(self._names)} | {
-            f"{kind}/{name}": self._similarities[place] for place, name in enumerate(self._names)
+            f"{kind}/{name}": similarities[place] for place, name in enumerate(self._names)
         }
 
     def state(self) -> dict[str, Tensor]:
@@ -171,9 +175,8 @@ class Meta(Weighting):
         squares = [torch.stack([torch.dot(side, side) for side in sides]).sum() for sides in zip(*pairs, strict=True)]
         return product / (squares[0].sqrt() * squares[1].sqrt()).clamp(min=_SMALLEST)
 
-    def _moved(self, measured: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits and averages after a look; without the objectives that did not run nothing of theirs changes."""
-        newest, ran = measured
+    def _moved(self, newest: Tensor, ran: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits and averages after a look; of the objectives that did not run nothing changes."""
         keep, looks = self._settings.average, self._looks + ran
         # As Adam's: an average of few looks is that of these few, not one with the zero it started from.
         total = self._similarities * (1.0 - keep**self._looks)
