@@ -334,6 +334,24 @@ def test_a_sample_of_all_objectives_is_told(asked: dict[str, Any], others: int) 
     assert idle_settings(resolve(tree)) == ()
 
 
+@pytest.mark.parametrize(
+    ("budget", "changes", "told"),
+    [
+        ("40steps", {}, 1),
+        ("200steps", {}, 0),
+        ("40steps", {"weighting": "equal", "meta": {}}, 0),
+        ("40steps", {"meta": {"learning_rate": 0.1}}, 0),
+        ("10min", {}, 0),
+    ],
+)
+def test_weights_that_cannot_get_anywhere_are_told(budget: str, changes: dict[str, Any], told: int) -> None:
+    objectives = {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}
+    train = {"weighting": "meta", "meta": {"learning_rate": 0.01}, "objectives": objectives, **changes}
+    lines = idle_settings(resolve({"task": {"path": "here"}, "budget": budget, "train": train}))
+    expected = "train.meta.learning_rate hardly has an effect: 40 steps of 0.01 move a logit by 0.4 at most"
+    assert [line.split(", and ")[0] for line in lines] == [expected] * told
+
+
 @pytest.mark.parametrize("preset", sorted(preset_names()))
 def test_no_preset_has_settings_without_effect(preset: str) -> None:
     given = {"task": {"path": "here"}}

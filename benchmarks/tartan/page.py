@@ -27,6 +27,7 @@ from benchmarks.tartan.cells import (
     PAIRS,
     PLAIN,
     TABLES,
+    Body,
     titles,
     trio,
 )
@@ -125,21 +126,11 @@ def tartan_table(results: Results) -> str:
     rows: list[Tree] = results.rows
     parts = [*_plain_table(rows)]
     for body, words in BODIES.items():
-        for table, head in HEADS.items():
-            for task, name in NAMES.items():
-                found = _cells_of(rows, task, body, table)
-                if not _says_something(table, {row["cell"] for row in found}):
-                    continue
-                against = titles(table)[AGAINST[table]]
-                shown = markdown(found, against=against, metric=metric_name(found[0]["metric"]))
-                parts += [
-                    f"**{head}, {name}, {words}**",
-                    "",
-                    shown,
-                    "",
-                    *times(_curves_of(rows, task, body), found),
-                    "",
-                ]
+        if tables := [line for table in HEADS for task in NAMES for line in _table(rows, task, body, table)]:
+            summary = (
+                f"<summary>All tables {words}, with intervals, tests, costs and times to the best dev score</summary>"
+            )
+            parts += ["<details>", summary, "", *tables, "</details>", ""]
     for question, (_, title, head) in QUESTIONS.items():
         if asked := [row | {"title": _in_words(row)} for row in rows if row.get("question") == question]:
             parts += [f"**{title}**", "", *pairs_table(asked, head), ""]
@@ -151,6 +142,16 @@ def tartan_table(results: Results) -> str:
         "up to the best dev score 6 x weights x tokens"
     )
     return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
+
+
+def _table(rows: list[Tree], task: str, body: Body, table: str) -> list[str]:
+    """The lines of one table, or none where it says nothing of its own."""
+    found = _cells_of(rows, task, body, table)
+    if not _says_something(table, {row["cell"] for row in found}):
+        return []
+    shown = markdown(found, against=titles(table)[AGAINST[table]], metric=metric_name(found[0]["metric"]))
+    head = f"**{HEADS[table]}, {NAMES[task]}, {BODIES[body]}**"
+    return [head, "", shown, "", *times(_curves_of(rows, task, body), found), ""]
 
 
 def _cells_of(rows: list[Tree], task: str, body: str, table: str) -> list[Tree]:

@@ -11,9 +11,13 @@ if TYPE_CHECKING:
     from endtask.settings import Settings
 
 
+_LEAST_REACH = 1.0
+"""How far a logit should get if all cosines were 1; they are a tenth of that, a weight of .52 in place of .5."""
+
+
 def idle_settings(settings: Settings) -> tuple[str, ...]:
     """A line for each section or value without effect, with what would give it one."""
-    return (*_idle_sections(settings), *_idle_samples(settings))
+    return (*_idle_sections(settings), *_idle_samples(settings), *_still_weights(settings))
 
 
 def _idle_sections(settings: Settings) -> Iterator[str]:
@@ -40,6 +44,18 @@ def _idle_samples(settings: Settings) -> Iterator[str]:
     for name, sample in (("train.sample", train.sample), ("train.meta.sample", learned)):
         if sample is not None and sample >= others:
             yield f"{name} without effect: {sample} run at a step, and beside the end task there are {others}"
+
+
+def _still_weights(settings: Settings) -> Iterator[str]:
+    """Weights that are learned so slowly, or for so few steps, that they stay where they start."""
+    train, budget = settings.train, settings.budget
+    is_learned = train.weighting == "meta" and settings.stage1 != "none" and train.meta.similarity == "cosine"
+    reach = train.meta.learning_rate * budget.amount
+    if is_learned and budget.unit == "steps" and reach < _LEAST_REACH:
+        yield (
+            f"train.meta.learning_rate hardly has an effect: {budget.amount:g} steps of {train.meta.learning_rate:g}"
+            f" move a logit by {reach:.2g} at most, and cosines are far below 1; raise it for so short a run"
+        )
 
 
 def _changed(section: Section) -> Iterator[str]:
