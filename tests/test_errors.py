@@ -52,3 +52,19 @@ def test_nearest_of_a_right_word_is_the_word_itself(words: list[str], data: st.D
 def test_the_hint_is_one_word_or_all_of_them() -> None:
     assert did_you_mean("latop", ["laptop", "gpu"]) == "did you mean 'laptop'?"
     assert did_you_mean("cluster", ["laptop", "gpu"]) == "known: gpu, laptop"
+
+
+@pytest.mark.parametrize(
+    ("word", "choices", "hint"),
+    [
+        ("craft", ["craft_pmc_fulltext", "wikipedia"], "did you mean 'craft_pmc_fulltext'?"),
+        ("PMC", ["craft_pmc_fulltext", "wikipedia"], "did you mean 'craft_pmc_fulltext'?"),
+        ("wiki", ["wiki_of_physics", "old_wiki_of_physics"], "did you mean 'wiki_of_physics'?"),
+        ("wiki", ["wiki_of_physics", "wiki_of_cooking"], "known: wiki_of_cooking, wiki_of_physics"),
+        ("pmc", ["craft_pmc_fulltext", "more_pmc_fulltext"], "known: craft_pmc_fulltext, more_pmc_fulltext"),
+        ("cr", ["craft_pmc_fulltext", "wikipedia"], "known: craft_pmc_fulltext, wikipedia"),
+    ],
+    ids=["begins", "holds", "begins before holds", "two begin", "two hold", "too short"],
+)
+def test_the_only_name_that_holds_the_word_is_meant(word: str, choices: list[str], hint: str) -> None:
+    assert did_you_mean(word, choices) == hint

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+_LEAST_PART = 3
 
 
 class InputError(Exception):
@@ -62,10 +64,27 @@ def did_you_mean_beside(path: Path, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """A hint naming the nearest right spelling, or else all of the choices."""
+    """A hint naming the nearest right spelling, or the one choice that holds the word, or else all of the choices.
+
+    >>> did_you_mean("craft", ["craft_pmc_fulltext", "wikipedia"])
+    "did you mean 'craft_pmc_fulltext'?"
+    """
     known = sorted(choices)
-    close = nearest(word, known)
+    close = nearest(word, known) or _only_holder(word, known)
     return f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
+
+
+def _only_holder(word: str, choices: Sequence[str]) -> str | None:
+    """The one choice that begins with a word, or else the one that has it inside; None where there are several.
+
+    Fewer than three letters stand in many names by chance.
+    """
+    part = word.lower()
+    if len(part) < _LEAST_PART:
+        return None
+    begun = [choice for choice in choices if choice.lower().startswith(part)]
+    holders = begun or [choice for choice in choices if part in choice.lower()]
+    return holders[0] if len(holders) == 1 else None
 
 
 def a_few(words: Iterable[str], most: int) -> str:

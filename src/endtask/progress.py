@@ -1,4 +1,4 @@
-"""Progress bars with time left on a terminal, plain lines elsewhere, nothing when quiet. All on standard error."""
+"""Progress bars with time left on a terminal, plain lines elsewhere; when quiet, warnings alone. On standard error."""
 
 from __future__ import annotations
 
@@ -19,18 +19,36 @@ Advance = Callable[..., None]
 
 _console = Console(stderr=True)
 _quiet = False
+_told: set[str] = set()
 
 
 def set_quiet(quiet: bool) -> None:
-    """Silence bars and lines for this process."""
+    """Silence bars and lines for this process, but no warnings."""
     global _quiet
     _quiet = quiet
+    _told.clear()
 
 
 def say(line: str) -> None:
     """One line for the person who waits; never part of a command's result."""
     if not _quiet:
-        _console.print(line, markup=False, highlight=False, soft_wrap=True)
+        _print(line)
+
+
+def warn(text: str, *, level: str = "warning") -> None:
+    """What the user has to know, quiet or not.
+
+    When quiet the same is told once: a comparison does many runs, and no line says which of them it would be about.
+    """
+    line = f"{level}: {text}"
+    if _quiet and line in _told:
+        return
+    _told.add(line)
+    _print(line)
+
+
+def _print(line: str) -> None:
+    _console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from endtask.files.machine import usable_cores
 from endtask.files.run_layout import AUDIT, BEST_WEIGHTS, DOMAIN, SCRATCH, SELECTION, TASKS
 from endtask.files.stage_folder import StageFolder, read_manifest
 from endtask.outside.data import needs_corpus
-from endtask.progress import say
+from endtask.progress import warn
 from endtask.records import Example
 from endtask.settings import EvaluateSettings, Settings
 from endtask.task import Task, audit
@@ -220,7 +220,7 @@ def _read(data: RunData, stage: StageFolder, made: dict[str, Path]) -> Counts:
     if further:
         counts[TASKS] = {name: _write_task(one, folder / TASKS / name, f"{name}: ") for name, one in further.items()}
     for leak in leaks:
-        say(f"warning: {leak}")
+        warn(leak)
     return counts
 
 
@@ -234,7 +234,7 @@ def _write_task(task: Task, folder: Path, before_problems: str = "", leaks: Sequ
         write_text(folder / f"{split}.jsonl", "".join(f"{_as_json(example)}\n" for example in examples))
     for problem in findings.problems:
         if problem.level != "note":
-            say(f"{problem.level}: {before_problems}{problem.message}")
+            warn(f"{before_problems}{problem.message}", level=problem.level)
     return {split: len(examples) for split, examples in task.splits.items()}
 
 

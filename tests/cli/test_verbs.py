@@ -56,6 +56,15 @@ def test_run_speaks_of_each_stage_and_skips_the_second_time(toy: Path, tmp_path:
     assert command("run", settings, "--until", "select", "--quiet").err == ""
 
 
+def test_quiet_leaves_the_warnings(toy: Path, tmp_path: Path, command: Command) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
+    answer = command("run", settings, "--set", "train.meta.every=7", "--until", "read", "--quiet")
+    said = answer.err.splitlines()
+    assert answer.code == 0, answer
+    assert any(line.startswith("warning: train.meta.every without effect") for line in said)
+    assert all(line.startswith("warning: ") for line in said)
+
+
 def test_run_json_is_all_there_is_on_standard_output(own_run: Path, command: Command) -> None:
     answer = command("run", own_run, "--json")
     assert answer.code == 0

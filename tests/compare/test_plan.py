@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as how
 from hypothesis import strategies as some
 
+from endtask.compare.cell import is_fine_tuned_as_it_is
 from endtask.compare.comparison import BASELINES, check_comparison
 from endtask.compare.plan import Plan, make_plan
 from endtask.errors import InputError
@@ -196,6 +197,7 @@ def test_the_checkpoint_is_fine_tuned_the_plain_way_with_the_same_fine_tuning_se
     found = plan(tree, model={"hidden_size": 64}, train={"rho1": 99}, finetune={"label_smoothing": 0.1}, stage2="none")
     cell = found.cell("checkpoint")
     assert (cell.settings.stage1, cell.settings.stage2, cell.settings.model.path) == ("none", "finetune", "models/mine")
+    assert [is_fine_tuned_as_it_is(one.settings) for one in (cell, found.cells[0])] == [True, False]
     assert (cell.settings.finetune.epochs, cell.settings.finetune.learning_rate) == (12, 1e-4)
     assert cell.settings.finetune.seeds == (5, 6)
     assert cell.settings.model.hidden_size is None

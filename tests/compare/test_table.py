@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from endtask.compare.outcome import Figures, Lead, Outcome, Row
 from endtask.compare.page import chart, write_page
@@ -51,12 +52,48 @@ def test_the_verdict(tmp_path: Path) -> None:
     seeds_disagree = replace(
         found.rows[0], name="split", score=Figures(0.8, 0.1, lead=Lead(0.05, -0.01, 0.1, 0.01, 0.02))
     )
-    said = verdict(replace(found, rows=(*found.rows[:1], seeds_disagree)))
+    runs = {**found.runs, "split": found.runs["ours"]}
+    said = verdict(replace(found, rows=(*found.rows[:1], seeds_disagree), runs=runs))
     assert said.endswith(
         "No clear difference: split (+5.0 points, Holm's p = 0.0200, but -1.0 to +10.0 over other seeds)."
     )
     nothing = replace(outcome(tmp_path), against="broken")
     assert verdict(nothing) == "broken has no score yet."
+
+
+def with_runs(found: Outcome, **counts: int) -> Outcome:
+    """The outcome with other numbers of pre-training seeds in some of its cells."""
+    return replace(found, runs={name: found.runs[name][: counts.get(name, 2)] for name in found.runs})
+
+
+def test_one_seed_makes_nothing_clear(tmp_path: Path) -> None:
+    """p holds the trained models fixed, and the interval has no other seed to draw."""
+    found = outcome(tmp_path)
+    one_seed = "on these rows (one seed: another may differ)"
+    said = verdict(with_runs(found, ours=1))  # against which all are tested
+    assert f" Better {one_seed}: better<b> (+5.0 points, Holm's p = 0.0004). Worse {one_seed}: worse (-5.0 " in said
+    assert "Clearly" not in said
+    assert f'<p class="sentence">{escape(said)}</p>' in write_page(with_runs(found, ours=1)).read_text("utf-8")
+    one_of_them = verdict(with_runs(found, worse=1))
+    assert " Clearly better: better<b> (" in one_of_them
+    assert f" Worse {one_seed}: worse (" in one_of_them
+    assert "Clearly worse" not in one_of_them
+
+
+@pytest.mark.parametrize(
+    ("seeds", "is_clear"), [((0, 1), True), ((0,), False)], ids=["two fine-tunings", "one fine-tuning"]
+)
+def test_without_stage_one_fine_tuning_seeds_count(tmp_path: Path, seeds: tuple[int, ...], is_clear: bool) -> None:
+    found = with_runs(outcome(tmp_path), worse=1)
+    as_it_is = tuple(replace(row, has_stage_one=row.name != "worse") for row in found.rows)
+    runs = {**found.runs, "worse": (replace(found.runs["worse"][0], finetune_seeds=seeds),)}
+    assert ("Clearly worse: worse" in verdict(replace(found, rows=as_it_is, runs=runs))) == is_clear
+
+
+def test_an_untrained_baseline_needs_no_seed(tmp_path: Path) -> None:
+    found = outcome(tmp_path)
+    worse = replace(found.row("tfidf"), score=found.row("worse").score)
+    assert "Clearly worse: tfidf (-5.0 points" in verdict(replace(found, rows=(found.rows[0], worse)))
 
 
 def test_what_a_reader_has_to_know(tmp_path: Path) -> None:

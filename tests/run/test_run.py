@@ -188,7 +188,7 @@ CHANGES = {
     "seed": ({"seed": 3}, "seed (0 -> 3)", "read"),
     "train_seed": (
         {"train": {"max_length": 16, "batch_size": 8, "checkpoint_steps": 2, "seed": 4}},
-        "train.seed (None -> 4)",
+        "train.seed (null -> 4)",
         "pretrain",
     ),
     "metric": ({"evaluate": {"metric": "accuracy"}}, "evaluate.metric (auto -> accuracy)", "finetune"),

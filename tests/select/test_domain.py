@@ -140,6 +140,14 @@ def test_an_unknown_source_is_met_with_the_nearest(corpus: Corpus) -> None:
         domain_corpus(corpus, ["fysics"])
 
 
+def test_the_beginning_of_a_long_name_is_met_with_all_of_it(tmp_path: Path) -> None:
+    for name in ("craft_pmc_fulltext", "wikipedia_pages-00"):
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "a passage", "source": "craft"}\n', encoding="utf-8")
+    corpus = Corpus.read(CorpusSettings.model_validate({"sources": [{"path": str(tmp_path)}]}))
+    with pytest.raises(InputError, match=r"no source 'craft' \(did you mean 'craft_pmc_fulltext'\?\)"):
+        domain_corpus(corpus, ["craft"])
+
+
 def test_objectives_without_corpus_text_are_met_before_any_work(tmp_path: Path) -> None:
     def complaint(objectives: dict[str, Any], **tree: Any) -> str:
         with pytest.raises(InputError) as caught:

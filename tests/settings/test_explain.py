@@ -94,6 +94,14 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
             "key 'learning_rate': unknown setting (did you mean 'train.learning_rate' or 'finetune.learning_",
         ),
         (
+            {"finetune": {"smoothing": 0.1}},
+            "key 'finetune.smoothing': unknown setting (did you mean 'finetune.label_smoothing'?)",
+        ),
+        (
+            {"task": {"label": "class"}},  # not label_delimiter, which only begins so
+            "key 'task.label': unknown setting (did you mean 'task.columns.label'?)",
+        ),
+        (
             {"model": {"zzz": 1}},
             "key 'model.zzz': unknown setting (known: architecture, attention, dropout, hidden_size, ",
         ),

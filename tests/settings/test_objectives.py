@@ -86,7 +86,8 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         (of(tapt={}), "key 'train.objectives.tapt.kind': is required"),
         (
             of(dapt={"kind": "mlm", "texts": "domain"}, dap={"weight": 1}),
-            "key 'train.objectives.dap.kind': is required (did you mean 'train.objectives.dapt'?)",
+            "key 'train.objectives.dap': there is no objective of this name, and a new one needs a kind "
+            "(did you mean 'dapt'?)",
         ),
         (of(dapt=DAPT, tapt={"texts": "task"}), "key 'train.objectives.tapt.kind': is required"),
         (
@@ -96,11 +97,13 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         (of(task={**TASK, "own_head": True}), "key 'train.objectives.task.own_head': of masked LM, which task is not"),
         (
             of(task=TASK, tapt={**TAPT, "own_head": True}, dapt={**DAPT, "own_head": True}),
-            "key 'train.objectives.tapt.own_head': no masked LM is left for the common head",
+            "key 'train.objectives.tapt.own_head': one masked LM must use the shared head, with which fine-tuning may "
+            "go on, and none does here; take own_head: true away from tapt or dapt",
         ),
         (
             {"train": {**of(task={"kind": "joint"}, tapt={**TAPT, "own_head": True})["train"], "rho2": 0}},
-            "key 'train.objectives.tapt.own_head': no masked LM is left for the common head",
+            "key 'train.objectives.tapt.own_head': one masked LM must use the shared head, with which fine-tuning may "
+            "go on, and none does here; take own_head: true away from tapt",
         ),
         (
             {
@@ -109,7 +112,8 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
                     "meta": {"example_weights": True},
                 }
             },
-            "key 'train.objectives.dapt.own_head': meta.example_weights knows texts by the common head; leave it out",
+            "key 'train.objectives.dapt.own_head': does not go with train.meta.example_weights, which knows texts by "
+            "the head that all masked LM shares; leave out one of the two",
         ),
         (
             {
@@ -118,7 +122,8 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
                     "reselect": {"every": 10},
                 }
             },
-            "key 'train.objectives.tlm.own_head': reselect.every knows texts by the common head; leave it out",
+            "key 'train.objectives.tlm.own_head': does not go with train.reselect.every, which knows texts by the "
+            "head that all masked LM shares; leave out one of the two",
         ),
         (
             {"train": {**of("alternate", task=TASK, tapt=TAPT)["train"], "sample": 2}},
@@ -173,6 +178,11 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'train.weighting': meta learns for the task; name an objective of kind task or joint",
         ),
         (
+            of("meta", task={**TASK, "weight": 0}, tapt=TAPT, dapt=DAPT),
+            "key 'train.objectives.task.weight': 0 leaves this objective out, but weighting: meta learns for the task; "
+            "give it more than 0",
+        ),
+        (
             {"train": {**of(tapt=TAPT)["train"], "eval_steps": 5}},
             "key 'train.eval_steps': dev is scored by the task head, which train.objectives without the task never",
         ),
@@ -204,3 +214,25 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
 )
 def test_the_line_for_what_cannot_be(tree: dict[str, Any], line: str) -> None:
     assert complaint(tree).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        (
+            "train.objectives.tatp.weight=0",
+            "--set, key 'train.objectives.tatp': there is no objective of this name, and a new one needs a kind "
+            "(did you mean 'tapt'?)",
+        ),
+        (
+            "train.objectives.other.texts=domain",
+            "--set, key 'train.objectives.other': there is no objective of this name, and a new one needs a kind "
+            "(known: dapt, tapt, task)",
+        ),
+        ("train.objectives.task.weight=0", "--set, key 'train.objectives.task.weight': 0 leaves this objective out"),
+    ],
+)
+def test_what_was_set_is_what_the_line_names(override: str, line: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_settings(preset="meta-tartan-scratch", overrides=[override])
+    assert str(caught.value).startswith(line)

@@ -21,6 +21,10 @@ def train(**changes: Any) -> Settings:
     ("changes", "message"),
     [
         ({"rho1": "inf"}, "name an objective of kind task or joint"),
+        (
+            {"weighting": "equal", "objectives": {"mlm": MLM, "task": {**TASK, "weight": 0}}},
+            r"objectives\.task\.weight: 0 leaves this objective out, but reselect\.every",
+        ),
         ({"weighting": "equal", "objectives": {"task": TASK}}, "no masked LM on the selection"),
         ({"weighting": "sequence", "objectives": {"mlm": MLM, "task": TASK}}, "in a sequence"),
         ({"order": "best_first"}, "order: best_first"),

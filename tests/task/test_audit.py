@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.records import Example
+from endtask.settings import TaskKind
 from endtask.task import Audit, Task, audit, leaked_ids, normalize
 from endtask.task.counts import Overlap
 
@@ -81,12 +82,39 @@ def test_test_split_inside_train_is_an_error() -> None:
 
 
 def test_clean_task_has_only_notes_about_rare_labels() -> None:
-    train = rows("train", *((f"text {n}", "xy"[n % 2]) for n in range(20)))
-    dev = rows("dev", ("new a", "x"), ("new b", "y"))
-    task = Task.from_examples("clean", {"train": train, "dev": dev, "test": rows("test", ("new c", "x"))})
+    train = rows("train", *((f"text {n}", "xyz"[n % 3]) for n in range(30)))
+    dev = rows("dev", ("new a", "x"), ("new b", "y"), ("new c", "z"))
+    test = rows("test", ("new d", "x"), ("new e", "y"))
+    task = Task.from_examples("clean", {"train": train, "dev": dev, "test": test})
     messages = [str(problem) for problem in audit(task).problems]
-    assert messages == ["note: 1 of 2 labels do not occur in test (y): the score says nothing about them"]
+    assert messages == ["note: 1 of 3 labels do not occur in test (z): the score says nothing about them"]
     assert leaked_ids(task) == frozenset()
+
+
+@pytest.mark.parametrize("kind", ["text", "pair"])
+def test_a_split_with_a_single_label_is_warned_of(kind: TaskKind) -> None:
+    pair = "other" if kind == "pair" else None
+    splits = {
+        split: [Example(f"{split}-{n}", f"{split} {n}", labels[n % len(labels)], pair) for n in range(count)]
+        for split, labels, count in (("train", "xyz", 30), ("dev", "x", 4), ("test", "z", 1))
+    }
+    messages = [str(problem) for problem in audit(Task.from_examples("narrow", splits, kind=kind)).problems]
+    always = "a model that always answers so is right, so"
+    assert messages == [
+        f"warning: all 4 dev rows have the label 'x': {always} dev cannot choose between models",
+        f"warning: the only test row has the label 'z': {always} the score says nothing about other labels",
+    ]
+
+
+def test_a_single_tag_or_label_is_no_single_class() -> None:
+    tagged = [Example(str(n), f"w{n} v", ("B", "O"), tokens=(f"w{n}", "v")) for n in range(40)]
+    outside = [Example("o", "w v", ("O", "O"), tokens=("w", "v"))]
+    tags = Task.from_examples("tags", {"train": tagged, "dev": outside, "test": outside[:1]}, kind="tags")
+    several = [Example(str(n), f"text {n}", ("x", "y")[: n % 3]) for n in range(40)]
+    one = [Example("d", "new", ("x",))]
+    labels = Task.from_examples("labels", {"train": several, "dev": one, "test": several[2:3]}, kind="labels")
+    for task in (tags, labels):
+        assert not [each for each in audit(task).problems if "a model that always answers so" in each.message]
 
 
 def test_scores_and_tags() -> None:

@@ -16,7 +16,7 @@ from endtask.files.compression import without_compression
 from endtask.files.links import link_or_copy
 from endtask.files.lock import run_lock
 from endtask.files.stage_folder import own_version
-from endtask.progress import say
+from endtask.progress import warn
 
 _LARGEST_HEADER = 1 << 26
 # What is smaller is copied: a link would save nothing, and whoever edits one file would edit them all.
@@ -38,7 +38,7 @@ def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
             _unpack(file, place, header, content)
     made = own_version()
     if header.version != made:
-        say(f"warning: the bundle was made by endtask {header.version}; this is {made}")
+        warn(f"the bundle was made by endtask {header.version}; this is {made}")
     return folder
 
 

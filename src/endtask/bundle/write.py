@@ -25,7 +25,7 @@ from endtask.bundle.selection import with_plain_selections
 from endtask.bundle.unpack import bundle_header
 from endtask.errors import InputError
 from endtask.files.stage_folder import own_version
-from endtask.progress import say
+from endtask.progress import warn
 from endtask.run import Run
 from endtask.settings import SizeBudget
 
@@ -107,7 +107,7 @@ def _tell_unprepared(runs: Sequence[Run], kind: Kind, *, all_of_them: bool) -> N
         error = _unprepared(run, LAST_STAGE[kind])
         if all_of_them:
             raise error
-        say(f"warning: {error}; it travels as far as it is")
+        warn(f"{error}; it travels as far as it is")
 
 
 def _unprepared(run: Run, last: str) -> InputError:

@@ -44,7 +44,7 @@ SetOption = Annotated[
 ]
 StartOption = Annotated[str | None, typer.Option("--from", metavar="STAGE", help="Redo this stage and all after it.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print figures as JSON on standard output.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error, only warnings.")]
 
 
 def settings_from(

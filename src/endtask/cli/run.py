@@ -26,7 +26,7 @@ from endtask.cli.options import (
 )
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
-from endtask.progress import say, set_quiet
+from endtask.progress import set_quiet, warn
 
 NAME = "run"
 EXAMPLES = examples(
@@ -91,7 +91,7 @@ def command(
         return
     for warning in (unread_corpus(resolved), *chosen_by_dev(uses_of(resolved)), *idle_settings(resolved)):
         if warning:
-            say(f"warning: {warning}")
+            warn(warning)
     result = run_stages(resolved, until=until, start=start)
     if results is not None:
         from endtask.report.results import write_results

@@ -93,5 +93,9 @@ def seeds_that_matter(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, 
     >>> seeds_that_matter(Settings(), (0, 1))
     (0, 1)
     """
-    as_it_is = settings.stage1 == "none" and settings.model.path is not None and settings.finetune.reset_head
-    return seeds[:1] if as_it_is else seeds
+    return seeds[:1] if is_fine_tuned_as_it_is(settings) else seeds
+
+
+def is_fine_tuned_as_it_is(settings: Settings) -> bool:
+    """Whether a checkpoint is, with a new head: no seed but those of fine-tuning then changes anything."""
+    return settings.stage1 == "none" and settings.model.path is not None and settings.finetune.reset_head

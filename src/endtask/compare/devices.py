@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from endtask.errors import InputError
-from endtask.progress import say
+from endtask.progress import warn
 from endtask.settings import Budget
 
 LOG = "log.txt"
@@ -111,8 +111,8 @@ def warn_of_shared_devices(devices: Sequence[str], budgets: Iterable[Budget]) ->
     twice = next((name for name in devices if devices.count(name) > 1), None)
     timed = next((budget for budget in budgets if budget.seconds is not None), None)
     if twice is not None and timed is not None:
-        say(
-            f"warning: --devices: runs share GPU {twice}, so the budget of {timed} is fewer steps than for a run "
+        warn(
+            f"--devices: runs share GPU {twice}, so the budget of {timed} is fewer steps than for a run "
             "alone; give budgets in steps or tokens"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from endtask.compare.cell import Cell
+from endtask.compare.cell import Cell, is_fine_tuned_as_it_is
 from endtask.compare.comparison import Comparison
 from endtask.compare.outcome import Outcome, Row, Statistics, plain_row, with_holm
 from endtask.compare.record import Record
@@ -26,7 +26,9 @@ def gather(work: Work, record: Record, comparison: Comparison, *, tested: bool, 
     for cell in plan.cells:
         runs[cell.name] = _runs_of(cell, work, judged, comparison)
         failures = _failures_of(cell, work, record, runs[cell.name])
-        rows[cell.name] = Row(cell.name, cell.is_baseline, cell.differs(plan.settings), cell.note, failures=failures)
+        differs, has_stage_one = cell.differs(plan.settings), not is_fine_tuned_as_it_is(cell.settings)
+        row = Row(cell.name, cell.is_baseline, differs, cell.note, failures=failures, has_stage_one=has_stage_one)
+        rows[cell.name] = row
     find = untrained_baseline if work_out else known_baseline
     for name in plan.untrained:
         baseline = find(name, task, judged.measure, work.folder, comparison.by)

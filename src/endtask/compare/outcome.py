@@ -59,7 +59,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Row:
-    """A cell in the table; without `score` it has none yet, or all of its runs failed."""
+    """A cell in the table; without `score` it has none yet, or all of its runs failed.
+
+    A checkpoint that is fine-tuned as it is has no stage 1 that another seed would make otherwise.
+    """
 
     name: str
     is_baseline: bool
@@ -72,6 +75,7 @@ class Row:
     cost: Cost | None = None
     failures: tuple[str, ...] = ()
     mark: str = ""
+    has_stage_one: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,15 @@ class Outcome:
     def row(self, name: str) -> Row:
         """The row of a cell."""
         return next(row for row in self.rows if row.name == name)
+
+    def is_of_one_seed(self, name: str) -> bool:
+        """Whether a cell, or the one it is tested against, was trained once: its lead may be the luck of that."""
+        return any(self._is_trained_once(each) for each in (name, self.against))
+
+    def _is_trained_once(self, name: str) -> bool:
+        trained = [run for run in self.runs[name] if run.seed is not None]
+        times = len(trained) if self.row(name).has_stage_one else sum(len(run.finetune_seeds) for run in trained)
+        return times == 1  # untrained baselines: 0, and no luck
 
     def figures(self) -> Tree:
         """Plain values for JSON."""

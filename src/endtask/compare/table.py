@@ -16,22 +16,37 @@ from endtask.report import format as shown
 _WIDTH_OF_A_FILE = 200
 _NOTHING = ""
 _MOST_NAMED = 12
+_CLEARLY = ("Clearly better", "Clearly worse")
+_ON_THESE_ROWS = tuple(f"{word} on these rows (one seed: another may differ)" for word in ("Better", "Worse"))
+_UNCLEAR = "No clear difference"
+_VERDICTS = (*_CLEARLY, *_ON_THESE_ROWS, _UNCLEAR)
 
 
 def verdict(outcome: Outcome) -> str:
-    """How the cell that all are tested against did, and which others are clearly better or worse."""
+    """How the cell that all are tested against did, and which others are better or worse, clearly or on these rows."""
     judged, row = outcome.judged, outcome.row(outcome.against)
     if row.score is None:
         return f"{row.name} has no score yet."
     where = f"{judged.split} ({rows_in_words(judged)}, {shown.plural(row.runs, 'model')})"
     sentence = f"{row.name}: {shown.metric_name(judged.metric)} {score_in_words(row, row.score)} on {where}."
-    leads = [(other.name, other.score.lead) for other in outcome.rows if other.score and other.score.lead]
-    groups = {
-        "Clearly better": [_named(name, lead) for name, lead in leads if lead.is_clear and lead.mean > 0],
-        "Clearly worse": [_named(name, lead) for name, lead in leads if lead.is_clear and lead.mean <= 0],
-        "No clear difference": [_named(name, lead) for name, lead in leads if not lead.is_clear],
-    }
+    groups: dict[str, list[str]] = {words: [] for words in _VERDICTS}
+    for other in outcome.rows:
+        if other.score is not None and (lead := other.score.lead) is not None:
+            words = _difference(lead, one_seed=outcome.is_of_one_seed(other.name))
+            groups[words].append(_named(other.name, lead))
     return " ".join([sentence, *(f"{words}: {', '.join(names)}." for words, names in groups.items() if names)])
+
+
+def _difference(lead: Lead, *, one_seed: bool) -> str:
+    """Which of the verdicts it is; of one seed neither test nor interval knows what another would have come to.
+
+    >>> _difference(Lead(0.02, 0.01, 0.03, 0.001, 0.004), one_seed=False)
+    'Clearly better'
+    """
+    if not lead.is_clear:
+        return _UNCLEAR
+    words = _ON_THESE_ROWS if one_seed else _CLEARLY
+    return words[0] if lead.mean > 0 else words[1]
 
 
 def rows_in_words(judged: Judged) -> str:

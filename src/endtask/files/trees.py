@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 
 def flatten(tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False) -> dict[str, Any]:
     """Dotted keys of a nested mapping; an empty one inside it has none, unless it is kept as a value.
@@ -38,4 +40,15 @@ def changes_in_words(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str
     >>> changes_in_words({"budget": "60steps"}, {"budget": "90steps"})
     ['budget (60steps -> 90steps)']
     """
-    return [f"{key} ({before} -> {after})" for key, (before, after) in differences(old, new).items()]
+    changed = differences(old, new).items()
+    return [f"{key} ({in_yaml(before)} -> {in_yaml(after)})" for key, (before, after) in changed]
+
+
+def in_yaml(value: Any) -> str:
+    """A plain value on one line, as a user would type it.
+
+    >>> in_yaml(None), in_yaml(True), in_yaml(0.1), in_yaml(["a", "b"])
+    ('null', 'true', '0.1', '[a, b]')
+    """
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -18,6 +18,7 @@ from endtask.report.costs import stage_costs, total_cost
 from endtask.report.curves import finetune_charts, pretrain_charts
 from endtask.report.objectives import objective_rows
 from endtask.report.run_folder import RunFolder
+from endtask.report.same_answer import same_answer
 from endtask.report.scores import (
     all_scores,
     constant_answer,
@@ -74,9 +75,10 @@ def verdict(folder: Path) -> str:
 
 
 def verdict_lines(folder: Path) -> list[str]:
-    """The verdict and, where there are several test sets or further tasks, a line for each."""
+    """The verdict, a line for each of several test sets and further tasks, and one if all rows got one answer."""
     run = RunFolder(folder)
-    return [verdict_of(run), *lines_of_test_sets(run), *lines_of_further_tasks(run)]
+    same = same_answer(run)
+    return [verdict_of(run), *lines_of_test_sets(run), *lines_of_further_tasks(run), *([same] if same else [])]
 
 
 def summary(folder: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from endtask.report import format as shown
 from endtask.report.classes import constant_answer_score
 from endtask.report.costs import better_weights
 from endtask.report.run_folder import RunFolder
+from endtask.report.same_answer import same_answer
 from endtask.settings.uses import Use, chosen_by_dev
 
 Tree = dict[str, Any]
@@ -62,7 +63,8 @@ def notes_of(run: RunFolder) -> list[str]:
     if run.results is None:
         return []
     results = run.results
-    notes = [_leak_note(results)]
+    notes = [same] if (same := same_answer(run)) else []
+    notes.append(_leak_note(results))
     if results["split"] == "dev":
         notes.append("There is no test split, and dev also chose the epoch, so the score is somewhat too high.")
     if len(results["seeds"]) == 1:

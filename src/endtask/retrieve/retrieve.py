@@ -16,7 +16,7 @@ from endtask.errors import a_few
 from endtask.files.atomic import whole_file
 from endtask.files.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.files.selection_table import list_array, write_batches, write_selection
-from endtask.progress import say
+from endtask.progress import warn
 from endtask.retrieve.queries import Query, TaskQueries, keep_rarest, papers_top_k, task_queries
 from endtask.settings import ColumnSettings, RetrieveSettings
 from endtask.task import Task, remove_entity_marks
@@ -47,7 +47,7 @@ def retrieve(
     joined, words = _read(task, corpus, asking, settings, place)
     if unknown := joined.unknown_exclusions:
         named = a_few(map(repr, unknown), 3)
-        say(f"warning: corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({named})")
+        warn(f"corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({named})")
     queries = asking.queries
     if settings.query == "idf":
         frequency = dict(zip(words, joined.document_frequency.tolist(), strict=True))

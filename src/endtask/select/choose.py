@@ -12,7 +12,7 @@ from endtask.files.atomic import remove_folder
 from endtask.files.run_layout import INFLUENCE_WORK, RETRIEVED, SELECTION
 from endtask.files.selection_table import write_selection
 from endtask.files.stage_folder import StageFolder
-from endtask.progress import say
+from endtask.progress import warn
 from endtask.records import Example
 from endtask.select.best_rank import select_best_rank
 from endtask.select.embedding import refuse_missing_embedding
@@ -79,7 +79,7 @@ def select(
     if share > LARGE_SHARE:
         part = f"{share:.0%} of the corpus is kept; so large a part is much the same for any task"
         counts["warning"] = f"{part}; a budget keeps the best of it: {_PROPOSED}"
-        say(f"warning: {counts['warning']}")
+        warn(counts["warning"])
     remove_folder(folder / INFLUENCE_WORK)  # at the very end: a run killed before goes on from it
     return counts
 

@@ -98,11 +98,12 @@ def explain(
     message = message.replace(" or must be ", " or ")
     place, message = _key_in_front(place, message, root)
     path = _origin(_dotted(place), message, where, overridden)
-    hint = _right_value(same_place)
     if first["type"] == "missing":  # of a section that `--set` may have made
         path = "--set" if _sets_below(place[:-1], overridden) else path
         bare = isinstance(first["input"], dict) and first["input"].keys() == {"weight"}
-        hint = _right_name(place[:-1], tree or {}) if path == "--set" or bare else None
+        if (path == "--set" or bare) and _is_named(place[:-1], root):
+            return _unknown_name(place, path, tree or {})
+    hint = _right_value(same_place)
     return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None, hint=hint)
 
 
@@ -149,19 +150,27 @@ def _sets_below(place: Location, overridden: Collection[str]) -> bool:
     return any(name.startswith(f"{_dotted(place)}.") for name in overridden)
 
 
-def _right_name(place: Location, tree: Mapping[str, Any]) -> str | None:
-    """A hint where a section lacks what it needs because its name is a misspelling of that of another beside it.
+def _is_named(place: Location, root: type[BaseModel]) -> bool:
+    """Whether a place is a section that has a name of the user's own."""
+    above = _section_at(place[:-2], root)
+    return len(place) > 1 and above is not None and holds_named_sections(above, str(place[-2]))
 
-    >>> _right_name(("train", "objectives", "dap"), {"train": {"objectives": {"dap": {"weight": 1}, "dapt": {}}}})
-    "did you mean 'train.objectives.dapt'?"
+
+def _unknown_name(place: Location, path: str | None, tree: Mapping[str, Any]) -> InputError:
+    """A named section without the key that each must have: more likely a misspelt name than a new one.
+
+    >>> objectives = {"dap": {"weight": 1}, "dapt": {"kind": "mlm"}}
+    >>> print(_unknown_name(("train", "objectives", "dap", "kind"), None, {"train": {"objectives": objectives}}))
+    key 'train.objectives.dap': there is no objective of this name, and a new one needs a kind (did you mean 'dapt'?)
     """
-    *above, name = place or ("",)
+    *above, name, needed = place
     beside: Any = tree
     for part in above:
         beside = beside.get(part) if isinstance(beside, Mapping) else None
     others = [str(other) for other in beside if other != name] if isinstance(beside, Mapping) else []
-    close = nearest(str(name), others)
-    return f"did you mean {_dotted((*above, close))!r}?" if close else None
+    message = f"there is no {str(above[-1]).removesuffix('s')} of this name, and a new one needs a {needed}"
+    hint = did_you_mean(str(name), others) if others else None
+    return InputError(message, path=path, key=_dotted(place[:-1]), hint=hint)
 
 
 def _origin(key: str, message: str, where: str | None, overridden: Collection[str]) -> str | None:
@@ -188,12 +197,11 @@ def _right_key(place: Location, root: type[BaseModel]) -> str:
     wrong, ours = str(place[-1]), _OTHER_KEYS.get(str(place[-1]))
     if ours is not None and (keys := _keys_named(ours, place[:-1], root)):
         return _one_of(keys)
-    hint = did_you_mean(wrong, (_section_at(place[:-1], root) or root).model_fields)
-    prefix = _dotted(place[:-1])
-    if hint.startswith("did you mean"):
-        return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
-    elsewhere = _keys_named(wrong, place[:-1], root)
-    return _one_of(elsewhere) if elsewhere else hint
+    beside = (_section_at(place[:-1], root) or root).model_fields
+    if nearest(wrong, beside) is None and (elsewhere := _keys_named(wrong, place[:-1], root)):
+        return _one_of(elsewhere)
+    hint, prefix = did_you_mean(wrong, beside), _dotted(place[:-1])
+    return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
 
 
 def _keys_named(name: str, above: Location, root: type[BaseModel]) -> list[str]:

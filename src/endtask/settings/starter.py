@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 
+from endtask.files.trees import in_yaml
 from endtask.settings.budget import BatchSize
 from endtask.settings.sections import Settings
 
@@ -78,5 +78,4 @@ def _inline(value: object) -> str:
     plain = list(value) if isinstance(value, tuple) else value
     plain = plain.amount if isinstance(plain, BatchSize) and plain.unit == "texts" else plain
     plain = plain if isinstance(plain, str | int | float | list | dict | None) else str(plain)
-    text = yaml.safe_dump(plain, default_flow_style=True, width=10_000, allow_unicode=True)
-    return text.removesuffix("\n").removesuffix("\n...")
+    return in_yaml(plain)

@@ -179,7 +179,7 @@ class TrainSettings(PhaseSettings):
         if self.weighting == "interleave" and (own := [n for n, one in used.items() if one.weight != 1]):
             raise ValueError(f"objectives.{own[0]}.weight: interleave goes by rho1 and rho2; leave it out, or 0")
         if self.weighting == "meta" and not any(one.sees_labels for one in used.values()):
-            raise ValueError("weighting: meta learns for the task; name an objective of kind task or joint")
+            raise ValueError(self._without_task("weighting: meta learns for the task"))
         if self.weighting == "meta" and len(used) == 1:
             raise ValueError(
                 f"weighting: meta has nothing to weigh, {next(iter(used))} is alone; add an objective, or use equal"
@@ -204,14 +204,17 @@ class TrainSettings(PhaseSettings):
         kinds = ("mlm", "joint") if self.rho2 > 0 else ("mlm",)  # joint without rho2 guesses nothing
         if all(one.own_head for one in self.used_objectives.values() if one.kind in kinds):
             raise ValueError(
-                f"objectives.{own[0]}.own_head: no masked LM is left for the common head, with which training goes "
-                "on; let one objective have that"
+                f"objectives.{own[0]}.own_head: one masked LM must use the shared head, with which fine-tuning may go "
+                f"on, and none does here; take own_head: true away from {' or '.join(own)}"
             )
         for name in own:
             by_gradients = self.reselect.every is not None and self.objectives[name].reads == "selection"
             if self.meta.example_weights or by_gradients:
-                key = "reselect.every" if by_gradients else "meta.example_weights"
-                raise ValueError(f"objectives.{name}.own_head: {key} knows texts by the common head; leave it out")
+                key = "train.reselect.every" if by_gradients else "train.meta.example_weights"
+                raise ValueError(
+                    f"objectives.{name}.own_head: does not go with {key}, which knows texts by the head that all "
+                    "masked LM shares; leave out one of the two"
+                )
         return self
 
     @model_validator(mode="after")
@@ -222,7 +225,7 @@ class TrainSettings(PhaseSettings):
         if not any(one.kind == "mlm" and one.reads == "selection" for one in used):
             raise ValueError("reselect.every: there is no masked LM on the selection, whose texts could be chosen anew")
         if not any(one.sees_labels for one in used):
-            raise ValueError("reselect.every: texts are chosen for the task; name an objective of kind task or joint")
+            raise ValueError(self._without_task("reselect.every: texts are chosen for the task"))
         if self.weighting == "sequence":
             raise ValueError(
                 "reselect.every: in a sequence the task is not learned beside the selection; use alternate"
@@ -237,6 +240,13 @@ class TrainSettings(PhaseSettings):
         if not self.objectives:
             return tlm_objectives(with_task=self.rho1 != "inf")
         return {name: one for name, one in self.objectives.items() if one.weight > 0}
+
+    def _without_task(self, why: str) -> str:
+        """The line where no objective that is used sees the labels, though it must: one may be there with weight 0."""
+        left_out = next((name for name, one in self.objectives.items() if one.sees_labels), None)
+        if left_out is None:
+            return f"{why}; name an objective of kind task or joint"
+        return f"objectives.{left_out}.weight: 0 leaves this objective out, but {why}; give it more than 0"
 
     @property
     def trains_task(self) -> bool:

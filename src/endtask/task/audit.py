@@ -64,7 +64,7 @@ def audit(task: Task) -> Audit:
     keyed = [KeyedSplit(name, examples) for name, examples in task.splits.items()]
     splits = {split.name: count_split(split, task.dropped.get(split.name, 0)) for split in keyed}
     overlaps = tuple(count_overlap(earlier, later) for earlier, later in combinations(keyed, 2))
-    problems = find_problems(splits, overlaps, task.labels)
+    problems = find_problems(splits, overlaps, task.labels, task.kind)
     return Audit(task.name, task.kind, task.labels, splits, overlaps, problems, task.notes)
 
 

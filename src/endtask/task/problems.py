@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from endtask.errors import a_few
+from endtask.settings import TaskKind
 from endtask.task.counts import Overlap, SplitAudit
 
 Level = Literal["error", "warning", "note"]
@@ -31,13 +32,13 @@ class Problem:
 
 
 def find_problems(
-    splits: Mapping[str, SplitAudit], overlaps: Sequence[Overlap], labels: Sequence[str]
+    splits: Mapping[str, SplitAudit], overlaps: Sequence[Overlap], labels: Sequence[str], kind: TaskKind
 ) -> tuple[Problem, ...]:
     """All findings, the gravest first."""
     found = [problem for overlap in overlaps for problem in _overlap_problems(overlap)]
     for split, figures in splits.items():
         found += _split_problems(split, figures)
-    found += _label_problems(splits, labels)
+    found += _label_problems(splits, labels, kind)
     gravity: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda problem: gravity[problem.level]))
 
@@ -113,7 +114,7 @@ def _split_problems(split: str, figures: SplitAudit) -> Iterator[Problem]:
         yield Problem("note", message, split)
 
 
-def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str]) -> Iterator[Problem]:
+def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str], kind: TaskKind) -> Iterator[Problem]:
     few = {name: splits["train"].labels[name] for name in labels if splits["train"].labels[name] < _FEW_ROWS}
     if few:
         message = (
@@ -127,6 +128,16 @@ def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str]) -> 
         if unknown:
             message = f"labels of {split} that never occur in train: {len(unknown):,} ({a_few(unknown, _NAMED)})"
             yield Problem("warning", f"{message}; every one of them will be missed", split)
-        if absent and figures.labels:
+        if len(figures.labels) == 1 and kind in ("text", "pair"):
+            yield _single_label(split, figures)
+        elif absent and figures.labels:
             message = f"{len(absent):,} of {len(labels):,} labels do not occur in {split} ({a_few(absent, _NAMED)})"
             yield Problem("note", f"{message}: the score says nothing about them", split)
+
+
+def _single_label(split: str, figures: SplitAudit) -> Problem:
+    """All rows of a split have one label, so that it cannot tell a good model from one that always answers so."""
+    rows = f"all {figures.rows:,} {split} rows have" if figures.rows > 1 else f"the only {split} row has"
+    meaning = "dev cannot choose between models" if split == "dev" else "the score says nothing about other labels"
+    message = f"{rows} the label {next(iter(figures.labels))!r}: a model that always answers so is right, so {meaning}"
+    return Problem("warning", message, split)

@@ -13,7 +13,7 @@ from endtask.corpus.drawn import DrawnDocuments
 from endtask.errors import InputError, did_you_mean
 from endtask.files.run_layout import TASKS
 from endtask.files.selection_table import SelectedTexts, read_batches
-from endtask.progress import bar, say
+from endtask.progress import bar, say, warn
 from endtask.records import Document, Example
 from endtask.settings import Settings
 from endtask.task import Task
@@ -218,7 +218,7 @@ def _lost_words(folder: Path, split: str, max_length: int) -> int:
     words = WordPlaces(PackedTexts(folder))
     if words.lost:
         share = f"{words.lost:,} of {int(words.words.sum()):,} words of {split}"
-        say(f"warning: {share} are not read: most stand behind the {max_length} tokens of finetune.max_length")
+        warn(f"{share} are not read: most stand behind the {max_length} tokens of finetune.max_length")
     return words.lost
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.objectives.base import Objective
-from endtask.progress import say
+from endtask.progress import warn
 from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
@@ -38,7 +38,7 @@ class Mix:
         """The weighting of a stage of so many steps."""
         if not self._interleaves:
             if few := few_rows_judge(self.task, self.settings):
-                say(f"warning: {few}")
+                warn(few)
             return self._constant()
         rho1, rho1_end = rho1_of(len(self.task.train), self.settings, steps), self.settings.train.rho1_end
         if rho1_end is None:
@@ -46,7 +46,7 @@ class Mix:
         else:
             mix = AnnealedInterleave(EXTERNAL, INTERNAL, rho1, rho1_end, steps)
         if mix.internal_before(steps) == 0:
-            say(f"warning: {steps} steps end before the first task batch (train.rho1 is {rho1})")
+            warn(f"{steps} steps end before the first task batch (train.rho1 is {rho1})")
         return mix
 
     def mean(self, steps: int | None) -> Weighting:

@@ -47,8 +47,9 @@ def test_fitting_that_costs_too_much_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         allowed.refuse_fit(90.0)
     assert str(caught.value) == (
-        "key 'select.influence.share_of_budget': fitting the scoring models takes about 90 s, more than 10% of the "
-        "training budget (60 s) (raise it or the budget, or lower select.influence.epochs or size; null: no limit)"
+        "key 'select.influence.share_of_budget': fitting the scoring models takes about 90 s, more than 60 s (10% of "
+        "the training budget of 600 s) (raise it or the budget, or lower select.influence.epochs or size; "
+        "null: no limit)"
     )
 
 

@@ -195,13 +195,14 @@ def test_a_budget_that_is_enough_for_no_choice_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr(InfluenceWork, "fitting_cost", lambda self: 10.0)
     monkeypatch.setattr(InfluenceWork, "calibrate", lambda *args: (None, 1.0))
     line = refused(tmp_path, settings)
-    assert "10% of the training budget (30 s) is enough to score 10 of 40 candidates, no more than" in line
+    assert "30 s (10% of the training budget of 300 s) is enough to score 10 of 40 candidates, no more than" in line
 
 
 def test_fitting_beyond_the_budget_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = small_settings({"share_of_budget": 0.1}).model_copy(update={"budget": seconds("1s")})
+    settings = small_settings({"share_of_budget": 0.1}).model_copy(update={"budget": seconds("9s")})
     monkeypatch.setattr(InfluenceWork, "fitting_cost", lambda self: 10.0)
-    assert "fitting the scoring models takes about 20 s, more than 10%" in refused(tmp_path, settings)
+    line = refused(tmp_path, settings)
+    assert "fitting the scoring models takes about 20 s, more than 1 s (10% of the training budget of 9 s)" in line
 
 
 def test_an_unknown_layer_is_met_before_anything_is_trained(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import pytest
 import endtask
 from endtask.check import check
 from endtask.check.estimate import estimate_lines
+from endtask.errors import InputError
 from endtask.files.run_layout import HELPFUL
 from endtask.models.huggingface import save_masked_lm
 from endtask.report.costs import stage_costs
 from endtask.report.run_folder import RunFolder
 from endtask.run import Run
+from endtask.select.influence.work import InfluenceWork
 from endtask.settings import resolve
 from endtask.stages import settings_read
 from endtask.text.tokenizer import save_tokenizer
@@ -65,6 +67,36 @@ def test_what_the_scoring_model_reads_makes_the_selection_anew(
 
     assert (mark("influence", {}) != mark("influence", changes)) == is_redone
     assert mark("dsir", {}) == mark("dsir", changes)
+
+
+def limited(toy: Path, folder: Path, share: float | None) -> dict[str, Any]:
+    values = influence_run(toy, folder)
+    values["select"]["influence"] = {**OWN, "share_of_budget": share}
+    return values
+
+
+def test_a_refused_cost_does_not_stand_in_the_way_of_other_settings(toy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for _ in range(2):  # the same again is refused again
+        with pytest.raises(InputError, match=r"more than .+ FLOPs \(0.1% of the training budget of .+ FLOPs\)"):
+            endtask.run(limited(toy, folder, 0.001), until="select")
+    assert dict(Run(resolve(limited(toy, folder, None))).plan(until="select"))["select"] == "to do"
+    assert "select" in endtask.run(limited(toy, folder, None), until="select").stages
+
+
+def test_fitted_models_are_not_thrown_away_for_other_settings(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    monkeypatch.setattr(InfluenceWork, "fitting_cost", lambda self: 1.0)
+    monkeypatch.setattr(InfluenceWork, "calibrate", lambda *args: (None, 1e30))
+    with pytest.raises(InputError, match="is enough to score 0 of"):
+        endtask.run(limited(toy, folder, 0.5), until="select")
+    before = hashes(folder / "select.partial")
+    assert any(name.endswith(".safetensors") for name in before)
+    with pytest.raises(InputError, match=r"select\.influence\.share_of_budget \(0\.5 -> null\).*--from select"):
+        endtask.run(limited(toy, folder, None), until="select")
+    assert hashes(folder / "select.partial") == before
 
 
 def test_other_selectors_do_not_read_these_settings() -> None:

@@ -35,7 +35,8 @@ class Allowance:
         return self.unit == "seconds"
 
     def __str__(self) -> str:
-        return f"{self.share:.0%} of the training budget ({self._told(self.amount)})"
+        whole = self._told(self.amount / self.share)
+        return f"{self._told(self.amount)} ({100 * self.share:g}% of the training budget of {whole})"
 
     def _told(self, amount: float) -> str:
         return f"{amount:,.0f} s" if self.in_seconds else f"{amount:.1e} FLOPs"
@@ -66,7 +67,7 @@ def allowance(settings: Settings) -> Allowance | None:
     """What scoring may cost; None where it may cost anything.
 
     >>> str(allowance(Settings(budget=Budget.parse("10min"))))
-    '10% of the training budget (60 s)'
+    '60 s (10% of the training budget of 600 s)'
     """
     share, budget = settings.select.influence.share_of_budget, settings.budget
     if share is None:

@@ -19,7 +19,7 @@ from endtask.files.selection_table import SelectionFigures
 from endtask.gradients.calibration import Calibration
 from endtask.models.compiling import compiles
 from endtask.models.flops import training_flops
-from endtask.progress import say
+from endtask.progress import say, warn
 from endtask.select.best_rank import best_rank
 from endtask.select.fill import fill
 from endtask.select.influence.candidates import (
@@ -165,15 +165,21 @@ class InfluenceWork:
             )
         if self.inputs.settings.budget is None and self.own.top_k is None:
             hint = "--set select.budget=20%retrieved"
-            say(f"warning: without select.budget every candidate is kept, and influence only orders them ({hint})")
+            warn(f"without select.budget every candidate is kept, and influence only orders them ({hint})")
         if missing := [label for label in class_names(self.task) if label not in labels]:
-            say(f"warning: influence: no target is of class {', '.join(missing)}; nothing is chosen for it")
+            warn(f"influence: no target is of class {', '.join(missing)}; nothing is chosen for it")
 
     def expected_fitting(self) -> float:
         """What fitting will cost, in the unit of the allowance; refused where that is too much."""
         if self.allowed is None:
             return 0.0
-        cost: float = self.decided("fitting", lambda: len(self.folds) * self.fitting_cost())
+        cost: float = self.decided("fitting", self.allowed_fitting)
+        return cost
+
+    def allowed_fitting(self) -> float:
+        """The same, before it is a decision: what is refused has begun nothing that other settings would throw away."""
+        assert self.allowed is not None
+        cost = len(self.folds) * self.fitting_cost()
         self.allowed.refuse_fit(cost)
         return cost
 
