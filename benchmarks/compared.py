@@ -183,7 +183,7 @@ def pairs_table(rows: Iterable[Tree], head: str) -> list[str]:
     heads = ["", head, "95%", "p", "Holm's", *(["leak-free", "p", "Holm's"] if has_leaks else [])]
     lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
     for row in judged:
-        cells = [row["title"], lead(row), _told_interval(row), f"{row['p']:.4f}", f"{row['p_holm']:.4f}"]
+        cells = [row["title"], lead(row), interval_in_words(row), f"{row['p']:.4f}", f"{row['p_holm']:.4f}"]
         if has_leaks:
             cells += [f"{100 * row['leak_free_lead']:+.1f}" if "leak_free_lead" in row else ""]
             cells += [_told(row, name, "{:.4f}") for name in ("leak_free_p", "leak_free_p_holm")]
@@ -201,7 +201,7 @@ def markdown(rows: Sequence[Tree], *, against: str, metric: str) -> str:
     lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
     for row in rows:
         cells = [row["title"], f"{100 * row['mean']:.1f} ± {100 * row['std']:.1f}"]
-        cells += [lead(row) if "lead" in row else "", *([_told_interval(row)] if has_intervals else [])]
+        cells += [lead(row) if "lead" in row else "", *([interval_in_words(row)] if has_intervals else [])]
         cells += [_told(row, "p", "{:.4f}"), _told(row, "p_holm", "{:.4f}")]
         if has_leaks:
             cells += [f"{100 * row['leak_free']:.1f}" if "leak_free" in row else ""]
@@ -241,10 +241,10 @@ def dagger(rows: Iterable[Tree]) -> str:
     return "† where Holm's p, over rows, is below .05 and the 95% interval, over rows and seeds, leaves out 0"
 
 
-def _told_interval(row: Tree) -> str:
+def interval_in_words(row: Tree) -> str:
     """How far a lead may go in points, or nothing where nobody asked.
 
-    >>> _told_interval({"interval": [-0.004, 0.0312]})
+    >>> interval_in_words({"interval": [-0.004, 0.0312]})
     '-0.4 to +3.1'
     """
     if "interval" not in row:

@@ -52,10 +52,11 @@ def main() -> None:
         tasks = [divide(images, classes, per_class=amount, seed=0) for amount in given.per_class]
         device = choose_device(Settings(device=given.device))
         rows = compare(tasks, replace(Plan(), steps=given.steps), given.seeds, device)
-        print(told(rows))
+        summary = summary_of(rows)
+        print(told(summary["methods"]))
         if given.results is not None:
             command = f"python -m examples.digits {shlex.join(sys.argv[1:])}"
-            print(write_results("digits", command, rows, dict(summary_of(rows)), given.results))
+            print(write_results("digits", command, rows, dict(summary), given.results))
     except InputError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.compared import lead
+from benchmarks.compared import dagger, interval_in_words, lead
 from benchmarks.results_file import Results
-from endtask.evaluate.significance import holm, metric_permutation
+from endtask.evaluate.significance import bootstrap_interval, holm, metric_permutation
 from examples.digits.images import ImageTask
 from examples.digits.methods import METHODS, Outcome, Plan
 
@@ -49,7 +49,9 @@ def _cells(rows: Sequence[Row]) -> list[Row]:
     found = [p_value(runs[method], runs[AGAINST]) for method in others]
     for method, p, corrected in zip(others, found, holm(found), strict=True):
         points = cells[method]["mean"] - cells[AGAINST]["mean"]
-        cells[method] |= {"lead": round(points, 5), "p": round(p, 5), "p_holm": round(corrected, 5)}
+        ends = interval(runs[method], runs[AGAINST])
+        cells[method] |= {"lead": round(points, 5), "interval": [round(end, 5) for end in ends]}
+        cells[method] |= {"p": round(p, 5), "p_holm": round(corrected, 5)}
     return list(cells.values())
 
 
@@ -70,20 +72,27 @@ def p_value(one: Sequence[Row], other: Sequence[Row]) -> float:
     return metric_permutation(first, second, np.ones(first.shape[1], dtype=np.int64), "accuracy")
 
 
+def interval(one: Sequence[Row], other: Sequence[Row]) -> tuple[float, float]:
+    """Of the same difference, 95% over other test images and other seeds; run by run both have the same."""
+    first, second = _right(one), _right(other)
+    return bootstrap_interval(first, second, np.ones(first.shape[1], dtype=np.int64), "accuracy", paired_runs=True)
+
+
 def _right(runs: Sequence[Row]) -> NDArray[np.int64]:
     return np.array([[int(sign) for sign in row["right"]] for row in runs], dtype=np.int64)
 
 
-def told(rows: Sequence[Row]) -> str:
-    """The figures as plain lines."""
+def told(cells: Sequence[Row]) -> str:
+    """The figures of all methods as plain lines."""
     lines = []
-    for cell in summary_of(rows)["methods"]:
+    for cell in cells:
         if cell["method"] == METHODS[0]:
             lines.append(_amounts(cell))
         line = f"{cell['method']:<10}{100 * cell['mean']:6.2f} +- {100 * cell['std']:.2f}"
         line += f"{cell['cpu_seconds']:8.1f} s"
         if "p" in cell:
-            line += f"{100 * cell['lead']:+8.2f} against {AGAINST}, p = {cell['p']:.4f}, Holm's {cell['p_holm']:.4f}"
+            line += f"{100 * cell['lead']:+8.2f} against {AGAINST} ({interval_in_words(cell)}), p = {cell['p']:.4f}, "
+            line += f"Holm's {cell['p_holm']:.4f}"
         lines.append(line)
         if "task_weight" in cell:
             lines.append(_weight(cell))
@@ -96,14 +105,14 @@ def digits_table(results: Results) -> str:
     parts = []
     for train in sorted({cell["train"] for cell in cells}):
         found = [cell for cell in cells if cell["train"] == train]
-        heads = ("method", "accuracy", f"against `{AGAINST}`", "p", "Holm's", "CPU seconds")
+        heads = ("method", "accuracy", f"against `{AGAINST}`", "95%", "p", "Holm's", "CPU seconds")
         parts += [_amounts(found[0]) + ":", "", f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
         parts += [f"| {' | '.join(_columns(cell))} |" for cell in found]
         parts += ["", *(f"{_weight(cell)}." for cell in found if "task_weight" in cell), ""]
     first = cells[0]
     how = (
-        f"Mean ± spread over {first['seeds']} seeds, each a run of {first['steps']} steps; † where Holm's p, which "
-        f"counts the three tests of a table, is below .05. {len(results.rows)} runs on one core of a shared machine "
+        f"Mean ± spread over {first['seeds']} seeds, each a run of {first['steps']} steps; {dagger(cells)}; rows are "
+        f"test images, and Holm's counts a table. {len(results.rows)} runs on one core of a shared machine "
         f"({results.machine.cpu}), {_minutes(results.rows):.0f} minutes in all, {results.date}; `{results.command}`."
     )
     return "\n".join([*parts, how, ""])
@@ -116,8 +125,9 @@ def _minutes(rows: Sequence[Row]) -> float:
 def _columns(cell: Row) -> list[str]:
     score, seconds = f"{100 * cell['mean']:.1f} ± {100 * cell['std']:.1f}", f"{cell['cpu_seconds']:.1f}"
     if "p" not in cell:
-        return [f"`{cell['method']}`", score, "", "", "", seconds]
-    return [f"`{cell['method']}`", score, lead(cell), f"{cell['p']:.4f}", f"{cell['p_holm']:.4f}", seconds]
+        return [f"`{cell['method']}`", score, "", "", "", "", seconds]
+    tested = [lead(cell), interval_in_words(cell), f"{cell['p']:.4f}", f"{cell['p_holm']:.4f}"]
+    return [f"`{cell['method']}`", score, *tested, seconds]
 
 
 def _amounts(cell: Row) -> str:
