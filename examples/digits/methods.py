@@ -74,7 +74,8 @@ class _Work:
     def phase(self, names: list[str], steps: int, *, learned: bool, scored: bool) -> list[float]:
         """Train some objectives together; returns the task's weight at each step, if it is learned."""
         folds = self._folds() if learned and self._plan.meta.split == "folds" else None
-        objectives = {name: self._objective(name, folds.held_out if folds else None) for name in names}
+        left_out = folds.held_out if folds else None
+        objectives: dict[str, Objective] = {name: self._objective(name, left_out) for name in names}
         phase = self._phase_of(objectives, self._meta(names, folds) if learned else Equal(*names), steps)
         curve = []
         for record in train(phase, build_optimizer(phase)):

@@ -15,7 +15,7 @@ from endtask.objectives.base import Loss
 from endtask.seeds import generator
 from endtask.settings.meta import MetaSettings
 from endtask.train.meta_folds import Folds
-from endtask.weighting.meta_head import Classes
+from endtask.weighting.meta_head import Classes, HeadTask
 from examples.digits.images import Images
 
 TASK, AUXILIARY = "task", "auxiliary"
@@ -106,7 +106,7 @@ class HeldOutImages:
     def __init__(
         self, train: Images, dev: Images, folds: Folds | None, classes: int, *, settings: MetaSettings, seed: int
     ) -> None:
-        self.head_task = Classes(classes)
+        self.head_task: HeadTask = Classes(classes)
         self._train, self._dev, self._folds = train, dev, folds
         self._settings, self._seed = settings, seed
 
