@@ -89,7 +89,8 @@ class Compared:
     def interval(self, cell: str, against: str) -> tuple[float, float]:
         """Of the difference, 95% over other rows and other seeds; luck that equal seeds share cancels."""
         systems = (self._by_seed(cell), self._by_seed(against))
-        paired = [run["seed"] for run in self._runs(cell)] == [run["seed"] for run in self._runs(against)]
+        seeds = [[run["seed"] for run in self._runs(each)] for each in (cell, against)]
+        paired = seeds[0] == seeds[1] and systems[0].shape == systems[1].shape
         return bootstrap_interval(*systems, self.truth, self.measure, groups=self.groups, paired_runs=paired)
 
     def _by_seed(self, cell: str) -> Answers:

@@ -290,7 +290,7 @@ def test_a_body_that_is_not_here_is_trained_again_if_something_is_left_on_it(tmp
     ("other", "said"),
     [
         ({"effort": {"seeds": [0], "epochs": 2}}, r"effort\.epochs \(2 -> 1\)"),
-        ({"values": {"model.dropout": 0.2}}, r"values\.model\.dropout \(0\.2 -> None\)"),
+        ({"values": {"model.dropout": 0.2}}, r"values\.model\.dropout \(0\.2 -> null\)"),
     ],
 )
 def test_rows_that_were_made_otherwise_are_not_gone_on_with(
