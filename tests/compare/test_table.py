@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
+from endtask.compare.cell import Cell
 from endtask.compare.outcome import Figures, Lead, Outcome, Row
 from endtask.compare.page import chart, write_page
 from endtask.compare.scored import Cost, Judged, Scored
 from endtask.compare.table import notes, print_table, verdict
 from endtask.evaluate.measures import Measure
+from endtask.settings import resolve
 
 COST = Cost(6e12, 5e12, 60.0, 90.0, 150_000_000, 42_000_000)
 
@@ -166,3 +168,29 @@ def test_the_picture_has_whiskers_where_there_are_intervals(tmp_path: Path) -> N
     assert picture.count('<rect class="bar') == picture.count('class="whisker"') == 5
     assert "ours: mean 75.0" in picture
     assert "whisker" not in str(chart(outcome(tmp_path, tested=False)).replace("tfidf", ""))
+
+
+def test_cells_that_read_by_another_tokenizer_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = outcome(tmp_path)
+    assert not any("tokenizer" in note for note in notes(found))
+    marks = {"ours": "a", "worse": "a", "unsure": "b", "better<b>": "c"}
+    rows = tuple(replace(row, tokenizer=marks.get(row.name)) for row in found.rows)
+    told = "Read by another tokenizer than ours, learned from other texts: better<b>, unsure; tokenizer.path gives"
+    assert [note for note in notes(replace(found, rows=rows)) if note.startswith(told)]
+    print_table(replace(found, rows=rows))
+    assert told in capsys.readouterr().out
+    given = tuple(replace(row, tokenizer=None if row.name == "ours" else row.tokenizer) for row in rows)
+    assert not any("tokenizer" in note for note in notes(replace(found, rows=given)))
+
+
+def test_the_mark_of_a_tokenizer_is_that_of_its_file(tmp_path: Path) -> None:
+    cells = {name: Cell(name, resolve({}), (0, 1)) for name in ("one", "two", "same", "none")}
+    for name, content in (("one", "a"), ("two", "b"), ("same", "a")):
+        folder = cells[name].runs(tmp_path)[1].folder / "pack" / "tokenizer"
+        folder.mkdir(parents=True)
+        (folder / "tokenizer.json").write_text(content, encoding="utf-8")
+    marks = {name: cell.learned_tokenizer(tmp_path) for name, cell in cells.items()}
+    assert marks["one"] == marks["same"] != marks["two"]
+    assert marks["none"] is None
+    given = Cell("one", resolve({"tokenizer": {"path": "there"}}), (0, 1))
+    assert given.learned_tokenizer(tmp_path) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
+from endtask.files.stage_folder import fingerprint
 from endtask.files.trees import differences
 from endtask.settings import Settings
 from endtask.settings.values import with_values
@@ -48,6 +49,13 @@ class Cell:
     def runs(self, folder: Path) -> tuple[CellRun, ...]:
         """The cell's runs in a comparison's folder."""
         return tuple(CellRun(self, seed, folder / CELLS / self.name / f"seed-{seed}") for seed in self.seeds)
+
+    def learned_tokenizer(self, folder: Path) -> str | None:
+        """A mark of the tokenizer that the cell's runs learned; None where it was given, or none stands there."""
+        if self.settings.model.path is not None or self.settings.tokenizer.path is not None:
+            return None
+        files = (run.folder / "pack" / "tokenizer" / "tokenizer.json" for run in self.runs(folder))
+        return next((fingerprint(file.read_text("utf-8")) for file in files if file.exists()), None)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from endtask.compare.cell import Cell, is_fine_tuned_as_it_is
 from endtask.compare.comparison import Comparison
 from endtask.compare.outcome import Outcome, Row, Statistics, plain_row, with_holm
@@ -28,7 +30,7 @@ def gather(work: Work, record: Record, comparison: Comparison, *, tested: bool, 
         failures = _failures_of(cell, work, record, runs[cell.name])
         differs, has_stage_one = cell.differs(plan.settings), not is_fine_tuned_as_it_is(cell.settings)
         row = Row(cell.name, cell.is_baseline, differs, cell.note, failures=failures, has_stage_one=has_stage_one)
-        rows[cell.name] = row
+        rows[cell.name] = replace(row, tokenizer=cell.learned_tokenizer(work.folder))
     find = untrained_baseline if work_out else known_baseline
     for name in plan.untrained:
         baseline = find(name, task, judged.measure, work.folder, comparison.by)

@@ -61,7 +61,8 @@ class Figures:
 class Row:
     """A cell in the table; without `score` it has none yet, or all of its runs failed.
 
-    A checkpoint that is fine-tuned as it is has no stage 1 that another seed would make otherwise.
+    A checkpoint that is fine-tuned as it is has no stage 1 that another seed would make otherwise. `tokenizer` marks
+    the one that its runs learned.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Row:
     failures: tuple[str, ...] = ()
     mark: str = ""
     has_stage_one: bool = True
+    tokenizer: str | None = None
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,19 @@ def notes(outcome: Outcome) -> list[str]:
     else:
         found.append("Scores are those of dev, which also chose the epoch, so they are somewhat too high.")
     found.append(f"± is the spread over all models of a cell{_seeds_in_words(outcome)}.")
-    return found + leak_notes(outcome) + missing_notes(outcome)
+    return found + leak_notes(outcome) + tokenizer_notes(outcome) + missing_notes(outcome)
+
+
+def tokenizer_notes(outcome: Outcome) -> list[str]:
+    """Which cells read by another vocabulary, learned from other texts than that of the cell tested against."""
+    own = outcome.row(outcome.against).tokenizer
+    others = [row.name for row in outcome.rows if own is not None and row.tokenizer not in (None, own)]
+    if not others:
+        return []
+    return [
+        f"Read by another tokenizer than {outcome.against}, learned from other texts: {', '.join(others)}; "
+        "tokenizer.path gives all cells the same."
+    ]
 
 
 def missing_notes(outcome: Outcome) -> list[str]:
@@ -170,7 +182,7 @@ def print_table(outcome: Outcome) -> None:
             console.print(f"{row.name}: {row.note}", markup=False, soft_wrap=True)
     if not outcome.judged.clean.any():
         console.print(*leak_notes(outcome), soft_wrap=True)
-    for note in missing_notes(outcome):
+    for note in (*tokenizer_notes(outcome), *missing_notes(outcome)):
         console.print(note, markup=False, soft_wrap=True)
 
 
