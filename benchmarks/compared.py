@@ -103,8 +103,9 @@ class Compared:
         found: Tree = {"lead": round(difference, 5), "interval": [round(end, 5) for end in self.interval(one, other)]}
         found["p"] = round(self.p_value(one, other), 5)
         if not self.clean.all():
-            leads = [fmean(scores) if (scores := self.models(cell, "leak_free")) else 0.0 for cell in (one, other)]
-            found["leak_free_lead"] = round(leads[0] - leads[1], 5)
+            mine, theirs = (self.models(cell, "leak_free") for cell in (one, other))
+            if mine and theirs:
+                found["leak_free_lead"] = round(fmean(mine) - fmean(theirs), 5)
             found["leak_free_p"] = round(self.p_value(one, other, clean=True), 5)
         return found
 

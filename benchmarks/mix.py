@@ -66,11 +66,8 @@ CELLS: dict[str, tuple[str, Tree]] = {
 """By name, the title they are shown under and in what they differ from the recipe."""
 LEARNED = {META: "equal", "meta-start": "equal-start"}
 """Cells with learned weights, and the cells that hold theirs fixed where those start."""
-PARTS = {
-    "half": (META, "equal", *FIXED),
-    "few": ("meta-start", "equal-start", "alone", "rho1-19-rho2-20", "rho1-3-rho2-20"),
-    "iss": ("meta-start", "equal-start", "alone", "rho1-19-rho2-20", "rho1-3-rho2-20"),
-}
+_A_NINTH = ("meta-start", "equal-start", "alone", "rho1-19-rho2-20", "rho1-3-rho2-20")
+PARTS = {"half": (META, "equal", *FIXED), "few": _A_NINTH, "iss": _A_NINTH}
 """What is trained together, with fixed mixes for its own paired tests: the first has all, the others the likeliest."""
 SEEDS = tuple(range(10))
 _ISS: Tree = {

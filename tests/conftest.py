@@ -104,6 +104,11 @@ class Answer(NamedTuple):
     out: str
     err: str
 
+    @property
+    def errors(self) -> list[str]:
+        """The lines on standard error but for warnings, which are told even when quiet."""
+        return [line for line in self.err.splitlines() if not line.startswith("warning: ")]
+
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:

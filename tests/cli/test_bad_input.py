@@ -41,11 +41,6 @@ def refused(command: Command, place: Path, *words: object) -> str:
     return answer.err.removeprefix("endtask: ").rstrip("\n")
 
 
-def without_warnings(answer: Answer) -> list[str]:
-    """The lines of an error; warnings of what came before it are told even when quiet."""
-    return [line for line in answer.err.splitlines() if not line.startswith("warning: ")]
-
-
 def append(path: str, line: str | bytes) -> None:
     with open(path, "ab") as file:
         file.write(line if isinstance(line, bytes) else line.encode())
@@ -234,7 +229,7 @@ def test_what_stage_1_would_refuse_is_refused_before_the_first_stage(place: Path
     changes = [word for change in words.split() for word in ("--set", change)]
     answer = command("run", "settings.json", "--quiet", *changes)
     assert (answer.code, answer.out) == (2, "")
-    assert len(without_warnings(answer)) == 1
+    assert len(answer.errors) == 1
     assert OF_STAGE_1[words] in answer.err
     assert not (place / "out").exists()
 
@@ -252,7 +247,7 @@ def test_out_of_memory(place: Path, command: Command, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Optimizer, "step", step)
     answer = command("run", "settings.json", "--quiet")
     assert answer.code == 2
-    assert len(without_warnings(answer)) == 1
+    assert len(answer.errors) == 1
     assert "the device is out of memory: CUDA out of memory. Tried to allocate 2.00 GiB. (lower train.batch_size" in (
         answer.err
     )
@@ -273,7 +268,7 @@ def test_a_checkpoint_that_was_cut_off(place: Path, command: Command, monkeypatc
     path.write_bytes(path.read_bytes()[:-10])
     answer = command("run", "settings.json", "--quiet")
     assert answer.code == 2
-    assert len(without_warnings(answer)) == 1
+    assert len(answer.errors) == 1
     assert "out/pretrain.partial/checkpoint.safetensors: damaged: " in answer.err
     assert "delete it to train this stage again from its start" in answer.err
     path.unlink()

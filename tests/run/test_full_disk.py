@@ -53,7 +53,7 @@ def test_full_in_a_stage(
         answer = command("run", settings, "--quiet")
     assert answer.code == 2
     assert answer.out == ""
-    (error,) = [line for line in answer.err.splitlines() if not line.startswith("warning: ")]
+    (error,) = answer.errors
     place = "scratch" if stage == "retrieve" else f"{stage}.partial"
     assert error.startswith(f"endtask: {out}: {out}/{place}/")
     assert "No space left on device (finished work is kept" in error

@@ -78,7 +78,7 @@ def _tokenizer(against: Cell, cells: Path) -> str:
         path = read_tree(run)["tokenizer"]["path"]
         if path is not None:
             return str(path)
-    return str(cells / against.name / f"seed-{against.seeds[0]}" / "pack" / "tokenizer")
+    return str(against.runs(cells.parent)[0].tokenizer)
 
 
 def _note(name: str, comparison: Comparison) -> str:

@@ -54,7 +54,7 @@ class Cell:
         """A mark of the tokenizer that the cell's runs learned; None where it was given, or none stands there."""
         if self.settings.model.path is not None or self.settings.tokenizer.path is not None:
             return None
-        files = (run.folder / "pack" / "tokenizer" / "tokenizer.json" for run in self.runs(folder))
+        files = (run.tokenizer / "tokenizer.json" for run in self.runs(folder))
         return next((fingerprint(file.read_text("utf-8")) for file in files if file.exists()), None)
 
 
@@ -70,6 +70,11 @@ class CellRun:
     def key(self) -> str:
         """The run's name in the record."""
         return f"{self.cell.name}/seed-{self.seed}"
+
+    @property
+    def tokenizer(self) -> Path:
+        """The folder of the tokenizer that the run reads by, once it has packed its texts."""
+        return self.folder / "pack" / "tokenizer"
 
     @property
     def settings(self) -> Settings:

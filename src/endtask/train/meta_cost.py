@@ -27,11 +27,9 @@ class HeldOutCost:
     matmul_flops: float
 
 
-def held_out_cost(network: Network, packed: Path, settings: Settings, *, groups: int) -> HeldOutCost | None:
-    """The cost of a look; None where weights are not learned. `groups` of train stay together in its parts."""
+def held_out_cost(network: Network, packed: Path, settings: Settings, *, groups: int) -> HeldOutCost:
+    """The cost of a look; `groups` of train stay together in its parts."""
     meta = settings.train.meta
-    if settings.train.weighting != "meta":
-        return None
     train = PackedTexts(packed / "internal")
     if meta.split == "dev":
         judging = PackedTexts(packed / "dev")

@@ -22,7 +22,7 @@ from endtask.train.device import choose_place, move
 from endtask.train.example_weights import weighing_tokens, with_weighing
 from endtask.train.joint import joint_objectives, rho1_of, stage_1_head
 from endtask.train.loop import Phase
-from endtask.train.meta_cost import count_held_out, held_out_cost, with_held_out
+from endtask.train.meta_cost import HeldOutCost, count_held_out, held_out_cost, with_held_out
 from endtask.train.meta_folds import groups_in
 from endtask.train.meta_rule import with_short_folds
 from endtask.train.mix import Mix
@@ -59,8 +59,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     memory = total_memory([_train(part, task, packed, settings, stage) for part in parts])
     save_weights(folder / WEIGHTS, phase.network)
     parameters, trained = parameters_of(phase), memory["tokens"]
-    look = held_out_cost(phase.network, packed, settings, groups=groups_in(task.train))
-    trained += count_held_out(memory, look, settings)
+    trained += count_held_out(memory, _look(phase, task, packed, settings), settings)
     trained += weighing_tokens(memory, phase.objectives, phase.network) + count_reselection(memory, phase.network)
     counts = {
         "planned_steps": phase.steps,
@@ -114,12 +113,18 @@ def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Bu
 
 
 def _cost(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> StepCost:
-    look = held_out_cost(phase.network, packed, settings, groups=groups_in(task.train))
-    steps = settings.train.eval_steps
+    look, steps = _look(phase, task, packed, settings), settings.train.eval_steps
     cost = with_held_out(measure_cost(phase, budget), look, parameters_of(phase), settings)
     read = packed_round(packed, settings.train.reselect)
     cost = with_reselection(with_weighing(cost, phase), phase.network, read, parameters_of(phase), settings)
     return cost if steps is None else with_scoring(cost, packed / "dev", every=steps)
+
+
+def _look(phase: Phase, task: Task, packed: Path, settings: Settings) -> HeldOutCost | None:
+    """The cost of a look at held-out texts; None where weights are not learned, and nobody need count groups."""
+    if settings.train.weighting != "meta":
+        return None
+    return held_out_cost(phase.network, packed, settings, groups=groups_in(task.train))
 
 
 def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
