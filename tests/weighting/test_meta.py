@@ -166,7 +166,7 @@ def test_of_many_objectives_a_few_run_and_count_as_much_more() -> None:
             counts[turn.objective] += 1
         found = step(rule, number, 0.0, 0.0, 0.0)
         assert found["task"] == pytest.approx(1 / 7)
-        assert [weight for name, weight in found.items() if name != "task"] == pytest.approx([3 / 7] * 2)
+        assert [weight for name, weight in found.items() if name != "task"] == pytest.approx([3 / 7] * 6)
     assert counts == {"task": 12, **{f"aux{number}": 4 for number in range(6)}}
 
 

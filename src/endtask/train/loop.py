@@ -14,11 +14,12 @@ from endtask.objectives.base import Objective
 from endtask.seeds import derive
 from endtask.settings import PhaseSettings
 from endtask.train import optimizer as optimizers
-from endtask.train.body_gradients import BodyGradients
+from endtask.train.module_gradients import ModuleGradients
 from endtask.train.optimizer import Optimizer
 from endtask.train.prefetch import Ready, costs_by_objective, prepare_ahead
 from endtask.train.replay import Backward
 from endtask.train.schedule import batches_in_step, schedule_factor, warmup_steps_of
+from endtask.train.shared_heads import SharedHeads
 from endtask.weighting.base import Weighting
 
 
@@ -121,12 +122,12 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
     needs. Nothing in here waits for the device. Where a phase has a renewal, its caller does it between two calls.
     """
     phase.network.train()
-    gradients = BodyGradients(phase.network.body)
+    gradients, heads = ModuleGradients(phase.network.body), SharedHeads(phase.network.heads, phase.objectives)
     backward = Backward(phase.network, phase.place)
     with prepare_ahead(phase, start, end) as batches:
         for step, ready in enumerate(batches, start):
             torch.manual_seed(derive(phase.seed, "dropout", step))
-            losses = _gradients(phase, step, ready, gradients, backward)
+            losses = _gradients(phase, step, ready, gradients, heads, backward)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
             phase.weighting.after_step(step, outcome.skipped)
@@ -144,23 +145,27 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
 
 
 def _gradients(
-    phase: Phase, step: int, ready: list[Ready], gradients: BodyGradients, backward: Backward
+    phase: Phase, step: int, ready: list[Ready], gradients: ModuleGradients, heads: SharedHeads, backward: Backward
 ) -> dict[str, Tensor]:
     """Leave the step's gradient in the weights; returns the parts of the losses, means over the batches."""
     sees_gradients = phase.weighting.sees_gradients(step)
     parts: dict[str, list[Tensor]] = {}
     gradients.start()
+    heads.start()
     for one in ready:
         name = one.turn.objective
-        # Batches of a step share its weight. Heads learn from their own objective alone, so that a learned weight
+        # Batches of a step share its weight. Heads learn from their own objectives alone, so that a learned weight
         # has no part in their rate (TARTAN, Algorithm 1).
         weight = (1.0 if sees_gradients else one.turn.weight) / phase.batches_in(step)
         for part, value in backward(phase.objectives[name], one.batch, weight).items():
             parts.setdefault(f"{name}/{part}", []).append(value)
         if sees_gradients:
             gradients.collect(name)
+            heads.collect(name)
     if sees_gradients:
-        gradients.spread(phase.weighting.weigh(step, gradients.by_objective))
+        weights = phase.weighting.weigh(step, gradients.by_objective)
+        gradients.spread(weights)
+        heads.spread(weights)
     if phase.idle_heads_move:
         _fill_missing_gradients(phase)
     return {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}

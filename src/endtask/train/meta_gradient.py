@@ -16,7 +16,7 @@ from endtask.models.place import Place
 from endtask.objectives.base import Batch
 from endtask.seeds import derive
 from endtask.settings.meta import MetaSettings
-from endtask.train.body_gradients import FlatGradient
+from endtask.train.module_gradients import FlatGradient
 from endtask.train.rates import layer_numbers
 from endtask.weighting.meta_head import HeadTask, fit_head
 

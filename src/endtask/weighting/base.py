@@ -39,7 +39,7 @@ class Weighting:
         return False
 
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Weights on the device, from every objective's gradient (P,) on the body's P weights.
+        """Weights of all objectives, on the device, from the gradients (P,) of those that ran on the body's P weights.
 
         The P weights stand in the order of `body.parameters()`, in memory that the next step uses again. A rule that
         needs more than these, such as the network for a gradient of its own, is given it when it is made; gradients

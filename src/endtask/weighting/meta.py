@@ -108,13 +108,13 @@ class Meta(Weighting):
 
     @torch.no_grad()
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The weights of the objectives that ran, by logits that count from now on unless the step is skipped."""
+        """The weights of all objectives, by logits that count from now on unless the step is skipped."""
         self._next, self._seen = (self._logits, self._similarities, self._looks), torch.zeros_like(self._logits)
         if step % self._settings.every == 0:
             similarities, self._seen = self._measured(step, gradients)
             self._next = self._moved(similarities, self._seen)
         weights = self._scales * self._weights(self._next[0])
-        return {name: weights[place] for name, place in self._places(gradients).items()}
+        return {name: weights[place] for place, name in enumerate(self._names)}
 
     @torch.no_grad()
     def after_step(self, step: int, skipped: Tensor) -> None:

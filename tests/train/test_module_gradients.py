@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from endtask.train.body_gradients import BodyGradients, FlatGradient
+from endtask.train.module_gradients import FlatGradient, ModuleGradients
 
 
 def make_body() -> nn.Module:
@@ -21,7 +21,7 @@ def gradients_in(body: nn.Module) -> dict[str, Tensor]:
 
 def test_what_is_collected_can_be_spread_again() -> None:
     body = make_body()
-    gradients = BodyGradients(body)
+    gradients = ModuleGradients(body)
     gradients.start()
     expected: dict[str, Tensor] = {}
     for name, scale in (("a", 1.0), ("b", 3.0)):
@@ -40,7 +40,7 @@ def test_what_is_collected_can_be_spread_again() -> None:
 
 def test_a_second_batch_of_an_objective_is_added() -> None:
     body = make_body()
-    gradients = BodyGradients(body)
+    gradients = ModuleGradients(body)
     for _ in range(2):
         body(torch.ones(5, 3)).sum().backward()
         gradients.collect("a")
@@ -51,7 +51,7 @@ def test_a_second_batch_of_an_objective_is_added() -> None:
 
 def test_a_weight_without_a_gradient_counts_zeros_also_where_one_stood_before() -> None:
     body = make_body()
-    gradients = BodyGradients(body)
+    gradients = ModuleGradients(body)
     body(torch.ones(5, 3)).sum().backward()
     gradients.collect("a")
     gradients.start()
@@ -69,7 +69,7 @@ def test_a_weight_without_a_gradient_counts_zeros_also_where_one_stood_before() 
 
 def test_memory_is_used_again_at_the_next_step() -> None:
     body = make_body()
-    gradients = BodyGradients(body)
+    gradients = ModuleGradients(body)
     places = []
     for name in ("a", "b"):
         gradients.start()
@@ -85,7 +85,7 @@ def test_memory_is_used_again_at_the_next_step() -> None:
 
 def test_gradients_that_were_put_back_are_apart() -> None:
     body = make_body()
-    gradients = BodyGradients(body)
+    gradients = ModuleGradients(body)
     body(torch.ones(5, 3)).sum().backward()
     gradients.collect("a")
     gradients.spread({"a": torch.tensor(0.0)})

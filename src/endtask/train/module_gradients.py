@@ -1,4 +1,4 @@
-"""Gradients of single objectives on the shared body, as flat vectors, for weightings that look at them."""
+"""Gradients of single objectives on a module that they share, as flat vectors, for weightings that look at them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class FlatGradient:
             torch._foreach_zero_(absent)
 
 
-class BodyGradients:
-    """The gradients of a step's objectives; memory is taken once and used again at each step."""
+class ModuleGradients:
+    """The gradients of a step's objectives on a module; memory is taken once and used again at each step."""
 
-    def __init__(self, body: nn.Module) -> None:
-        self._weights = [weight for weight in body.parameters() if weight.requires_grad]
+    def __init__(self, module: nn.Module) -> None:
+        self._weights = [weight for weight in module.parameters() if weight.requires_grad]
         self._rooms: dict[str, FlatGradient] = {}
         self._free: list[FlatGradient] = []
         self._total: FlatGradient | None = None
@@ -51,7 +51,7 @@ class BodyGradients:
         self._rooms.clear()
 
     def collect(self, name: str) -> None:
-        """Take the gradient out of the body's weights; a second one of the same name is added to the first."""
+        """Take the gradient out of the module's weights; a second one of the same name is added to the first."""
         known = name in self._rooms
         if not known:
             self._rooms[name] = self._free.pop() if self._free else FlatGradient(self._weights)
@@ -61,7 +61,7 @@ class BodyGradients:
 
     @torch.no_grad()
     def spread(self, weights: Mapping[str, Tensor]) -> None:
-        """Put the weighted sum back into the body's weights; it lies in memory that the next step uses again."""
+        """Put the weighted sum back into the module's weights; it lies in memory that the next step uses again."""
         if self._total is None:
             self._total = FlatGradient(self._weights)
         total = self._total.flat.zero_()
