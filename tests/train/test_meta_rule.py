@@ -171,6 +171,34 @@ def test_weights_start_as_the_objectives_say(task: Task, packed: Path, run_setti
     )
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_weights_that_do_not_move_train_as_fixed_ones_do(
+    task: Task, packed: Path, run_settings: Settings, dropout: float
+) -> None:
+    """Looks at held-out texts, gradients apart and unweighted heads must change nothing else; dev judges, as parts of
+    train would be left out of batches."""
+    counts = {"end": 1, "tapt": 20, "tlm": 399}
+    weighted = {name: {**one, "weight": counts[name]} for name, one in OBJECTIVES.items()}
+    meta = {"every": 2, "gradient_batch": 6, "split": "dev", "learning_rate": 1e-9}
+    common = {
+        "objectives": weighted,
+        "max_grad_norm": None,
+        "adam_epsilon": 1e-14,
+        "dropout": dropout,
+        "learning_rate": 5e-3,
+    }
+    trained = []
+    for rule in ("meta", "equal"):
+        settings = changed(run_settings, train={**common, "weighting": rule, "meta": meta})
+        phase = replace(pretrain_phase(task, packed, settings), steps=12)
+        losses = [record.losses["tlm/mlm"].item() for record in train(phase, build_optimizer(phase))]
+        trained.append((losses, phase.network.state_dict()))
+    assert trained[0][0] == pytest.approx(trained[1][0], rel=1e-3)
+    assert trained[0][0][-1] < trained[0][0][0] - 0.05
+    for name, value in trained[0][1].items():
+        torch.testing.assert_close(value, trained[1][1][name], rtol=1e-2, atol=1e-3, msg=name)
+
+
 def test_all_batches_of_a_step_leave_out_the_same_part(task: Task, packed: Path, run_settings: Settings) -> None:
     settings = changed(meta_settings(run_settings), train={"gradient_accumulation_steps": 3})
     phase = pretrain_phase(task, packed, settings)
