@@ -203,6 +203,14 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'finetune.keep_better': needs a stage 1 that trains the task head",
         ),
         (
+            {**of(tapt=TAPT), "finetune": {"reset_head": False}},
+            "key 'finetune.reset_head': false keeps stage 1's task head, which nothing has trained",
+        ),
+        (
+            {"stage1": "none", "finetune": {"reset_head": False}},
+            "key 'finetune.reset_head': false keeps stage 1's task head, which nothing has trained",
+        ),
+        (
             of(task={**TASK, "batch_size": "200tok"}),
             "key 'train.objectives.task.batch_size': 200tok is less than two texts of 128 tokens",
         ),

@@ -69,6 +69,22 @@ def test_a_cut_text_keeps_its_end_mark_and_a_cut_pair_both_texts(tmp_path: Path)
     assert all(packed.second[n] < 12 for n in cut)
 
 
+@pytest.mark.parametrize("window_stride", [None, 4])
+def test_texts_that_lose_a_mark_to_the_cut_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], window_stride: int | None
+) -> None:
+    far, near = "river " * 20, "stone"
+    texts = [f"[[ {near} ]] {far}", f"{far} [[ {near} ]]", f"[[ {near} ]] and << {near} >>", far]
+    rows = [Example(f"train{n}", f"{text} {n}", "ab"[n % 2]) for n, text in enumerate(texts * 3)]
+    task = Task.from_examples("marked", {"train": rows, "dev": rows[:4], "test": rows[2:4]}, kind="text")
+    settings = make_settings(window_stride=window_stride, marks=("[[", "]]", "<<", ">>"))
+    pack(task, make_selection(tmp_path / "selection.parquet", []), settings, tmp_path)
+    told = [line for line in capsys.readouterr().err.splitlines() if "lose a mark" in line]
+    behind = "lose a mark behind the 12 tokens of finetune.max_length"
+    lost = [f"warning: 3 of 12 texts of train {behind}", f"warning: 1 of 4 texts of dev {behind}"]
+    assert told == (lost if window_stride is None else [])
+
+
 def test_dev_and_test_texts_do_not_shape_the_vocabulary(tmp_path: Path) -> None:
     splits = {
         "train": [Example(f"t{n}", "river stone", "ab"[n % 2]) for n in range(4)],

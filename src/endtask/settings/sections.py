@@ -337,8 +337,14 @@ class Settings(Section):
             raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
         if not self.finetune.reset_head and self.train.task_head != "stock":
             raise ValueError("finetune.reset_head: false needs train.task_head: stock, the head of the saved model")
-        if self.finetune.keep_better and not (self.stage1 == "joint" and self.train.trains_task):
+        trains_head = self.stage1 == "joint" and self.train.trains_task
+        if self.finetune.keep_better and not trains_head:
             raise ValueError("finetune.keep_better needs a stage 1 that trains the task head")
+        if not self.finetune.reset_head and not trains_head:
+            raise ValueError(
+                "finetune.reset_head: false keeps stage 1's task head, which nothing has trained: "
+                "all seeds would start from the same random one"
+            )
         return self
 
     @property

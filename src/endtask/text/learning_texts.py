@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from endtask.seeds import generator
+from endtask.text.marks import mark_pattern
 
 ALPHABET_LIMIT = 1000
 """Rarer characters than the thousand most frequent become [UNK]; a byte-level vocabulary has no such limit."""
@@ -36,8 +36,7 @@ class LearningTexts:
         if iter(texts) is texts:
             raise TypeError("texts are read several times, which an iterator does not allow: give a list")
         self._texts, self._change = texts, change
-        # The longest first, as the tokenizer finds them: `[[[` before `[[`.
-        self._marks = re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True)))) if marks else None
+        self._marks = mark_pattern(marks) if marks else None
         self._drawn = None if limit is None else _draw(sum(1 for _ in texts), limit, seed)
 
     def __iter__(self) -> Iterator[str]:

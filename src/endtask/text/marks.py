@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,15 @@ def check_marks(marks: Sequence[str], kind: str, special_tokens: Sequence[str] =
                 key=_KEY,
                 hint="take a mark of plain letters and signs, such as '[[', or another tokenizer.kind",
             )
+
+
+def mark_pattern(marks: Sequence[str]) -> re.Pattern[str]:
+    """Finds any of the marks, the longest first as the tokenizer does: `[[[` before `[[`.
+
+    >>> mark_pattern(["[[", "[[["]).findall("[[ a [[[ b")
+    ['[[', '[[[']
+    """
+    return re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True))))
 
 
 def add_marks(tokenizer: PreTrainedTokenizerFast, marks: Sequence[str]) -> None:

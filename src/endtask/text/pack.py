@@ -18,7 +18,7 @@ from endtask.records import Document, Example
 from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.aligned_pack import pack_aligned
-from endtask.text.marks import add_marks
+from endtask.text.marks import add_marks, mark_pattern
 from endtask.text.packed import PackedTexts, Texts, pack_examples, pack_passages, pack_windows
 from endtask.text.span_finders import span_finder
 from endtask.text.subword_sampling import sampling_cutter
@@ -112,6 +112,8 @@ def _pack_task(
         counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
         if task.kind == "tags":
             counts[split]["lost_words"] = _lost_words(folder / split, split + whose, settings.finetune.max_length)
+        elif settings.tokenizer.marks:
+            _tell_lost_marks(examples, tokenizer, settings, folder / split, split + whose)
     return counts
 
 
@@ -220,6 +222,21 @@ def _lost_words(folder: Path, split: str, max_length: int) -> int:
         share = f"{words.lost:,} of {int(words.words.sum()):,} words of {split}"
         warn(f"{share} are not read: most stand behind the {max_length} tokens of finetune.max_length")
     return words.lost
+
+
+def _tell_lost_marks(
+    examples: tuple[Example, ...], tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path, split: str
+) -> None:
+    """Say how many texts lose a mark, and with it what it stands around, to the cut at stage 2's length."""
+    marks, texts = settings.tokenizer.marks, PackedTexts(folder)
+    ids, any_mark = tokenizer.convert_tokens_to_ids(list(marks)), mark_pattern(marks)
+    kept = np.zeros(len(examples), dtype=np.int64)
+    for number, example in enumerate(texts.examples):  # what one window of a text cuts off, another has
+        kept[example] += np.isin(texts[number], ids).sum()
+    there = [len(any_mark.findall(f"{one.text} {one.text_pair or ''}")) for one in examples]
+    if lost := int((kept < there).sum()):
+        behind = f"behind the {settings.finetune.max_length} tokens of finetune.max_length"
+        warn(f"{lost:,} of {len(examples):,} texts of {split} lose a mark {behind}")
 
 
 def _texts_of(examples: tuple[Example, ...]) -> Iterator[Texts]:
