@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from endtask.evaluate.measures import Measure
+from endtask.evaluate.measures import Measure, score_runs
 from endtask.few_examples.draws import Draw
 from endtask.few_examples.outcome import Judge, Outcome, Row, judged
 from endtask.few_examples.page import chart, in_words, table, verdict, write_page
@@ -85,6 +86,44 @@ def test_rows_of_a_group_are_swapped_together(plan: Plan) -> None:
     tests = judged(judge(plan, groups=2), arms, (9,))["better"][0].tests
     # Two groups have four swaps: all or none of them change the difference as much as it is.
     assert all(test.p_value >= 0.45 for test in tests.values())
+
+
+def in_folds(plan: Plan, wrong_rows: list[int]) -> list[Result]:
+    """Runs by folds that are wrong in these rows."""
+    answers = np.where(np.isin(np.arange(60), wrong_rows), 1 - TRUTH, TRUTH)
+    keys = [Key(9, draw, seed, 1e-3) for draw in range(plan.folds or 0) for seed in plan.seeds]
+    tests = [judge(plan).draws[key.draw].test for key in keys]
+    pairs = zip(keys, tests, strict=True)
+    return [Result(key, 1, 1.5, answers[rows].tolist(), [0.1] * len(rows), [1] * len(rows)) for key, rows in pairs]
+
+
+def test_the_lead_over_folds_is_that_of_all_rows_together_as_tested() -> None:
+    plan = Plan(folds=2)  # even rows, all of class 0, then odd ones, all of class 1
+    by_f1 = replace(judge(plan), measure=Measure("macro_f1"))
+    # A fold of one class has a macro-F1 of 1 or less than 1/2: one slip in each costs more than many in one.
+    arms = {"first": in_folds(plan, [0, 1]), "other": in_folds(plan, list(range(0, 40, 2)))}
+    cells = judged(by_f1, arms, (9,))
+    first, other = cells["first"][0], cells["other"][0]
+    test = other.tests["macro_f1"]
+    assert other.scores["macro_f1"]["mean"] > first.scores["macro_f1"]["mean"]
+    pooled = [score_runs(by_f1.answers(arms[name]), TRUTH, "macro_f1").mean() for name in ("other", "first")]
+    assert test.lead == pytest.approx(pooled[0] - pooled[1])
+    assert test.lead < -0.2
+    assert test.is_clear
+
+
+@pytest.mark.parametrize("plan", [Plan(samples=5, seeds=(0,)), Plan(folds=5, seeds=(0,))])
+def test_the_lead_in_perplexity_is_of_mean_logarithms_as_tested(plan: Plan) -> None:
+    first = runs_of(plan, 60)
+    *sound, last = runs_of(plan, 0)
+    broken = replace(last, surprise=[5.0] * len(last.surprise))
+    cells = judged(judge(plan), {"first": first, "other": [*sound, broken]}, (9,))
+    test = cells["other"][0].tests["perplexity"]
+    # The means of perplexities say the contrary, for the sake of one run.
+    assert cells["other"][0].scores["perplexity"]["mean"] > 4 * cells["first"][0].scores["perplexity"]["mean"]
+    assert test.lead == pytest.approx(np.exp((4 * 0.1 + 5) / 5) - np.exp(2))
+    assert test.lead < 0
+    assert test.is_clear
 
 
 def test_the_page_names_and_marks(tmp_path: Path) -> None:

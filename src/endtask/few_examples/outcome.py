@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.evaluate.evaluate import mean_and_spread
-from endtask.evaluate.measures import Measure
+from endtask.evaluate.measures import Measure, score_runs
 from endtask.evaluate.significance import holm, metric_permutation
 from endtask.few_examples.draws import Draw
 from endtask.few_examples.paired import surprise_permutation
@@ -27,7 +27,11 @@ CLEAR = 0.05
 
 @dataclass(frozen=True)
 class Test:
-    """The lead over the first arm, how probable so large a one is by chance, and that for all tests together."""
+    """The lead over the first arm, how probable so large a one is by chance, and that for all tests together.
+
+    The lead is the difference that was tested, which that of the means in `Cell.scores` need not be: of folds all rows
+    are scored together, and perplexities are averaged as their logarithms.
+    """
 
     lead: float
     p_value: float
@@ -161,17 +165,23 @@ class Judge:
             sums[self.draws[one.key.draw].test] += one.surprise
         return sums / len({one.key.seed for one in results})
 
-    def tests(self, first: Sequence[Result], cell: Cell, first_cell: Cell, kept: Sequence[Result]) -> dict[str, Test]:
-        """Tests of an arm's cell against that of the first arm."""
-        found, groups = {}, self.groups[self._scored]
+    def tests(self, kept: Sequence[Result], first: Sequence[Result]) -> dict[str, Test]:
+        """Tests of an arm's results against those of the first arm."""
+        found, groups, truth = {}, self.groups[self._scored], self.truth
+        answers = self.answers(kept), self.answers(first)
         for name in self.metrics:
-            lead = cell.scores[name]["mean"] - first_cell.scores[name]["mean"]
             measure = replace(self.measure, name=name)
-            answers = self.answers(kept), self.answers(first)
-            found[name] = Test(lead, metric_permutation(*answers, self.truth, measure, groups=groups))
-        lead = cell.scores[PERPLEXITY]["mean"] - first_cell.scores[PERPLEXITY]["mean"]
+            score, first_score = (float(score_runs(each, truth, measure).mean()) for each in answers)
+            found[name] = Test(score - first_score, metric_permutation(*answers, truth, measure, groups=groups))
+        lead = _common_perplexity(kept) - _common_perplexity(first)
         found[PERPLEXITY] = Test(lead, surprise_permutation(self.surprise(kept), self.surprise(first), groups))
         return found
+
+
+def _common_perplexity(results: Sequence[Result]) -> float:
+    """exp of the mean cross-entropy over all that is asked of all runs."""
+    surprise = sum(sum(one.surprise) for one in results)
+    return float(np.exp(surprise / max(1, sum(sum(one.asked) for one in results))))
 
 
 def judged(judge: Judge, results: Mapping[str, Sequence[Result]], labels: Sequence[int]) -> dict[str, tuple[Cell, ...]]:
@@ -183,8 +193,8 @@ def judged(judge: Judge, results: Mapping[str, Sequence[Result]], labels: Sequen
     first, *others = made
     cells = {arm: [cell for cell, _ in pairs] for arm, pairs in made.items()}
     for arm in others:
-        for place, ((cell, kept), (first_cell, first_kept)) in enumerate(zip(made[arm], made[first], strict=True)):
-            cells[arm][place] = replace(cell, tests=judge.tests(first_kept, cell, first_cell, kept))
+        for place, ((cell, kept), (_, first_kept)) in enumerate(zip(made[arm], made[first], strict=True)):
+            cells[arm][place] = replace(cell, tests=judge.tests(kept, first_kept))
     return {arm: tuple(found) for arm, found in _corrected(cells).items()}
 
 

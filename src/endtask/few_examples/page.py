@@ -83,7 +83,11 @@ def marks_in_words(outcome: Outcome) -> str:
     """What the table's numbers and marks mean."""
     plan = outcome.plan
     draws = f"{plan.folds} folds" if plan.folds else shown.plural(plan.samples, "draw")
-    tested = f" * differs from {outcome.rows[0].name} (paired permutation test over groups of rows, Holm's p < 0.05)."
+    rows = "groups of rows, those of all folds together" if plan.folds else "groups of rows"
+    tested = (
+        f" * differs from {outcome.rows[0].name} (paired permutation test over {rows}; of perplexity, its logarithm; "
+        "Holm's p < 0.05)."
+    )
     return (
         f"Mean ± spread over {draws} x {shown.plural(len(plan.seeds), 'seed')}, scored on {outcome.scored}; "
         f"epoch and rate were chosen by perplexity on held-out rows.{tested if len(outcome.rows) > 1 else ''}"
