@@ -95,7 +95,7 @@ def test_the_loss_is_that_of_both_networks_one_after_the_other(tmp_path: Path, a
     detection = functional.binary_cross_entropy_with_logits(logits, wrong)
     assert 0 < wrong.sum() < len(wrong)
     torch.testing.assert_close(loss.parts["replaced"], detection)
-    torch.testing.assert_close(loss.total, loss.parts["mlm"] + 7.0 * detection)
+    torch.testing.assert_close(loss.total, loss.parts["mlm"] / 7.0 + detection)
 
 
 def test_padding_does_not_count(tmp_path: Path) -> None:

@@ -18,7 +18,11 @@ from endtask.objectives.stream import TextStream
 
 
 class ReplacedTokens:
-    """L_mlm of the generator + `weight` x the detection loss of the body (ELECTRA, section 2)."""
+    """The detection loss of the body, and L_mlm of the generator divided by `weight`.
+
+    That is ELECTRA's sum (section 2) divided by its weight: the generator has a body of its own here, so `weight` times
+    the detection loss would only let it count so much more than the objectives beside it.
+    """
 
     heads: tuple[str, ...] = (GENERATOR, REPLACED)
     passes = 1
@@ -38,7 +42,7 @@ class ReplacedTokens:
         filled, replaced = fill_gaps(batch, guesses)
         present = (batch.text_ids < batch.texts).float()  # (N,)
         detection = head(network(replace(batch, input_ids=filled)), replaced, present)
-        return Loss(mlm + self._weight * detection, {"mlm": mlm, "replaced": detection})
+        return Loss(mlm / self._weight + detection, {"mlm": mlm, "replaced": detection})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """The body and its head at every token, the generator and its head at the masked ones."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from endtask.models.network import MASKED_LM
+from endtask.models.network import GENERATOR, MASKED_LM
 from endtask.settings.training import PhaseSettings
 
 _LAYER = re.compile(r"^body\..*?\blayers?\.(\d+)\.")  # `layers.3.` in ModernBERT, `encoder.layer.3.` in BERT
 _EMBEDDINGS, _HEADS, _MASKED_LM = "body.embeddings.", "heads.", f"heads.{MASKED_LM}"  # and those of single objectives
+_GENERATOR = f"heads.{GENERATOR}."
 
 
 def base_rate(name: str, settings: PhaseSettings, learning_rate: float) -> float:
@@ -38,7 +39,15 @@ def decay_of(name: str, settings: PhaseSettings) -> float:
 
 
 def is_apart(name: str, settings: PhaseSettings) -> bool:
-    """Whether a parameter belongs to a head that is told apart from the encoder."""
+    """Whether a parameter belongs to a head that is told apart from the encoder.
+
+    The masked LM that puts tokens in for `replaced` stands among the heads, and is an encoder.
+
+    >>> [is_apart(f"heads.{name}.bias", PhaseSettings()) for name in ("task", "masked_lm", "generator.body")]
+    [True, True, False]
+    """
+    if name.startswith(_GENERATOR):
+        return False
     return is_head(name) and not (settings.heads_apart == "task" and name.startswith(_MASKED_LM))
 
 
