@@ -68,6 +68,8 @@ class TextBatch:
     labels: Tensor | None = None  # (S,) int64; scores (S,) float32; labels (S, classes) float32; tags (N,) int64
     token_labels: Tensor | None = None  # (N,) int64, beside labels of texts, where an objective asks of both
     weights: Tensor | None = None  # (S,) float32, the share of each text in the loss; of tags (N,), of each token
+    text_share: float = 1.0  # texts and tokens by those of a mean batch, where batches differ in them by design: what
+    token_share: float = 1.0  # a batch's mean loss must be multiplied with, for all texts or tokens to count alike
 
     def to(self, device: torch.device) -> TextBatch:
         """The same batch on another device."""

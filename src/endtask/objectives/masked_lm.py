@@ -32,10 +32,10 @@ class MaskedLM:
         return self.stream.batch(step)
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Mean cross-entropy over the masked positions."""
+        """Mean cross-entropy over the masked positions of all batches."""
         (head,) = self.heads
         value = network.masked_lm_loss(network(batch), batch, head=head)
-        return Loss(value, {"mlm": value})
+        return Loss(batch.token_share * value, {"mlm": value})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and the head at the masked positions."""

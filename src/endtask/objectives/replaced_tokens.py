@@ -42,7 +42,7 @@ class ReplacedTokens:
         filled, replaced = fill_gaps(batch, guesses)
         present = (batch.text_ids < batch.texts).float()  # (N,)
         detection = head(network(replace(batch, input_ids=filled)), replaced, present)
-        return Loss(mlm / self._weight + detection, {"mlm": mlm, "replaced": detection})
+        return Loss(batch.token_share * (mlm / self._weight + detection), {"mlm": mlm, "replaced": detection})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """The body and its head at every token, the generator and its head at the masked ones."""

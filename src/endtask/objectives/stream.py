@@ -83,7 +83,8 @@ class TextStream:
 
     def batch(self, step: int) -> TextBatch:
         """The batch of a step."""
-        batch = self.lay_out(self.positions(step))
+        text_share, token_share = self.plan.shares(step)
+        batch = replace(self.lay_out(self.positions(step)), text_share=text_share, token_share=token_share)
         if self._masking is None:
             return batch
         return self._masking.apply(batch, generator(self._seed, "mask", self._name, step), self._room)

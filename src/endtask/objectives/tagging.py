@@ -52,6 +52,10 @@ class Tagging(TaskObjective):
         """Mean cross-entropy of (N, tags) over the tagged words."""
         return weighted_sum(tag_errors(logits, batch, self._label_smoothing), batch)
 
+    def share(self, batch: TextBatch) -> float:
+        """Words count alike, which are as many as tokens, more or less."""
+        return batch.token_share
+
     def differences(self, logits: Tensor, other: Tensor) -> Tensor:
         """Of each token (N, tags); those where nothing is asked have no weight."""
         return class_differences(logits, other)

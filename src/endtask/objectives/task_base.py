@@ -51,12 +51,17 @@ class TaskObjective(ABC):
         """The loss of one reading, or of two."""
         if not self._rdrop:
             value = self.answer_loss(self._read(network, batch), batch)
-            return Loss(value, {"task": value})
+            return Loss(self.share(batch) * value, {"task": value})
         # Both at once: small batches leave a GPU waiting for its orders, of which this takes half.
         logits, again = self._read(network, batch.twice()).chunk(2)
         task = 0.5 * (self.answer_loss(logits, batch) + self.answer_loss(again, batch))
         divergence = 0.5 * weighted_sum(self.differences(logits, again), batch)
-        return Loss(task + self._rdrop * divergence, {"task": task, "rdrop": divergence})
+        total = self.share(batch) * (task + self._rdrop * divergence)
+        return Loss(total, {"task": task, "rdrop": divergence})
+
+    def share(self, batch: TextBatch) -> float:
+        """What the mean loss of a batch counts, so that all texts count alike."""
+        return batch.text_share
 
     def _read(self, network: Network, batch: TextBatch) -> Tensor:
         return network.task_logits(network(batch), batch, self.head)
@@ -91,9 +96,10 @@ class JointTask:
         hidden = network(batch)
         task = self._task.answer_loss(network.task_logits(hidden, batch, self._task.head), batch)
         if self._rho2 == 0:
-            return Loss(self._scale * task, {"task": task})
+            return Loss(self._scale * self._task.share(batch) * task, {"task": task})
         mlm = network.masked_lm_loss(hidden, batch)
-        return Loss(self._scale * (self._rho2 * mlm + task), {"mlm": mlm, "task": task})
+        total = self._rho2 * batch.token_share * mlm + self._task.share(batch) * task
+        return Loss(self._scale * total, {"mlm": mlm, "task": task})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Body, and both heads."""

@@ -72,6 +72,16 @@ class BatchPlan:
         epoch, index = divmod(step, self.batches_per_epoch)
         return self._epoch(epoch)[index]
 
+    def shares(self, step: int) -> tuple[float, float]:
+        """Texts and tokens of a step's batch by those of the mean one; 1 where only chance tells batches apart.
+
+        Texts of like length are more to a batch of tokens if they are short, and have fewer tokens in a batch of texts.
+        """
+        if not self._group_by_length:
+            return 1.0, 1.0
+        batch, batches = self._lengths[self.positions(step)], self.batches_per_epoch
+        return len(batch) * batches / len(self._lengths), float(batch.sum()) * batches / float(self._lengths.sum())
+
     @cached_property
     def most(self) -> tuple[int, int]:
         """The most tokens and texts of any batch; a rare epoch that would exceed them is shuffled again.

@@ -50,7 +50,7 @@ class WeighedMaskedLM(MaskedLM):
     def loss(self, network: Network, batch: TextBatch) -> Loss:
         """Weighted mean cross-entropy over the masked positions."""
         value = network.masked_lm_loss(network(batch), batch, self.token_weights(batch))
-        return Loss(value, {"mlm": value})
+        return Loss(batch.token_share * value, {"mlm": value})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Training, and the reading that weighs."""
