@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from endtask.models.batch import TextBatch
 from endtask.models.network import Network, build_network
 from endtask.objectives.masking import Masking
 from endtask.settings import ModelSettings, TokenizerSettings
@@ -97,3 +99,8 @@ def make_masking(probability: float = 0.3) -> Masking:
 def make_labels(count: int = 24) -> np.ndarray:
     """A label for each packed text."""
     return np.arange(count, dtype=np.int64) % len(LABELS)
+
+
+def by_itself(batch: TextBatch) -> TextBatch:
+    """The batch as if its stream had no other: its mean loss counts as it is."""
+    return replace(batch, text_share=1.0, token_share=1.0)

@@ -25,7 +25,7 @@ from endtask.records import Example
 from endtask.settings import BatchSize, ModelSettings
 from endtask.task import Task
 from endtask.text.pack import pack_task_texts
-from tests.tiny import ARCHITECTURES, MAX_LENGTH, make_masking, make_texts, make_tokenizer, shake
+from tests.tiny import ARCHITECTURES, MAX_LENGTH, by_itself, make_masking, make_texts, make_tokenizer, shake
 
 KINDS = {"score": Regression, "labels": MultiLabel, "tags": Tagging, "text": Classification}
 LABELS = ("a", "b", "c")
@@ -93,7 +93,7 @@ def test_losses_are_those_of_the_stock_models(kind: str, architecture: str, tmp_
     network = make_network(kind, architecture)
     objective = make_objective(kind, network, tmp_path)
     assert type(objective) is KINDS[kind]
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     stock = to_classifier(network)
     expected = stock(**stock_inputs(network, batch), labels=stock_labels(kind, batch)).loss
     assert objective.loss(network, batch).total.item() == pytest.approx(expected.item(), rel=1e-4)
@@ -104,7 +104,7 @@ def test_the_joint_loss_reads_one_masked_text_twice(kind: str, tmp_path: Path) -
     network = make_network(kind, "lean")
     task = make_objective(kind, network, tmp_path, masked=True)
     joint = JointTask(task, rho2=3.0, normalize=True)
-    batch = joint.batch(0)
+    batch = by_itself(joint.batch(0))
     assert batch.masked > 0
     loss = joint.loss(network, batch)
     labels = torch.full_like(batch.input_ids, IGNORED)
@@ -145,7 +145,7 @@ def test_scores_are_learned_on_a_scale_of_their_own(tmp_path: Path) -> None:
 def test_smoothed_tags_cost_as_torch_says(tmp_path: Path) -> None:
     network = make_network("tags", "lean")
     objective = make_objective("tags", network, tmp_path, weighed=TaskLoss(label_smoothing=0.2))
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     logits = network.task_logits(network(batch), batch)
     assert batch.labels is not None
     expected = torch.nn.functional.cross_entropy(logits, batch.labels, ignore_index=IGNORED, label_smoothing=0.2)
@@ -181,7 +181,7 @@ def test_rdrop_compares_two_readings_as_distributions(kind: str, tmp_path: Path)
     network = make_network(kind, "lean").train()
     network.set_dropout(0.3)
     objective = make_objective(kind, network, tmp_path, weighed=TaskLoss(rdrop=2.0))
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     torch.manual_seed(5)
     one, other = network.task_logits(network(batch.twice()), batch.twice()).chunk(2)
     torch.manual_seed(5)

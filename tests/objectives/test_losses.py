@@ -23,7 +23,7 @@ from endtask.objectives.task_base import JointTask
 from endtask.seeds import generator
 from endtask.settings import BatchSize
 from endtask.text.packed import PackedTexts
-from tests.tiny import ARCHITECTURES, LABELS, make_labels, make_masking, make_network, make_packed, shake
+from tests.tiny import ARCHITECTURES, LABELS, by_itself, make_labels, make_masking, make_network, make_packed, shake
 
 SEED = 3
 KINDS = ("mlm", "task", "joint")
@@ -87,7 +87,7 @@ def gradients(network: Network) -> dict[str, torch.Tensor]:
 def test_masked_lm_is_the_stock_models_loss(architecture: str, texts: PackedTexts) -> None:
     network = shake(make_network(architecture))
     objective = make("mlm", stream_of(texts, network))
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     loss = objective.loss(network, batch)
     assert loss.total.item() == pytest.approx(stock_mlm_loss(network, batch).item(), rel=1e-5)
     assert loss.parts == {"mlm": loss.total}
@@ -117,7 +117,7 @@ def test_classification_is_the_stock_models_loss(architecture: str, texts: Packe
 def test_the_joint_loss_is_eq_2_of_tlm(architecture: str, normalize: bool, rho2: float, texts: PackedTexts) -> None:
     network = shake(make_network(architecture))
     objective = make("joint", stream_of(texts, network), rho2=rho2, normalize=normalize)
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     loss = objective.loss(network, batch)
     mlm, task = stock_mlm_loss(network, batch).item(), stock_task_loss(network, batch).item()
     expected = (rho2 * mlm + task) / (rho2 + 1 if normalize else 1)
@@ -139,7 +139,7 @@ def test_without_rho2_the_masked_lm_head_is_not_computed(
         raise AssertionError("computed")
 
     monkeypatch.setattr(network, "masked_lm_loss", never)
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     loss = objective.loss(network, batch)
     assert loss.total.item() == pytest.approx(stock_task_loss(network, batch).item(), rel=1e-5)
     assert list(loss.parts) == ["task"]
@@ -153,7 +153,7 @@ def test_without_rho2_the_masked_lm_head_is_not_computed(
 def test_the_tlm_authors_head_is_dense_gelu_dense_on_the_first_token(architecture: str, texts: PackedTexts) -> None:
     network = shake(make_network(architecture, tlm_head=True))
     objective = make("joint", stream_of(texts, network), head=TLM_TASK, rho2=2.0, normalize=False)
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     loss = objective.loss(network, batch)
     dense, out = (network.heads[TLM_TASK].get_submodule(name) for name in ("dense", "out"))
     first = network(batch)[batch.offsets[:-1].long()]

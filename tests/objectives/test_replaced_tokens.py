@@ -18,7 +18,7 @@ from endtask.models.network import GENERATOR, REPLACED, Network
 from endtask.objectives.replaced_tokens import ReplacedTokens, fill_gaps
 from endtask.objectives.stream import TextStream
 from endtask.settings import BatchSize
-from tests.tiny import make_masking, make_network, make_packed, make_tokenizer, shake
+from tests.tiny import by_itself, make_masking, make_network, make_packed, make_tokenizer, shake
 
 
 def network_with_generator(architecture: str = "lean") -> Network:
@@ -79,7 +79,7 @@ def make_batch(ids: np.ndarray, positions: np.ndarray, targets: np.ndarray) -> T
 def test_the_loss_is_that_of_both_networks_one_after_the_other(tmp_path: Path, architecture: str) -> None:
     network = shake(network_with_generator(architecture)).eval()
     objective = objective_over(tmp_path / "texts", network)
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     torch.manual_seed(3)
     loss = objective.loss(network, batch)
     torch.manual_seed(3)

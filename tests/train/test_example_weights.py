@@ -30,7 +30,7 @@ from endtask.train.reselect_cost import reading_share
 from endtask.weighting.direction import Direction
 from endtask.weighting.meta import Meta
 from tests.gradients.oracle import flat_gradients
-from tests.tiny import make_masking, make_network, make_packed, shake
+from tests.tiny import by_itself, make_masking, make_network, make_packed, shake
 
 from .conftest import changed
 from .test_phase_run import Killed, same, stop_after
@@ -86,7 +86,7 @@ def test_the_gradient_is_that_of_the_weighted_losses(tmp_path: Path) -> None:
     network = double_network("lean")
     objective = with_direction(tmp_path, network)
     network.eval()
-    batch = objective.batch(0)
+    batch = by_itself(objective.batch(0))
     weights = expected_weights(network, batch, objective.direction).detach()
     logits = network.masked_logits(network(batch), batch.masked_positions)  # type: ignore[arg-type]
     expected = (weights * functional.cross_entropy(logits, batch.masked_targets, reduction="none")).mean()  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ from endtask.train.finetune import finetune, finetune_phase
 from endtask.train.metrics_file import read_metrics
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
-from tests.tiny import make_texts
+from tests.tiny import by_itself, make_texts
 from tests.toy_run import hashes
 
 from .conftest import CPU, MakeStage, changed, packed_in
@@ -317,7 +317,7 @@ def test_the_loss_with_class_weights_is_torchs(task: Task, packed: Path, run_set
     packed_in(folder, uneven, settings)
     network = network_for(uneven, folder, settings)
     phase = finetune_phase(network, uneven, folder, settings, CPU, seed=0)
-    batch: Any = phase.objectives["task"].batch(0)
+    batch: Any = by_itself(phase.objectives["task"].batch(0))
     weights = compute_class_weight("balanced", classes=np.arange(2), y=np.asarray(uneven.label_numbers("train")))
     assert weights[0] != weights[1]
     expected = nn.CrossEntropyLoss(torch.tensor(weights, dtype=torch.float32))(
