@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from endtask.errors import InputError
@@ -39,7 +39,7 @@ def check_marks(marks: Sequence[str], kind: str, special_tokens: Sequence[str] =
             )
 
 
-def mark_pattern(marks: Sequence[str]) -> re.Pattern[str]:
+def mark_pattern(marks: Iterable[str]) -> re.Pattern[str]:
     """Finds any of the marks, the longest first as the tokenizer does: `[[[` before `[[`.
 
     >>> mark_pattern(["[[", "[[["]).findall("[[ a [[[ b")

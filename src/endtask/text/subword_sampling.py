@@ -20,6 +20,7 @@ from endtask.records import Document
 from endtask.seeds import generator
 from endtask.settings.aligned import SubwordSamplingSettings
 from endtask.text.aligned_pack import Cutter, Tokens, plain_cutter
+from endtask.text.marks import mark_pattern
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -56,8 +57,7 @@ class SubwordSampler:
         self._longest = max(map(len, self._numbers))
         # As in the library, an unknown letter is worth less than any piece.
         self._unknown_score = alpha * (min(score for _, score in vocabulary) - 10.0)
-        longest_first = sorted(self._added, key=len, reverse=True)
-        self._marks = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        self._marks = re.compile(f"({mark_pattern(self._added).pattern})")  # split() then gives the marks too
         self._choices = lru_cache(maxsize=_WORDS_KEPT)(self._weigh)
 
     def __call__(self, text: str, random: np.random.Generator) -> Tokens:
