@@ -1,10 +1,10 @@
 """Learned weights inside TLM's stage 1, against fixed ones: the question that both papers leave open.
 
-    .venv/bin/python -m benchmarks.mix prepare chemprot sciie --parts half few                   # here, minutes each
+    .venv/bin/python -m benchmarks.mix prepare chemprot sciie --parts bm25                       # here, minutes each
     python -m benchmarks.mix prepare chemprot sciie --parts iss                          # where a GPU scores candidates
-    endtask compare --bundle runs/mix/chemprot-few.tar.zst --devices 0,0,0 --results chemprot-few.json    # on a GPU
-    python -m benchmarks.curves runs/chemprot-few --out chemprot-few.curves.json               # there, if wanted
-    .venv/bin/python -m benchmarks.mix collect --results DIR                                  # DIR/chemprot-few.json
+    endtask compare --bundle runs/mix/chemprot-bm25.tar.zst --devices 0,0,0 --results chemprot-bm25.json  # on a GPU
+    python -m benchmarks.curves runs/chemprot-bm25 --out chemprot-bm25.curves.json             # there, if wanted
+    .venv/bin/python -m benchmarks.mix collect --results DIR                                 # DIR/chemprot-bm25.json
 
 Masked LM on the selection, masked LM on the task's texts and the task: by turns that rho1 and rho2 fix, all three at
 every step with equal weights, or with weights that are learned. All cells read the same number of tokens.
@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.arms import some_arms
 from benchmarks.compared import Compared, dagger, markdown, pairs_table
 from benchmarks.curves import times
-from benchmarks.kept import curve_rows, keep, known_rows, result_files
+from benchmarks.kept import curve_rows, keep, result_files
 from benchmarks.recipe.cells import NAMES, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import DOMAINS
@@ -67,8 +67,8 @@ CELLS: dict[str, tuple[str, Tree]] = {
 LEARNED = {META: "equal", "meta-start": "equal-start"}
 """Cells with learned weights, and the cells that hold theirs fixed where those start."""
 _A_NINTH = ("meta-start", "equal-start", "alone", "rho1-19-rho2-20", "rho1-3-rho2-20")
-PARTS = {"half": (META, "equal", *FIXED), "few": _A_NINTH, "iss": _A_NINTH}
-"""What is trained together, with fixed mixes for its own paired tests: the first has all, the others the likeliest."""
+PARTS = {"bm25": tuple(CELLS), "iss": _A_NINTH}
+"""The cells by who selects, each part with fixed mixes for its own paired tests: BM25 has all, ISS some."""
 SEEDS = tuple(range(10))
 _ISS: Tree = {
     "select.selector": "influence",
@@ -77,11 +77,7 @@ _ISS: Tree = {
     "precision": "auto",
 }
 """As in ISS a fifth of what was retrieved, from the domain's own sources; to be prepared where a GPU scores it."""
-_PART_TITLES = {
-    "half": "half of what is read the task's",
-    "few": "a ninth of what is read the task's",
-    "iss": "a ninth of what is read the task's, a selection by influence (ISS)",
-}
+_PART_TITLES = {"bm25": "on what BM25 selects", "iss": "on a selection by influence (ISS)"}
 
 
 def values_of(task: str, part: str, data: Path) -> Tree:
@@ -107,17 +103,16 @@ def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = (
 def collect(folder: Path, results: Path = RESULTS) -> Path:
     """Keep what came back, judge it and write `mix.json`.
 
-    Each part is judged by itself, against its own fixed mix with the best dev score. What that file says of a part of
-    which no predictions were kept stays as it is.
+    Each part is judged by itself, against its own fixed mix with the best dev score.
     """
     if not any(folder.glob("*.json")):
-        raise InputError("no results of a comparison there", path=folder, hint="such as chemprot-few.json")
+        raise InputError("no results of a comparison there", path=folder, hint="such as chemprot-bm25.json")
     kept = keep(folder, "mix", results)
     rows: list[Tree] = []
     for task in TASKS:
         for part in PARTS:
-            found = result_files(kept, f"{task}-{part}")
-            rows += _judged(found, task, part) if found else known_rows("mix", results, task=task, part=part)
+            if found := result_files(kept, f"{task}-{part}"):
+                rows += _judged(found, task, part)
     return write_results("mix", "python -m benchmarks.mix", rows, _summary(rows), results)
 
 
@@ -189,12 +184,13 @@ def mix_table(results: Results) -> str:
 
 
 def _in_words(row: Tree) -> str:
-    """Where a pair was trained.
+    """Which pair it is.
 
-    >>> _in_words({"task": "sciie", "part": "few"})
-    "SciERC, a ninth of what is read the task's"
+    >>> _in_words({"task": "sciie", "part": "bm25", "cell": "meta-start"})
+    "SciERC, a ninth of what is read the task's, on what BM25 selects"
     """
-    return f"{NAMES[row['task']]}, {_PART_TITLES[row['part']]}"
+    share = "half" if row["cell"] == META else "a ninth"
+    return f"{NAMES[row['task']]}, {share} of what is read the task's, {_PART_TITLES[row['part']]}"
 
 
 def main() -> None:

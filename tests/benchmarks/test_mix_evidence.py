@@ -36,7 +36,7 @@ def test_the_cells_differ_in_the_mix_alone(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_a_part_reads_what_influence_selects(task: str) -> None:
     recipe = base_settings(task, Path("data"))
-    usual, found = (with_values(recipe, values_of(task, part, Path("data")), part) for part in ("few", "iss"))
+    usual, found = (with_values(recipe, values_of(task, part, Path("data")), part) for part in ("bm25", "iss"))
     assert (usual.select.selector, found.select.selector) == ("best_rank", "influence")
     assert usual.train == found.train
     assert [Path(source.path).name for source in found.corpus.sources] == [f"{one}.jsonl.zst" for one in DOMAINS[task]]
@@ -47,41 +47,35 @@ def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path
     tree = compared({META: good, "equal": bad, "alone": bad, "rho1-19-rho2-20": bad})
     for run in tree["runs"]:
         run["dev"] = [0.9, 0.9] if run["cell"] == "rho1-19-rho2-20" else [0.5, 0.5]
-    (tmp_path / "sciie-half.json").write_text(json.dumps(tree))
+    (tmp_path / "sciie-bm25.json").write_text(json.dumps(tree))
     collect(tmp_path, tmp_path)
     results = read_results("mix", tmp_path)
     tasks = results.summary["sciie"]
     assert isinstance(tasks, dict)
-    figures = tasks["half"]
+    figures = tasks["bm25"]
     assert (figures["best_fixed"], figures["meta"]["lead"]) == ("rho1-19-rho2-20", 0.625)
     assert figures["best_fixed"] in FIXED
     table = mix_table(results)
-    assert "**SciERC, half of what is read the task's**" in table
+    assert "**SciERC, on what BM25 selects**" in table
     assert "**ChemProt**" not in table
     assert "against rho1 = 19, rho2 = 20, the fixed mix that is best on dev" in table
     assert "| META, half of what is read the task's | 100.0 ± 0.0 | +62.5" in table
     assert "**Learned weights against the same weights held fixed**" in table
-    assert table.count("| SciERC, half of what is read the task's | +62.5") == 1
+    assert table.count("| SciERC, half of what is read the task's, on what BM25 selects | +62.5") == 1
 
 
-def test_each_part_is_judged_by_itself_and_stays_without_kept_predictions(tmp_path: Path) -> None:
+def test_each_part_is_judged_by_itself(tmp_path: Path) -> None:
     good, bad = [[0, 1, 2, 0, 1, 2, 0, 1]] * 2, [[0] * 8, [1] * 8]
-    for part, cells in (("half", {META: good, "alone": bad}), ("few", {"alone": good, "meta-start": good})):
-        came_back = tmp_path / part
-        came_back.mkdir()
-        (came_back / f"sciie-{part}.json").write_text(json.dumps(compared(cells)))
-    collect(tmp_path / "half", tmp_path)
-    before = read_results("mix", tmp_path).rows
-    (tmp_path / "raw" / "mix" / "sciie-half.json.gz").unlink()
-    collect(tmp_path / "few", tmp_path)
+    for part, cells in (("bm25", {META: good, "alone": bad}), ("iss", {"alone": good, "meta-start": good})):
+        (tmp_path / f"sciie-{part}.json").write_text(json.dumps(compared(cells)))
+    collect(tmp_path, tmp_path)
     results = read_results("mix", tmp_path)
-    assert [row for row in results.rows if row["part"] == "half"] == before
     tasks = results.summary["sciie"]
     assert isinstance(tasks, dict)
-    assert tasks["half"][META]["lead"] == 0.625  # against its own runs of `alone`, not those of the other part
-    assert tasks["few"]["meta-start"]["lead"] == 0
+    assert tasks["bm25"][META]["lead"] == 0.625  # against its own runs of `alone`, not those of the other part
+    assert tasks["iss"]["meta-start"]["lead"] == 0
     table = mix_table(results)
-    assert table.index("SciERC, half of what") < table.index("META, half") < table.index("SciERC, a ninth")
+    assert table.index("SciERC, on what BM25") < table.index("META, half") < table.index("SciERC, on a selection")
     assert table.count("| masked LM on the selection alone |") == 2
 
 
@@ -90,8 +84,8 @@ def test_learned_weights_are_told_where_curves_came_back(tmp_path: Path) -> None
     curve = {"seed": 0, "finetune_seed": 0, "flops_to_best": 2e15, "seconds_to_best": 60.0}
     rows = [{"cell": "meta-start", "weights": {"task": 0.0024, "external": 0.947}, **curve}]
     rows += [{"cell": "alone", "weights": {}, **curve}]
-    (tmp_path / "sciie-few.json").write_text(json.dumps(compared({"alone": answers, "meta-start": answers})))
-    (tmp_path / "sciie-few.curves.json").write_text(json.dumps(rows))
+    (tmp_path / "sciie-bm25.json").write_text(json.dumps(compared({"alone": answers, "meta-start": answers})))
+    (tmp_path / "sciie-bm25.curves.json").write_text(json.dumps(rows))
     collect(tmp_path, tmp_path)
     lines = mix_table(read_results("mix", tmp_path)).split("\n")
     words = "best on dev after 2e+15 FLOPs, 60 s"
@@ -101,19 +95,19 @@ def test_learned_weights_are_told_where_curves_came_back(tmp_path: Path) -> None
 
 def test_some_arms_that_came_back_apart_are_judged_with_their_part(tmp_path: Path) -> None:
     good, bad = [[0, 1, 2, 0, 1, 2, 0, 1]] * 2, [[0] * 8, [1] * 8]
-    (tmp_path / "sciie-few-first.json").write_text(json.dumps(compared({"alone": bad})))
-    (tmp_path / "sciie-few-second.json").write_text(json.dumps(compared({"meta-start": good})))
+    (tmp_path / "sciie-bm25-first.json").write_text(json.dumps(compared({"alone": bad})))
+    (tmp_path / "sciie-bm25-second.json").write_text(json.dumps(compared({"meta-start": good})))
     collect(tmp_path, tmp_path)
     tasks = read_results("mix", tmp_path).summary["sciie"]
     assert isinstance(tasks, dict)
-    assert tasks["few"]["meta-start"]["lead"] == 0.625
+    assert tasks["bm25"]["meta-start"]["lead"] == 0.625
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
         (["--arms", "meta-start"], "some arms are not their whole part (give the bundle a name)"),
-        (["--arms", "meta-strat", "--name", "x"], "few has no arm 'meta-strat' (did you mean 'meta-start'?)"),
+        (["--arms", "meta-strat", "--name", "x"], "bm25 has no arm 'meta-strat' (did you mean 'meta-start'?)"),
     ],
 )
 def test_arms_that_cannot_be_prepared_are_told(
@@ -124,15 +118,15 @@ def test_arms_that_cannot_be_prepared_are_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     places = ["--data", str(tmp_path), "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["mix", "prepare", "sciie", "--parts", "few", *asked, *places])
+    monkeypatch.setattr(sys, "argv", ["mix", "prepare", "sciie", "--parts", "bm25", *asked, *places])
     with pytest.raises(SystemExit):
         main()
     assert expected in capsys.readouterr().err
 
 
 def test_without_a_fixed_mix_nothing_is_judged(tmp_path: Path) -> None:
-    (tmp_path / "sciie-few.json").write_text(json.dumps(compared({"meta-start": [[0] * 8] * 2})))
-    with pytest.raises(InputError, match=r"sciie-few.json.gz: no fixed mix to compare with"):
+    (tmp_path / "sciie-bm25.json").write_text(json.dumps(compared({"meta-start": [[0] * 8] * 2})))
+    with pytest.raises(InputError, match=r"sciie-bm25.json.gz: no fixed mix to compare with"):
         collect(tmp_path, tmp_path)
 
 
