@@ -176,7 +176,7 @@ def mix_table(results: Results) -> str:
         ]
     gpu = next((row["gpu"] for row in cells if row["gpu"]), "a CPU")
     how = (
-        f"Mean ± spread over stages 1 of different seeds; {dagger(cells)}, where there is one; "
+        f"Mean ± spread over stages 1 of different seeds; {dagger(cells)}; "
         "each table has its own runs of the fixed mixes; seconds on a shared GPU. FLOPs of tables are matrix products "
         "of training, those up to the best dev score 6 x weights x tokens."
     )

@@ -44,8 +44,8 @@ _FINETUNED: Tree = {
 }
 """The head is new where the task had no part in stage 1, and fine-tuning is more than a last touch."""
 _WITHOUT_TASK: Tree = {"train.objectives.task.weight": 0, **_FINETUNED}
-_ONCE_THROUGH = "750steps"
-"""By then all of ChemProt's domain is read once; that of the others takes twice as many."""
+_ONCE_THROUGH = 750
+"""Steps by which all of ChemProt's domain is read once; that of the others takes twice as many."""
 _RATES: dict[Body, float] = {"scratch": 3.0e-4, "checkpoint": 1.0e-4}
 
 
@@ -131,9 +131,9 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         for amount in ("1x", "all")
         for arm in _trio(
             f"dapt-{amount}-longer",
-            f"DAPT, {amount}, {_ONCE_THROUGH}",
+            f"DAPT, {amount}, {_ONCE_THROUGH} steps",
             _auxiliary(0, 1),
-            {"domain.amount": amount, "budget": _ONCE_THROUGH},
+            {"domain.amount": amount, "budget": f"{_ONCE_THROUGH}steps"},
         )
     ),
     "defaults": (
@@ -174,7 +174,7 @@ ENDINGS = {
 AMOUNT_PAIRS = {
     f"{AMOUNT} over 1x": {way: (way, f"{way}-1x") for way in _names_of(_DAPT)},
     f"all over {AMOUNT}": {way: (f"{way}-all", way) for way in _names_of(_DAPT)},
-    f"all over 1x, {_ONCE_THROUGH}": {way: (f"{way}-all-longer", f"{way}-1x-longer") for way in _names_of(_DAPT)},
+    f"all over 1x, {_ONCE_THROUGH} steps": {way: (f"{way}-all-longer", f"{way}-1x-longer") for way in _names_of(_DAPT)},
 }
 """And how much of the domain should there be? By amounts, and by the way to train."""
 
