@@ -7,7 +7,8 @@
     .venv/bin/python -m benchmarks.mix collect --results DIR                                 # DIR/chemprot-bm25.json
 
 Masked LM on the selection, masked LM on the task's texts and the task: by turns that rho1 and rho2 fix, all three at
-every step with equal weights, or with weights that are learned. All cells read the same number of tokens.
+every step with equal weights or those that rho1 and rho2 stand for, held fixed, or with weights that are learned. All
+cells read the same number of tokens.
 """
 
 from __future__ import annotations
@@ -177,8 +178,8 @@ def mix_table(results: Results) -> str:
     gpu = next((row["gpu"] for row in cells if row["gpu"]), "a CPU")
     how = (
         f"Mean ± spread over stages 1 of different seeds; {dagger(cells)}; "
-        "each table has its own runs of the fixed mixes; seconds on a shared GPU. FLOPs of tables are matrix products "
-        "of training, those up to the best dev score 6 x weights x tokens."
+        "each table is of another selection, with its own runs of the fixed mixes; seconds on a shared GPU. FLOPs of "
+        "tables are matrix products of training, those up to the best dev score 6 x weights x tokens."
     )
     return "\n".join([*parts, f"{how} {gpu}, {results.date}; `{results.command}`.", ""])
 
