@@ -352,6 +352,47 @@ def test_weights_that_cannot_get_anywhere_are_told(budget: str, changes: dict[st
     assert [line.split(", and ")[0] for line in lines] == [expected] * told
 
 
+@pytest.mark.parametrize(
+    ("meta", "told"),
+    [
+        ({"split": "dev", "folds": 5}, "train.meta.folds without effect: train.meta.split is dev"),
+        ({"head": "adamw", "ridge": 5}, "train.meta.ridge without effect: train.meta.head is adamw"),
+        ({"head_steps": 5}, "train.meta.head_steps without effect: train.meta.head is closed_form"),
+        ({"last_layers": 1}, "train.meta.last_layers without effect: train.meta.parameters is encoder"),
+        ({"same_head": True, "ridge": 5}, "train.meta.ridge without effect: train.meta.same_head is true"),
+        ({"head": "adamw", "head_steps": 5, "folds": 5}, None),
+        ({"parameters": "last_layers", "last_layers": 1}, None),
+    ],
+)
+def test_values_for_a_choice_that_was_not_made_are_told(meta: dict[str, Any], told: str | None) -> None:
+    objectives = {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}
+    tree = {"task": {"path": "here"}, "train": {"weighting": "meta", "meta": meta, "objectives": objectives}}
+    assert idle_settings(resolve(tree)) == (() if told is None else (told,))
+    alone = idle_settings(resolve({**tree, "stage1": "none"}))
+    assert alone == ("train.weighting without effect: stage1 is none",)
+
+
+def test_objectives_without_text_are_not_counted_among_the_others(toy: Path) -> None:
+    train = {"weighting": "equal", "sample": 1}
+    (told,) = idle_settings(resolve({"task": {"path": "here"}, "train": train}))
+    assert told.endswith("beside the end task there are 0")
+    corpus = {"sources": [{"path": str(toy / "corpus.jsonl")}]}
+    (told,) = idle_settings(resolve({"task": {"path": "here"}, "train": train, "corpus": corpus}))
+    assert told.endswith("beside the end task there are 1")
+
+
+@pytest.mark.parametrize("verb", ["check", "run"])
+def test_learned_weights_of_one_objective_are_refused(verb: str, toy: Path, command: Command) -> None:
+    """Without a corpus, TLM's masked LM on the selection is left out, and its other objective would be alone."""
+    given = ["--task", toy / "task", "--set", "model.size=tiny", "--set", "train.weighting=meta"]
+    answer = command(verb, *given)
+    assert answer.code == 2
+    assert answer.err.splitlines()[-1] == (
+        "endtask: key 'train.weighting': meta has nothing to weigh: without external text internal is alone"
+        " (name a corpus, add an objective, or use equal)"
+    )
+
+
 @pytest.mark.parametrize("preset", sorted(preset_names()))
 def test_no_preset_has_settings_without_effect(preset: str) -> None:
     given = {"task": {"path": "here"}}

@@ -39,6 +39,16 @@ def test_resolved_settings_as_plain_json(finished_run: Path, tmp_path: Path) -> 
     assert endtask.load_settings(result.folder / "settings.yaml").model_dump(mode="json") == plain
 
 
+def test_a_mapping_may_name_a_preset(toy: Path, tmp_path: Path) -> None:
+    given = {"preset": "mt-tartan-scratch", "task": {"path": str(toy / "task")}, "output_dir": str(tmp_path / "run")}
+    result = endtask.run(given, until="read")
+    expected = endtask.load_settings(preset="mt-tartan-scratch", given={k: given[k] for k in ("task", "output_dir")})
+    assert endtask.load_settings(result.folder / "settings.yaml") == expected
+    assert "preset" in given  # the caller's own mapping
+    with pytest.raises(endtask.InputError, match="did you mean 'mt-tartan-scratch'"):
+        endtask.run({**given, "preset": "mt-tartan-scrach"})
+
+
 def test_errors_are_of_one_kind(tmp_path: Path) -> None:
     with pytest.raises(endtask.InputError, match="absent"):
         endtask.Task.read(tmp_path / "absent")

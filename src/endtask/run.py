@@ -33,7 +33,7 @@ from endtask.progress import say
 from endtask.report.costs import what_was_done
 from endtask.report.format import duration
 from endtask.select.imported import imported_fingerprint
-from endtask.settings import Settings, dump_yaml, load_settings, resolve
+from endtask.settings import Settings, dump_yaml, load_settings
 from endtask.stages import WORK, Counts, RunData, read_from_outside, settings_read
 from endtask.task import Task
 from endtask.task.further import read_all
@@ -62,15 +62,16 @@ def run(
 ) -> RunResult:
     """Do what is left of a run and write its report.
 
-    `settings` are typed settings, a plain mapping (such as resolved settings read from JSON), a settings file or the
-    folder of a run.
+    `settings` are typed settings, a plain mapping (such as resolved settings read from JSON; it may name a `preset`), a
+    settings file or the folder of a run.
     `until` stops after a stage; `start` redoes a stage and all after it, which is also how changed settings are
     taken into an old run folder. What is redone is kept in the folder `previous`.
     """
     if isinstance(settings, str | Path):
         settings = _load(Path(settings))
     elif isinstance(settings, Mapping):
-        settings = resolve(settings)
+        preset = settings.get("preset")
+        settings = load_settings(preset=preset, given={key: settings[key] for key in settings if key != "preset"})
     return Run(settings).go(until=until, start=start)
 
 

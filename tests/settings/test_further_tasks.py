@@ -159,7 +159,7 @@ def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], sc
         ),
         (
             {"tasks": {1: {"path": "x"}}, "train": {"weighting": "equal"}},
-            r"^key 'tasks': 1 is no name; write letters, digits, - and _, a letter first$",
+            r"^key 'tasks': 1 is no name; write letters \(a to z\), digits, - and _, a letter first$",
         ),
         ({"tasks": 3, "train": {"weighting": "equal"}}, r"key 'tasks': must be a section"),
         ({"tasks": NER, "train": 3}, r"key 'train': must be a section"),

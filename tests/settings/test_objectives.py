@@ -130,7 +130,7 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'train.sample': for weighting: equal or meta; alternate has one objective at each step",
         ),
         (of(dev=TASK), "key 'train.objectives': 'dev' is the name of a curve; choose another"),
-        (of(**{"a/b": TASK}), "key 'train.objectives': 'a/b' is no name; write letters, digits, - and _"),
+        (of(**{"a/b": TASK}), "key 'train.objectives': 'a/b' is no name; write letters (a to z), digits, - and _"),
         (
             of(task={**TASK, "weight": 0}),
             "key 'train.objectives': all have the weight 0, which leaves nothing to learn",

@@ -38,7 +38,9 @@ def test_what_learned_weights_are_learned_from() -> None:
     few = {use.part: use for use in uses_of(resolve({"train": train}), groups=4)}
     assert few["learned weights"].split == "train, 1/4 of it held out in turn"
     by_dev = {"train": {**train, "meta": {"split": "dev"}}}
-    assert by_part(by_dev)["learned weights"].split == "dev"
+    assert by_part(by_dev)["learned weights"].split == "train, judged by dev"
+    own_head = {"train": {**train, "meta": {"split": "dev", "same_head": True}}}
+    assert by_part(own_head)["learned weights"].split == "dev"
     (told,) = chosen_by_dev(uses_of(resolve(by_dev)))
     assert told.startswith("labels of dev choose the weights of objectives")
     assert told.endswith("train.meta.split=folds leaves dev alone")

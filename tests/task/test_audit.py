@@ -49,6 +49,15 @@ def test_counts_inside_splits(leaky: Task) -> None:
     assert (train.words.minimum, train.words.median, train.words.maximum) == (1, 2, 4)
 
 
+@pytest.mark.parametrize(("label", "told"), [("x", "so its test score is a little too high"), ("y", "no advantage")])
+def test_texts_of_dev_in_test_are_an_advantage_with_the_same_label_alone(label: str, told: str) -> None:
+    train = rows("train", ("one", "x"), ("two", "y"))
+    splits = {"train": train, "dev": rows("dev", ("three", label)), "test": rows("test", ("three", "x"), ("four", "y"))}
+    messages = [problem.message for problem in audit(Task.from_examples("shared", splits)).problems]
+    (found,) = [message for message in messages if "stand verbatim in dev" in message]
+    assert told in found
+
+
 def test_counts_across_splits(leaky: Task) -> None:
     found = audit(leaky)
     in_train = overlap(found, "train", "test")

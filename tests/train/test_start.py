@@ -149,7 +149,8 @@ def test_a_text_longer_than_the_checkpoint_reads_is_refused(
     longest = from_checkpoint(run_settings, tmp_path, **{section: {name: POSITIONS, "batch_size": 8}})
     check_checkpoint(task, longest)
     settings = from_checkpoint(run_settings, tmp_path, **{section: {name: POSITIONS + 1, "batch_size": 8}})
-    message = rf"key '{key}': {POSITIONS + 1} is more than the {POSITIONS} tokens that {tmp_path} can read$"
+    message = rf"key '{key}': {POSITIONS + 1} is more than the {POSITIONS} tokens that {tmp_path} can read "
+    message += rf"\({key} may be {POSITIONS} at most\)$"
     with pytest.raises(InputError, match=message):
         check_checkpoint(task, settings)
 

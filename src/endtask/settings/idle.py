@@ -15,9 +15,27 @@ _LEAST_REACH = 1.0
 """How far a logit should get if all cosines were 1; they are a tenth of that, a weight of .52 in place of .5."""
 
 
+_NEEDED_CHOICES = {
+    "folds": ("split", "folds"),
+    "fold_steps": ("split", "folds"),
+    "last_layers": ("parameters", "last_layers"),
+    "ridge": ("head", "closed_form"),
+    "head_steps": ("head", "adamw"),
+    "head_learning_rate": ("head", "adamw"),
+    "head_weight_decay": ("head", "adamw"),
+}
+"""Settings of learned weights that one value of another alone uses."""
+_OF_SEPARATE_HEAD = ("head", "fit_batch", "ridge", "head_steps", "head_learning_rate", "head_weight_decay")
+
+
 def idle_settings(settings: Settings) -> tuple[str, ...]:
     """A line for each section or value without effect, with what would give it one."""
-    return (*_idle_sections(settings), *_idle_samples(settings), *_still_weights(settings))
+    return (
+        *_idle_sections(settings),
+        *_idle_choices(settings),
+        *_idle_samples(settings),
+        *_still_weights(settings),
+    )
 
 
 def _idle_sections(settings: Settings) -> Iterator[str]:
@@ -36,10 +54,27 @@ def _idle_sections(settings: Settings) -> Iterator[str]:
             yield f"{', '.join(f'{name}.{key}' for key in changed)} without effect: {why} would use it"
 
 
+def _idle_choices(settings: Settings) -> Iterator[str]:
+    """Values of `train.meta` for a choice that was not made."""
+    train, meta = settings.train, settings.train.meta
+    if train.weighting != "meta":
+        return
+    if settings.stage1 == "none":
+        yield "train.weighting without effect: stage1 is none"
+        return
+    for key in _changed(meta):
+        choice, needed = _NEEDED_CHOICES.get(key, (key, getattr(meta, key)))
+        if meta.same_head and key in _OF_SEPARATE_HEAD:
+            yield f"train.meta.{key} without effect: train.meta.same_head is true"
+        elif (chosen := getattr(meta, choice)) != needed:
+            yield f"train.meta.{key} without effect: train.meta.{choice} is {chosen}"
+
+
 def _idle_samples(settings: Settings) -> Iterator[str]:
     """So many objectives run at a step, and there are no more."""
     train = settings.train
-    others = len(settings.used_objectives) - train.trains_task
+    used = settings.used_objectives.values()
+    others = sum(one.reads != "selection" or settings.has_selection for one in used) - train.trains_task
     learned = train.meta.sample if train.weighting == "meta" else None
     for name, sample in (("train.sample", train.sample), ("train.meta.sample", learned)):
         if sample is not None and sample >= others:
@@ -54,7 +89,7 @@ def _still_weights(settings: Settings) -> Iterator[str]:
     if is_learned and budget.unit == "steps" and reach < _LEAST_REACH:
         yield (
             f"train.meta.learning_rate hardly has an effect: {budget.amount:g} steps of {train.meta.learning_rate:g}"
-            f" move a logit by {reach:.2g} at most, and cosines are far below 1; raise it for so short a run"
+            f" move a logit by {reach:.2g} at most, and cosines are mostly far below 1; raise it for so short a run"
         )
 
 

@@ -152,7 +152,7 @@ def tlm_objectives(*, with_task: bool) -> Objectives:
 
 def no_name(name: Any) -> str:
     """Why a name cannot be one."""
-    return f"{name!r} is no name; write letters, digits, - and _, a letter first"
+    return f"{name!r} is no name; write letters (a to z), digits, - and _, a letter first"
 
 
 def check_names(names: Iterable[str], key: str) -> None:

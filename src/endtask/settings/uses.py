@@ -88,7 +88,8 @@ def _stage_1(settings: Settings, groups: int | None) -> Iterator[Use]:
     for name, one in settings.used_objectives.items():
         yield objective_use(name, one)
     if train.weighting == "meta":
-        split = "dev" if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)
+        by_dev = "dev" if train.meta.same_head else "train, judged by dev"  # a head of its own is fitted to train
+        split = by_dev if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)
         yield Use(LEARNED_WEIGHTS, "which objectives help", _TEXTS["task"], split, True)
     if train.reselect.every is not None:
         yield Use(_RESELECTION, "which texts to read", _TEXTS["task"], _judging_split(settings, groups), True)

@@ -85,6 +85,8 @@ def _what_is_shared(overlap: Overlap) -> str:
 
 
 def _what_it_means(overlap: Overlap) -> str:
+    if overlap.earlier != "train" and overlap.normalized_same_label == 0:
+        return "dev has other labels for them, so a model chosen on dev has no advantage there"
     if overlap.earlier != "train":
         return "a model chosen on dev has been chosen on them too, so its test score is a little too high"
     if overlap.leak_free == 0:

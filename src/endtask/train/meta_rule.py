@@ -52,7 +52,7 @@ def few_rows_judge(task: Task, settings: Settings) -> str | None:
     rows = len(task.splits.get("dev", ())) if folds is None else int(np.bincount(folds.numbers).min())
     if rows >= asked:
         return None
-    fewer = f"{rows} rows, fewer than train.meta.gradient_batch ({asked})"
+    fewer = f"{rows} {'row' if rows == 1 else 'rows'}, fewer than train.meta.gradient_batch ({asked})"
     if folds is None:
         return f"dev, which judges learned weights, has {fewer}; train.meta.split=folds lets parts of train judge"
     return f"the parts of train that judge learned weights have {fewer}; fewer train.meta.folds make them larger"

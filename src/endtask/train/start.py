@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from endtask.errors import InputError
@@ -107,7 +108,9 @@ def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None
     for key, length in lengths.items():
         if length > checkpoint.longest_text:
             raise InputError(
-                f"{length} is more than the {checkpoint.longest_text} tokens that {checkpoint.path} can read", key=key
+                f"{length} is more than the {checkpoint.longest_text} tokens that {checkpoint.path} can read",
+                key=key,
+                hint=f"{_all_too_long(lengths, checkpoint.longest_text)} may be {checkpoint.longest_text} at most",
             )
     tasks = (task, *task.further.values())
     is_pair = any(example.text_pair is not None for one in tasks for example in one.train)
@@ -115,6 +118,10 @@ def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None
         raise InputError(
             "this checkpoint cannot tell the texts of a pair apart", path=checkpoint.path, key="model.path"
         )
+
+
+def _all_too_long(lengths: Mapping[str, int], longest: int) -> str:
+    return ", ".join(key for key, length in lengths.items() if length > longest)
 
 
 def _tokenizer_key(settings: Settings) -> str:
