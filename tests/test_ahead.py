@@ -31,6 +31,7 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
         ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of kind 'text'"),
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
         ({"train": {"rho1": "inf"}, "select": {"selector": "none"}}, "key 'train.rho1': inf leaves nothing"),
+        ({"train": {"weighting": "meta"}}, "key 'train.weighting': meta has nothing to weigh: without external text "),
         ({"train": {"reselect": {"every": 9}}}, "key 'train.reselect.every': there is no external text"),
         ({"device": "cpu", "model": {"attention": "varlen"}}, "key 'model.attention': varlen does not work here"),
         ({"tokenizer": {"marks": ["[[", "[["]}}, "key 'tokenizer.marks': '\\[\\[' is named twice"),

@@ -6,6 +6,7 @@ from endtask.errors import InputError
 from endtask.select.choose import refuse_impossible
 from endtask.select.domain import refuse_missing_texts, refuse_unknown_sources
 from endtask.settings import Settings
+from endtask.settings.objectives import refuse_lone_objective
 from endtask.task import Task
 
 
@@ -83,12 +84,8 @@ def _check_training(settings: Settings, *, has_corpus: bool) -> None:
     if settings.stage1 == "joint" and only_selection and no_text:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
     with_text = [name for name, one in settings.used_objectives.items() if one.reads != "selection" or not no_text]
-    if settings.stage1 == "joint" and settings.train.weighting == "meta" and len(with_text) == 1:
-        raise InputError(
-            f"meta has nothing to weigh: without external text {with_text[0]} is alone",
-            key="train.weighting",
-            hint="name a corpus, add an objective, or use equal",
-        )
+    if settings.stage1 == "joint":
+        refuse_lone_objective(with_text, settings.train.weighting)
     if settings.stage1 == "joint" and settings.train.reselect.every is not None and no_text:
         raise InputError("there is no external text to choose from", key="train.reselect.every")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -361,3 +362,13 @@ def test_a_small_dev_is_told_while_training(
     settings = changed(meta_settings(run_settings, split="dev", gradient_batch=rows + 1), budget="2steps")
     pretrain(task, packed, settings, make_stage("pretrain"))
     assert capsys.readouterr().err.count(f"warning: dev, which judges learned weights, has {rows} rows, fewer") == 1
+
+
+def test_a_selection_that_turns_out_empty_leaves_nothing_to_weigh(
+    task: Task, packed: Path, run_settings: Settings, tmp_path: Path
+) -> None:
+    settings = changed(run_settings, train={"weighting": "meta"})
+    assert set(pretrain_phase(task, packed, settings).objectives) == {"external", "internal"}
+    shutil.copytree(packed, tmp_path / "packed", ignore=shutil.ignore_patterns("external"))
+    with pytest.raises(InputError, match=r"key 'train.weighting': .* without external text internal is alone"):
+        pretrain_phase(task, tmp_path / "packed", settings)

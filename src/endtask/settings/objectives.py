@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from endtask.errors import did_you_mean
+from endtask.errors import InputError, did_you_mean
 from endtask.settings.budget import BatchSize
 from endtask.settings.section import Fraction, PositiveNumber, Section
 
@@ -148,6 +148,16 @@ def tlm_objectives(*, with_task: bool) -> Objectives:
     """
     external = ObjectiveSettings(kind="mlm", texts="selection")
     return {EXTERNAL: external, INTERNAL: ObjectiveSettings(kind="joint")} if with_task else {EXTERNAL: external}
+
+
+def refuse_lone_objective(names: Collection[str], weighting: str) -> None:
+    """Refuse to learn the weights of the one objective that has text to read."""
+    if weighting == "meta" and len(names) == 1:
+        raise InputError(
+            f"meta has nothing to weigh: without external text {next(iter(names))} is alone",
+            key="train.weighting",
+            hint="name a corpus, add an objective, or use equal",
+        )
 
 
 def no_name(name: Any) -> str:

@@ -14,7 +14,7 @@ from endtask.objectives.masking import Masking, rare_token_weights
 from endtask.objectives.own_dropout import OwnDropout
 from endtask.seeds import derive
 from endtask.settings import ObjectiveSettings, Settings
-from endtask.settings.objectives import EXTERNAL, INTERNAL
+from endtask.settings.objectives import EXTERNAL, INTERNAL, refuse_lone_objective
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import load_tokenizer
@@ -34,6 +34,7 @@ def joint_objectives(task: Task, packed: Path, network: Network, settings: Setti
     asked = {name: one for name, one in settings.used_objectives.items() if _has_text(name, one, given)}
     if not asked:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
+    refuse_lone_objective(asked, settings.train.weighting)
     objectives = {name: BUILDERS[one.kind](name, one, given) for name, one in asked.items()}
     if all(one.dropout is None for one in asked.values()):
         return objectives
