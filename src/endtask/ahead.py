@@ -76,17 +76,15 @@ def _check_model(task: Task, settings: Settings) -> None:
 
 
 def _check_training(settings: Settings, *, has_corpus: bool) -> None:
-    no_text = not settings.has_selection
     refuse_missing_texts(settings)
     if has_corpus:
         refuse_unknown_sources(settings)
-    only_selection = all(one.reads == "selection" for one in settings.used_objectives.values())
-    if settings.stage1 == "joint" and only_selection and no_text:
+    if settings.stage1 == "none":
+        return
+    if not settings.objectives_with_text:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
-    with_text = [name for name, one in settings.used_objectives.items() if one.reads != "selection" or not no_text]
-    if settings.stage1 == "joint":
-        refuse_lone_objective(with_text, settings.train.weighting)
-    if settings.stage1 == "joint" and settings.train.reselect.every is not None and no_text:
+    refuse_lone_objective(settings.objectives_with_text, settings.train.weighting)
+    if settings.train.reselect.every is not None and not settings.has_selection:
         raise InputError("there is no external text to choose from", key="train.reselect.every")
 
 

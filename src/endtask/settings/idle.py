@@ -73,8 +73,7 @@ def _idle_choices(settings: Settings) -> Iterator[str]:
 def _idle_samples(settings: Settings) -> Iterator[str]:
     """So many objectives run at a step, and there are no more."""
     train = settings.train
-    used = settings.used_objectives.values()
-    others = sum(one.reads != "selection" or settings.has_selection for one in used) - train.trains_task
+    others = len(settings.objectives_with_text) - train.trains_task
     learned = train.meta.sample if train.weighting == "meta" else None
     for name, sample in (("train.sample", train.sample), ("train.meta.sample", learned)):
         if sample is not None and sample >= others:

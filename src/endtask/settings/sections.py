@@ -236,6 +236,12 @@ class Settings(Section):
         return objectives_with_tasks(self)
 
     @property
+    def objectives_with_text(self) -> Objectives:
+        """Those used, but for masked LM on a selection that there will not be."""
+        used = self.used_objectives.items()
+        return {name: one for name, one in used if one.reads != "selection" or self.has_selection}
+
+    @property
     def learned_tasks(self) -> tuple[str, ...]:
         """The further tasks whose heads learn in stage 1, and with what is learned last."""
         if self.stage1 == "none":
