@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from endtask.errors import InputError
@@ -105,23 +104,20 @@ def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None
         "train.internal_max_length": settings.train.internal_max_length or 0,
         "finetune.max_length": settings.finetune.max_length,
     }
-    for key, length in lengths.items():
-        if length > checkpoint.longest_text:
-            raise InputError(
-                f"{length} is more than the {checkpoint.longest_text} tokens that {checkpoint.path} can read",
-                key=key,
-                hint=f"{_all_too_long(lengths, checkpoint.longest_text)} may be {checkpoint.longest_text} at most",
-            )
+    longest = checkpoint.longest_text
+    if too_long := {key: length for key, length in lengths.items() if length > longest}:
+        key, length = next(iter(too_long.items()))
+        raise InputError(
+            f"{length} is more than the {longest} tokens that {checkpoint.path} can read",
+            key=key,
+            hint=f"{', '.join(too_long)} may be {longest} at most",
+        )
     tasks = (task, *task.further.values())
     is_pair = any(example.text_pair is not None for one in tasks for example in one.train)
     if is_pair and checkpoint.architecture.name == "bert" and checkpoint.config.type_vocab_size < 2:
         raise InputError(
             "this checkpoint cannot tell the texts of a pair apart", path=checkpoint.path, key="model.path"
         )
-
-
-def _all_too_long(lengths: Mapping[str, int], longest: int) -> str:
-    return ", ".join(key for key, length in lengths.items() if length > longest)
 
 
 def _tokenizer_key(settings: Settings) -> str:
