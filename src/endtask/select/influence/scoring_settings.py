@@ -79,7 +79,6 @@ def _train(settings: Settings, own: InfluenceSettings) -> TrainSettings:
         batch_size=own.batch_size,
         max_length=own.max_length,
         mask_probability=own.mask_probability,
-        mask_task=True,
         rho1=own.rho1,
         rho2=own.mlm_weight,
         dropout=own.dropout,
