@@ -72,9 +72,9 @@ def test_pairs_show_both_texts(toy_pairs: Path, tmp_path: Path) -> None:
     [
         {"rho1": "inf"},
         {"rho1": "auto"},
-        {"rho2": 0, "mask_task": False},
+        {"rho2": 0},
         {"task_head": "tlm", "eval_steps": 5},
-        {"gradient_accumulation_steps": 3, "batch_ramp_fraction": 0.5, "optimizer": "muon"},
+        {"gradient_accumulation_steps": 3, "batch_ramp_fraction": 0.5},
     ],
     ids=str,
 )

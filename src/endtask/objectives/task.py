@@ -17,8 +17,8 @@ from endtask.objectives.task_base import TaskObjective, weighted_sum, with_answe
 class Classification(TaskObjective):
     """Predict the label of a task text.
 
-    `text_weights` let the windows of one long text count as one. The sum of a batch's weights is that of the mean batch,
-    for a batch that holds windows of long texts only must not count like any other.
+    `text_weights` let the windows of one long text count as one. They are divided by the expected sum of a batch's, for
+    a batch that holds windows of long texts only must not count like any other.
     """
 
     def __init__(

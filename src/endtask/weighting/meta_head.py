@@ -122,12 +122,12 @@ def fit_head(features: Tensor, targets: Tensor, task: HeadTask, settings: MetaSe
     """The head that the settings ask for; nothing in here waits for the device."""
     fixed = features.detach().to(torch.promote_types(features.dtype, torch.float32))
     if settings.head == "closed_form":
-        return fit_closed_form(fixed, targets, task)
+        return fit_closed_form(fixed, targets, task, RIDGE)
     return fit_by_steps(fixed, targets, task, seed)
 
 
 @torch.no_grad()
-def fit_closed_form(features: Tensor, targets: Tensor, task: HeadTask, ridge: float = RIDGE) -> Head:
+def fit_closed_form(features: Tensor, targets: Tensor, task: HeadTask, ridge: float) -> Head:
     """One Newton step of the regularised linear model, from the answer that fits the mean: ridge regression.
 
     Solved among the n rows or the H features, whichever are fewer.

@@ -99,7 +99,7 @@ def test_the_scoring_models_settings_are_its_own() -> None:
     run = resolve(
         {
             "model": {"size": "base", "architecture": "bert"},
-            "train": {"task_head": "tlm", "rho1": 99, "optimizer": "muon", "gradient_accumulation_steps": 4},
+            "train": {"task_head": "tlm", "rho1": 99, "gradient_accumulation_steps": 4},
             "seed": 3,
             "select": {"influence": {"mask_probability": 0.1, "mlm_weight": 2}},
         }
