@@ -21,7 +21,7 @@ from endtask.settings import BatchSize, ModelSettings, Settings, TrainSettings
 from endtask.settings.meta import MetaSettings
 from endtask.train.device import choose_place, move
 from endtask.train.loop import Phase, build_optimizer, train
-from endtask.train.meta_folds import Folds
+from endtask.train.meta_folds import FOLD_STEPS, Folds
 from endtask.train.meta_gradient import HeldOutGradient
 from endtask.train.meta_texts import TextHeldOut
 from endtask.train.pretrain import phase_of
@@ -72,10 +72,10 @@ def _meta(rule: MetaSettings, case: Case, network: Network, bench: Bench, place:
     stream = _stream("task", case.held_out, case, network, bench, masked=False)
     answered = Classification("task", stream, labels())
     sizes = rule.model_copy(update={"fit_batch": case.held_out, "gradient_batch": case.held_out})
-    folds = Folds(np.arange(TEXTS) % _FOLDS, rule.fold_steps)
+    folds = Folds(np.arange(TEXTS) % _FOLDS, FOLD_STEPS)
     source = TextHeldOut(answered, answered, Classes(CLASSES), folds=folds, settings=sizes, seed=SEED)
     gradient = HeldOutGradient(network, source, settings=sizes, place=place, seed=SEED)
-    return Meta(OBJECTIVES, gradient, settings=sizes, device=place.device, seed=SEED)
+    return Meta(OBJECTIVES, gradient, settings=sizes, device=place.device)
 
 
 def _stream(name: str, rows: int, case: Case, network: Network, bench: Bench, *, masked: bool) -> TextStream:
