@@ -26,7 +26,7 @@ from torch import Tensor
 
 from benchmarks.influence.cells import SCORINGS
 from endtask.files.atomic import whole_file
-from endtask.gradients.calibration import Calibration
+from endtask.gradients.scoring import Calibration
 from endtask.seeds import generator
 from endtask.select.influence.candidates import Candidates, CandidateUnits, calibration_draw
 from endtask.select.influence.columns import class_shares, columns_of

@@ -12,7 +12,7 @@ from benchmarks.selection.inputs import Bench, candidate_batches, network_of, pl
 from benchmarks.selection.ours import kept_targets, options_of, score_one
 from benchmarks.training.inputs import LEARNING_RATE
 from endtask.gradients.engine import GradientEngine
-from endtask.gradients.options import Options
+from endtask.gradients.plan import Options
 from endtask.models.batch import IGNORED
 from endtask.models.network import Network
 from endtask.models.place import Place

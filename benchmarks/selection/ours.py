@@ -17,14 +17,12 @@ from torch import Tensor
 from benchmarks.selection.cases import OURS_SHORT, Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
 from benchmarks.training.bert import parameters_of
-from endtask.gradients.costs import Work
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.gradients.options import Options
-from endtask.gradients.plan import make_plan
+from endtask.gradients.plan import Options, Work, make_plan
+from endtask.gradients.rows import Units
 from endtask.gradients.scoring import score_batches
 from endtask.gradients.targets import Targets
-from endtask.gradients.units import Units
 from endtask.models.batch import TextBatch
 from endtask.models.network import Network
 from endtask.models.place import Place

@@ -17,7 +17,7 @@ from benchmarks.selection.inputs import Bench, candidate_batches, network_of, pl
 from benchmarks.selection.reference import timed
 from benchmarks.training.bert import parameters_of
 from endtask.gradients.capture import frozen
-from endtask.gradients.halves import layer_of, lower
+from endtask.gradients.engine import layer_of, lower
 from endtask.models.attention import guide_for
 from endtask.models.batch import IGNORED, TextBatch
 from endtask.models.lean import LeanEncoder

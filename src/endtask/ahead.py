@@ -31,7 +31,7 @@ def check_ahead(
         _check_machine(settings)
     _check_aligned(task, settings)
     if settings.select.uses_influence and not has_selection:
-        from endtask.select.influence.ahead import refuse_impossible_influence
+        from endtask.select.influence.fit import refuse_impossible_influence
 
         refuse_impossible_influence(task, settings)
 

@@ -56,15 +56,24 @@ READ_BY: dict[str, tuple[str, ...]] = {
 }
 """The settings each stage reads; those of the stages before it count through their fingerprints."""
 
-READ_BY_INFLUENCE = ("tokenizer", "model", "device", "threads", "precision", "compile", "max_skipped_steps")
+READ_BY_INFLUENCE = (
+    "tokenizer",
+    "model",
+    "train.max_length",
+    "device",
+    "threads",
+    "precision",
+    "compile",
+    "max_skipped_steps",
+)
 """What the stage `select` reads beside its own section where it trains a scoring model."""
 
-READ_BY_ITS_LIMIT = ("budget", "train.batch_size", "train.gradient_accumulation_steps", "train.max_length")
+READ_BY_ITS_LIMIT = ("budget", "train.batch_size", "train.gradient_accumulation_steps")
 """The same where `share_of_budget` limits what scoring costs."""
 
 _LESS_MEMORY_FOR_INFLUENCE = (
-    "lower select.influence.most_targets, batch_size, max_length, layers, size or greedy_size, or set "
-    "select.influence.rank; the run then goes on with --from select"
+    "lower select.influence.size, compare fewer select.influence.layers, or raise select.influence.target_batch; the "
+    "run then goes on with --from select"
 )
 
 READ_BY_DOMAIN = ("domain", "retrieve.guard")

@@ -22,7 +22,7 @@ from endtask.compare.flags import read_comparison_folder
 from endtask.compare.results import write_results
 from endtask.errors import InputError
 from endtask.files.selection_table import read_figures
-from endtask.gradients.calibration import Calibration
+from endtask.gradients.scoring import Calibration
 from endtask.select.influence.shards import ShardWork
 from endtask.select.influence.work import InfluenceWork
 from endtask.select.inputs import Inputs

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.options import Options
+from endtask.gradients.plan import STRATEGIES, Options
 from endtask.gradients.rows import LinearRows, LookupRows
 from endtask.gradients.targets import products
 from endtask.models.batch import Room, TextBatch
@@ -21,7 +21,6 @@ from endtask.models.network import TLM_TASK, Network
 from endtask.models.place import Place
 from tests.gradients.batches import PAD, labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients, relative_error
-from tests.gradients.random_rows import EXACT
 from tests.tiny import ARCHITECTURES
 
 LAYERS = ("last", "half", "embedding", "*")
@@ -55,7 +54,7 @@ def engine_products(
     seed=st.integers(0, 1000),
     probability=st.floats(0.05, 0.9),
     chosen=st.sets(st.sampled_from(LAYERS), min_size=1, max_size=2),
-    way=st.sampled_from(["auto", *EXACT]),
+    strategy=st.sampled_from(["auto", *STRATEGIES]),
 )
 def test_products_equal_those_of_a_loop(
     model: tuple[str, str],
@@ -66,13 +65,13 @@ def test_products_equal_those_of_a_loop(
     seed: int,
     probability: float,
     chosen: set[str],
-    way: str,
+    strategy: str,
 ) -> None:
     network = make_network(model[0], pooling=model[1], hidden=shape[0], heads=shape[1], layers=depth)
     masked = masked_batch(network, candidates, seed=seed, probability=probability)
     labelled = labelled_batch(network, targets, seed=seed + 1)
     layers = tuple(sorted(chosen))
-    ours = engine_products(network, masked, labelled, layers, Options(way=way))  # type: ignore[arg-type]
+    ours = engine_products(network, masked, labelled, layers, Options(strategy=strategy))  # type: ignore[arg-type]
     assert relative_error(ours, *flat_pair(network, masked, labelled, layers)) < 1e-8
 
 

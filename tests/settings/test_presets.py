@@ -127,10 +127,14 @@ def test_table_a1_of_iss(scale: str, task: str) -> None:
 def test_the_scoring_model_of_isss_authors() -> None:
     own = load_settings(preset="iss-small").select.influence
     assert (own.architecture, own.size, own.pooling, own.layers) == ("bert", "base", "cls", ("last",))
-    assert (own.learning_rate, own.epochs, own.batch_size.amount, own.mlm_weight) == (5e-5, 15, 16, 3)
-    assert (own.mask_probability, own.mask_targets, own.masks, own.dropout) == (0.1, True, 1, 0.1)
-    assert (own.targets, own.measure, own.choice, own.top_k) == ("dev", "dot", "top_k", None)
-    assert (own.most_targets, own.share_of_budget, own.checkpoints) == (None, None, 1)
+    assert (own.targets, own.measure, own.choice, own.share_of_budget) == ("dev", "dot", "top_k", None)
+    assert (own.masks, own.score_mask_probability) == (1, 0.1)
+    assert (own.recipe_values.masks_targets, own.recipe_values.most_targets) == (True, None)
+    fitted = scoring_settings(load_settings(preset="iss-small:imdb"))
+    assert (fitted.model.architecture, fitted.model.size, fitted.model.dropout) == ("bert", "base", 0.1)
+    train = fitted.train
+    assert (train.learning_rate, own.epochs, train.weight_decay, train.batch_size.amount) == (5e-5, 15, 0, 16)
+    assert (train.rho1, train.rho2, train.mask_probability, train.dropout, train.max_length) == (0, 3, 0.1, 0.1, 128)
 
 
 @pytest.mark.parametrize(("task", "batch"), [("rct-20k", 16), ("chemprot", 8), ("acl-arc", 2), ("scierc", 4)])

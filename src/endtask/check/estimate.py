@@ -114,7 +114,7 @@ def _pretraining(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> 
 
 def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> float:
     """Tokens of a re-selection, from texts as long as the kept passages and rows as long as those of train."""
-    from endtask.select.influence.estimate import BYTES_PER_TOKEN
+    from endtask.select.influence.limits import BYTES_PER_TOKEN
     from endtask.text.packed import PackedTexts
     from endtask.train.reselect_cost import Texts, read_in_a_round
 
@@ -175,7 +175,7 @@ def _finetunings(settings: Settings) -> int:
 
 def with_influence(estimate: Estimate, task: Task, few: Task, settings: Settings, folder: Path) -> Estimate:
     """The same with a scoring model fitted and the retrieved passages scored, within their share of the budget."""
-    from endtask.select.influence.estimate import influence_cost
+    from endtask.select.influence.limits import influence_cost
 
     passages = max(estimate.retrieved_passages, 1.0)
     bytes_each = estimate.retrieved_bytes / passages

@@ -18,7 +18,7 @@ from endtask.report.format import plural
 
 if TYPE_CHECKING:
     from endtask.retrieve.explain import AskedPassage, Asker, AskingExample, QueryWord, WhyExample, WhyPassage, WordPart
-    from endtask.select.influence.lookup import HelpfulPassage, WhyHelpful
+    from endtask.select.influence.helpful import HelpfulPassage, WhyHelpful
 
 NAME = "why"
 EXAMPLES = examples(
@@ -74,7 +74,7 @@ def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, An
 def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
     """What it asked for, and what helps it; dev rows ask for nothing, but may be helped."""
     from endtask.retrieve.explain import why_example
-    from endtask.select.influence.lookup import lists_helpful, why_example_is_helped
+    from endtask.select.influence.helpful import lists_helpful, why_example_is_helped
 
     helped = why_example_is_helped(run, example, top=top or 5)
     if helped is None:
@@ -88,7 +88,7 @@ def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, An
 
 
 def _why_class(run: Path, label: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
-    from endtask.select.influence.lookup import why_class_is_helped
+    from endtask.select.influence.helpful import why_class_is_helped
 
     found = why_class_is_helped(run, label, top=top or 5)
     return {"helped": asdict(found)}, _helped_lines(found)

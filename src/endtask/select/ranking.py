@@ -21,15 +21,13 @@ from endtask.select.table import keep_rows
 class Ranking:
     """All candidates in an order: `order` holds their places, best first; `score` has one entry per place.
 
-    `reasons` tells of places why they stand where they stand; `counts` go into the manifest. With a `limit`, the
-    selector itself keeps no more than so many, whatever the budget holds.
+    `reasons` tells of places why they stand where they stand; `counts` go into the manifest.
     """
 
     order: Order
     score: NDArray[np.float64]
     reasons: Callable[[Order], list[str]]
     counts: dict[str, Any] = field(default_factory=dict)
-    limit: int | None = None
 
 
 Ranker = Callable[[Inputs, SelectionFigures], Ranking]
@@ -42,7 +40,7 @@ def keep_best(inputs: Inputs, path: Path, rank: Ranker) -> Kept:
     figures = read_figures(candidates)
     ranking = rank(inputs, figures)
     otherwise = "the corpus shares no word with the task"
-    kept = fill_or_refuse(ranking.order[: ranking.limit], figures.bytes, inputs, otherwise=otherwise)
+    kept = fill_or_refuse(ranking.order, figures.bytes, inputs, otherwise=otherwise)
 
     def reason(batch: Batch, places: Order) -> Any:
         return _with_askers(ranking.reasons(places), batch)

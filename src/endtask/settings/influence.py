@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from endtask.settings.budget import BatchSize
-from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
+from endtask.settings.section import Positive, PositiveNumber, Section
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Values in which the ISS authors' code differs from ours, and that no table of the paper varies."""
+
+    batch_size: int  # texts, where the scoring model is fitted
+    mask_probability: float  # where the scoring model is fitted, and where texts are scored under a single mask
+    masks_targets: bool
+    most_targets: int | None  # of more target rows so many are drawn
+
+
+RECIPES = {
+    "default": Recipe(batch_size=32, mask_probability=0.15, masks_targets=False, most_targets=4096),
+    "paper": Recipe(batch_size=16, mask_probability=0.1, masks_targets=True, most_targets=None),
+}
 
 
 class InfluenceSettings(Section):
@@ -26,29 +42,19 @@ class InfluenceSettings(Section):
     )
     seed: int | None = Field(None, ge=0, description="of its random weights, folds and masks; unset: the run's `seed`")
     epochs: Positive = Field(10, description="over the task's train rows, with masked LM and the task together")
-    rho1: int = Field(
-        0, ge=0, description="batches of candidates, masked LM, for each of the task in that training; 0: none (paper)"
-    )
     learning_rate: PositiveNumber | Literal["auto"] = Field(
         "auto", description="highest rate of that training; auto: 1e-3 from random weights, 5e-5 from a model.path"
     )
-    batch_size: BatchSize = Field(BatchSize.parse("32"), description="texts (32) or tokens (4096tok) in its batches")
-    mlm_weight: PositiveNumber = Field(3.0, description="weight of masked LM against the task loss in that training")
-    dropout: Fraction = Field(0.1, description="dropout in that training; off when texts are scored")
-    mask_probability: float = Field(0.15, gt=0, lt=1, description="share of tokens to be guessed in that training")
-    score_mask_probability: float | None = Field(
-        0.5, gt=0, lt=1, description="the same where candidates are scored; null: mask_probability (paper)"
-    )
-    max_length: int = Field(128, ge=8, description="tokens of a text that are read")
-    whole_passages: bool = Field(
-        False, description="read long candidates piece by piece to their end; false: their first `max_length` tokens"
+    recipe: Literal["default", "paper"] = Field(
+        "default",
+        description="small values together; default: fit in batches of 32 with 15% masked, at most 4,096 targets; "
+        "paper: batches of 16 with 10% masked, all targets, masked too, as in the ISS authors' code",
     )
     targets: Literal["folds", "dev"] = Field(
         "folds",
         description="whose loss is to fall: of each half of train under the model that was fitted on the other half, "
         "or of dev under one that was fitted on train",
     )
-    most_targets: Positive | None = Field(4096, description="draw so many of more target rows; null: take all")
     layers: tuple[str, ...] = Field(
         ("last",),
         min_length=1,
@@ -58,34 +64,38 @@ class InfluenceSettings(Section):
     measure: Literal["dot", "cosine"] = Field(
         "cosine", description="how two gradients are compared; the paper's is the dot product"
     )
-    rank: Positive | None = Field(
-        None, description="keep each target's gradient as so few rows, where that is cheaper; unset: exact"
-    )
     candidate_batch: Positive = Field(1, description="candidates whose mean gradient is scored as one (B_p)")
     target_batch: Positive = Field(1, description="targets whose mean gradient counts as one (B_t)")
     masks: Positive = Field(
         2,
-        description="masks of each candidate, over which its gradient is averaged; none hides what another has, "
-        "before each token was hidden once",
+        description="masks of each candidate, over which its gradient is averaged: n hide 1/n of its tokens each, so "
+        "that all are predicted; 1: a single mask, of as many tokens as in fitting (paper)",
     )
-    mask_targets: bool = Field(False, description="read targets masked too, as the authors' code does")
-    checkpoints: Positive = Field(1, description="weights from along its training, over which scores are averaged")
-    choice: Literal["budget", "top_k", "greedy"] = Field(
+    choice: Literal["budget", "top_k"] = Field(
         "budget",
-        description="what is kept; budget: the highest mean of `top_targets` best scores; top_k: the best `top_k` "
-        "of each target, together (paper); greedy: what together comes closest to the targets' mean gradients",
+        description="what is kept; budget: the highest mean of the ten best scores; top_k: the best k of each target, "
+        "together, with the k that fills select.budget (paper)",
     )
-    top_targets: Positive = Field(10, description="for `budget`: how many of a candidate's best scores are averaged")
-    top_k: Positive | None = Field(
-        None, description="for `top_k`: candidates per target; unset: as many as fill select.budget"
-    )
-    greedy_size: Positive = Field(512, description="for `greedy`: numbers to which each gradient is projected")
     share_of_budget: float | None = Field(
         0.1,
         gt=0,
         description="the most that scoring may cost, as a share of the training budget: beyond it only the best-ranked "
         "candidates are scored; null: no limit",
     )
+
+    @property
+    def recipe_values(self) -> Recipe:
+        """The values that `recipe` stands for."""
+        return RECIPES[self.recipe]
+
+    @property
+    def score_mask_probability(self) -> float:
+        """The share of a candidate's tokens that each of its masks hides.
+
+        >>> InfluenceSettings().score_mask_probability, InfluenceSettings(masks=1).score_mask_probability
+        (0.5, 0.15)
+        """
+        return self.recipe_values.mask_probability if self.masks == 1 else 1 / self.masks
 
     @field_validator("layers", mode="before")
     @classmethod
@@ -95,11 +105,7 @@ class InfluenceSettings(Section):
         return layers
 
     @model_validator(mode="after")
-    def choices_fit(self) -> InfluenceSettings:
-        if self.top_k is not None and self.choice != "top_k":
-            raise ValueError(f"top_k: {self.top_k} goes with choice: top_k; the choice is {self.choice}")
+    def pooling_fits(self) -> InfluenceSettings:
         if self.pooling == "mean" and self.architecture in ("bert", "roberta"):
             raise ValueError(f"pooling: mean: the stock head of {self.architecture} reads the first token")
-        if self.batch_size.unit == "tokens" and self.batch_size.amount < 2 * self.max_length:
-            raise ValueError(f"batch_size {self.batch_size} is less than two texts of {self.max_length} tokens")
         return self

@@ -12,16 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from endtask.errors import TrainingError
-from endtask.gradients.calibration import Calibration
-from endtask.gradients.costs import Work
-from endtask.gradients.engine import GradientEngine
+from endtask.gradients.engine import GradientEngine, Readings
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.plan import make_plan
-from endtask.gradients.readings import Readings
-from endtask.gradients.rows import Gradients
-from endtask.gradients.scoring import like_lengths, score_batches
+from endtask.gradients.plan import Work, make_plan
+from endtask.gradients.rows import Gradients, Units
+from endtask.gradients.scoring import Calibration, like_lengths, score_batches
 from endtask.gradients.targets import Targets
-from endtask.gradients.units import Units
 from endtask.models.batch import Layout, TextBatch, lay_out
 from endtask.models.network import TASK, Network
 from endtask.models.place import Place

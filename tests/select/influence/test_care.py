@@ -16,7 +16,7 @@ from endtask import stages
 from endtask.ahead import check_ahead
 from endtask.errors import InputError, TrainingError
 from endtask.files.run_layout import HELPFUL
-from endtask.gradients.calibration import Calibration
+from endtask.gradients.scoring import Calibration
 from endtask.records import Example
 from endtask.select.influence import readings as readings_module
 from endtask.select.influence.readings import Reader

@@ -1,4 +1,4 @@
-"""The candidates as tokens, in the units that are scored, and the batches in which they are read."""
+"""The candidates as tokens, the units in which they are scored, and the batches in which they are read."""
 
 from __future__ import annotations
 
@@ -11,68 +11,46 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.files.atomic import whole_file
+from endtask.files.atomic import write_json
 from endtask.files.selection_table import SelectionFigures, read_batches
 from endtask.progress import bar
 from endtask.records import Example
 from endtask.seeds import generator
 from endtask.select.inputs import Order
-from endtask.settings.influence import InfluenceSettings
 from endtask.text.packed import PackedTexts, runs, write_packed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _CALIBRATED = 512
-_STARTS = "starts.npy"
+_IS_PACKED = "packed.json"
 _TEXTS_AT_ONCE = 2000
-_SPECIAL, _OF_NOTHING = 2, 1e-9  # tokens around a piece; and a share for one that has no others
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Tokens of all candidates: number i has the texts from `starts[i]` to `starts[i + 1]`, one unless cut."""
-
-    texts: PackedTexts
-    starts: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
+def pack_candidates(table: Path, tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path) -> PackedTexts:
+    """Tokenise the first `max_length` tokens of a table's texts; done once, and read again after a kill."""
+    if not (folder / _IS_PACKED).exists():
+        packed = write_packed(_beginnings(table, tokenizer, max_length), len(tokenizer), folder)
+        write_json(folder / _IS_PACKED, {"texts": len(packed)})
+    return PackedTexts(folder)
 
 
-def pack_candidates(
-    table: Path, tokenizer: PreTrainedTokenizerFast, settings: InfluenceSettings, folder: Path
-) -> Candidates:
-    """Tokenise a table's texts, their beginnings or the whole of them; done once, and read again after a kill."""
-    if not (folder / _STARTS).exists():
-        counts: list[int] = []
-        write_packed(_pieces(table, tokenizer, settings, counts), len(tokenizer), folder)
-        with whole_file(folder / _STARTS) as aside, open(aside, "wb") as file:
-            np.save(file, np.cumsum([0, *counts]))
-    return Candidates(PackedTexts(folder), np.load(folder / _STARTS))
-
-
-def _pieces(
-    table: Path, tokenizer: PreTrainedTokenizerFast, settings: InfluenceSettings, counts: list[int]
-) -> Iterator[tuple[list[int], int]]:
-    cls, sep, room = tokenizer.cls_token_id, tokenizer.sep_token_id, settings.max_length - 2
+def _beginnings(table: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Iterator[tuple[list[int], int]]:
+    """The tokens of each candidate; a text without a token is a candidate all the same."""
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     with bar("tokens of the candidates", None):
         for batch in read_batches(table, columns=["text"]):
             texts = batch.column(0).to_pylist()
             for first in range(0, len(texts), _TEXTS_AT_ONCE):
                 some = texts[first : first + _TEXTS_AT_ONCE]
                 for ids in tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]:
-                    # A text without a token is one text all the same: every candidate has a place.
-                    cuts = range(0, max(1, len(ids)) if settings.whole_passages else 1, room)
-                    counts.append(len(cuts))
-                    for start in cuts:
-                        piece = [cls, *ids[start : start + room], sep]
-                        yield piece, len(piece)
+                    tokens = [cls, *ids[: max_length - 2], sep]
+                    yield tokens, len(tokens)
 
 
 @dataclass(frozen=True)
 class UnitTexts:
-    """Texts by their numbers among all; for each its unit's place among some units, and its share in the unit."""
+    """The texts of some units by their indices among all; for each its unit among those units, and its share in it."""
 
     numbers: NDArray[np.int64]
     owners: NDArray[np.int64]
@@ -83,7 +61,7 @@ class UnitTexts:
 class CandidateUnits:
     """Candidates in the order in which they are scored; each `size` neighbours are a unit (B_p)."""
 
-    candidates: Candidates
+    texts: PackedTexts
     order: Order
     size: int
 
@@ -100,8 +78,7 @@ class CandidateUnits:
     @cached_property
     def tokens(self) -> NDArray[np.int64]:
         """Tokens of each unit."""
-        offsets, starts = self.candidates.texts.offsets, self.candidates.starts
-        each = offsets[starts[self.order + 1]] - offsets[starts[self.order]]
+        each = self.texts.lengths[self.order]
         return np.bincount(self.of_each, weights=each, minlength=self.count).astype(np.int64)
 
     def batches(self, units: NDArray[np.int64], most_tokens: int) -> Iterator[NDArray[np.int64]]:
@@ -118,29 +95,23 @@ class CandidateUnits:
             yield by_length[start:]
 
     def texts_of(self, units: NDArray[np.int64]) -> UnitTexts:
-        """The texts of some units: a unit's candidates count alike, a candidate's pieces by their tokens."""
+        """The texts of some units; those of a unit have equal shares."""
         members = np.minimum(self.size, len(self.order) - units * self.size)  # the last unit may have fewer
-        candidates = self.order[runs(units * self.size, members)]
-        first, offsets = self.candidates.starts[candidates], self.candidates.texts.offsets
-        pieces = self.candidates.starts[candidates + 1] - first
-        numbers, candidate = runs(first, pieces), np.repeat(np.arange(len(candidates)), pieces)
-        opened = np.maximum(offsets[numbers + 1] - offsets[numbers] - _SPECIAL, _OF_NOTHING)
-        unit = np.repeat(np.arange(len(units)), members)[candidate]
-        shares = opened / np.bincount(candidate, weights=opened)[candidate] / members[unit]
-        return UnitTexts(numbers, unit, shares)
+        owners = np.repeat(np.arange(len(units)), members)
+        return UnitTexts(self.order[runs(units * self.size, members)], owners, 1.0 / members[owners])
 
 
 def scoring_order(places: Order, table: Path, figures: SelectionFigures, examples: tuple[Example, ...]) -> Order:
-    """The candidates of one asker side by side, best rank first, so that the neighbours of a unit are alike.
+    """The candidates of one query side by side, best rank first, so that the neighbours of a unit are alike.
 
-    So stand the rows of the ISS authors' file, whose batches are of consecutive rows.
+    The rows of the ISS authors' file have this order, and their batches are of consecutive rows.
     """
     import pyarrow.compute as compute
 
     number = {example.id: place for place, example in enumerate(examples)}
     firsts = (compute.list_element(batch.column(0), 0) for batch in read_batches(table, columns=["asked_by"]))
-    asker = np.asarray([number.get(name, len(number)) for part in firsts for name in part.to_pylist()], dtype=np.int64)
-    return places[np.lexsort((places, figures.rank[places], asker[places]))]
+    query = np.asarray([number.get(name, len(number)) for part in firsts for name in part.to_pylist()], dtype=np.int64)
+    return places[np.lexsort((places, figures.rank[places], query[places]))]
 
 
 def calibration_draw(units: int, seed: int) -> Order:

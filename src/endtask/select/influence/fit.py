@@ -1,28 +1,30 @@
-"""Fit the scoring models: masked LM and the task together, on one fold each, through the one training loop."""
+"""The scoring models: their settings, and their training with masked LM and the task through the one training loop."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.files.atomic import remove_folder, write_json
-from endtask.files.links import link_or_copy
+from endtask.files.atomic import write_json
 from endtask.files.selection_table import write_selection
-from endtask.gradients.layers import choose_weights
+from endtask.gradients.layers import DEPTHS, EMBEDDING, choose_weights
 from endtask.models.flops import training_flops
-from endtask.models.network import Network
+from endtask.models.network import Network, build_network
 from endtask.models.place import Place
-from endtask.models.weights import save_weights
+from endtask.models.pretrained import load_network, open_checkpoint
+from endtask.models.sizes import SIZES, Shape, shape_of
+from endtask.models.weights import load_weights, save_weights
 from endtask.objectives.by_kind import task_objective
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
-from endtask.settings import BatchSize, Settings
+from endtask.select.influence.folds import folds_of
+from endtask.settings import BatchSize, FinetuneSettings, ModelSettings, Settings, TrainSettings
+from endtask.settings.influence import InfluenceSettings
 from endtask.task import Task
 from endtask.text.pack import pack, tokenizer_for
 from endtask.text.packed import PackedTexts
@@ -31,19 +33,123 @@ from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.device import choose_place, move
 from endtask.train.joint import INTERNAL, masking_of
 from endtask.train.loop import Phase
-from endtask.train.objective_kinds import FOLDERS
-from endtask.train.phase_run import Memory, Pause, run_phase
+from endtask.train.phase_run import run_phase
 from endtask.train.plan import parameters_of
 from endtask.train.pretrain import pretrain_phase
 from endtask.train.start import network_for
 
-TOKENIZER, PACKED = "tokenizer", "pack"
-_LEARNED, _IS_PACKED, _READS_ALONG, _FITTED = "learned.json", "packed.json", "candidates.json", "fitted.json"
+TOKENIZER = "tokenizer"
+_PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
+_TIMES_SMALLER = 10
+"""Published budgets: choosing text by gradients pays with a scoring model about ten times below the trained one."""
+_RATE_FROM_RANDOM, _RATE_FROM_CHECKPOINT = 1e-3, 5e-5
+_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS = 3.0, 0.1, 128
+"""Of masked LM against the task loss; in fitting; and of a text. All are those of the ISS authors' code."""
+_TOKENIZER_TEXTS = 50_000
+
+
+def scoring_settings(settings: Settings) -> Settings:
+    """Settings under which stage 1 fits the scoring model, on the task's text alone.
+
+    >>> found = scoring_settings(Settings(model=ModelSettings(size="base")))
+    >>> found.model.size, found.train.rho2, found.train.learning_rate
+    ('mini', 3.0, 0.001)
+    """
+    own, max_length = settings.select.influence, min(_MOST_TOKENS, settings.train.max_length)
+    changed = {
+        "model": _model(settings, own, max_length),
+        "train": _train(settings, own, max_length),
+        "finetune": FinetuneSettings(max_length=max_length),
+        "tokenizer": settings.tokenizer.model_copy(
+            update={"train_texts": min(_TOKENIZER_TEXTS, settings.tokenizer.train_texts or _TOKENIZER_TEXTS)}
+        ),
+        "stage1": "joint",
+        "seed": seed_of(settings),
+        "compile": "graphs",  # a few minutes of a small network are over before it would be compiled
+        "report_to": (),
+    }
+    return settings.model_copy(update=changed)
+
+
+def seed_of(settings: Settings) -> int:
+    """The seed of weights, folds and masks."""
+    own = settings.select.influence.seed
+    return settings.seed if own is None else own
+
+
+def size_for(model: ModelSettings) -> str:
+    """The largest named size with at most a tenth of the encoder's weights; the smallest where none is so small.
+
+    >>> [size_for(ModelSettings(size=size)) for size in ("large", "base", "compact", "tiny")]
+    ['medium', 'mini', 'tiny', 'tiny']
+    """
+    most = _weights(shape_of(model)) / _TIMES_SMALLER
+    fitting = [name for name in SIZES if _weights(shape_of(ModelSettings(size=name))) <= most]
+    return max(fitting, key=lambda name: _weights(shape_of(ModelSettings(size=name))), default="tiny")
+
+
+def _weights(shape: Shape) -> int:
+    """About as many as the layers have, whatever their kind."""
+    return 12 * shape.hidden_size**2 * shape.num_hidden_layers
+
+
+def _model(settings: Settings, own: InfluenceSettings, max_length: int) -> ModelSettings:
+    if settings.model.path is not None:
+        return settings.model.model_copy(update={"dropout": _DROPOUT})
+    return ModelSettings(
+        architecture=own.architecture,
+        size=size_for(settings.model) if own.size == "auto" else own.size,
+        pooling=own.pooling,
+        dropout=_DROPOUT,
+        attention=settings.model.attention if own.architecture == "lean" else "auto",
+        max_position_embeddings=max(max_length, settings.model.max_position_embeddings),
+    )
+
+
+def _train(settings: Settings, own: InfluenceSettings, max_length: int) -> TrainSettings:
+    automatic = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
+    return TrainSettings(
+        seed=seed_of(settings),
+        learning_rate=automatic if own.learning_rate == "auto" else own.learning_rate,
+        weight_decay=0.0,
+        batch_size=BatchSize.parse(str(own.recipe_values.batch_size)),
+        max_length=max_length,
+        mask_probability=own.recipe_values.mask_probability,
+        mask_task=True,
+        rho1=0,
+        rho2=_MLM_WEIGHT,
+        dropout=_DROPOUT,
+    )
+
+
+def refuse_impossible_influence(task: Task, settings: Settings) -> None:
+    """Refuse, before the corpus is read, train rows that cannot be halved and layers that no scoring model has."""
+    own = settings.select.influence
+    folds_of(task, own, seed_of(settings))
+    if not set(own.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
+        refuse_unknown_layers(_without_vocabulary(task, scoring_settings(settings).model), own.layers)
+
+
+def _without_vocabulary(task: Task, model: ModelSettings) -> Network:
+    """A scoring model as far as the names of its layers go: there is no vocabulary yet."""
+    if model.path is not None:
+        checkpoint = open_checkpoint(model.path)
+        return load_network(checkpoint, model, pad_id=0, labels=task.labels, seed=0, kind=task.kind)
+    special_ids = {"pad": 0, "cls": 1, "sep": 2}
+    return build_network(model, vocabulary=8, special_ids=special_ids, labels=task.labels, seed=0, kind=task.kind)
+
+
+def refuse_unknown_layers(network: Network, layers: tuple[str, ...]) -> None:
+    """Refuse layers that the network does not have; the message names the setting."""
+    try:
+        choose_weights(network, layers)
+    except InputError as error:
+        raise InputError(str(error).replace("'layers'", "'select.influence.layers'")) from None
 
 
 @dataclass(frozen=True)
 class Fold:
-    """A fold in its folder; its scoring model learns from the task's train rows and judges by its dev rows."""
+    """A fold in its folder: its scoring model is fitted on the task's train rows and scores for its dev rows."""
 
     task: Task
     settings: Settings
@@ -51,8 +157,8 @@ class Fold:
 
     @property
     def packed(self) -> Path:
-        """Where the fold's tokens lie."""
-        return self.folder / PACKED
+        """The folder of the fold's tokens."""
+        return self.folder / _PACKED
 
     @property
     def targets(self) -> PackedTexts:
@@ -61,7 +167,7 @@ class Fold:
 
     @property
     def masking(self) -> Masking:
-        """How tokens are hidden, in fitting and in scoring."""
+        """How tokens are hidden in fitting, and in targets."""
         return masking_of(self.packed, self.settings)
 
     @property
@@ -69,43 +175,31 @@ class Fold:
         """Where the model is fitted and scores."""
         return choose_place(self.settings)
 
-    def kept_weights(self) -> list[Path]:
-        """Those that score once the model is fitted: a moment without a finite loss has left none."""
-        return [path for path in self.weights() if path.exists()]
-
-    def weights(self) -> list[Path]:
-        """The files of the weights along the training, the last step's last."""
-        count = self.settings.select.influence.checkpoints
-        return [self.folder / f"weights-{number}.safetensors" for number in range(1, count + 1)]
+    @property
+    def weights(self) -> Path:
+        """The file of the fitted weights."""
+        return self.folder / "weights.safetensors"
 
     def network(self) -> Network:
         """A network for such weights, with its first ones."""
         return move(network_for(self.task, self.packed, self.settings), self.settings, self.place)
 
+    def fitted_network(self) -> Network:
+        """The scoring model."""
+        network = self.network()
+        load_weights(self.weights, network)
+        return network
+
     def answers(self, network: Network) -> TaskObjective:
-        """What the targets ask."""
+        """The task objective over the targets."""
         stream = TextStream("targets", self.targets, network, batch_size=BatchSize.parse("32"), seed=0)
         return task_objective(self.task, "targets", stream, split="dev")
 
     def phase(self) -> Phase:
         """The training of the scoring model."""
-        own = self.settings.select.influence
         phase = pretrain_phase(self.task, self.packed, self.settings)
         batches = phase.objectives[INTERNAL].stream.plan.batches_per_epoch  # type: ignore[attr-defined]
-        steps = own.epochs * batches * (1 + own.rho1)
-        if own.checkpoints > steps:
-            message = f"{own.checkpoints} checkpoints of a training of {steps} steps"
-            raise InputError(message, key="select.influence.checkpoints", hint=f"at most {steps}, or raise epochs")
-        every = math.ceil(steps / own.checkpoints)
-        return replace(phase, steps=every * own.checkpoints)  # so that the last of the checkpoints is the last step
-
-
-def refuse_unknown_layers(network: Network, layers: tuple[str, ...]) -> None:
-    """Before anything is trained; complaints name the setting."""
-    try:
-        choose_weights(network, layers)
-    except InputError as error:
-        raise InputError(str(error).replace("'layers'", "'select.influence.layers'")) from None
+        return replace(phase, steps=self.settings.select.influence.epochs * batches)
 
 
 def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Settings, folder: Path) -> list[Fold]:
@@ -127,43 +221,21 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
     return folds
 
 
-def read_candidates(fold: Fold, candidates: PackedTexts) -> None:
-    """Have the scoring model read the candidates along, if it is to: they are the external text of its stage 1."""
-    if not fold.settings.select.influence.rho1 or (fold.folder / _READS_ALONG).exists():
-        return
-    external = fold.packed / FOLDERS["selection"]
-    remove_folder(external)
-    external.mkdir()
-    for path in sorted(candidates.folder.iterdir()):
-        link_or_copy(path, external / path.name)
-    write_json(fold.folder / _READS_ALONG, {"texts": len(candidates)})
-
-
 def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Train a fold's scoring model and leave its weights in its folder; returns counts for the manifest."""
     if (fold.folder / _FITTED).exists():
         done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
         return done
-    files, phase = fold.weights(), fold.phase()
-    every = phase.steps // len(files)
-
-    def keep_weights(step: int, memory: Memory) -> dict[str, float]:
-        save_weights(files[step // every - 1], phase.network)
-        return {}
-
+    phase = fold.phase()
     memory = run_phase(
         phase,
         fold.folder,
         label=label,
-        pause=Pause(every, keep_weights),
         on_checkpoint=on_checkpoint,
         max_skipped_steps=fold.settings.max_skipped_steps,
     )
-    counts = {
-        **memory,
-        "weights": len(fold.kept_weights()),
-        "flops": training_flops(parameters_of(phase), memory["tokens"]),
-    }
+    save_weights(fold.weights, phase.network)
+    counts = {**memory, "flops": training_flops(parameters_of(phase), memory["tokens"])}
     write_json(fold.folder / _FITTED, counts)
     (fold.folder / CHECKPOINT).unlink(missing_ok=True)
     return counts

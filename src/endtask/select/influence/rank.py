@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from endtask.files.run_layout import HELPFUL
 from endtask.files.selection_table import SelectionFigures
-from endtask.select.fill import fill
-from endtask.select.influence.choice import Chosen, best_ranks, by_best_rank, by_best_scores, by_class
-from endtask.select.influence.greedy import match
+from endtask.select.best_rank import best_rank
 from endtask.select.influence.helpful import class_lists, merge_lists, write_helpful
 from endtask.select.influence.work import InfluenceWork, Scored
 from endtask.select.inputs import Inputs, Order
-from endtask.select.per_class import NOBODY
-from endtask.select.ranking import Ranking, ranks_of
+from endtask.select.per_class import NOBODY, Dealt, deal
+from endtask.select.ranking import Ranking, by_score, ranks_of
+
+Scores = NDArray[np.float64]
+_COLUMNS_AT_ONCE = 64
 
 
 def rank_by_influence(inputs: Inputs, figures: SelectionFigures) -> Ranking:
@@ -46,7 +48,7 @@ def rank_by_influence(inputs: Inputs, figures: SelectionFigures) -> Ranking:
         return [reason(place) for place in places.tolist()]
 
     score = np.where(table.is_scored, table.score, np.nanmin(table.score))
-    return Ranking(chosen.order, score, reasons, {"influence": scored.counts}, chosen.limit)
+    return Ranking(chosen.order, score, reasons, {"influence": scored.counts})
 
 
 class _Table:
@@ -54,7 +56,7 @@ class _Table:
 
     def __init__(self, scored: Scored, figures: SelectionFigures) -> None:
         self.shards, self.columns, self.labels, self.figures = scored.shards, scored.columns, scored.labels, figures
-        self.units, self.class_sketches = scored.shards.units, scored.class_sketches
+        self.units = scored.shards.units
         self.is_scored = np.zeros(len(figures.rank), dtype=bool)
         self.is_scored[self.units.order] = True
         self.score = self.spread(self.shards.gathered("score").astype(np.float64), np.nan)
@@ -73,30 +75,14 @@ class _Table:
 
 
 def _choose(table: _Table, work: InfluenceWork) -> Chosen:
-    own, figures = work.own, table.figures
+    figures = table.figures
     if work.inputs.settings.per_class:
         return by_class(table.spread(table.shards.gathered("by_class"), np.nan), figures, table.labels)
-    if own.choice == "top_k":
+    if work.own.choice == "top_k":
         parts = (shard["scores"] for shard in table.shards.read())
         ranks = best_ranks(parts, len(table.columns), table.units.count)  # type: ignore[arg-type]
-        return by_best_rank(table.spread(ranks, 0), table.score, figures, own.top_k)
-    chosen = by_best_scores(table.score, figures)
-    return chosen if table.class_sketches is None else Chosen(_matched(table, chosen.order, work))
-
-
-def _matched(table: _Table, order: Order, work: InfluenceWork) -> Order:
-    """What greedy matching picks, until the budget is full, before all others in their order."""
-    assert table.class_sketches is not None
-    vectors = torch.from_numpy(table.shards.gathered("sketches")).to(table.class_sketches)
-    sizes, budget = table.figures.bytes, work.inputs.settings.budget
-    # As many units as the budget could hold of the shortest candidates.
-    shortest = np.argsort(sizes, kind="stable")
-    most = len(fill(shortest, sizes, budget, corpus_bytes=work.inputs.corpus_bytes))
-    units = match(vectors, table.class_sketches, min(most, table.units.count))
-    first = np.asarray([place for unit in units.tolist() for place in table.members(unit)], dtype=np.int64)
-    others = np.ones(len(order), dtype=bool)
-    others[first] = False
-    return np.concatenate([first, order[others[order]]])
+        return by_best_rank(table.spread(ranks, 0), table.score, figures)
+    return by_best_scores(table.score, figures)
 
 
 def _keep_lists(table: _Table, work: InfluenceWork) -> None:
@@ -110,3 +96,80 @@ def _keep_lists(table: _Table, work: InfluenceWork) -> None:
         table.members,
         work.table,
     )
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """All candidates in an order, of which the budget takes the front, and the classes that took them in turn."""
+
+    order: Order
+    dealt: Dealt | None = None
+
+
+def by_best_scores(score: Scores, figures: SelectionFigures) -> Chosen:
+    """The highest score first; what was not scored (NaN) comes last, by BM25's rank."""
+    scored = np.flatnonzero(~np.isnan(score))
+    order = by_score(score[scored], _some(figures, scored))
+    return Chosen(_with_the_rest(scored[order], figures))
+
+
+def by_class(by_class: NDArray[np.float32], figures: SelectionFigures, labels: tuple[str, ...]) -> Chosen:
+    """Class after class takes, of what is left, what helps it most; `by_class` (candidates, classes) may hold NaN."""
+    scored = np.flatnonzero(~np.isnan(by_class).any(axis=1))
+    ranks = np.stack([_ranks(by_class[scored, number]) for number in range(len(labels))], axis=1).astype(np.int32)
+    few = SelectionFigures(ranks.min(axis=1).astype(np.int64), figures.score[scored], figures.bytes[scored], ranks)
+    dealt = deal(few, labels)
+    taker = np.full(len(by_class), -1, dtype=np.int64)
+    taker[scored] = dealt.taker
+    spread = np.zeros((len(by_class), len(labels)), dtype=np.int32)
+    spread[scored] = ranks
+    whole = _with_the_rest(scored[dealt.order], figures)
+    return Chosen(whole, dealt=Dealt(whole, taker, spread, labels))
+
+
+def by_best_rank(ranks: NDArray[np.int64], score: Scores, figures: SelectionFigures) -> Chosen:
+    """The best rank that any target gives first: the first k ranks of all targets together are ISS's union.
+
+    So the budget decides how far down the ranks go. `ranks` are 0 for what was not scored.
+    """
+    scored = np.flatnonzero(ranks)
+    few = _some(figures, scored)
+    order = scored[np.lexsort((np.arange(len(scored)), -few.score, few.rank, -score[scored], ranks[scored]))]
+    return Chosen(_with_the_rest(order, figures))
+
+
+def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) -> NDArray[np.int64]:
+    """The best rank, from 1, that any column gives each unit; of equal scores the earlier unit is ahead.
+
+    `scores` are parts of rows (units, columns), read once.
+    """
+    table = np.empty((units, columns), dtype=np.float32)
+    filled = 0
+    for part in scores:
+        table[filled : filled + len(part)] = part
+        filled += len(part)
+    best = np.full(units, units + 1, dtype=np.int64)
+    for first in range(0, columns, _COLUMNS_AT_ONCE):
+        order = np.argsort(-table[:, first : first + _COLUMNS_AT_ONCE], axis=0, kind="stable")
+        ranks = np.empty_like(order)
+        np.put_along_axis(ranks, order, np.arange(1, units + 1)[:, None], axis=0)
+        np.minimum(best, ranks.min(axis=1), out=best)
+    return best
+
+
+def _ranks(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    ranks = np.empty(len(values), dtype=np.int64)
+    ranks[np.argsort(-values, kind="stable")] = np.arange(1, len(values) + 1)
+    return ranks
+
+
+def _some(figures: SelectionFigures, places: Order) -> SelectionFigures:
+    return SelectionFigures(figures.rank[places], figures.score[places], figures.bytes[places])
+
+
+def _with_the_rest(order: Order, figures: SelectionFigures) -> Order:
+    """The order, then all others as BM25 ranks them."""
+    others = np.ones(len(figures.rank), dtype=bool)
+    others[order] = False
+    everything = best_rank(figures)
+    return np.concatenate([order, everything[others[everything]]])

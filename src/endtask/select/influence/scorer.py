@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,35 +12,95 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.gradients.costs import Work
-from endtask.gradients.engine import GradientEngine
-from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.gradients.options import Options
-from endtask.gradients.plan import make_plan
+from endtask.gradients.engine import GradientEngine, Readings
+from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
+from endtask.gradients.plan import Options, Work, make_plan
+from endtask.gradients.rows import Gradients, Units
+from endtask.gradients.scoring import like_lengths
 from endtask.gradients.targets import Targets
-from endtask.gradients.units import Units
+from endtask.models.batch import TextBatch, lay_out
 from endtask.models.network import MASKED_LM, Network
-from endtask.models.weights import load_weights
-from endtask.select.influence.candidates import CandidateUnits
-from endtask.select.influence.columns import class_names, memberships
-from endtask.select.influence.fit import Fold
-from endtask.select.influence.greedy import Sketches, unit_length
+from endtask.objectives.masking import Masking
+from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.text_masks import mask_texts
+from endtask.seeds import derive
+from endtask.select.influence.candidates import CandidateUnits, UnitTexts
+from endtask.select.influence.fit import Fold, seed_of
 from endtask.select.influence.limits import refuse_large
-from endtask.select.influence.readings import Prepared, Reader
-from endtask.select.influence.scoring_settings import seed_of
+from endtask.text.packed import PackedTexts
 
 _SAMPLE = 64
-"""Candidates and targets whose rows are counted before the way to the products is chosen."""
+"""Candidates and targets whose rows are counted before it is decided how targets are stored."""
+_USUALLY_MASKED = 0.25
+
+
+def tokens_at_once(device: torch.device, masked: float) -> int:
+    """How many tokens a forward pass reads: enough to fill the device, fewer where the logits of many are needed."""
+    return int((1 << 16) * min(1.0, _USUALLY_MASKED / masked)) if device.type == "cuda" else 1 << 12
 
 
 @dataclass(frozen=True)
-class Judge:
-    """One set of weights, and the targets' gradients under it."""
+class Prepared:
+    """The same texts under each of their masks; `units` says how they form units where some unit has several."""
+
+    readings: Readings
+    units: UnitTexts | None = None
+
+    def pin(self) -> Prepared:
+        """The same in memory that a GPU can copy from while others work."""
+        return replace(self, readings=self.readings.pin())
+
+    def gradients(self, engine: GradientEngine, losses: TextLosses) -> Gradients:
+        """The mean over the masks, and over the texts of each unit by their shares."""
+        found = self.readings.gradients(engine, losses)
+        if self.units is None:
+            return found
+        device = next(iter(found.blocks.values()))[0].owners.device
+        owners, shares = (torch.from_numpy(one).to(device) for one in (self.units.owners, self.units.shares))
+        return found.merged(owners, shares, int(self.units.owners[-1]) + 1)
+
+
+class Reader:
+    """Lays out texts for the scoring models of all folds, which share tokenizer and masks (by `seed`)."""
+
+    def __init__(self, fold: Fold, network: Network) -> None:
+        self._own, self._network = fold.settings.select.influence, network
+        self._masking, self.seed = fold.masking, seed_of(fold.settings)
+        share = self._own.score_mask_probability
+        self._scored = replace(self._masking, probability=share)
+        self.most_tokens = tokens_at_once(fold.place.device, share)
+
+    def candidates(self, units: CandidateUnits, which: NDArray[np.int64]) -> Prepared:
+        """The texts of some units of candidates."""
+        found = units.texts_of(which)
+        batch = self._lay_out(units.texts, found.numbers)
+        alone = len(found.numbers) == len(which)
+        return Prepared(self._masked(batch, found.numbers, self._scored), None if alone else found)
+
+    def targets(self, asked: TaskObjective) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
+        """All targets, some at a time, with their indices: the longest first, whose memory is planned for."""
+        texts = asked.stream.texts
+        for numbers in reversed(list(like_lengths(texts.lengths, self.most_tokens))):
+            batch = asked.answered(self._lay_out(texts, numbers), numbers)
+            if not self._own.recipe_values.masks_targets:
+                yield numbers, Prepared(Readings((batch,)))
+            else:  # the keys of targets and of candidates are apart, and so are their masks
+                yield numbers, Prepared(self._masked(batch, -1 - numbers, self._masking))
+
+    def _lay_out(self, texts: PackedTexts, numbers: NDArray[np.int64]) -> TextBatch:
+        return lay_out(texts, numbers, self._network.layout(int(texts.lengths[numbers].max())))
+
+    def _masked(self, batch: TextBatch, numbers: NDArray[np.int64], masking: Masking) -> Readings:
+        seed = derive(self.seed, "mask", 0)
+        return Readings(tuple(mask_texts(batch, numbers, masking, seed, turn) for turn in range(self._own.masks)))
+
+
+@dataclass(frozen=True)
+class ScoringModel:
+    """A fitted network, and the gradients of its targets."""
 
     engine: GradientEngine
     targets: Targets
-    sketches: Sketches
-    class_sketches: Tensor | None  # the mean over each class's targets, for greedy matching: (classes, size)
 
 
 class Scorer:
@@ -48,36 +108,20 @@ class Scorer:
 
     def __init__(self, folds: list[Fold], units: CandidateUnits, *, memory: int, compiled: bool = False) -> None:
         self._own, self._compiled = folds[0].settings.select.influence, compiled
-        self._memory = memory // sum(len(fold.kept_weights()) for fold in folds)
+        self._memory = memory // len(folds)
         self.folds, self.place = folds, folds[0].place
-        self._class_targets = sum(memberships(fold.task.dev, class_names(fold.task)).sum(axis=0) for fold in folds)
-        networks = [[_loaded(fold, path) for path in fold.kept_weights()] for fold in folds]
-        self.reader = Reader(folds[0], networks[0][0])
-        pairs = zip(folds, networks, strict=True)
-        self._judges = [[self._judge(fold, network, units) for network in some] for fold, some in pairs]
-        self.columns = sum(judges[0].targets.units.count for judges in self._judges)
+        networks = [fold.fitted_network() for fold in folds]
+        self.reader = Reader(folds[0], networks[0])
+        self._models = [self._model(fold, network, units) for fold, network in zip(folds, networks, strict=True)]
+        self.columns = sum(model.targets.units.count for model in self._models)
 
-    def read(self, prepared: Prepared) -> tuple[Tensor, Tensor | None]:
-        """Some units against all columns, means over the checkpoints: (units, columns); and sketches, if matched."""
-        by_fold, sketches = [], []
-        for judges in self._judges:
-            parts = []
-            for judge in judges:
-                gradients = prepared.gradients(judge.engine, masked_lm_losses)
-                parts.append(judge.targets.scores(gradients, self._own.measure))
-                if judge.class_sketches is not None:
-                    sketches.append(self._scaled(judge.sketches.of(gradients)))
-            by_fold.append(torch.stack(parts).mean(0))
-        return torch.cat(by_fold, dim=1), torch.cat(sketches, dim=1) if sketches else None
-
-    def class_sketches(self) -> Tensor:
-        """The mean gradient of each class that has targets, as the candidates' are sketched: (classes, size)."""
-        found = [judge.class_sketches for judges in self._judges for judge in judges]
-        everything = torch.cat([self._scaled(one) for one in found if one is not None], dim=1)
-        return everything[torch.from_numpy(np.flatnonzero(self._class_targets)).to(everything.device)]
-
-    def _scaled(self, sketches: Tensor) -> Tensor:
-        return unit_length(sketches) if self._own.measure == "cosine" else sketches
+    def read(self, prepared: Prepared) -> Tensor:
+        """The scores of some units against all columns: (units, columns)."""
+        by_fold = []
+        for model in self._models:
+            gradients = prepared.gradients(model.engine, masked_lm_losses)
+            by_fold.append(model.targets.scores(gradients, self._own.measure))
+        return torch.cat(by_fold, dim=1)
 
     @property
     def flops_per_token(self) -> float:
@@ -85,59 +129,32 @@ class Scorer:
 
         Counted as training is, by 2 x parameters forward and 4 x parameters backward.
         """
-        judge = self._judges[0][0]
-        network, layers = judge.engine.network, judge.engine.network.config.num_hidden_layers
+        network, targets = self._models[0].engine.network, self._models[0].targets
         parts = (network.body, network.heads[MASKED_LM])
         parameters = sum(weight.numel() for part in parts for weight in part.parameters())
         each_layer = 12 * network.config.hidden_size**2
-        passed_back = parameters - (each_layer * (layers - 1) if self._own.layers == ("last",) else 0)
-        passes = sum(map(len, self._judges)) * self._own.masks
-        products = 2.0 * judge.targets.plan.multiply_adds / self._own.max_length
-        return float(passes * (2.0 * parameters + 4.0 * passed_back + products))
+        below = each_layer * (network.config.num_hidden_layers - 1) if self._own.layers == ("last",) else 0
+        passes = len(self._models) * self._own.masks
+        products = 2.0 * targets.plan.multiply_adds / self.folds[0].settings.train.max_length
+        return float(passes * (2.0 * parameters + 4.0 * (parameters - below) + products))
 
     def record(self) -> dict[str, Any]:
-        """For the manifest: how the products are computed, and what a target takes."""
-        targets = self._judges[0][0].targets
+        """For the manifest: how the targets are stored, and the memory that one takes."""
+        targets = self._models[0].targets
         return {"columns": self.columns, "bytes_per_target": targets.bytes_per_target, "plan": targets.plan.record()}
 
-    def _judge(self, fold: Fold, network: Network, units: CandidateUnits) -> Judge:
-        engine = GradientEngine(network, self._own.layers, fold.place, compiled=self._compiled)
-        texts, belongs = fold.targets, memberships(fold.task.dev, class_names(fold.task))
-        groups = Units.consecutive(len(texts), self._own.target_batch)
+    def _model(self, fold: Fold, network: Network, units: CandidateUnits) -> ScoringModel:
+        engine, texts = GradientEngine(network, self._own.layers, fold.place, compiled=self._compiled), fold.targets
         prepared = self.reader.targets(fold.answers(network))
         found = ((numbers, one.gradients(engine, task_losses)) for numbers, one in prepared)
         first = next(found)
         few = self.reader.candidates(units, np.arange(min(_SAMPLE, units.count)))
         sample = few.gradients(engine, masked_lm_losses)
+        groups = Units.consecutive(len(texts), self._own.target_batch)
         work = Work(units.count, len(texts), groups.count)
-        options = Options(rank=self._own.rank, memory=self._memory)
-        plan = make_plan(sample, first[1], work, options)
+        plan = make_plan(sample, first[1], work, Options(memory=self._memory))
         refuse_large(plan, len(texts), self._memory)
         targets = Targets(plan, groups)
-        sketches = Sketches(self._own.greedy_size, seed_of(fold.settings))
-        means = _ClassMeans(belongs.sum(axis=0))
         for numbers, gradients in chain((first,), found):
             targets.add(gradients, numbers)
-            if self._own.choice == "greedy":
-                means.add(self._scaled(sketches.of(gradients)), belongs[numbers])
-        return Judge(engine, targets, sketches, means.total)
-
-
-def _loaded(fold: Fold, path: Path) -> Network:
-    network = fold.network()
-    load_weights(path, network)
-    return network
-
-
-class _ClassMeans:
-    """Means over the targets of each class, which come in any order."""
-
-    def __init__(self, counts: NDArray[np.int64]) -> None:
-        self._counts = torch.from_numpy(counts)
-        self.total: Tensor | None = None
-
-    def add(self, vectors: Tensor, belongs: NDArray[np.int64]) -> None:
-        """Add the vectors of some targets, (targets, size), by the classes that they belong to, (targets, classes)."""
-        shares = torch.from_numpy(belongs) / self._counts.clamp(min=1)
-        part = shares.to(vectors).T @ vectors
-        self.total = part if self.total is None else self.total + part
+        return ScoringModel(engine, targets)

@@ -13,15 +13,16 @@ from torch import Tensor
 
 from endtask.errors import TrainingError
 from endtask.files.atomic import whole_file
-from endtask.gradients.calibration import Calibration
-from endtask.gradients.scoring import made_ahead
+from endtask.gradients.scoring import Calibration, made_ahead
 from endtask.progress import bar
 from endtask.select.influence.candidates import CandidateUnits
-from endtask.select.influence.lookup import LISTED
+from endtask.select.influence.helpful import LISTED
 from endtask.select.influence.scorer import Scorer
 from endtask.settings.influence import InfluenceSettings
 
 _FEWEST_UNITS, _MOST_SHARDS = 1024, 128
+_TOP_TARGETS = 10
+"""How many of a candidate's best scores are averaged: a text need not help every target."""
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -37,7 +38,7 @@ class ShardWork:
     def figures(self, scores: Tensor, first: int) -> Arrays:
         """The figures of a shard's units, the first of which has the number `first`: (units, columns) -> arrays."""
         scores = self.calibration.apply(scores)
-        best = scores.topk(min(self.settings.top_targets, scores.shape[1]), dim=1)
+        best = scores.topk(min(_TOP_TARGETS, scores.shape[1]), dim=1)
         listed = min(LISTED, len(scores))
         most, least = scores.topk(listed, dim=0), (-scores).topk(listed, dim=0)
         shares = torch.from_numpy(self.shares).to(scores.device)
@@ -70,12 +71,10 @@ class Shards:
         done = self.units.count - sum(len(self._units(number)) for number in left)
         with bar("influence", self.units.count, done=done) as advance:
             for number in left:
-                scores, sketches = score_units(scorer, self.units, self._units(number), advance)
+                scores = score_units(scorer, self.units, self._units(number), advance)
                 if not bool(torch.isfinite(scores).all()):
                     raise TrainingError("influence: scores are not finite", hint="lower select.influence.learning_rate")
                 found = work.figures(scores, number * self.size)
-                if sketches is not None:
-                    found["sketches"] = sketches.cpu().numpy()
                 with whole_file(self._path(number)) as aside, open(aside, "wb") as file:
                     np.savez(file, **found)  # type: ignore[arg-type]
                 on_shard()
@@ -103,15 +102,12 @@ class Shards:
 
 def score_units(
     scorer: Scorer, units: CandidateUnits, which: NDArray[np.int64], advance: Callable[..., None] = lambda amount: None
-) -> tuple[Tensor, Tensor | None]:
-    """The scores of some units, rising in number, read batch by batch: (units, columns); and sketches, if matched."""
+) -> Tensor:
+    """The scores of some units, rising in number, read batch by batch: (units, columns)."""
     batches = list(units.batches(which, scorer.reader.most_tokens))
-    scores, sketches = [], []
+    scores = []
     for prepared in made_ahead((scorer.reader.candidates(units, batch) for batch in batches), scorer.place):
-        found, sketched = scorer.read(prepared)
-        scores.append(found)
-        if sketched is not None:
-            sketches.append(sketched)
-        advance(len(found))
+        scores.append(scorer.read(prepared))
+        advance(len(scores[-1]))
     back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(scorer.place.device)
-    return torch.cat(scores)[back], torch.cat(sketches)[back] if sketches else None
+    return torch.cat(scores)[back]

@@ -10,36 +10,36 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from endtask.errors import InputError
 from endtask.files.atomic import whole_file
 from endtask.files.run_layout import INFLUENCE_WORK, RETRIEVED
 from endtask.files.selection_table import SelectionFigures
-from endtask.gradients.calibration import Calibration
+from endtask.gradients.scoring import Calibration
 from endtask.models.compiling import compiles
 from endtask.models.flops import training_flops
 from endtask.progress import say, warn
 from endtask.select.best_rank import best_rank
 from endtask.select.fill import fill
-from endtask.select.influence.candidates import (
-    Candidates,
-    CandidateUnits,
-    calibration_draw,
-    pack_candidates,
-    scoring_order,
+from endtask.select.influence.candidates import CandidateUnits, calibration_draw, pack_candidates, scoring_order
+from endtask.select.influence.fit import (
+    TOKENIZER,
+    Fold,
+    fit,
+    prepare_folds,
+    refuse_unknown_layers,
+    scoring_settings,
+    seed_of,
 )
-from endtask.select.influence.columns import Column, class_names, class_shares, columns_of, judged_labels
-from endtask.select.influence.fit import TOKENIZER, Fold, fit, prepare_folds, read_candidates, refuse_unknown_layers
-from endtask.select.influence.folds import folds_of
+from endtask.select.influence.folds import Column, class_names, class_shares, columns_of, folds_of, judged_labels
 from endtask.select.influence.limits import Allowance, allowance, fitting_cost, target_memory
 from endtask.select.influence.scorer import Scorer
-from endtask.select.influence.scoring_settings import scoring_settings, seed_of
 from endtask.select.influence.shards import Shards, ShardWork, score_units
 from endtask.select.inputs import Inputs, Order
 from endtask.settings import Settings
 from endtask.settings.influence import InfluenceSettings
 from endtask.task import Task
+from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import load_tokenizer
 
 _WORTH_COMPILING = 1e16
@@ -55,7 +55,6 @@ class Scored:
     columns: list[Column]
     labels: tuple[str, ...]  # of the classes that have targets
     counts: dict[str, Any]
-    class_sketches: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,7 @@ class InfluenceWork:
         tokens = int(units.tokens.sum())
         counts |= {"candidates": len(self.figures.rank), "scored": scored, "scored_tokens": tokens}
         counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
-        sketches = scorer.class_sketches() if self.own.choice == "greedy" else None
-        return Scored(shards, columns, labels, counts, sketches)
+        return Scored(shards, columns, labels, counts)
 
     @property
     def own(self) -> InfluenceSettings:
@@ -120,9 +118,9 @@ class InfluenceWork:
         """Whether what scores is compiled: by default on a GPU, where scoring takes longer than that does."""
         if not compiles(self.run, self.folds[0].place.device):
             return False
-        passes = len(self.folds) * self.own.checkpoints * self.own.masks
+        passes = len(self.folds) * self.own.masks
         weights = sum(weight.numel() for weight in self.folds[0].network().parameters())
-        flops = training_flops(weights, float(passes * self.candidates.texts.lengths.sum()))
+        flops = training_flops(weights, float(passes * self.candidates.lengths.sum()))
         return self.run.compile is True or flops >= _WORTH_COMPILING
 
     @cached_property
@@ -133,19 +131,14 @@ class InfluenceWork:
     @cached_property
     def folds(self) -> list[Fold]:
         """The folds with their tokens."""
-        settings = scoring_settings(self.run)
         parts = folds_of(self.task, self.own, seed_of(self.run))
-        folds = prepare_folds(self.task, parts, self.table, settings, self.folder)
-        if self.own.rho1:
-            for fold in folds:
-                read_candidates(fold, self.candidates.texts)
-        return folds
+        return prepare_folds(self.task, parts, self.table, scoring_settings(self.run), self.folder)
 
     @cached_property
-    def candidates(self) -> Candidates:
+    def candidates(self) -> PackedTexts:
         """The tokens of all candidates."""
-        tokenizer = load_tokenizer(self.folder / TOKENIZER)
-        return pack_candidates(self.table, tokenizer, self.own, self.folder / "candidates")
+        tokenizer, max_length = load_tokenizer(self.folder / TOKENIZER), scoring_settings(self.run).train.max_length
+        return pack_candidates(self.table, tokenizer, max_length, self.folder / "candidates")
 
     def units(self, places: Order) -> CandidateUnits:
         """Candidates at some places, in the units in which they are scored."""
@@ -163,7 +156,7 @@ class InfluenceWork:
                 key="select.influence.candidate_batch",
                 hint="lower it, or retrieve more",
             )
-        if self.inputs.settings.budget is None and self.own.top_k is None:
+        if self.inputs.settings.budget is None:
             hint = "--set select.budget=20%retrieved"
             warn(f"without select.budget every candidate is kept, and influence only orders them ({hint})")
         if missing := [label for label in class_names(self.task) if label not in labels]:
@@ -191,7 +184,6 @@ class InfluenceWork:
         ]
         return {
             "fitted_steps": sum(one["steps"] for one in found),
-            "scoring_weights": sum(one["weights"] for one in found),
             "fitted_tokens": sum(one["tokens"] for one in found),
             "fitting_flops": sum(one["flops"] for one in found),
         }
@@ -209,7 +201,7 @@ class InfluenceWork:
             if self.compiled:  # which takes its time once, not for each candidate
                 score_units(scorer, units, drawn)
             started = time.perf_counter()
-            found = Calibration.of(score_units(scorer, units, drawn)[0])  # brings it to the CPU, so all is done
+            found = Calibration.of(score_units(scorer, units, drawn))  # brings it to the CPU, so all is done
             seconds = (time.perf_counter() - started) / len(drawn) / units.size
             _refuse_alike(found, units.count)
             with whole_file(path) as aside, open(aside, "wb") as file:

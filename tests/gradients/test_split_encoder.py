@@ -1,4 +1,4 @@
-"""The encoder cut in two gives the rows that catching every use of the weight gives."""
+"""The split encoder gives the rows that catching every use of the weight gives."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.gradients import halves as halves_module
-from endtask.gradients.engine import GradientEngine
-from endtask.gradients.halves import number_of
+from endtask.gradients import engine as engine_module
+from endtask.gradients.engine import GradientEngine, number_of
 from endtask.gradients.losses import TextLosses, masked_lm_losses, reading_of, task_losses
 from endtask.gradients.rows import Gradients, LinearRows, average
 from endtask.gradients.targets import products
@@ -27,9 +26,9 @@ ROOM = Room(tokens=50, texts=8, masked=40)
 
 
 def caught(network: Network, layers: list[str], batch: TextBatch, losses: TextLosses) -> Gradients:
-    """By the way for any weights."""
+    """By the path for any weights."""
     engine = GradientEngine(network, layers)
-    engine._halves = None
+    engine._split = None
     return engine.gradients(batch, losses)
 
 
@@ -92,7 +91,7 @@ def test_what_a_loss_reads_is_known_for_the_heads_of_one_position() -> None:
 
 
 @pytest.mark.parametrize(("layer", "dtype"), [("last", torch.bfloat16), ("half", torch.float32)])
-def test_compiled_halves_are_one_graph_each_and_give_the_same(
+def test_compiled_parts_are_one_graph_each_and_give_the_same(
     layer: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[Any] = []
@@ -103,12 +102,12 @@ def test_compiled_halves_are_one_graph_each_and_give_the_same(
         return compile_with(function)
 
     compile_with = partial(torch.compile, backend="aot_eager", fullgraph=True)
-    monkeypatch.setattr(halves_module.torch, "compile", traced)
+    monkeypatch.setattr(engine_module.torch, "compile", traced)
     network = make_network("lean", dtype=torch.float32, layers=2)
     network.dtype = dtype
     place = Place(torch.device("cpu"), dtype)
     fast, plain = (GradientEngine(network, [layer], place, compiled=wanted) for wanted in (True, False))
-    assert compiled == [halves_module.lower, halves_module.upper]
+    assert compiled == [engine_module.lower, engine_module.upper]
     for lengths in ([9, 9, 9], [7, 4]):
         batch = masked_batch(network, lengths)
         one, other = (engine.gradients(batch, masked_lm_losses) for engine in (fast, plain))
