@@ -36,9 +36,8 @@ from endtask.run import Run
 from endtask.seeds import generator
 from endtask.select.fusion import fused
 from endtask.select.influence.candidates import pack_candidates
-from endtask.select.influence.fit import TOKENIZER, prepare_folds
+from endtask.select.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
 from endtask.select.influence.folds import folds_of
-from endtask.select.influence.scoring_settings import scoring_settings, seed_of
 from endtask.select.inputs import Inputs
 from endtask.select.rankers import RANKERS
 from endtask.select.ranking import by_score, ranks_of
@@ -87,10 +86,11 @@ class Prepared:
         folder = self.folder / "scoring.partial"
         shutil.rmtree(folder, ignore_errors=True)
         settings = with_values(self.settings, {"tokenizer.path": str(self.tokenizer)}, "scoring")
-        task, own = self.run.task, settings.select.influence
-        parts = folds_of(task, own, seed_of(settings))
-        prepare_folds(task, parts, self.table, scoring_settings(settings), folder)
-        pack_candidates(self.table, load_tokenizer(folder / TOKENIZER), own, folder / CANDIDATES)
+        task, scoring = self.run.task, scoring_settings(settings)
+        parts = folds_of(task, settings.select.influence, seed_of(settings))
+        prepare_folds(task, parts, self.table, scoring, folder)
+        tokenizer = load_tokenizer(folder / TOKENIZER)
+        pack_candidates(self.table, tokenizer, scoring.train.max_length, folder / CANDIDATES)
         ids = [{split: [row.id for row in rows] for split, rows in part.splits.items()} for part in parts]
         write_json(folder / FOLDS, ids)
         (folder / TASK).mkdir()

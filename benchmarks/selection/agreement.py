@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarks.selection.cases import Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
-from benchmarks.selection.ours import kept_targets, options_of, score_one
+from benchmarks.selection.ours import FAST, kept_targets, score_one
 from benchmarks.training.inputs import LEARNING_RATE
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.plan import Options
@@ -28,7 +28,7 @@ def agreement(case: Case, bench: Bench) -> Row:
     place = place_of(case)
     network = network_of(case, few, place)
     losses = fit(network, few, place)
-    fast = scores_of(network, case, few, place, compiled=case.compiled, options=options_of(case))
+    fast = scores_of(network, case, few, place, compiled=case.compiled, options=FAST)
     exact_place = Place(place.device)
     network.dtype, network.backend = torch.float32, "padded"
     exact = scores_of(network, case, few, exact_place, compiled=False, options=Options())

@@ -10,6 +10,7 @@ import pytest
 
 from endtask.errors import InputError
 from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.select.influence.fit import scoring_settings
 from endtask.settings import Settings, load_settings, preset_names
 from endtask.settings.presets import preset_layers
 

@@ -46,7 +46,7 @@ def make_candidates(count: int = CANDIDATES, longest: int = 14) -> list[Selected
 
 
 def small_settings(influence: dict[str, Any] | None = None, **select_values: Any) -> Settings:
-    own = {"size": "tiny", "epochs": 2, "max_length": 16, "share_of_budget": None, **(influence or {})}
+    own = {"size": "tiny", "epochs": 2, "share_of_budget": None, **(influence or {})}
     return resolve(
         {
             "threads": 1,

@@ -1,4 +1,4 @@
-"""What is left out, said or refused: classes without targets, broken moments, too few units, too little memory."""
+"""What is left out, said or refused: classes without targets, too few units, too little memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from endtask.errors import InputError, TrainingError
 from endtask.files.run_layout import HELPFUL
 from endtask.gradients.scoring import Calibration
 from endtask.records import Example
-from endtask.select.influence import readings as readings_module
-from endtask.select.influence.readings import Reader
+from endtask.select.influence import scorer as scorer_module
+from endtask.select.influence.scorer import Reader
 from endtask.select.influence.work import InfluenceWork, _refuse_alike
 from endtask.settings import Settings
 from endtask.train.memory_trouble import explained_memory_trouble
-from endtask.train.phase_run import _PhaseRun
 from tests.select.influence.small import make_task, make_work, run_influence, small_settings
 
 
@@ -44,28 +43,6 @@ def test_a_class_without_targets_is_left_out_and_named(tmp_path: Path, capsys: p
     rows = parquet.read_table(tmp_path / "out" / HELPFUL).to_pylist()
     assert {row["targets"][0] for row in rows if row["kind"] == "class"} == {"food", "sport"}
     assert " ".join(capsys.readouterr().err.split()).count("no target is of class space;") == 1
-
-
-def test_greedy_leaves_out_a_class_without_targets(tmp_path: Path) -> None:
-    task = make_task()
-    task = replace(task, splits={**task.splits, "dev": tuple(row for row in task.dev if row.label != "space")})
-    work = make_work(tmp_path, small_settings({"targets": "dev", "choice": "greedy"}), task=task)
-    scored = work.score()
-    assert scored.class_sketches is not None
-    assert len(scored.class_sketches) == 2
-    assert scored.class_sketches.any(dim=1).all()
-
-
-def test_a_moment_without_a_finite_loss_does_not_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_PhaseRun, "_is_sound", lambda self, step: step == self.phase.steps)
-    counts, kept = run_influence(tmp_path, small_settings({"checkpoints": 2}))
-    assert counts["influence"]["scoring_weights"] == 2  # of two models, that were to leave two each
-    assert len(kept) == 10
-
-
-def test_more_checkpoints_than_steps_are_refused(tmp_path: Path) -> None:
-    line = refused(tmp_path, small_settings({"checkpoints": 3}))
-    assert line.startswith("key 'select.influence.checkpoints': 3 checkpoints of a training of 2 steps (at most 2")
 
 
 def test_fewer_than_two_units_are_refused(tmp_path: Path) -> None:
@@ -100,7 +77,7 @@ def test_without_a_budget_a_warning_comes_before_anything_is_fitted(
 
 
 def test_the_longest_targets_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readings_module, "tokens_at_once", lambda *where: 30)
+    monkeypatch.setattr(scorer_module, "tokens_at_once", lambda *where: 30)
     fold = make_work(tmp_path, small_settings()).folds[0]
     network = fold.network()
     found = list(Reader(fold, network).targets(fold.answers(network)))
@@ -138,5 +115,5 @@ def test_memory_trouble_names_the_settings_of_the_selector(monkeypatch: pytest.M
     monkeypatch.setattr(stages, "_selected", trouble)
     with pytest.raises(TrainingError) as caught:
         stages.WORK["select"](SimpleNamespace(settings=small_settings()), None, {})  # type: ignore[arg-type]
-    assert str(caught.value).startswith("the device is out of memory: so much (lower select.influence.most_targets, ")
+    assert str(caught.value).startswith("the device is out of memory: so much (lower select.influence.size, ")
     assert "train.batch_size" not in str(caught.value)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from endtask.files.selection_table import SelectionFigures
 from endtask.select.fill import fill
-from endtask.select.influence.choice import best_ranks, by_best_rank, by_best_scores, by_class
+from endtask.select.influence.rank import best_ranks, by_best_rank, by_best_scores, by_class
 from endtask.settings import SizeBudget
 
 SIZES = st.integers(1, 30)
@@ -81,13 +81,11 @@ def test_the_first_ranks_of_all_targets_are_the_papers_union(rows: list[list[int
     table = np.asarray(rows, dtype=np.float32)
     ranks = best_ranks([table[:cut], table[cut:]], table.shape[1], len(table))
     assert ranks.tolist() == slow_best_ranks(table)
-    chosen = by_best_rank(ranks, table.max(axis=1).astype(np.float64), figures_of([1] * len(table)), top_k)
+    chosen = by_best_rank(ranks, table.max(axis=1).astype(np.float64), figures_of([1] * len(table)))
     union = {int(unit) for column in table.T for unit in np.argsort(-column, kind="stable")[:top_k]}
-    assert chosen.limit == len(union)
-    assert set(chosen.order[: chosen.limit].tolist()) == union
+    assert set(chosen.order[: len(union)].tolist()) == union
 
 
-def test_without_a_k_the_budget_decides() -> None:
-    chosen = by_best_rank(np.asarray([3, 1, 0, 1]), np.asarray([0.0, 1.0, np.nan, 2.0]), figures_of([1] * 4), None)
-    assert chosen.limit is None
+def test_of_equal_ranks_the_higher_score_is_first_and_what_was_not_scored_last() -> None:
+    chosen = by_best_rank(np.asarray([3, 1, 0, 1]), np.asarray([0.0, 1.0, np.nan, 2.0]), figures_of([1] * 4))
     assert chosen.order.tolist() == [3, 1, 0, 2]

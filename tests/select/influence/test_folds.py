@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import assume, given, settings
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 from endtask.errors import InputError
 from endtask.records import Example
-from endtask.select.influence.folds import folds_of
-from endtask.settings.influence import InfluenceSettings
+from endtask.select.influence.folds import draw_targets, folds_of
+from endtask.settings.influence import RECIPES, InfluenceSettings
 from endtask.task import Task
 from endtask.task.split import group_key
 from endtask.text.packed import PackedTexts
@@ -39,9 +40,10 @@ def task_of(rows: list[tuple[int, str]]) -> Task:
 )
 def test_halves_are_cut_by_group_and_cover_train(rows: list[tuple[int, str]], seed: int, most: int | None) -> None:
     task = task_of([(n % 13, label) for n, label in [(0, "a"), (1, "b"), *rows]])
-    own = InfluenceSettings(most_targets=most)
+    recipe = replace(RECIPES["default"], most_targets=most)
     try:
-        folds = folds_of(task, own, seed)
+        with mock.patch.dict(RECIPES, default=recipe):
+            folds = folds_of(task, InfluenceSettings(), seed)
     except InputError:  # a class whose rows all belong together
         assume(False)
     for fold in folds:
@@ -60,12 +62,9 @@ def test_halves_are_cut_by_group_and_cover_train(rows: list[tuple[int, str]], se
 @pytest.mark.parametrize("most", [2, 6, 20])
 def test_every_class_keeps_a_target_and_about_its_share(most: int) -> None:
     task = task_of([(number, "a" if number % 30 == 0 else "b") for number in range(120)])
-    (fold,) = folds_of(
-        replace(task, splits={**task.splits, "dev": task.train}), InfluenceSettings(targets="dev", most_targets=most), 0
-    )
-    counts = Counter(row.label for row in fold.dev)
-    assert counts == {"a": 1, "b": most - 1}
-    places = [int(row.id[1:]) for row in fold.dev]
+    drawn = draw_targets(task.train, most, 0)
+    assert Counter(row.label for row in drawn) == {"a": 1, "b": most - 1}
+    places = [int(row.id[1:]) for row in drawn]
     assert places == sorted(places)
 
 

@@ -11,9 +11,15 @@ import pytest
 
 from endtask.files.run_layout import HELPFUL
 from endtask.records import Example
-from endtask.select.influence.columns import EVERY_SCORE, class_names, class_shares, classes_of, columns_of, memberships
-from endtask.select.influence.folds import folds_of
-from endtask.settings.influence import InfluenceSettings
+from endtask.select.influence.folds import (
+    EVERY_SCORE,
+    class_names,
+    class_shares,
+    classes_of,
+    columns_of,
+    draw_targets,
+    memberships,
+)
 from endtask.task import Task
 from tests.select.influence.small import make_task, run_influence, small_settings
 
@@ -56,12 +62,6 @@ def test_texts_are_chosen_and_listed(kind: str, targets: str, tmp_path: Path) ->
     assert classes == {"score": {EVERY_SCORE}, "labels": set(NAMES), "tags": {"B", "O"}}[kind]
 
 
-@pytest.mark.parametrize("kind", ["score", "labels", "tags"])
-def test_greedy_matching_goes_by_the_same_classes(kind: str, tmp_path: Path) -> None:
-    _, kept = run_influence(tmp_path, small_settings({"choice": "greedy"}), task=make_kind(kind))
-    assert len(kept) == 10
-
-
 def test_the_mean_of_a_label_is_over_the_rows_that_have_it() -> None:
     task = make_kind("labels")
     columns = columns_of([task], 1)
@@ -76,5 +76,4 @@ def test_the_mean_of_a_label_is_over_the_rows_that_have_it() -> None:
 
 def test_rows_without_one_class_are_drawn_as_a_whole() -> None:
     task = make_kind("tags")
-    parts = folds_of(task, InfluenceSettings(most_targets=6), seed=0)
-    assert [len(part.dev) for part in parts] == [3, 3]
+    assert len(draw_targets(task.train, 6, seed=0)) == 6

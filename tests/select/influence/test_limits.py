@@ -11,10 +11,9 @@ import torch
 from endtask.errors import InputError
 from endtask.files.machine import available_memory
 from endtask.select.influence import work as work_module
-from endtask.select.influence.estimate import _Amounts, _columns
-from endtask.select.influence.limits import Allowance, allowance, target_memory
+from endtask.select.influence.fit import scoring_settings, size_for
+from endtask.select.influence.limits import Allowance, _Amounts, _columns, allowance, target_memory
 from endtask.select.influence.scorer import Scorer
-from endtask.select.influence.scoring_settings import scoring_settings, size_for
 from endtask.settings import ModelSettings, Settings, resolve
 from endtask.settings.influence import InfluenceSettings
 from tests.select.influence.small import make_work, small_settings
@@ -74,16 +73,13 @@ def test_targets_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
     units = work.units(np.arange(4))
     with pytest.raises(InputError) as caught:
         Scorer(work.folds, units, memory=1000)
-    line = str(caught.value)
-    assert line.startswith("key 'select.influence.most_targets': the gradients of 12 targets take ")
-    assert line.endswith("(lower it, set select.influence.rank, or compare fewer layers)")
+    assert str(caught.value).startswith("key 'select.influence.layers': the gradients of 12 targets take ")
 
 
 def test_what_is_kept_of_a_unit_until_the_choice() -> None:
     amounts = _Amounts(rows=10, targets=11, folds=2, row_tokens=5.0, candidates=7.0, candidate_tokens=70.0)
     assert _columns(amounts, InfluenceSettings()) == 0
     assert _columns(amounts, InfluenceSettings(choice="top_k", target_batch=4)) == 3
-    assert _columns(amounts, InfluenceSettings(choice="greedy", greedy_size=8, checkpoints=3)) == 48
 
 
 def test_the_memory_of_this_machine_is_known() -> None:
@@ -99,19 +95,15 @@ def test_the_scoring_models_settings_are_its_own() -> None:
     run = resolve(
         {
             "model": {"size": "base", "architecture": "bert"},
-            "train": {"task_head": "tlm", "rho1": 99, "optimizer": "muon", "gradient_accumulation_steps": 4},
+            "train": {"task_head": "tlm", "rho1": 99, "gradient_accumulation_steps": 4},
             "seed": 3,
-            "select": {"influence": {"mask_probability": 0.1, "mlm_weight": 2}},
+            "select": {"influence": {"recipe": "paper"}},
         }
     )
     found = scoring_settings(run)
     assert (found.model.architecture, found.model.size, found.model.pooling) == ("lean", "mini", "cls")
-    assert (found.train.rho1, found.train.rho2, found.train.mask_probability) == (0, 2.0, 0.1)
-    assert (found.train.optimizer, found.train.task_head, found.train.gradient_accumulation_steps) == (
-        "adamw",
-        "stock",
-        1,
-    )
+    assert (found.train.rho1, found.train.rho2, found.train.mask_probability) == (0, 3.0, 0.1)
+    assert (found.train.task_head, found.train.gradient_accumulation_steps) == ("stock", 1)
     assert (found.pretrain_seed, found.compile, found.finetune.max_length) == (3, "graphs", 128)
 
 
@@ -130,13 +122,11 @@ def test_a_seed_of_its_own() -> None:
     [
         ({"layers": "last"}, "give a list of layers, such as [last]"),
         ({"layers": []}, "must not be empty"),
-        ({"top_k": 5}, "'select.influence.top_k': 5 goes with choice: top_k; the choice is budget"),
         ({"architecture": "bert", "pooling": "mean"}, "the stock head of bert reads the first token"),
         ({"mesure": "dot"}, "measure"),
         ({"share_of_budget": 0}, "greater than 0"),
-        ({"batch_size": "100tok"}, "100tok is less than two texts of 128 tokens"),
         ({"size": "huge"}, "size"),
-        ({"mlm_weight": 0}, "greater than 0"),
+        ({"masks": 0}, "greater than 0"),
     ],
 )
 def test_bad_settings_are_met_with_one_line(values: dict[str, object], line: str) -> None:

@@ -14,7 +14,6 @@ from torch import Tensor
 from endtask.gradients.losses import masked_lm_losses, task_losses
 from endtask.models.batch import lay_out
 from endtask.models.network import Network
-from endtask.models.weights import load_weights
 from endtask.objectives.text_masks import mask_texts
 from endtask.seeds import derive
 from endtask.select.influence.candidates import CandidateUnits
@@ -25,11 +24,12 @@ from endtask.select.influence.work import InfluenceWork
 from tests.gradients.oracle import flat_gradients
 from tests.select.influence.small import make_candidates, make_work, small_settings, write_table
 
+MAX_LENGTH = 16
 VARIANTS: list[dict[str, Any]] = [
     {},
-    {"measure": "dot", "candidate_batch": 3, "target_batch": 4, "targets": "dev", "mask_targets": True, "masks": 1},
-    {"masks": 3, "score_mask_probability": None, "checkpoints": 2, "pooling": "mean", "layers": ["half", "last"]},
-    {"whole_passages": True, "max_length": 8, "architecture": "bert"},
+    {"measure": "dot", "candidate_batch": 3, "target_batch": 4, "targets": "dev", "recipe": "paper", "masks": 1},
+    {"masks": 3, "pooling": "mean", "layers": ["half", "last"]},
+    {"architecture": "bert", "layers": ["embedding"]},
 ]
 
 
@@ -40,7 +40,7 @@ def test_equal_to_a_loop_of_single_texts(tmp_path: Path, values: dict[str, Any])
     work.fit()
     units = work.units(np.arange(len(work.figures.rank)))
     scorer = Scorer(work.folds, units, memory=1 << 30)
-    found, _ = score_units(scorer, units, np.arange(units.count))
+    found = score_units(scorer, units, np.arange(units.count))
     expected = torch.cat([slow_scores(work, fold, units) for fold in work.folds], dim=1)
     assert found.shape == expected.shape == (units.count, scorer.columns)
     assert float((found - expected).abs().max()) < 1e-4 * float(expected.abs().max())
@@ -48,33 +48,23 @@ def test_equal_to_a_loop_of_single_texts(tmp_path: Path, values: dict[str, Any])
 
 
 def slow_scores(work: InfluenceWork, fold: Fold, units: CandidateUnits) -> Tensor:
-    """The mean over the checkpoints."""
-    tables = []
-    for path in fold.weights():
-        network = fold.network().eval()
-        load_weights(path, network)
-        ones, others = slow_candidates(work, fold, units, network), slow_targets(work, fold, network)
-        if work.own.measure == "cosine":
-            ones, others = (table / table.norm(dim=1, keepdim=True) for table in (ones, others))
-        tables.append(ones @ others.T)
-    return torch.stack(tables).mean(0)
+    network = fold.fitted_network().eval()
+    ones, others = slow_candidates(work, fold, units, network), slow_targets(work, fold, network)
+    if work.own.measure == "cosine":
+        ones, others = (table / table.norm(dim=1, keepdim=True) for table in (ones, others))
+    return ones @ others.T
 
 
 def slow_candidates(work: InfluenceWork, fold: Fold, units: CandidateUnits, network: Network) -> Tensor:
-    """Each unit's gradient: the mean over its candidates and the masks, of pieces by their tokens."""
+    """Each unit's gradient: the mean over its candidates and the masks."""
     lines = []
     for unit in range(units.count):
         members = units.order[unit * units.size : (unit + 1) * units.size]
-        starts = units.candidates.starts
-        texts = np.concatenate([np.arange(starts[one], starts[one + 1]) for one in members.tolist()])
-        batch = lay_out(units.candidates.texts, texts, network.layout(work.own.max_length))
-        masking = replace(fold.masking, probability=work.own.score_mask_probability or work.own.mask_probability)
-        masked = (mask_texts(batch, texts, masking, derive(0, "mask", 0), turn) for turn in range(work.own.masks))
+        batch = lay_out(units.texts, members, network.layout(MAX_LENGTH))
+        masking = replace(fold.masking, probability=work.own.score_mask_probability)
+        masked = (mask_texts(batch, members, masking, derive(0, "mask", 0), turn) for turn in range(work.own.masks))
         each = [flat_gradients(network, one, masked_lm_losses, work.own.layers) for one in masked]
-        lengths = units.candidates.texts.lengths
-        shares = [(lengths[starts[one] : starts[one + 1]] - 2).astype(np.float64) for one in members.tolist()]
-        weights = torch.from_numpy(np.concatenate([one / one.sum() / len(members) for one in shares])).to(each[0])
-        lines.append(weights @ torch.stack(each).mean(0))
+        lines.append(torch.stack(each).mean((0, 1)))
     return torch.stack(lines)
 
 
@@ -82,8 +72,8 @@ def slow_targets(work: InfluenceWork, fold: Fold, network: Network) -> Tensor:
     """The gradient of every mini-batch of targets."""
     numbers = np.arange(len(fold.task.dev))
     labels = torch.tensor([work.task.labels.index(str(row.label)) for row in fold.task.dev])
-    batch = replace(lay_out(fold.targets, numbers, network.layout(work.own.max_length)), labels=labels)
-    if work.own.mask_targets:
+    batch = replace(lay_out(fold.targets, numbers, network.layout(MAX_LENGTH)), labels=labels)
+    if work.own.recipe == "paper":
         batch = mask_texts(batch, -1 - numbers, fold.masking, derive(0, "mask", 0))
     each = flat_gradients(network, batch, task_losses, work.own.layers)
     return torch.stack([part.mean(0) for part in each.split(work.own.target_batch)])
@@ -95,9 +85,8 @@ def test_a_step_on_a_helpful_text_lowers_the_loss_of_its_target(tmp_path: Path) 
     work.fit()
     (fold,) = work.folds
     units = work.units(np.arange(len(work.figures.rank)))
-    scores, _ = score_units(Scorer(work.folds, units, memory=1 << 30), units, np.arange(units.count))
-    network = fold.network().eval()
-    load_weights(fold.weights()[-1], network)
+    scores = score_units(Scorer(work.folds, units, memory=1 << 30), units, np.arange(units.count))
+    network = fold.fitted_network().eval()
     weight = dict(network.named_parameters())["body.layers.1.attn.Wo.weight"]
     gradients = slow_candidates(work, fold, units, network)
     before = target_losses(work, fold, network)
@@ -116,6 +105,6 @@ def test_a_step_on_a_helpful_text_lowers_the_loss_of_its_target(tmp_path: Path) 
 def target_losses(work: InfluenceWork, fold: Fold, network: Network) -> Tensor:
     numbers = np.arange(len(fold.task.dev))
     labels = torch.tensor([work.task.labels.index(str(row.label)) for row in fold.task.dev])
-    batch = replace(lay_out(fold.targets, numbers, network.layout(work.own.max_length)), labels=labels)
+    batch = replace(lay_out(fold.targets, numbers, network.layout(MAX_LENGTH)), labels=labels)
     with torch.no_grad():
         return task_losses(network, network(batch), batch)

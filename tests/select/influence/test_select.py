@@ -69,8 +69,9 @@ def test_the_budget_to_the_passage_with_reasons_and_the_record(tmp_path: Path) -
     assert least[-1] < most[-1]
 
 
-def test_scores_are_deviations_from_the_usual_candidate(tmp_path: Path) -> None:
-    _, kept = run_influence(tmp_path, small_settings({"top_targets": 1}, budget=None))
+def test_scores_are_deviations_from_the_usual_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards_module, "_TOP_TARGETS", 1)
+    _, kept = run_influence(tmp_path, small_settings(budget=None))
     rows = parquet.read_table(tmp_path / "out" / HELPFUL).to_pylist()
     best = max((row for row in rows if row["kind"] == "example"), key=lambda row: row["score"])
     (first,) = (item for item in kept if item.rank == 1)
@@ -82,17 +83,13 @@ def test_scores_are_deviations_from_the_usual_candidate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {"choice": "top_k", "top_k": 1, "targets": "dev"},
-        {"choice": "greedy", "target_batch": 3},
+        {"choice": "top_k", "targets": "dev", "target_batch": 3},
         {"candidate_batch": 4, "choice": "top_k"},
     ],
 )
 def test_other_choices(tmp_path: Path, values: dict[str, Any]) -> None:
-    counts, kept = run_influence(tmp_path, small_settings(values))
-    if values.get("top_k"):
-        assert 1 <= len(kept) <= min(10, counts["influence"]["columns"])
-    else:
-        assert len(kept) == 10
+    _, kept = run_influence(tmp_path, small_settings(values))
+    assert len(kept) == 10
     assert sorted(item.rank for item in kept) == list(range(1, len(kept) + 1))
 
 
@@ -217,8 +214,8 @@ def test_without_a_corpus_it_is_refused() -> None:
 
 
 def test_quotas_go_with_scores_only() -> None:
-    settings = small_settings({"choice": "greedy"}, per_class=True).select
-    with pytest.raises(InputError, match=r"key 'select.per_class': only a choice by scores .* from greedy to budget"):
+    settings = small_settings({"choice": "top_k"}, per_class=True).select
+    with pytest.raises(InputError, match=r"key 'select.per_class': only a choice by scores .* from top_k to budget"):
         refuse_impossible(settings, has_corpus=True, labels=("a", "b"))
 
 
@@ -249,7 +246,7 @@ def test_a_text_without_a_token_has_no_influence(tmp_path: Path) -> None:
     work = make_work(tmp_path, small_settings())
     work.fit()
     units = work.units(np.arange(3))
-    scores, _ = score_units(Scorer(work.folds, units, memory=1 << 30), units, np.arange(3))
+    scores = score_units(Scorer(work.folds, units, memory=1 << 30), units, np.arange(3))
     assert not scores[0].any()
     assert scores[1].all()
     assert scores[2].all()

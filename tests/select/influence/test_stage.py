@@ -27,7 +27,7 @@ from tests.tiny import make_network, make_tokenizer
 from tests.toy_run import hashes, toy_settings
 
 Command = Callable[..., Answer]
-OWN = {"size": "tiny", "epochs": 1, "max_length": 16, "share_of_budget": None}
+OWN = {"size": "tiny", "epochs": 1, "share_of_budget": None}
 
 
 def influence_run(toy: Path, output: Path, **changes: Any) -> dict[str, Any]:
@@ -50,6 +50,7 @@ def selected_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"budget": "7steps"}, False),
         ({"budget": "7steps", "limited": True}, True),
         ({"train": {"batch_size": 5, "max_length": 16}}, False),
+        ({"train": {"max_length": 12}}, True),
         ({"compile": True}, True),
         ({"finetune": {"max_length": 24}}, False),
         ({"keep_scratch": False}, False),

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.records import Example
-from endtask.select.draws import draws
 from endtask.settings.influence import InfluenceSettings
 from endtask.task import Task
 from endtask.task.split import carve
@@ -47,6 +46,8 @@ def draw_targets(rows: Rows, most: int | None, seed: int) -> Rows:
     """
     if most is None or len(rows) <= most:
         return rows
+    from endtask.select.draws import draws  # numba: a machine that only fits and scores may lack it
+
     numbers = draws([row.id for row in rows], seed, "influence targets")
     names = [row.label if isinstance(row.label, str) else "" for row in rows]
     _, classes, counts = np.unique(names, return_inverse=True, return_counts=True)
