@@ -136,7 +136,7 @@ def test_a_record_of_an_older_release_knows_fewer_settings(toy_files: Path, tmp_
     compare(settings, tree)
     path = tmp_path / "out" / COMPARE_FILE
     record = json.loads(path.read_text(encoding="utf-8"))
-    del record["settings"]["select"]["influence"]["rho1"], record["settings"]["max_skipped_steps"]
+    del record["settings"]["select"]["influence"]["recipe"], record["settings"]["max_skipped_steps"]
     path.write_text(json.dumps(record), encoding="utf-8")
     stubs.calls.clear()
     compare(settings, tree)

@@ -188,7 +188,7 @@ def test_a_record_of_an_older_release_knows_fewer_settings(toy_files: Path, tmp_
     search(settings, GRID)
     path = tmp_path / "search" / SEARCH_FILE
     record = json.loads(path.read_text(encoding="utf-8"))
-    del record["settings"]["select"]["influence"]["rho1"], record["settings"]["max_skipped_steps"]
+    del record["settings"]["select"]["influence"]["recipe"], record["settings"]["max_skipped_steps"]
     path.write_text(json.dumps(record), encoding="utf-8")
     assert len(search(settings, GRID).finished) == 4
 
