@@ -123,25 +123,6 @@ def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
     check_ahead(TASK, resolve({**tree, "model": {"path": str(tmp_path / "bert")}}))
 
 
-def test_more_last_layers_than_there_are(tmp_path: Path) -> None:
-    objectives = {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}
-    line = "key 'train.meta.last_layers': 3 layers are asked for, and the encoder has 2"
-
-    def look(model: dict[str, Any], **meta: Any) -> None:
-        train = {"weighting": "meta", "objectives": objectives, "meta": {"parameters": "last_layers", **meta}}
-        check_ahead(TASK, resolve({"model": model, "train": train}))
-
-    small = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 1, "intermediate_size": 8}
-    bert = BertForMaskedLM(BertConfig(vocab_size=80, max_position_embeddings=128, **small))
-    bert.save_pretrained(str(tmp_path / "bert"))
-    save_tokenizer(train_tokenizer(["a few words"], TokenizerSettings(vocab_size=64), 128), tmp_path / "bert")
-    for model in ({"size": "tiny"}, {"path": str(tmp_path / "bert")}):
-        with pytest.raises(InputError, match=line):
-            look(model, last_layers=3)
-        look(model, last_layers=2)
-        look(model, last_layers=3, parameters="encoder")
-
-
 def test_runs_whose_marks_were_not_read_alone_are_not_taken_for_the_same() -> None:
     """Before `marks` there was a mean: finished stages of then would pass for stages of now."""
     marked = {"tokenizer": {"marks": ["[["]}}
@@ -158,22 +139,23 @@ def test_runs_whose_marks_were_not_read_alone_are_not_taken_for_the_same() -> No
 
 
 @pytest.mark.parametrize(
-    ("train", "key"),
+    ("train", "key", "instead"),
     [
         (
             {"weighting": "meta", "objectives": {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}},
             "train.meta.split",
+            {"meta": {"split": "dev"}},
         ),
-        ({"reselect": {"every": 9}}, "train.reselect.targets"),
+        ({"reselect": {"every": 9}}, "train.reselect.every", {"reselect": {"every": None}}),
     ],
 )
-def test_a_train_split_that_cannot_be_cut(train: dict[str, Any], key: str, tmp_path: Path) -> None:
+def test_a_train_split_that_cannot_be_cut(
+    train: dict[str, Any], key: str, instead: dict[str, Any], tmp_path: Path
+) -> None:
     (tmp_path / "corpus.txt").write_text("some text\n")
     corpus = {"sources": [{"path": str(tmp_path / "corpus.txt")}]}
     rows = [Example(str(number), "one text alone", label) for number, label in enumerate(("no", "yes", "no"))]
     task = Task.from_examples("one", {"train": rows, "dev": rows}, test_fraction=0.0)
     with pytest.raises(InputError, match=f"'{key}': train is a single group"):
         check_ahead(task, resolve({"train": train, "corpus": corpus}))
-    name = key.rpartition(".")[2]
-    section = key.split(".")[1]
-    check_ahead(task, resolve({"train": {**train, section: {**train.get(section, {}), name: "dev"}}, "corpus": corpus}))
+    check_ahead(task, resolve({"train": {**train, **instead}, "corpus": corpus}))

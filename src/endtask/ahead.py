@@ -26,7 +26,6 @@ def check_ahead(
     _check_model(task, settings)
     _check_training(settings, has_corpus=has_corpus)
     _check_folds(task, settings)
-    _check_layers(settings)
     if trains:
         _check_machine(settings)
     _check_aligned(task, settings)
@@ -45,14 +44,12 @@ def _check_text(task: Task, settings: Settings) -> None:
 
 
 def _check_kind(task: Task, settings: Settings) -> None:
-    """Refuse what has no meaning for the kind of any task that is scored: metrics, and ways to weigh answers."""
+    """Refuse what has no meaning for the kind of any task that is scored."""
     from endtask.evaluate.measures import measure_of
 
-    finetune, evaluate = settings.finetune, settings.evaluate
+    evaluate = settings.evaluate
     scored = {task.kind, *(task.further[name].kind for name in settings.scored_tasks)}
     asked = {
-        "finetune.class_weights": (finetune.class_weights != "none", ("text", "pair"), scored),
-        "finetune.label_smoothing": (finetune.label_smoothing > 0, ("text", "pair", "tags"), scored),
         "evaluate.positive_label": (evaluate.positive_label is not None, ("text", "pair"), {task.kind}),
         "evaluate.threshold": (evaluate.threshold != 0.5, ("labels",), scored),
     }
@@ -95,24 +92,13 @@ def _check_folds(task: Task, settings: Settings) -> None:
     train = settings.train
     by_folds = {
         "train.meta.split": train.weighs_by_folds,
-        "train.reselect.targets": train.reselect.every is not None and train.reselect.targets == "folds",
+        "train.reselect.every": train.reselect.every is not None,
     }
     if settings.stage1 == "none" or not any(by_folds.values()):
         return
     groups = groups_in(task.train)
     for key in (key for key, asked in by_folds.items() if asked):
         refuse_single_group(groups, key)
-
-
-def _check_layers(settings: Settings) -> None:
-    """Refuse to compare gradients of more layers than the encoder has."""
-    train = settings.train
-    if settings.stage1 == "none" or train.weighting != "meta" or train.meta.parameters != "last_layers":
-        return
-    from endtask.train.meta_gradient import refuse_too_many_layers
-    from endtask.train.start import layers_of
-
-    refuse_too_many_layers(train.meta, layers_of(settings.model))
 
 
 def _check_machine(settings: Settings) -> None:

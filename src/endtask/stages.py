@@ -110,22 +110,17 @@ READ_BY_ALIGNED: dict[str, tuple[str, ...]] = {
 }
 """What stages read beside their own sections where stage 1 has aligned objectives."""
 
-_LATER_OF_PHASES = {"head_weight_decay": None, "heads_apart": "all", "clip_heads_apart": False}
-_LATER_OF_OBJECTIVES: dict[str, Any] = {"task": None, "own_head": False}
+_LATER_OF_OBJECTIVES: dict[str, Any] = {"task": None}
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "task": {"label_delimiter": None},
     "tokenizer": {"spell_capitals": False},
     "train": {
         "objectives": {},
         "weighting": "interleave",
-        "sample": None,
-        "mask_words": False,
-        "generator_share": 0.34,
-        "replaced_weight": 50.0,
-        "head_dropout": None,
-        **_LATER_OF_PHASES,
+        "head_weight_decay": None,
+        "clip_heads_apart": False,
     },
-    "finetune": {"keep_better": False, "members": 1, "tasks": "main", **_LATER_OF_PHASES},
+    "finetune": {"keep_better": False, "members": 1, "tasks": "main"},
 }
 """Keys that older runs do not know, and the values by which everything is as it was: such runs still count as done."""
 
@@ -144,8 +139,6 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
         everything["model"]["pooling"] = "marks"  # which `auto` once was not
     if settings.train.weighting != "meta":
         del everything["train"]["meta"]
-    elif not settings.train.meta.example_weights:
-        del everything["train"]["meta"]["example_weights"]
     if settings.train.reselect.every is None:
         del everything["train"]["reselect"]
     if settings.tasks and settings.used_objectives != settings.train.used_objectives:

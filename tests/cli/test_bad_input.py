@@ -193,7 +193,7 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
         (["--set", "train.batch_size=8parsecs"], "write it like 32 or 4096tok"),
         (["--set", "train.batch_size=0"], "key 'train.batch_size'"),
         (["--set", "train.rho1=often"], "key 'train.rho1': must be a whole number or 'inf' or 'auto', got 'often'"),
-        (["--set", "train.optimizer=moun"], "key 'train.optimizer': must be 'adamw' or 'muon', got 'moun'"),
+        (["--set", "train.task_head=tml"], "key 'train.task_head': must be 'stock' or 'tlm', got 'tml'"),
         (["--set", "model.architecture=berta"], "key 'model.architecture': must be 'lean', 'bert'"),
         (["--set", "model.path=absent"], "absent, key 'model.path': no such checkpoint folder"),
         (["--set", "stage1=none", "--set", "stage2=none"], "would train nothing"),

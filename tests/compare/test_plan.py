@@ -164,9 +164,9 @@ def test_the_baseline_without_the_corpus_has_the_tokenizer_of_the_cell() -> None
 
 
 def test_the_random_baseline_is_the_same_but_for_the_draw() -> None:
-    found = plan(select={"per_class": True}, train={"order": "best_first"})
+    found = plan(select={"per_class": True})
     changed = found.cell("random").differs(found.settings)
-    assert changed == {"select.selector": "random", "select.per_class": False, "train.order": "shuffled"}
+    assert changed == {"select.selector": "random", "select.per_class": False}
 
 
 def test_baselines_may_be_told_otherwise() -> None:
@@ -194,14 +194,14 @@ def test_baselines_that_do_not_apply_are_left_out_or_refused(changes: dict[str, 
 
 def test_the_checkpoint_is_fine_tuned_the_plain_way_with_the_same_fine_tuning_seeds() -> None:
     tree = {"checkpoint": "models/mine", "seeds": [0, 1], "finetune_seeds": [5, 6]}
-    found = plan(tree, model={"hidden_size": 64}, train={"rho1": 99}, finetune={"label_smoothing": 0.1}, stage2="none")
+    found = plan(tree, model={"hidden_size": 64}, train={"rho1": 99}, finetune={"rdrop": 0.1}, stage2="none")
     cell = found.cell("checkpoint")
     assert (cell.settings.stage1, cell.settings.stage2, cell.settings.model.path) == ("none", "finetune", "models/mine")
     assert [is_fine_tuned_as_it_is(one.settings) for one in (cell, found.cells[0])] == [True, False]
     assert (cell.settings.finetune.epochs, cell.settings.finetune.learning_rate) == (12, 1e-4)
     assert cell.settings.finetune.seeds == (5, 6)
     assert cell.settings.model.hidden_size is None
-    assert cell.settings.finetune.label_smoothing == 0
+    assert cell.settings.finetune.rdrop == 0
     assert cell.seeds == (0,)  # there is no stage 1 to repeat
     assert cell.note == "models/mine, fine-tuned as it is"
     told = plan({**tree, "checkpoint_note": "trained on all of the web"}).cell("checkpoint")

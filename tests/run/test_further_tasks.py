@@ -178,8 +178,7 @@ def test_check_names_them(data: Path, tmp_path: Path, command: Callable[..., Ans
     ("end", "further", "changes"),
     [
         ("toy", "labels", {"evaluate": {"threshold": 0.3}}),
-        ("tags", "toy", {"finetune": {"class_weights": "balanced"}}),
-        ("score", "tags", {"finetune": {"label_smoothing": 0.1}}),
+        ("tags", "labels", {"evaluate": {"threshold": 0.3}}),
     ],
 )
 def test_what_is_for_some_kinds_wants_one_task_of_them(

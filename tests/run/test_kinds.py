@@ -153,7 +153,6 @@ def test_a_comparison_with_all_its_tests(kind: str, data: Path, tmp_path: Path) 
     ("changes", "words"),
     [
         ({"evaluate": {"metric": "matthews"}}, "key 'evaluate.metric': 'matthews' does not fit"),
-        ({"finetune": {"max_length": 16, "class_weights": "balanced"}}, "key 'finetune.class_weights': has no meaning"),
         ({"evaluate": {"positive_label": "food"}}, "key 'evaluate.positive_label': has no meaning"),
     ],
 )

@@ -29,7 +29,8 @@ def test_without_external_text_there_is_no_rho1() -> None:
     assert list(grid_axes([], Settings())) == ["train.rho2"]
     assert list(grid_axes([], settings(select={"selector": "none"}))) == ["train.rho2"]
     assert "train.rho1" not in default_space(Settings())
-    unmasked = settings(train={"mask_task": False, "rho2": 0})
+    external = {"kind": "mlm", "texts": "selection"}
+    unmasked = settings(train={"objectives": {"external": external, "internal": {"kind": "task"}}})
     assert list(grid_axes([], unmasked)) == ["train.rho1"]
 
 
@@ -163,5 +164,5 @@ def test_values_that_are_wrong_together_are_met_at_once() -> None:
     no_stage2 = settings(stage2="none")
     with pytest.raises(InputError, match="would leave the task head untrained"):
         grid_axes(["train.rho1=1,inf"], no_stage2)
-    with pytest.raises(InputError, match="false leaves nothing to guess"):
-        search_space(["train.mask_task=choice:true,false", "train.rho2=float:0:5"], settings(train={"rho2": 0}))
+    with pytest.raises(InputError, match=r"train\.rho1_end"):
+        search_space(["train.rho1=choice:1,inf", "train.rho2=float:0:5"], settings(train={"rho1_end": 3}))

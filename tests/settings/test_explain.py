@@ -94,8 +94,8 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
             "key 'learning_rate': unknown setting (did you mean 'train.learning_rate' or 'finetune.learning_",
         ),
         (
-            {"finetune": {"smoothing": 0.1}},
-            "key 'finetune.smoothing': unknown setting (did you mean 'finetune.label_smoothing'?)",
+            {"finetune": {"stride": 5}},
+            "key 'finetune.stride': unknown setting (did you mean 'finetune.window_stride'?)",
         ),
         (
             {"task": {"label": "class"}},  # not label_delimiter, which only begins so
@@ -201,14 +201,6 @@ KEEP_HEAD = {"reset_head": False}
             {"finetune": {"batch_size": "100tok", "max_length": 51}},
             "key 'finetune.batch_size': 100tok is less than two texts of 51 tokens",
         ),
-        (
-            {"train": {"mask_token_share": 0.95}},
-            "key 'train.mask_token_share': 0.95 is more than 1 together with mask_random_share 0.1",
-        ),
-        (
-            {"train": {"mask_task": False}},
-            "key 'train.mask_task': false leaves nothing to guess in task batches; set rho2: 0 with it",
-        ),
         ({"stage1": "none", "stage2": "none"}, "key 'stage1': none with stage2: none would train nothing"),
         (
             {"stage1": "none", "finetune": BEST},
@@ -252,8 +244,6 @@ def test_settings_that_contradict_each_other_are_refused(tree: dict[str, Any], l
         {"train": {"rho1": "auto"}},
         {"train": {"rho1": 0}},
         {"train": {"rho2": 0}},
-        {"train": {"rho2": 0, "mask_task": False}},
-        {"train": {"mask_token_share": 0.9}},
         {"train": {"max_length": 64, "internal_max_length": 512}},
         {"train": {"batch_size": "256tok"}},
         {"train": {"max_grad_norm": None, "warmup_steps": 0}},

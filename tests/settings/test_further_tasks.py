@@ -141,10 +141,6 @@ def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], sc
         ({"tasks": {"weight": {"path": "x"}}}, r"'weight' is the name of a curve"),
         ({"finetune": {"tasks": "all"}}, r"key 'finetune.tasks': there are no further tasks; name them under `tasks`"),
         (
-            {"tasks": NER, "finetune": {"tasks": "all", "mlm_weight": 1.0}},
-            r"key 'finetune.mlm_weight': where all",
-        ),
-        (
             {"tasks": NER, "stage2": "none", "finetune": {"tasks": "all"}},
             r"key 'tasks.ner': nothing learns it; .*, or set stage2: finetune$",
         ),

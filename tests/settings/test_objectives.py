@@ -94,41 +94,6 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             of(task={**TASK, "mask_probability": 0.1}),
             "key 'train.objectives.task.mask_probability': task hides no tokens",
         ),
-        (of(task={**TASK, "own_head": True}), "key 'train.objectives.task.own_head': of masked LM, which task is not"),
-        (
-            of(task=TASK, tapt={**TAPT, "own_head": True}, dapt={**DAPT, "own_head": True}),
-            "key 'train.objectives.tapt.own_head': one masked LM must use the shared head, with which fine-tuning may "
-            "go on, and none does here; take own_head: true away from tapt or dapt",
-        ),
-        (
-            {"train": {**of(task={"kind": "joint"}, tapt={**TAPT, "own_head": True})["train"], "rho2": 0}},
-            "key 'train.objectives.tapt.own_head': one masked LM must use the shared head, with which fine-tuning may "
-            "go on, and none does here; take own_head: true away from tapt",
-        ),
-        (
-            {
-                "train": {
-                    **of("meta", task=TASK, tapt=TAPT, dapt={**DAPT, "own_head": True})["train"],
-                    "meta": {"example_weights": True},
-                }
-            },
-            "key 'train.objectives.dapt.own_head': does not go with train.meta.example_weights, which knows texts by "
-            "the head that all masked LM shares; leave out one of the two",
-        ),
-        (
-            {
-                "train": {
-                    **of(task=TASK, tapt=TAPT, tlm={"kind": "mlm", "texts": "selection", "own_head": True})["train"],
-                    "reselect": {"every": 10},
-                }
-            },
-            "key 'train.objectives.tlm.own_head': does not go with train.reselect.every, which knows texts by the "
-            "head that all masked LM shares; leave out one of the two",
-        ),
-        (
-            {"train": {**of("alternate", task=TASK, tapt=TAPT)["train"], "sample": 2}},
-            "key 'train.sample': for weighting: equal or meta; alternate has one objective at each step",
-        ),
         (of(dev=TASK), "key 'train.objectives': 'dev' is the name of a curve; choose another"),
         (of(**{"a/b": TASK}), "key 'train.objectives': 'a/b' is no name; write letters (a to z), digits, - and _"),
         (
@@ -162,16 +127,8 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'train.objectives.external.weight': interleave goes by rho1 and rho2; leave it out, or 0",
         ),
         (
-            {"train": {**of(task=TASK, tapt=TAPT)["train"], "meta": {"example_weights": True}}},
-            "key 'train.meta.example_weights': for masked LM under weighting: meta, of which there is none",
-        ),
-        (
             of("meta", task=TASK),
             "key 'train.weighting': meta has nothing to weigh, task is alone; add an objective, or use equal",
-        ),
-        (
-            {"train": {**of("meta", task=TASK, both={"kind": "joint"})["train"], "meta": {"example_weights": True}}},
-            "key 'train.meta.example_weights': for masked LM under weighting: meta, of which there is none",
         ),
         (
             of("meta", tapt=TAPT),

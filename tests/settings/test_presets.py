@@ -13,6 +13,7 @@ from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.select.influence.fit import scoring_settings
 from endtask.settings import Settings, load_settings, preset_names
 from endtask.settings.presets import preset_layers
+from endtask.weighting.meta_head import HEAD_LEARNING_RATE, HEAD_STEPS, HEAD_WEIGHT_DECAY
 
 TASKS = ["agnews", "hyperpartisan", "helpfulness", "imdb", "acl-arc", "scierc", "chemprot", "rct-20k"]
 SCALES = ["small", "medium", "large"]
@@ -172,20 +173,19 @@ def test_what_the_authors_code_says_of_stage_1(name: str) -> None:
     assert settings.tokenizer.lowercase
     assert (settings.stage1, settings.stage2, settings.precision) == ("joint", "finetune", "auto")
     assert (settings.select.selector, settings.select.budget) == ("best_rank", None)
-    assert (train.optimizer, train.learning_rate, train.weight_decay) == ("adamw", 1e-4, 0.01)
+    assert (train.learning_rate, train.weight_decay) == (1e-4, 0.01)
     assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.999, 1e-6)
     assert (train.lr_scheduler_type, train.warmup_steps, train.max_grad_norm) == ("linear", 10_000, None)
     assert (train.dropout, model.dropout) == (0.1, 0.1)
-    assert (train.mask_probability, train.mask_token_share, train.mask_random_share) == (0.15, 0.8, 0.1)
-    assert (train.mask_rare_exponent, train.gradient_accumulation_steps, train.batch_ramp_fraction) == (0, 1, 0)
-    assert (train.mask_task, train.normalize_internal_loss, train.truncate_passages) == (True, True, True)
-    assert train.task_head == "tlm"
+    assert (train.mask_probability, train.mask_rare_exponent) == (0.15, 0)
+    assert (train.gradient_accumulation_steps, train.batch_ramp_fraction) == (1, 0)
+    assert (train.truncate_passages, train.task_head) == (True, "tlm")
 
 
 @pytest.mark.parametrize("name", [*(name for name in preset_names() if name.startswith("tlm-")), "finetune-tlm"])
 def test_tlms_fine_tuning(name: str) -> None:
     finetune = load(name).finetune
-    assert (finetune.optimizer, finetune.learning_rate, finetune.weight_decay) == ("adamw", 2e-5, 0)
+    assert (finetune.learning_rate, finetune.weight_decay) == (2e-5, 0)
     assert (finetune.adam_beta1, finetune.adam_beta2, finetune.adam_epsilon) == (0.9, 0.999, 1e-6)
     assert (finetune.lr_scheduler_type, finetune.warmup_steps, finetune.max_grad_norm) == ("linear", 3000, None)
     assert (finetune.batch_size.amount, finetune.batch_size.unit) == (32, "texts")
@@ -195,19 +195,17 @@ def test_tlms_fine_tuning(name: str) -> None:
 
 def test_the_papers_values_do_not_hang_on_our_defaults() -> None:
     (layer,) = preset_layers("tlm-small")
-    optimizer = {"optimizer", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
+    optimizer = {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
     both = {*optimizer, "lr_scheduler_type", "warmup_steps", "max_grad_norm", "batch_size", "max_length"}
     stage_1 = {
         "rho1",
         "rho2",
-        "normalize_internal_loss",
         "task_head",
         "idle_heads_move",
         "truncate_passages",
         "dropout",
     }
-    masking = {"mask_probability", "mask_token_share", "mask_random_share", "mask_task"}
-    assert set(layer["train"]) == both | stage_1 | masking
+    assert set(layer["train"]) == both | stage_1 | {"mask_probability"}
     assert set(layer["finetune"]) == both | {"max_steps", "eval_steps", "start_from", "reset_head", "seeds"}
 
 
@@ -233,7 +231,6 @@ def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
     settings = load("checkpoint-mlm")
     assert (settings.stage1, settings.stage2, settings.select.selector) == ("joint", "finetune", "none")
     assert settings.train.rho2 > 0
-    assert settings.train.mask_task
     assert settings.finetune == load("finetune-tlm").finetune
 
 
@@ -244,7 +241,7 @@ def test_what_tartans_authors_code_says(name: str) -> None:
     used = {objective: (one.kind, one.reads) for objective, one in train.used_objectives.items()}
     assert used == {"task": ("task", "task"), "tapt": ("mlm", "task")}, "Table 1"
     assert (train.learning_rate, train.weight_decay, train.warmup_fraction) == (1e-4, 0.01, 0.06)
-    assert (train.head_learning_rate, train.head_weight_decay, train.heads_apart) == (1e-3, 0.1, "task")
+    assert (train.head_learning_rate, train.head_weight_decay) == (1e-3, 0.1)
     assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.98, 1e-6)
     assert (train.clip_heads_apart, train.max_grad_norm, train.lr_scheduler_type) == (True, 1.0, "linear")
     assert (train.batch_size.amount, train.gradient_accumulation_steps, train.max_length) == (64, 2, 512)
@@ -258,10 +255,10 @@ def test_how_tartans_paper_learns_weights() -> None:
     train = load("meta-tartan").train
     meta = train.meta
     assert (train.weighting, load("mt-tartan").train.weighting) == ("meta", "equal")
-    assert (meta.learning_rate, meta.every, meta.floor, meta.average) == (1e-2, 1, 0, 0)
-    assert (meta.similarity, meta.parameters, meta.split) == ("cosine", "body", "dev")
-    assert (meta.head, meta.head_steps, meta.head_learning_rate, meta.head_weight_decay) == ("adamw", 10, 1e-3, 0.1)
+    assert (meta.learning_rate, meta.every, meta.floor) == (1e-2, 1, 0)
+    assert (meta.parameters, meta.split, meta.head) == ("body", "dev", "adamw")
     assert (meta.fit_batch, meta.gradient_batch) == (32, 64)
+    assert (HEAD_STEPS, HEAD_LEARNING_RATE, HEAD_WEIGHT_DECAY) == (10, 1e-3, 0.1)
 
 
 def test_the_other_tables_of_tartan_are_a_weight_away() -> None:

@@ -9,31 +9,17 @@ import pytest
 from endtask.errors import InputError
 from endtask.settings import Settings, resolve
 
-IMPORTED = {"selector": "imported", "path": "mine.jsonl"}
-
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"train": {"rho1": "inf", "rho1_end": 3}}, "'train.rho1_end': needs a rho1 to start from"),
         ({"train": {"rho1_end": -1}}, "rho1_end"),
-        (
-            {"train": {"order": "best_first"}, "select": {"selector": "random"}},
-            "'train.order': best_first goes by the ranks",
-        ),
-        ({"train": {"order": "best_last"}, "select": IMPORTED}, "a selection by imported has none"),
-        ({"train": {"order": "best"}}, "train.order"),
-        ({"train": {"decay_fraction": 1.0}}, "train.decay_fraction"),
-        ({"train": {"average_decay": 1.0}}, "train.average_decay"),
+        ({"finetune": {"average_decay": 1.0}}, "finetune.average_decay"),
         ({"finetune": {"average_decay": 0.0}}, "finetune.average_decay"),
-        ({"train": {"layer_decay": 0.9}}, "train.layer_decay"),
-        ({"finetune": {"layer_decay": 1.1}}, "finetune.layer_decay"),
-        ({"finetune": {"layer_decay": 0.0}}, "finetune.layer_decay"),
         ({"finetune": {"head_learning_rate": 0.0}}, "finetune.head_learning_rate"),
-        ({"finetune": {"label_smoothing": 1.0}}, "finetune.label_smoothing"),
         ({"finetune": {"rdrop": -1.0}}, "finetune.rdrop"),
         ({"finetune": {"rdrop": 1.0}, "model": {"dropout": 0.0}}, "'finetune.rdrop': compares answers under dropout"),
-        ({"finetune": {"mlm_weight": -0.5}}, "finetune.mlm_weight"),
         ({"finetune": {"lr_scheduler_type": "warmup_stable"}}, "finetune.lr_scheduler_type"),
         ({"train": {"seed": -1}}, "train.seed"),
     ],
@@ -47,10 +33,10 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], said: 
 def test_all_knobs_are_off_by_default() -> None:
     settings = Settings()
     train, finetune = settings.train, settings.finetune
-    assert (train.seed, train.rho1_end, train.order) == (None, None, "shuffled")
+    assert (train.seed, train.rho1_end) == (None, None)
     for phase in (train, finetune):
-        assert (phase.average_decay, phase.head_learning_rate, phase.lr_scheduler_type) == (None, None, "linear")
-    assert (finetune.layer_decay, finetune.label_smoothing, finetune.rdrop, finetune.mlm_weight) == (1.0, 0, 0, 0)
+        assert (phase.head_learning_rate, phase.lr_scheduler_type) == (None, "linear")
+    assert (finetune.average_decay, finetune.rdrop, finetune.members) == (None, 0, 1)
 
 
 def test_rho1_may_end_elsewhere_when_it_is_automatic() -> None:

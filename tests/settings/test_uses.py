@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from endtask.settings import load_settings, resolve
 from endtask.settings.uses import Use, chosen_by_dev, use_lines, uses_of
 
@@ -61,14 +59,6 @@ def test_a_selection_that_reads_labels_is_told() -> None:
     (told,) = chosen_by_dev(uses_of(resolve(by_dev)))
     assert told.startswith("labels of dev choose the texts of the selection")
     assert told.endswith("select.influence.targets=folds leaves dev alone")
-
-
-@pytest.mark.parametrize(("targets", "told"), [("folds", 0), ("dev", 1)])
-def test_a_reselection_that_dev_judges_is_told(targets: str, told: int) -> None:
-    settings = resolve({"train": {"reselect": {"every": 10, "targets": targets}}})
-    found = chosen_by_dev(uses_of(settings))
-    assert [line.split(", so ")[0] for line in found] == ["labels of dev choose the texts that are read again"] * told
-    assert all(line.endswith("train.reselect.targets=folds leaves dev alone") for line in found)
 
 
 def test_dev_chooses_where_it_is_scored() -> None:

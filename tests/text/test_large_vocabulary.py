@@ -107,7 +107,7 @@ def test_packed_numbers_come_back_and_are_counted(
 def test_masks_hide_and_swap_in_tokens_of_any_number(tmp_path: Path) -> None:
     texts = np.random.default_rng(0).integers(len(SPECIAL), VOCABULARY, size=(50, 40)).tolist()
     batch = lay_out(packed_numbers(texts, tmp_path), np.arange(len(texts)), Layout(0, 40))
-    rule = Masking(0.5, mask_id=4, vocabulary=VOCABULARY, special_ids=SPECIAL, token_share=0.5, random_share=0.5)
+    rule = Masking(0.5, mask_id=4, vocabulary=VOCABULARY, special_ids=SPECIAL)
     before = batch.input_ids.tolist()
     hidden = rule.apply(batch, np.random.default_rng(1))
     assert hidden.masked_positions is not None

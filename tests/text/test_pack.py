@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from endtask.errors import InputError
-from endtask.files.selection_table import read_figures, write_selection
+from endtask.files.selection_table import write_selection
 from endtask.records import Document, Example, Selected
-from endtask.select.best_rank import best_rank
 from endtask.settings import Settings
 from endtask.task import Task
-from endtask.text.pack import TrainingTexts, best_first, pack, say_if_fewer
+from endtask.text.pack import TrainingTexts, pack, say_if_fewer
 from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import load_tokenizer, save_tokenizer
 from tests.tiny import WORDS, make_texts
@@ -136,23 +134,6 @@ def test_without_a_selection_nothing_external_is_packed(tmp_path: Path) -> None:
     counts = pack(make_task(pairs=False), selection, make_settings(), tmp_path)
     assert counts["external"] == {"texts": 0, "tokens": 0}
     assert len(PackedTexts(tmp_path / "external")) == 0
-
-
-def test_ranks_of_the_selection_are_packed_best_first(tmp_path: Path) -> None:
-    """Ties go to the higher score, then to the earlier passage, as where passages are selected."""
-    ranked = [(2, 1.0), (1, 5.0), (1, 7.0), (2, 1.5), (9, 99.0), (2, 1.0)]
-    selected = [
-        Selected(Document(str(n), text, "corpus"), n, rank, score, 1, ("train0",), "best_rank")
-        for n, ((rank, score), text) in enumerate(zip(ranked, make_texts(6, seed=9), strict=True))
-    ]
-    write_selection(tmp_path / "selection.parquet", selected)
-    pack(make_task(pairs=False), tmp_path / "selection.parquet", make_settings(), tmp_path)
-    assert best_first(tmp_path / "selection.parquet").tolist() == [3, 1, 0, 2, 5, 4]
-    ranks = PackedTexts(tmp_path / "external").ranks
-    assert ranks is not None
-    assert ranks.tolist() == [3, 1, 0, 2, 5, 4]
-    figures = read_figures(tmp_path / "selection.parquet")
-    assert np.argsort(ranks).tolist() == best_rank(figures).tolist()
 
 
 def test_splits_are_read_by_windows_and_stage_1_is_not(tmp_path: Path) -> None:

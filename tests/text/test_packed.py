@@ -161,17 +161,12 @@ def test_more_texts_than_one_call_of_the_tokenizer_keep_their_order(tmp_path: Pa
     assert [packed[position][1] for position in (0, 1999, 2000, 4500)] == [2, 2001, 2002, 4502]
 
 
-def test_every_text_of_a_passage_has_its_rank(tmp_path: Path) -> None:
+def test_a_long_passage_is_several_texts_or_loses_its_tail(tmp_path: Path) -> None:
     texts = ["2 3", "", " ".join(map(str, range(2, 20))), "4"]
-    ranks = np.array([3, 0, 1, 2])
-    packed = pack_passages(texts, NumberTokenizer(50), 10, tmp_path, ranks=ranks)  # type: ignore[arg-type]
+    packed = pack_passages(texts, NumberTokenizer(50), 10, tmp_path)  # type: ignore[arg-type]
     assert packed.lengths.tolist() == [4, 10, 10, 4, 3]
-    assert packed.ranks is not None
-    assert packed.ranks.tolist() == [3, 1, 1, 1, 2]
-    cut = pack_passages(texts, NumberTokenizer(50), 10, tmp_path, truncate=True, ranks=ranks)  # type: ignore[arg-type]
-    assert cut.ranks is not None
-    assert cut.ranks.tolist() == [3, 1, 2]
-    assert pack_passages(texts, NumberTokenizer(50), 10, tmp_path).ranks is None  # type: ignore[arg-type]
+    cut = pack_passages(texts, NumberTokenizer(50), 10, tmp_path, truncate=True)  # type: ignore[arg-type]
+    assert cut.lengths.tolist() == [4, 10, 3]
 
 
 def test_an_empty_selection_packs_to_nothing(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def make_phase(tmp_path: Path) -> MakePhase:
         common: dict[str, Any] = {"batch_size": BatchSize.parse("8"), "seed": seed, "masking": make_masking()}
         external = MaskedLM("external", TextStream("external", texts, network, **common))
         task = Classification("internal", TextStream("internal", texts, network, **common), make_labels())
-        internal = JointTask(task, rho2=1.0, normalize=True)
+        internal = JointTask(task, rho2=1.0)
         settings = {name: value for name, value in changes.items() if name not in _PHASE_FIELDS}
         phase = Phase(
             network=network,

@@ -105,11 +105,8 @@ def recorded_pause(phase: Any, steps: int) -> tuple[Pause, dict[int, dict[str, T
     return Pause(steps, work), seen
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_a_phase_scores_and_ends_with_the_average_and_trains_as_without(
-    make_phase: MakePhase, tmp_path: Path, optimizer: str
-) -> None:
-    plain, averaged = (make_phase(optimizer=optimizer, average_decay=decay) for decay in (None, DECAY))
+def test_a_phase_scores_and_ends_with_the_average_and_trains_as_without(make_phase: MakePhase, tmp_path: Path) -> None:
+    plain, averaged = (make_phase(average_decay=decay) for decay in (None, DECAY))
     history = [weights_of(plain.network) for _ in train(plain, build_optimizer(plain))]
     pause, seen = recorded_pause(averaged, 2)
     run_phase(averaged, tmp_path, label="test", pause=pause)

@@ -44,12 +44,11 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(value.equal(other[name]) for name, value in one.items())
 
 
-@pytest.mark.parametrize("kind", ["adamw", "muon"])
 @pytest.mark.parametrize("architecture", ["lean", "bert"])
 def test_a_checkpoint_holds_weights_optimizer_and_memory(
-    make_phase: MakePhase, tmp_path: Path, kind: str, architecture: str
+    make_phase: MakePhase, tmp_path: Path, architecture: str
 ) -> None:
-    phase, other = make_phase(architecture, optimizer=kind), make_phase(architecture, optimizer=kind, seed=1)
+    phase, other = make_phase(architecture), make_phase(architecture, seed=1)
     optimizer, fresh = trained(phase), build_optimizer(other)
     optimizer.scale_rate(0.5)
     with checkpoints(tmp_path, phase, optimizer) as kept:
@@ -182,11 +181,13 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_optimizer_is_refused(tmp_path: Path) -> None:
-    phase, other = number_phase(), number_phase(optimizer="muon")
-    with checkpoints(tmp_path, phase) as kept:
+    with checkpoints(tmp_path, number_phase()) as kept:
         kept.save(1, {})
+    tensors, header = load_tensors(tmp_path / CHECKPOINT)
+    without = {name: value for name, value in tensors.items() if not name.endswith("exp_avg")}
+    save_tensors(tmp_path / CHECKPOINT, without, header)
     message = r"checkpoint\.safetensors: does not fit this phase: the optimizer's state lacks body.*delete it"
-    with checkpoints(tmp_path, other) as found, pytest.raises(InputError, match=message):
+    with checkpoints(tmp_path, number_phase()) as found, pytest.raises(InputError, match=message):
         found.load()
 
 

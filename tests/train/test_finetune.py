@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 
@@ -21,7 +18,6 @@ from endtask.evaluate.probabilities import class_probabilities
 from endtask.files.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.files.stage_folder import MANIFEST, StageFolder
 from endtask.models.weights import load_tensors, load_weights, save_weights
-from endtask.objectives.task import balanced_weights
 from endtask.records import Example
 from endtask.settings import Settings
 from endtask.task import Task
@@ -31,7 +27,7 @@ from endtask.train.finetune import finetune, finetune_phase
 from endtask.train.metrics_file import read_metrics
 from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
-from tests.tiny import by_itself, make_texts
+from tests.tiny import make_texts
 from tests.toy_run import hashes
 
 from .conftest import CPU, MakeStage, changed, packed_in
@@ -250,16 +246,6 @@ def test_settings_that_cannot_be_followed(finetuning: dict[str, Any], message: s
     assert Settings.model_validate({"finetune": {"max_length": 32, "window_stride": 30}}).finetune.window_stride == 30
 
 
-@given(labels=st.lists(st.integers(0, 5), min_size=1, max_size=60))
-@settings(max_examples=50, deadline=None)
-def test_balanced_weights_are_scikit_learns(labels: list[int]) -> None:
-    present = np.unique(labels)
-    weights = balanced_weights(np.asarray(labels), 6)
-    np.testing.assert_allclose(weights[present], compute_class_weight("balanced", classes=present, y=labels), rtol=1e-6)
-    assert weights[np.setdiff1d(np.arange(6), present)].tolist() == [0.0] * (6 - len(present))
-    assert sum(weights[label] for label in labels) == pytest.approx(len(labels), rel=1e-5)
-
-
 @pytest.fixture(scope="module")
 def long_task() -> Task:
     """Three classes of unequal size, and texts of one to about sixty tokens."""
@@ -278,11 +264,8 @@ def windowed(long_task: Task, run_settings: Settings, tmp_path_factory: pytest.T
     return packed_in(tmp_path_factory.mktemp("windowed"), long_task, settings)
 
 
-@pytest.mark.parametrize("class_weights", ["none", "balanced"])
-def test_every_text_counts_once_whatever_its_windows(
-    long_task: Task, windowed: Path, run_settings: Settings, class_weights: str
-) -> None:
-    settings = changed(run_settings, finetune={"window_stride": 5, "class_weights": class_weights})
+def test_every_text_counts_once_whatever_its_windows(long_task: Task, windowed: Path, run_settings: Settings) -> None:
+    settings = changed(run_settings, finetune={"window_stride": 5})
     network = network_for(long_task, windowed, settings)
     phase = finetune_phase(network, long_task, windowed, settings, CPU, seed=0)
     texts = PackedTexts(windowed / "train")
@@ -290,40 +273,19 @@ def test_every_text_counts_once_whatever_its_windows(
     assert phase.steps == settings.finetune.epochs * -(-len(texts) // 8)
     objective: Any = phase.objectives["task"]
     labels = np.asarray(long_task.label_numbers("train"))
-    of_class = dict.fromkeys(range(3), 1.0)
-    if class_weights == "balanced":
-        of_class = dict(enumerate(compute_class_weight("balanced", classes=np.arange(3), y=labels)))
     mean = float((1 / texts.windows[texts.examples]).mean())
     found: dict[int, list[tuple[int, float]]] = {}
     for step in range(-(-len(texts) // 8)):
         batch = objective.batch(step)
         owners = texts.examples[objective.stream.positions(step)]
-        divided_by = mean * sum(of_class[label] for label in batch.labels.tolist())
+        divided_by = mean * len(batch.labels)
         for owner, label, share in zip(owners, batch.labels.tolist(), batch.weights.tolist(), strict=True):
             found.setdefault(int(owner), []).append((label, share * divided_by))
     assert sorted(found) == list(range(40))
     for owner, windows in found.items():
         assert {label for label, _ in windows} == {labels[owner]}
-        assert sum(weight for _, weight in windows) == pytest.approx(of_class[int(labels[owner])], rel=1e-5)
+        assert sum(weight for _, weight in windows) == pytest.approx(1.0, rel=1e-5)
         assert [weight for _, weight in windows] == pytest.approx([windows[0][1]] * len(windows), rel=1e-5)
-
-
-def test_the_loss_with_class_weights_is_torchs(task: Task, packed: Path, run_settings: Settings) -> None:
-    rows = list(task.train)[:20] + [example for example in task.train[20:] if example.label == "a"]
-    uneven = Task.from_examples("uneven", {"train": rows, "dev": list(task.dev)}, test_fraction=0.0)
-    settings = changed(run_settings, finetune={"class_weights": "balanced"}, model={"dropout": 0.0})
-    folder = packed.parent / "uneven"
-    folder.mkdir(exist_ok=True)
-    packed_in(folder, uneven, settings)
-    network = network_for(uneven, folder, settings)
-    phase = finetune_phase(network, uneven, folder, settings, CPU, seed=0)
-    batch: Any = by_itself(phase.objectives["task"].batch(0))
-    weights = compute_class_weight("balanced", classes=np.arange(2), y=np.asarray(uneven.label_numbers("train")))
-    assert weights[0] != weights[1]
-    expected = nn.CrossEntropyLoss(torch.tensor(weights, dtype=torch.float32))(
-        network.task_logits(network(batch), batch), batch.labels
-    )
-    torch.testing.assert_close(phase.objectives["task"].loss(network, batch).total, expected)
 
 
 def test_windows_are_trained_and_scored_as_one_text(

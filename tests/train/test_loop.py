@@ -184,10 +184,7 @@ def test_the_rate_that_is_reported_is_the_rate_in_use() -> None:
     [
         ({"lr_scheduler_type": "linear", "warmup_steps": 2}, [0.5, 1, 1, 0.75, 0.5, 0.25]),
         ({"lr_scheduler_type": "constant", "warmup_steps": 3}, [1 / 3, 2 / 3, 1, 1, 1, 1]),
-        (
-            {"lr_scheduler_type": "warmup_stable_decay", "warmup_steps": 1, "decay_fraction": 0.5},
-            [1, 1, 1, 1, 2 / 3, 1 / 3],
-        ),
+        ({"lr_scheduler_type": "warmup_stable_decay", "warmup_steps": 2}, [0.5, 1, 1, 1, 1, 1]),
         ({"lr_scheduler_type": "linear", "warmup_fraction": 0.0}, [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6]),
         (
             {"lr_scheduler_type": "cosine", "warmup_fraction": 0.34},

@@ -23,10 +23,11 @@ from endtask.settings import BatchSize, Settings, TaskKind
 from endtask.settings.meta import MetaSettings
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
+from endtask.train import meta_folds
 from endtask.train.loop import Phase, build_optimizer, train
-from endtask.train.meta_folds import Folds
+from endtask.train.meta_folds import Folds, fold_steps
 from endtask.train.meta_gradient import HeldOutGradient, counted_weights
-from endtask.train.meta_rule import few_rows_judge, folds_of_stage_1, with_short_folds
+from endtask.train.meta_rule import few_rows_judge, folds_of_stage_1
 from endtask.train.meta_texts import TextHeldOut
 from endtask.train.pretrain import pretrain, pretrain_phase
 from endtask.weighting.meta import Meta
@@ -43,8 +44,14 @@ OBJECTIVES = {
 PAPER = {"every": 1, "parameters": "body", "head": "adamw", "floor": 0.0}
 
 
+@pytest.fixture(autouse=True)
+def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of train is held out for three steps."""
+    monkeypatch.setattr(meta_folds, "FOLD_STEPS", 3)
+
+
 def meta_settings(settings: Settings, **meta: Any) -> Settings:
-    given = {"folds": 4, "fold_steps": 3, "fit_batch": 8, "gradient_batch": 6, "every": 2, **meta}
+    given = {"folds": 4, "fit_batch": 8, "gradient_batch": 6, "every": 2, **meta}
     return changed(settings, train={"objectives": OBJECTIVES, "weighting": "meta", "meta": given})
 
 
@@ -115,15 +122,8 @@ def test_gradients_are_compared_where_the_settings_say(tmp_path: Path, architect
     names = [name for name, _ in network.body.named_parameters()]
     body = counted_weights(network.body, MetaSettings(parameters="body"))
     encoder = counted_weights(network.body, MetaSettings())
-    last = counted_weights(network.body, MetaSettings(parameters="last_layers", last_layers=1))
     assert body == set(names)
-    assert last < encoder < body
-    assert not any("embeddings" in name for name in encoder)
-    assert any(".1." in name for name in last)
-    assert not any(".0." in name for name in last)
-    assert counted_weights(network.body, MetaSettings(parameters="last_layers", last_layers=2)) == encoder
-    with pytest.raises(InputError, match=r"train\.meta\.last_layers': 3 layers are asked for, and the encoder has 2"):
-        counted_weights(network.body, MetaSettings(parameters="last_layers", last_layers=3))
+    assert encoder == {name for name in names if "embeddings" not in name}
     held_out = HeldOutGradient(network, source(tmp_path, None), settings=MetaSettings(), place=CPU, seed=0)
     flat, counted = held_out(0), torch.zeros(sum(weight.numel() for weight in network.body.parameters()))
     for part in held_out.parts:
@@ -251,7 +251,7 @@ def test_with_dev_the_end_task_reads_all_of_train(task: Task, packed: Path, run_
     assert batch.texts == 6
 
 
-@pytest.mark.parametrize("changes", [{}, PAPER, {"same_head": True, "split": "dev"}, {"sample": 1}])
+@pytest.mark.parametrize("changes", [{}, PAPER, {"same_head": True, "split": "dev"}])
 def test_stage_1_learns_weights(task: Task, packed: Path, run_settings: Settings, changes: dict[str, Any]) -> None:
     phase = pretrain_phase(task, packed, meta_settings(run_settings, **changes))
     steps = train(Phase(**{**vars(phase), "steps": 6}), build_optimizer(phase))
@@ -311,9 +311,9 @@ def test_other_kinds_of_tasks_learn_weights_too(run_settings: Settings, tmp_path
 def test_every_part_has_its_turn_in_a_short_stage(
     task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = changed(meta_settings(run_settings, fold_steps=100), budget="12steps")
-    assert with_short_folds(settings, 12).train.meta.fold_steps == 2  # 3, which is no whole number of looks
-    assert with_short_folds(settings, 1000) is settings
+    settings = changed(meta_settings(run_settings), budget="12steps")
+    assert fold_steps(settings.train.meta, 12) == 2  # 3, which is no whole number of looks
+    assert fold_steps(settings.train.meta, 1000) == meta_folds.FOLD_STEPS
     asked: list[int] = []
     held_out = Folds.held_out
 

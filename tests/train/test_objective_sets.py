@@ -173,90 +173,6 @@ def test_a_look_reads_no_more_than_its_parts_hold(
     assert look.trained_tokens == pytest.approx((texts + (len(lengths) - texts) / 3) * lengths.mean())
 
 
-def test_some_objectives_at_a_time(task: Task, packed: Path, run_settings: Settings, tmp_path: Path) -> None:
-    objectives = {**OBJECTIVES, "tlm": {"kind": "mlm", "texts": "selection"}}
-    train = {"weighting": "equal", "objectives": objectives, "sample": 1}
-    settings = changed(run_settings, train=train, budget="6steps")
-    _, counts = pretrained_in(tmp_path, task, packed, settings)
-    steps = {name: found["steps"] for name, found in counts["objectives"].items()}
-    assert steps == {"task": 6, "tapt": 2, "dapt": 2, "tlm": 2}
-    learned = changed(settings, train={**train, "weighting": "meta"})
-    rule = pretrain_phase(task, packed, learned).weighting
-    assert [len(rule.turns(step)) for step in range(4)] == [2] * 4
-
-
-@pytest.mark.parametrize("weighting", ["equal", "meta"])
-def test_one_objective_that_sees_labels_always_runs(
-    weighting: str, task: Task, packed: Path, run_settings: Settings
-) -> None:
-    objectives = {"task": {"kind": "task"}, "joint": {"kind": "joint"}, "tapt": OBJECTIVES["tapt"]}
-    train = {"weighting": weighting, "objectives": objectives, "sample": 1, "meta": {"every": 1}}
-    rule = pretrain_phase(task, packed, changed(run_settings, train=train)).weighting
-    turns = [[turn.objective for turn in rule.turns(step)] for step in range(4)]
-    assert [names[0] for names in turns] == ["task"] * 4
-    assert sorted(names[1] for names in turns) == ["joint", "joint", "tapt", "tapt"]
-
-
-@pytest.mark.parametrize(("weighting", "period"), [("equal", 7), ("meta", 7 * 11)])
-def test_budgets_are_planned_over_whole_rounds(
-    weighting: str, period: int, task: Task, packed: Path, run_settings: Settings
-) -> None:
-    texts = {"kind": "mlm", "texts": "selection", "batch_size": 2}
-    others = {f"small{number}": texts for number in range(6)} | {"large": {**texts, "batch_size": 30}}
-    objectives = {"task": {"kind": "task", "batch_size": 4}, **others}
-    train = {"weighting": weighting, "objectives": objectives, "sample": 1, "meta": {"every": 11}}
-    settings = changed(run_settings, train=train)
-    phase = pretrain_phase(task, packed, settings)
-    assert phase.weighting.period == period
-    cost = measure_cost(phase, settings.budget)
-    steps = 2 * 77
-    done = [
-        phase.objectives[turn.objective].batch(turn.step)
-        for step in range(steps)
-        for turn in phase.weighting.turns(step)
-    ]
-    assert cost.tokens == pytest.approx(sum(batch.real_tokens for batch in done) / steps, rel=0.05)
-
-
-def own_heads(settings: Settings, weighting: str) -> Settings:
-    objectives = {**OBJECTIVES, "dapt": {**OBJECTIVES["dapt"], "own_head": True}}
-    return changed(settings, train={"weighting": weighting, "objectives": objectives}, budget="3steps")
-
-
-def test_a_head_of_its_own_learns_by_its_objective_alone(task: Task, packed: Path, run_settings: Settings) -> None:
-    """One head for each masked LM, as in the paper, against the gradients of each loss by itself."""
-    phase = pretrain_phase(task, packed, own_heads(run_settings, "equal"))
-    network, common, own = phase.network, "heads.masked_lm.", "heads.masked_lm_dapt."
-    start = network.state_dict()
-    assert {name: start[f"{common}{name}"].tolist() for name in ("bias", "transform.dense.weight")} == {
-        name: start[f"{own}{name}"].tolist() for name in ("bias", "transform.dense.weight")
-    }
-    for objective, mine, others in (("tapt", common, own), ("dapt", own, common)):
-        network.zero_grad()
-        one = phase.objectives[objective]
-        one.loss(network, one.batch(0)).total.backward()  # type: ignore[no-untyped-call]
-        moved = {name for name, weight in network.named_parameters() if weight.grad is not None and weight.grad.any()}
-        assert any(name.startswith(mine) for name in moved)
-        assert not any(name.startswith(others) for name in moved)
-    assert network.embeddings.grad is not None
-
-
-@pytest.mark.parametrize("weighting", ["equal", "meta", "sequence"])
-def test_heads_of_their_own_are_trained_and_saved(
-    weighting: str, task: Task, packed: Path, run_settings: Settings, tmp_path: Path
-) -> None:
-    settings = own_heads(run_settings, weighting)
-    before = pretrain_phase(task, packed, settings).network.state_dict()
-    folder, counts = pretrained_in(tmp_path / "own", task, packed, settings)
-    after = weights_of(folder)
-    heads = [name for name in after if name.startswith("heads.masked_lm")]
-    assert all(not after[name].equal(before[name]) for name in heads if "dense" in name)
-    assert not after["heads.masked_lm.bias"].equal(after["heads.masked_lm_dapt.bias"])
-    _, shared = pretrained_in(tmp_path / "shared", task, packed, with_objectives(run_settings, weighting))
-    of_head = sum(after[name].numel() for name in heads if name.startswith("heads.masked_lm_dapt."))
-    assert counts["parameters"] - shared["parameters"] == of_head
-
-
 @pytest.mark.parametrize("weighting", ["equal", "alternate", "sequence", "meta"])
 def test_a_killed_stage_goes_on_to_the_same_bits(
     weighting: str, task: Task, packed: Path, run_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -396,11 +312,6 @@ def test_objectives_may_each_have_their_dropout(task: Task, packed: Path, run_se
         objective.loss(phase.network, objective.batch(0))
         rates[name] = {part.p for part in phase.network.modules() if isinstance(part, torch.nn.Dropout)}
     assert rates == {"task": {0.4}, "tapt": {0.2}}
-    heads = pretrain_phase(task, packed, changed(settings, train={"head_dropout": 0.3}))
-    for name, objective in heads.objectives.items():
-        objective.loss(heads.network, objective.batch(0))
-        assert {part.p for part in heads.network.heads.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
-        assert {part.p for part in heads.network.body.modules() if isinstance(part, torch.nn.Dropout)} == rates[name]
     alike = pretrain_phase(task, packed, with_objectives(run_settings, "equal"))
     assert not any(isinstance(one, OwnDropout) for one in alike.objectives.values())
 

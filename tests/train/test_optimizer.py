@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from endtask.settings.training import PhaseSettings
-from endtask.train.optimizer import Optimizer, build_optimizer, muon_matrices
+from endtask.train.optimizer import Optimizer, build_optimizer
 
 CPU = torch.device("cpu")
-KINDS = ["adamw", "muon"]
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
@@ -70,9 +69,9 @@ def make_model() -> Model:
     return Model()
 
 
-def make(kind: str = "adamw", *, fused: bool = True, **changes: Any) -> tuple[Model, Optimizer]:
+def make(*, fused: bool = True, **changes: Any) -> tuple[Model, Optimizer]:
     model = make_model()
-    settings = PhaseSettings.model_validate({"optimizer": kind, "weight_decay": 0.1, "max_grad_norm": 0.2, **changes})
+    settings = PhaseSettings.model_validate({"weight_decay": 0.1, "max_grad_norm": 0.2, **changes})
     return model, Optimizer(model, settings, CPU, learning_rate=0.05, fused=fused)
 
 
@@ -136,61 +135,15 @@ def test_weights_move_as_with_torchs_adamw_and_clipping(fused: bool, max_grad_no
 
 
 def test_gradients_are_dropped_after_a_step() -> None:
-    model, optimizer = make("muon")
+    model, optimizer = make()
     train(model, optimizer, range(1))
     assert all(weight.grad is None for weight in model.parameters())
 
 
-def test_muon_trains_the_matrices_of_the_bodys_layers_and_nothing_else() -> None:
-    names = [f"body.layers.{n}.{part}.weight" for n in (0, 1) for part in ("attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo")]
-    assert muon_matrices(make_model()) == set(names)
-    _, optimizer = make("muon")
-    state = optimizer.state_tensors()
-    assert {name.removesuffix("/momentum_buffer") for name in state if name.endswith("momentum_buffer")} == set(names)
-    assert not any(f"{name}/exp_avg" in state for name in names)
-
-
-def test_what_muon_leaves_goes_to_adamw_as_without_it() -> None:
-    alone, adamw = make("adamw", max_grad_norm=None)
-    beside, muon = make("muon", max_grad_norm=None)
-    train(alone, adamw, range(1))
-    train(beside, muon, range(1))
-    matrices = muon_matrices(alone)
-    for name, weight in alone.named_parameters():
-        assert weight.equal(beside.get_parameter(name)) == (name not in matrices), name
-
-
-def test_muons_rate_is_its_own_and_follows_the_schedule() -> None:
-    name = "body.layers.0.attn.Wo.weight"
-    start = make_model().get_parameter(name)
-    moved = []
-    for rate, factor in ((0.02, 0.5), (0.01, 1.0), (0.02, 1.0)):
-        model, optimizer = make("muon", muon_learning_rate=rate, weight_decay=0.0)
-        model.loss(0).backward()
-        optimizer.step(factor)
-        moved.append(model.get_parameter(name) - start)
-    torch.testing.assert_close(moved[0], moved[1])
-    torch.testing.assert_close(moved[2], 2 * moved[1], rtol=1e-3, atol=1e-6)
-
-
-@pytest.mark.parametrize("fused", [True, False])
-def test_muons_gradients_are_clipped_once_with_all_others(fused: bool) -> None:
-    name = "body.layers.0.attn.Wo.weight"
-    model, optimizer = make("muon", fused=fused, max_grad_norm=0.01)
-    model.loss(0).backward()
-    gradient = model.get_parameter(name).grad
-    assert gradient is not None
-    gradient = gradient.clone()
-    norm = optimizer.step(1.0).grad_norm
-    assert norm > 0.1
-    torch.testing.assert_close(optimizer.state_tensors()[f"{name}/momentum_buffer"], 0.05 * gradient * 0.01 / norm)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("done", [0, 3])
-def test_a_skipped_step_changes_no_bit(kind: str, fused: bool, done: int) -> None:
-    model, optimizer = make(kind, fused=fused)
+def test_a_skipped_step_changes_no_bit(fused: bool, done: int) -> None:
+    model, optimizer = make(fused=fused)
     train(model, optimizer, range(done))
     before = bits(model, optimizer)
     model.loss(done).backward()
@@ -202,10 +155,9 @@ def test_a_skipped_step_changes_no_bit(kind: str, fused: bool, done: int) -> Non
     assert all(weight.grad is None for weight in model.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_with_a_skipped_step_goes_on_as_if_it_had_not_been(kind: str) -> None:
-    model, optimizer = make(kind)
-    unbroken, other = make(kind)
+def test_a_run_with_a_skipped_step_goes_on_as_if_it_had_not_been() -> None:
+    model, optimizer = make()
+    unbroken, other = make()
     train(model, optimizer, range(3))
     model.loss(9).backward()
     break_gradient(model)
@@ -228,10 +180,9 @@ def test_skipped_steps_are_counted_and_a_good_one_ends_the_row() -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_state_goes_on_bit_for_bit(kind: str, fused: bool, tmp_path: Path) -> None:
-    unbroken, whole = make(kind, fused=fused)
-    first, before = make(kind, fused=fused)
+def test_a_loaded_state_goes_on_bit_for_bit(fused: bool, tmp_path: Path) -> None:
+    unbroken, whole = make(fused=fused)
+    first, before = make(fused=fused)
     for model, optimizer in ((unbroken, whole), (first, before)):
         train(model, optimizer, range(3))
         model.loss(0).backward()
@@ -239,7 +190,7 @@ def test_a_loaded_state_goes_on_bit_for_bit(kind: str, fused: bool, tmp_path: Pa
         optimizer.step(1.0)
         optimizer.scale_rate(0.3)
     save_file(before.state_tensors(), tmp_path / "state.safetensors")
-    second, after = make(kind, fused=fused)
+    second, after = make(fused=fused)
     second.load_state_dict(first.state_dict())
     after.load_state_tensors(load_file(tmp_path / "state.safetensors"))
     assert (int(after.skipped_total), int(after.skipped_in_a_row), after.rate_scale) == (1, 1, 0.3)
@@ -250,7 +201,7 @@ def test_a_loaded_state_goes_on_bit_for_bit(kind: str, fused: bool, tmp_path: Pa
 
 
 def test_a_scaled_rate_is_a_lower_factor() -> None:
-    (one, scaled), (two, plain) = make("muon"), make("muon")
+    (one, scaled), (two, plain) = make(), make()
     scaled.scale_rate(0.5)
     scaled.scale_rate(0.5)
     for model in (one, two):
@@ -275,9 +226,8 @@ def test_state_is_there_before_the_first_step_and_as_torch_makes_it() -> None:
     assert optimizer.state_tensors().keys() == names
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_parameters_without_a_gradient_are_left_alone(kind: str) -> None:
-    model, optimizer = make(kind)
+def test_parameters_without_a_gradient_are_left_alone() -> None:
+    model, optimizer = make()
     before = bits(model, optimizer)
     train(model, optimizer, range(1))
     after = bits(model, optimizer)
@@ -290,7 +240,7 @@ def test_parameters_without_a_gradient_are_left_alone(kind: str) -> None:
 def test_frozen_parameters_have_no_state() -> None:
     model = make_model()
     model.body.requires_grad_(False)
-    optimizer = build_optimizer(model, PhaseSettings(optimizer="muon"), CPU, learning_rate=0.1)
+    optimizer = build_optimizer(model, PhaseSettings(), CPU, learning_rate=0.1)
     before = bits(model, optimizer)
     train(model, optimizer, range(2))
     assert not any(name.startswith("body") for name in optimizer.state_tensors())
@@ -322,11 +272,6 @@ def test_a_state_that_does_not_fit_is_refused_and_named(name: str) -> None:
     assert_same_bits(before, bits(model, optimizer))
 
 
-def test_the_state_of_another_optimizer_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"lacks .*momentum_buffer.* does not know .*exp_avg"):
-        make("muon")[1].load_state_tensors(make("adamw")[1].state_tensors())
-
-
 def test_a_step_without_gradients_is_refused() -> None:
     with pytest.raises(ValueError, match="backward"):
         make()[1].step(1.0)
@@ -345,9 +290,8 @@ class NoReading(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_step_reads_no_value_on_the_host(kind: str) -> None:
-    model, optimizer = make(kind)
+def test_a_step_reads_no_value_on_the_host() -> None:
+    model, optimizer = make()
     with NoReading(), pytest.raises(AssertionError):
         float(torch.ones(()))
     for step in range(2):
@@ -357,10 +301,9 @@ def test_a_step_reads_no_value_on_the_host(kind: str) -> None:
 
 
 @needs_cuda
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_step_on_a_gpu_waits_for_nothing_and_skips_alike(kind: str) -> None:
+def test_a_step_on_a_gpu_waits_for_nothing_and_skips_alike() -> None:
     model = make_model().cuda()
-    settings = PhaseSettings.model_validate({"optimizer": kind, "max_grad_norm": 0.2})
+    settings = PhaseSettings.model_validate({"max_grad_norm": 0.2})
     optimizer = build_optimizer(model, settings, torch.device("cuda"), learning_rate=0.05)
     train(model, optimizer, range(2))
     before = bits(model, optimizer)
@@ -378,7 +321,7 @@ def test_a_step_on_a_gpu_waits_for_nothing_and_skips_alike(kind: str) -> None:
 
 @needs_cuda
 def test_a_gpu_takes_the_same_steps_as_a_cpu() -> None:
-    model, optimizer = make("adamw")
+    model, optimizer = make()
     other = make_model().cuda()
     settings = PhaseSettings.model_validate({"weight_decay": 0.1, "max_grad_norm": 0.2})
     on_gpu = build_optimizer(other, settings, torch.device("cuda"), learning_rate=0.05)

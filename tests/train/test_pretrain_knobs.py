@@ -1,4 +1,4 @@
-"""What stage 1 can be told beyond the papers: a mix that changes, texts by rank, an average of the weights."""
+"""Options of stage 1 beyond the papers: a mix that changes, a schedule, a rate of the heads, a seed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from endtask.errors import InputError
-from endtask.files.selection_table import write_selection
 from endtask.files.stage_folder import StageFolder
 from endtask.models.weights import load_tensors
-from endtask.records import Document, Selected
 from endtask.settings import Settings
 from endtask.task import Task
-from endtask.text.pack import pack
 from endtask.text.packed import PackedTexts
 from endtask.train import pretrain as pretrain_module
-from endtask.train.joint import masking_of
-from endtask.train.metrics_file import read_metrics
-from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS, pretrain, pretrain_phase
+from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS, pretrain
 from endtask.weighting.annealed_interleave import AnnealedInterleave
-from tests.tiny import make_texts
 
 from .conftest import MakeStage, changed
 from .test_phase_run import Killed, same, stop_after
@@ -88,57 +80,9 @@ def test_steps_that_end_before_the_first_task_batch_are_warned_of(
     assert "end before the first task batch" not in capsys.readouterr().err
 
 
-@pytest.fixture
-def ranked(task: Task, run_settings: Settings, tmp_path: Path) -> Path:
-    """Packed passages whose rank falls as their place rises, but for the last two, which are best."""
-    ranks = [*range(300, 20, -1), 1, 2]
-    selected = [
-        Selected(Document(str(n), text, "corpus"), n, rank, 1.0, 1, ("train0",), "rule")
-        for n, (rank, text) in enumerate(zip(ranks, make_texts(len(ranks), seed=4), strict=True))
-    ]
-    write_selection(tmp_path / "selection.parquet", selected)
-    pack(task, tmp_path / "selection.parquet", run_settings, tmp_path / "pack")
-    return tmp_path / "pack"
-
-
-def ranks_by_step(task: Task, packed: Path, settings: Settings, order: str) -> list[np.ndarray]:
-    """The ranks of the texts that each step of an epoch reads."""
-    phase = pretrain_phase(task, packed, changed(settings, train={"order": order}))
-    stream = phase.objectives["external"].stream  # type: ignore[attr-defined]
-    ranks = PackedTexts(packed / "external").ranks
-    assert ranks is not None
-    return [ranks[stream.positions(step)] for step in range(stream.plan.batches_per_epoch)]
-
-
-def test_external_texts_come_by_rank_if_asked(task: Task, ranked: Path, run_settings: Settings) -> None:
-    found = {
-        order: ranks_by_step(task, ranked, run_settings, order) for order in ("best_first", "best_last", "shuffled")
-    }
-    everything = sorted(np.concatenate(found["shuffled"]).tolist())
-    means = {}
-    for order, batches in found.items():
-        assert sorted(np.concatenate(batches).tolist()) == everything
-        means[order] = [float(batch.mean()) for batch in batches]
-    steps = range(len(means["best_first"]))
-    assert np.corrcoef(steps, means["best_first"])[0, 1] > 0.98
-    assert np.corrcoef(steps, means["best_last"])[0, 1] < -0.98
-    assert abs(np.corrcoef(steps, means["shuffled"])[0, 1]) < 0.6
-    assert max(found["best_first"][0]) < 60, "among the best of 282"
-    assert max(found["best_last"][-1]) < 60
-
-
-def test_packed_texts_without_ranks_cannot_be_put_in_order(task: Task, ranked: Path, run_settings: Settings) -> None:
-    (ranked / "external" / "ranks.npy").unlink()
-    with pytest.raises(InputError, match=r"train\.order.*best_first needs ranks.*--from pack"):
-        pretrain_phase(task, ranked, changed(run_settings, train={"order": "best_first"}))
-    assert pretrain_phase(task, ranked, run_settings).objectives
-
-
 KNOBS = {
     "rho1": 3,
     "rho1_end": 1,
-    "order": "best_first",
-    "average_decay": 0.7,
     "lr_scheduler_type": "warmup_stable_decay",
     "head_learning_rate": 1e-2,
     "seed": 7,
@@ -165,31 +109,3 @@ def test_with_every_knob_stage_1_is_resumed_exactly(
         assert pretrain(task, packed, settings, again) == counts
         assert same(load_tensors(again.partial / WEIGHTS)[0], weights)
         assert same(load_tensors(again.partial / BEST_STAGE_1)[0], load_tensors(unbroken.partial / BEST_STAGE_1)[0])
-
-
-def test_stage_1_leaves_the_average(task: Task, packed: Path, run_settings: Settings, tmp_path: Path) -> None:
-    """The best weights on dev are averages too: those of the last step are the stage's own."""
-    found = {}
-    for decay in (None, 0.9):
-        training = {"average_decay": decay, "eval_steps": 16}
-        stage = StageFolder(tmp_path / str(decay), "pretrain", "fingerprint", {}, {})
-        pretrain(task, packed, changed(run_settings, budget="16steps", train=training), stage)
-        found[decay] = [load_tensors(stage.partial / name)[0] for name in (WEIGHTS, BEST_STAGE_1)]
-        assert same(*found[decay])
-    losses = [
-        [row.get("external/mlm") for row in read_metrics(tmp_path / str(decay) / "pretrain.partial" / "metrics.jsonl")]
-        for decay in found
-    ]
-    assert losses[0] == losses[1], "training itself goes as without"
-    assert not same(found[None][0], found[0.9][0])
-
-
-def test_whole_words_are_hidden_if_asked(task: Task, packed: Path, run_settings: Settings) -> None:
-    def hidden(words: bool) -> list[int]:
-        settings = changed(run_settings, train={"mask_words": words})
-        batch = pretrain_phase(task, packed, settings).objectives["external"].batch(0)
-        return [int(position) for position in batch.masked_positions]  # type: ignore[attr-defined]
-
-    assert masking_of(packed, run_settings).word_starts is None
-    assert len(hidden(True)) == len(hidden(False))
-    assert hidden(True) != hidden(False)

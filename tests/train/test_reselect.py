@@ -18,14 +18,21 @@ from endtask.objectives.stream import TextStream
 from endtask.settings import Settings
 from endtask.stages import settings_read
 from endtask.task import Task
+from endtask.train import reselect
 from endtask.train.loop import Phase
 from endtask.train.metrics_file import read_metrics
 from endtask.train.phase_run import run_phase
 from endtask.train.plan import StepCost
 from endtask.train.pretrain import WEIGHTS, pretrain, pretrain_phase
-from endtask.train.reselect import Reselection, best_of
-from endtask.train.reselect_build import reselection_of
-from endtask.train.reselect_cost import PART, packed_round, reading_share, with_reselection
+from endtask.train.reselect import (
+    PART,
+    Reselection,
+    best_of,
+    packed_round,
+    reselection_of,
+    with_reselection,
+)
+from endtask.train.reselect_scores import reading_share
 
 from .conftest import changed, packed_in
 from .test_phase_run import Killed, same, stop_after
@@ -33,8 +40,15 @@ from .test_phase_run import Killed, same, stop_after
 EVERY = 5
 
 
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of train judges, by six of its rows."""
+    monkeypatch.setattr(reselect, "RESELECTION_FOLDS", 4)
+    monkeypatch.setattr(reselect, "MOST_TARGETS", 6)
+
+
 def reselecting(settings: Settings, *, train: dict[str, Any] | None = None, **asked: Any) -> Settings:
-    given = {"every": EVERY, "reservoir": 30, "keep": 0.4, "folds": 4, "most_targets": 6, **asked}
+    given = {"every": EVERY, "reservoir": 30, "keep": 0.4, **asked}
     return changed(settings, budget="16steps", train={"reselect": given, **(train or {})})
 
 
@@ -89,7 +103,8 @@ def test_batches_are_drawn_from_what_was_chosen_last(
 def test_rows_that_judge_were_left_out_meanwhile(
     task: Task, packed: Path, run_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    phase, renewal = phase_of(task, packed, reselecting(run_settings, most_targets=100))
+    monkeypatch.setattr(reselect, "MOST_TARGETS", 100)
+    phase, renewal = phase_of(task, packed, reselecting(run_settings))
     seen, judges = watch(phase, renewal, monkeypatch), []
     scores = renewal._scores
     original = type(scores).scores
@@ -116,10 +131,10 @@ def results(stage: StageFolder, counts: dict[str, Any]) -> tuple[Any, ...]:
     "knobs",
     [
         {},
-        {"eval_steps": 5, "average_decay": 0.8, "gradient_accumulation_steps": 2},
-        {"weighting": "meta", "meta": {"folds": 3, "fold_steps": 4, "every": 2}, "batch_size": "128tok"},
+        {"eval_steps": 5, "gradient_accumulation_steps": 2},
+        {"weighting": "meta", "meta": {"folds": 3, "every": 2}, "batch_size": "128tok"},
     ],
-    ids=["plain", "with dev scores and averages", "with learned weights"],
+    ids=["plain", "with dev scores", "with learned weights"],
 )
 def test_a_killed_run_goes_on_to_the_same_bits(
     task: Task,
@@ -167,14 +182,6 @@ def test_a_run_killed_inside_a_re_selection_does_it_again(
     resumed, _ = phase_of(task, packed, settings)
     run_phase(resumed, tmp_path / "killed", label="test")
     assert same(resumed.network.state_dict(), whole.network.state_dict())
-
-
-def test_dev_judges_if_asked_and_train_is_read_whole(task: Task, packed: Path, run_settings: Settings) -> None:
-    phase, renewal = phase_of(task, packed, reselecting(run_settings, targets="dev", most_targets=100))
-    assert len(renewal._rows(5)) == 12
-    stream = stream_of(phase, "internal")
-    epoch = np.concatenate([stream.positions(step) for step in range(stream.plan.batches_per_epoch)])
-    assert sorted(epoch.tolist()) == list(range(32))
 
 
 def test_the_state_of_other_texts_is_refused(task: Task, packed: Path, run_settings: Settings) -> None:

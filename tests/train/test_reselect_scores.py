@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +17,8 @@ from endtask.objectives.stream import TextStream
 from endtask.objectives.task import Classification
 from endtask.objectives.text_masks import mask_texts
 from endtask.settings import BatchSize
-from endtask.settings.reselect import ReselectSettings
-from endtask.train.reselect_scores import HelpScores, Judging
+from endtask.train import reselect_scores
+from endtask.train.reselect_scores import HelpScores
 from tests.gradients.oracle import flat_gradients
 from tests.objectives.test_kinds import make_network as make_network_of
 from tests.objectives.test_kinds import make_objective
@@ -30,45 +29,49 @@ from .conftest import CPU
 WHICH, ROWS, SEED = np.array([1, 4, 5, 9, 20, 17]), np.array([0, 2, 3, 11]), 8
 
 
-def make_scores(folder: Path, network: Network, head: str = TASK, **asked: Any) -> HelpScores:
-    settings = ReselectSettings(every=1, top_targets=2, **asked)
+@pytest.fixture(autouse=True)
+def two_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the few rows two count."""
+    monkeypatch.setattr(reselect_scores, "TOP_TARGETS", 2)
+
+
+def make_scores(folder: Path, network: Network, head: str = TASK) -> HelpScores:
     texts = make_packed(folder / "rows", 12, seed=5)
     stream = TextStream("rows", texts, network, batch_size=BatchSize.parse("4"), seed=0)
-    judging = Judging(Classification("rows", stream, make_labels(12)), np.ones(12, dtype=bool))
-    return HelpScores(network, CPU, make_packed(folder / "texts"), judging, make_masking(), settings, 24, head)
+    judging = Classification("rows", stream, make_labels(12))
+    return HelpScores(network, CPU, make_packed(folder / "texts"), judging, make_masking(), 24, head)
 
 
 def by_autograd(scores: HelpScores, network: Network) -> np.ndarray:
     batch = lay_out(scores.candidates, WHICH, network.layout(16))
-    readings = [mask_texts(batch, WHICH, scores.masking, SEED, turn) for turn in range(scores.settings.masks)]
+    readings = [mask_texts(batch, WHICH, scores.masking, SEED, turn) for turn in range(reselect_scores.MASKS)]
     each = [flat_gradients(network, one, masked_lm_losses, ("last",)) for one in readings]
     one = torch.stack(each).mean(0)
-    rows = scores.judging.asked.answered(lay_out(scores.judging.texts, ROWS, network.layout(16)), ROWS)
+    rows = scores.judging.answered(lay_out(scores.judging.stream.texts, ROWS, network.layout(16)), ROWS)
     other = flat_gradients(network, rows, lambda *given: task_losses(*given, head=scores.head), ("last",))
-    if scores.settings.measure == "cosine":
-        one, other = (torch.nn.functional.normalize(side, dim=1) for side in (one, other))
+    one, other = (torch.nn.functional.normalize(side, dim=1) for side in (one, other))
     table = (one @ other.T).detach().numpy()
     usual = (table - table.mean(0)) / table.std(0)
     return np.asarray(np.sort(usual, axis=1)[:, -2:].mean(1))
 
 
-@pytest.mark.parametrize("measure", ["dot", "cosine"])
 @pytest.mark.parametrize(
     ("architecture", "head", "masks"), [("lean", TASK, 1), ("lean", TASK, 2), ("bert", TASK, 2), ("lean", TLM_TASK, 2)]
 )
 def test_scores_are_those_of_single_texts(
-    tmp_path: Path, architecture: str, head: str, masks: int, measure: str
+    tmp_path: Path, architecture: str, head: str, masks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reselect_scores, "MASKS", masks)
     network = shake(make_network(architecture, dropout=0.3, tlm_head=True)).double()
     network.dtype = torch.float64
-    scores = make_scores(tmp_path, network, head, measure=measure, masks=masks)
+    scores = make_scores(tmp_path, network, head)
     network.train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     found = scores.scores(WHICH, ROWS, SEED)
     assert network.training
     assert all(weight.requires_grad and weight.grad is None for weight in network.parameters())
     assert all(value.equal(before[name]) for name, value in network.state_dict().items())
-    assert found.tokens > scores.settings.masks * scores.candidates.lengths[WHICH].sum()
+    assert found.tokens > masks * scores.candidates.lengths[WHICH].sum()
     np.testing.assert_allclose(found.values, by_autograd(scores, network.eval()), rtol=1e-6, atol=1e-8)
 
 
@@ -85,9 +88,7 @@ def test_rows_of_every_kind_judge(tmp_path: Path, kind: str) -> None:
     network = make_network_of(kind, "lean").double()
     network.dtype = torch.float64
     usual = make_scores(tmp_path / "usual", network)
-    asked = make_objective(kind, network, tmp_path / "own")
-    judging = Judging(asked, np.ones(len(asked.stream.texts), dtype=bool))
-    scores = replace(usual, judging=judging)
+    scores = replace(usual, judging=make_objective(kind, network, tmp_path / "own"))
     found = scores.scores(WHICH, ROWS, SEED).values
     assert found == pytest.approx(by_autograd(scores, network), abs=1e-6)
     assert not np.allclose(found, found[0])

@@ -93,24 +93,6 @@ def test_a_checkpoint_with_its_own_tokenizer(
         assert np.array_equal(texts.second, texts.lengths)  # no token types
 
 
-def test_masked_lm_heads_of_their_own_start_like_the_checkpoints(
-    task: Task, run_settings: Settings, tmp_path: Path
-) -> None:
-    save_checkpoint(tmp_path / "model", "bert")
-    texts = {"kind": "mlm", "texts": "task"}
-    objectives = {"task": {"kind": "task"}, "tapt": texts, "more": {**texts, "own_head": True}}
-    settings = from_checkpoint(run_settings, tmp_path / "model", train={"weighting": "equal", "objectives": objectives})
-    network = network_for(task, packed_in(tmp_path, task, settings), settings)
-    own, common = network.heads["masked_lm_more"], network.heads["masked_lm"]
-    random = network_for(task, packed_in(tmp_path, task, run_settings), run_settings).heads["masked_lm"]
-    for name, weight in own.named_parameters():
-        assert weight is not common.get_parameter(name)
-        assert weight.equal(common.get_parameter(name))
-    assert not torch.equal(
-        own.get_parameter("transform.dense.weight")[0, :4], random.get_parameter("transform.dense.weight")[0, :4]
-    )
-
-
 def test_another_tokenizer_may_have_fewer_tokens_but_not_more(
     task: Task, run_settings: Settings, tmp_path: Path
 ) -> None:

@@ -128,7 +128,7 @@ def point_phase(
     return Phase(
         network=network,
         objectives={name: PointClasses(name) for name in names},
-        weighting=Meta(names, gradient, settings=settings, device=CPU, seed=0),
+        weighting=Meta(names, gradient, settings=settings, device=CPU),
         steps=steps,
         settings=PhaseSettings(),
         learning_rate=0.1,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal
 
 import pytest
 import torch
 from torch import Tensor
 
 from endtask.settings.meta import MetaSettings
-from endtask.weighting.meta_head import Classes, HeadTask, LabelSets, Scores, fit_head
+from endtask.weighting import meta_head
+from endtask.weighting.meta_head import Classes, HeadTask, LabelSets, Scores, fit_closed_form, fit_head
 
 
 def features_and_answers(rows: int = 40, width: int = 6) -> tuple[Tensor, Tensor]:
@@ -26,17 +27,19 @@ def answers_of(task: HeadTask, truth: Tensor) -> Tensor:
 
 
 KINDS = [Classes(3), LabelSets(3), Scores()]
-HEADS = [{}, {"head": "adamw", "head_steps": 300, "head_learning_rate": 1e-2, "head_weight_decay": 0.0}]
 
 
 @pytest.mark.parametrize("task", KINDS, ids=["classes", "labels", "scores"])
-@pytest.mark.parametrize("changes", HEADS, ids=["closed form", "steps"])
-def test_a_fitted_head_knows_what_others_guess(task: HeadTask, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("head", ["closed_form", "adamw"])
+def test_a_fitted_head_knows_what_others_guess(
+    task: HeadTask, head: Literal["closed_form", "adamw"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"RIDGE": 0.01, "HEAD_STEPS": 300, "HEAD_LEARNING_RATE": 1e-2, "HEAD_WEIGHT_DECAY": 0.0}
+    for name, value in changes.items():
+        monkeypatch.setattr(meta_head, name, value)
     features, truth = features_and_answers(80)
     targets = answers_of(task, truth)
-    settings = MetaSettings(**changes, ridge=0.01)
-    head = fit_head(features[:60], targets[:60], task, settings, seed=0)
-    outputs = head(features[60:])
+    outputs = fit_head(features[:60], targets[:60], task, MetaSettings(head=head), seed=0)(features[60:])
     assert outputs.shape == (20, task.outputs)
     guess = task.start(task.rows(targets)[0].mean(0))[0].expand(20, -1)
     assert task.loss(outputs, targets[60:]) < 0.6 * task.loss(guess, targets[60:])
@@ -62,7 +65,7 @@ def test_rows_of_padding_change_nothing(task: HeadTask, head: str) -> None:
 def test_a_large_penalty_leaves_the_shares_of_the_classes() -> None:
     features, truth = features_and_answers()
     targets = truth.argmax(-1)
-    head = fit_head(features, targets, Classes(3), MetaSettings(ridge=1e9), seed=0)
+    head = fit_closed_form(features, targets, Classes(3), ridge=1e9)
     shares = torch.bincount(targets, minlength=3) / len(targets)
     assert head(features).softmax(-1).allclose(shares.expand(40, 3), atol=0.05)
 

@@ -103,7 +103,7 @@ def _training_seconds(trial: Trial, retrieval: RetrievalCost, settings: Settings
 
 def _pretraining(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
     from endtask.train.plan import measure_cost, parameters_of, steps_for
-    from endtask.train.reselect_cost import with_reselection
+    from endtask.train.reselect import with_reselection
 
     phase = trial.phase
     read = _read_in_a_round(trial, retrieval.kept, settings)
@@ -116,7 +116,7 @@ def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> floa
     """Tokens of a re-selection, from texts as long as the kept passages and rows as long as those of train."""
     from endtask.select.influence.limits import BYTES_PER_TOKEN
     from endtask.text.packed import PackedTexts
-    from endtask.train.reselect_cost import Texts, read_in_a_round
+    from endtask.train.reselect import Texts, read_in_a_round
 
     train, asked = settings.train, settings.train.reselect
     if asked.every is None or not kept.passages:
@@ -124,9 +124,8 @@ def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> floa
     each = max(1.0, kept.bytes / kept.passages / BYTES_PER_TOKEN)
     cut = min(each, train.max_length)
     texts = Texts(kept.passages * (1.0 if train.truncate_passages else each / cut), cut)
-    rows = trial.task.splits.get("dev", ()) if asked.targets == "dev" else trial.task.train
     mean = PackedTexts(trial.packed / "internal").lengths.mean()
-    return read_in_a_round(asked, texts, Texts(len(rows), float(mean)))
+    return read_in_a_round(asked, texts, Texts(len(trial.task.train), float(mean)))
 
 
 def _beyond_budget(trial: Trial, settings: Settings) -> float:

@@ -128,7 +128,7 @@ def _no_checkpoint(settings: Settings, comparison: Comparison) -> str | None:
 
 def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
     """The same model on the task's texts alone."""
-    values: dict[str, Any] = {"select.selector": "none", "train.order": "shuffled", "train.reselect.every": None}
+    values: dict[str, Any] = {"select.selector": "none", "train.reselect.every": None}
     if settings.train.rho1 == "inf" and not settings.learned_tasks:
         values["train.rho1"] = 0  # nothing but task batches is left
     for name, one in settings.train.objectives.items():
@@ -141,7 +141,7 @@ def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
 
 
 def _at_random(settings: Settings, comparison: Comparison) -> Settings:
-    values = {"select.selector": "random", "select.per_class": False, "train.order": "shuffled"}
+    values = {"select.selector": "random", "select.per_class": False}
     return with_values(settings, values, "random")
 
 

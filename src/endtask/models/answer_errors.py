@@ -21,12 +21,10 @@ def answer_errors(kind: TaskKind, logits: Tensor, batch: TextBatch) -> Tensor:
     return class_errors(logits, batch)
 
 
-def class_errors(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:
+def class_errors(logits: Tensor, batch: TextBatch) -> Tensor:
     """The cross-entropy of each text's class, 0 for padding: (S, classes) -> (S,)."""
     assert batch.labels is not None
-    return functional.cross_entropy(
-        logits, batch.labels, ignore_index=IGNORED, reduction="none", label_smoothing=label_smoothing
-    )
+    return functional.cross_entropy(logits, batch.labels, ignore_index=IGNORED, reduction="none")
 
 
 def score_errors(logits: Tensor, batch: TextBatch) -> Tensor:
@@ -43,9 +41,9 @@ def label_errors(logits: Tensor, batch: TextBatch) -> Tensor:
     return functional.binary_cross_entropy_with_logits(wide, wanted.to(wide.dtype), reduction="none").mean(-1)
 
 
-def tag_errors(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:
+def tag_errors(logits: Tensor, batch: TextBatch) -> Tensor:
     """The cross-entropy of each token, 0 where none is asked: (N, tags) -> (N,)."""
-    return class_errors(_wide(logits), batch, label_smoothing)
+    return class_errors(_wide(logits), batch)
 
 
 def _wide(logits: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from endtask.models.flops import ModelCost
 from endtask.models.network import GENERATOR, REPLACED, MaskedLMHead, Network
 
 _HEAD_SIZE = 64  # width of an attention head, of the generator too
+_WIDTH_SHARE = 0.34
+"""Width of the generator as a share of the network's; ELECTRA has a quarter to a half."""
 
 
 class GuessingHead(MaskedLMHead):
@@ -35,9 +37,9 @@ class GuessingHead(MaskedLMHead):
 class Generator(nn.Module):
     """A masked language model of the network's depth and a share of its width, with word vectors of its own."""
 
-    def __init__(self, architecture: Architecture, config: Any, share: float) -> None:
+    def __init__(self, architecture: Architecture, config: Any) -> None:
         super().__init__()
-        self.config = narrow(config, share)
+        self.config = narrow(config, _WIDTH_SHARE)
         self.body = architecture.body(self.config)
         self.head = GuessingHead(architecture.masked_lm_transform(self.config), self.config.vocab_size)
         self.cost = ModelCost(
@@ -77,9 +79,9 @@ class ReplacedHead(nn.Module):
         return (each * present).sum() / present.sum().clamp(min=1)
 
 
-def add_generator(network: Network, share: float, seed: int) -> None:
+def add_generator(network: Network, seed: int) -> None:
     """Give the network what replaced-token detection needs; neither is exported."""
-    network.add_head(GENERATOR, Generator(network.architecture, network.config, share), seed)
+    network.add_head(GENERATOR, Generator(network.architecture, network.config), seed)
     network.add_head(REPLACED, ReplacedHead(network.architecture, network.config), seed + 1)
 
 

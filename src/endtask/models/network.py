@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -44,17 +43,12 @@ class MaskedLMHead(nn.Module):
         self.transform = transform
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
-    def forward(
-        self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor, weights: Tensor | None = None
-    ) -> Tensor:
-        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,), (M,) -> ()
+    def forward(self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,) -> ()
 
-        0 where nothing is masked, as in texts of special tokens only. Positions count by their weights where given.
+        0 where nothing is masked, as in texts of special tokens only.
         """
         logits = self.logits(hidden[positions], embeddings)
-        if weights is not None:
-            each = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")
-            return (weights * each).sum() / (targets != IGNORED).sum().clamp(min=1)
         total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
         return total / (targets != IGNORED).sum().clamp(min=1)
 
@@ -124,13 +118,10 @@ class Network(nn.Module):
         """The word vectors: (vocabulary, hidden)."""
         return self.architecture.embeddings(self.body).weight
 
-    def masked_lm_loss(
-        self, hidden: Tensor, batch: TextBatch, weights: Tensor | None = None, *, head: str = MASKED_LM
-    ) -> Tensor:
-        """Mean cross-entropy at the M masked positions of (N, hidden), weighted by (M,); the rest is never computed."""
+    def masked_lm_loss(self, hidden: Tensor, batch: TextBatch) -> Tensor:
+        """Mean cross-entropy at the M masked positions of (N, hidden); the rest is never computed."""
         positions, targets = batch.masked_positions, batch.masked_targets
-        given = () if weights is None else (weights,)
-        loss: Tensor = self.heads[head](hidden, self.embeddings, positions, targets, *given)
+        loss: Tensor = self.heads[MASKED_LM](hidden, self.embeddings, positions, targets)
         return loss
 
     def masked_logits(self, hidden: Tensor, positions: Tensor) -> Tensor:
@@ -183,10 +174,6 @@ class Network(nn.Module):
         initialize(head, seed, self.config)
         self.heads[name] = head
 
-    def add_masked_lm_head(self, name: str) -> None:
-        """One more head of masked LM, with the weights that the common one has now; word vectors stay the body's."""
-        self.heads[name] = deepcopy(self.heads[MASKED_LM])
-
     def add_task_head(self, name: str, head: nn.Module, seed: int, *, kind: TaskKind, classes: int) -> None:
         """The same for a task of its own: its kind, and how many outputs the head has."""
         self.add_head(name, head, seed)
@@ -196,12 +183,11 @@ class Network(nn.Module):
         """Give a task's head new random weights, as TLM does between its two stages."""
         initialize(self.heads[head], seed, self.config)
 
-    def set_dropout(self, probability: float, *, heads: float | None = None) -> None:
-        """Set every dropout of body and heads, which may have another."""
-        for part, rate in ((self.body, probability), (self.heads, probability if heads is None else heads)):
-            for module in part.modules():
-                if isinstance(module, nn.Dropout):
-                    module.p = rate
+    def set_dropout(self, probability: float) -> None:
+        """Set every dropout of body and heads."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = probability
 
     @contextmanager
     def uncompiled(self) -> Iterator[None]:

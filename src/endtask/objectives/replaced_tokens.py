@@ -16,19 +16,22 @@ from endtask.models.network import GENERATOR, REPLACED, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 
+_WEIGHT = 50.0
+"""Of finding replaced tokens against the loss of the generator (ELECTRA, section 2)."""
+
 
 class ReplacedTokens:
-    """The detection loss of the body, and L_mlm of the generator divided by `weight`.
+    """The detection loss of the body, and L_mlm of the generator divided by `_WEIGHT`.
 
-    That is ELECTRA's sum (section 2) divided by its weight: the generator has a body of its own here, so `weight` times
-    the detection loss would only let it count so much more than the objectives beside it.
+    That is ELECTRA's sum (section 2) divided by its weight: the generator has a body of its own here, so the weight
+    times the detection loss would only let it count so much more than the objectives beside it.
     """
 
     heads: tuple[str, ...] = (GENERATOR, REPLACED)
     passes = 1
 
-    def __init__(self, name: str, stream: TextStream, *, weight: float = 50.0) -> None:
-        self.name, self.stream, self._weight = name, stream, weight
+    def __init__(self, name: str, stream: TextStream) -> None:
+        self.name, self.stream = name, stream
 
     def batch(self, step: int) -> TextBatch:
         """The masked texts of a step."""
@@ -42,7 +45,7 @@ class ReplacedTokens:
         filled, replaced = fill_gaps(batch, guesses)
         present = (batch.text_ids < batch.texts).float()  # (N,)
         detection = head(network(replace(batch, input_ids=filled)), replaced, present)
-        return Loss(batch.token_share * (mlm / self._weight + detection), {"mlm": mlm, "replaced": detection})
+        return Loss(batch.token_share * (mlm / _WEIGHT + detection), {"mlm": mlm, "replaced": detection})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """The body and its head at every token, the generator and its head at the masked ones."""

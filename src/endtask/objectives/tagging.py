@@ -32,11 +32,10 @@ class Tagging(TaskObjective):
         tags: NDArray[np.int64],
         *,
         head: str = TASK,
-        label_smoothing: float = 0.0,
         rdrop: float = 0.0,
     ) -> None:
         super().__init__(name, stream, head=head, rdrop=rdrop)
-        self._words, self._tags, self._label_smoothing = words, tags, label_smoothing
+        self._words, self._tags = words, tags
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """Tags stand at tokens, every tagged word weighing the same; 0 for all where no word has a token."""
@@ -50,7 +49,7 @@ class Tagging(TaskObjective):
 
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Mean cross-entropy of (N, tags) over the tagged words."""
-        return weighted_sum(tag_errors(logits, batch, self._label_smoothing), batch)
+        return weighted_sum(tag_errors(logits, batch), batch)
 
     def share(self, batch: TextBatch) -> float:
         """Words count alike, which are as many as tokens, more or less."""

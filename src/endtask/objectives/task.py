@@ -17,11 +17,8 @@ from endtask.objectives.task_base import TaskObjective, weighted_sum, with_answe
 class Classification(TaskObjective):
     """Predict the label of a task text.
 
-    `class_weights` let classes count differently, and a batch's loss is divided by their sum, as torch does.
-    `text_weights` let the windows of one long text count as one: there the sum is the expected one, for a batch that
-    holds windows of long texts only must not count like any other.
-
-    `label_smoothing` spreads that share of each label over all classes, as torch does.
+    `text_weights` let the windows of one long text count as one. They are divided by the expected sum of a batch's, for
+    a batch that holds windows of long texts only must not count like any other.
     """
 
     def __init__(
@@ -31,41 +28,24 @@ class Classification(TaskObjective):
         labels: NDArray[np.int64],
         *,
         head: str = TASK,
-        class_weights: NDArray[np.float32] | None = None,
         text_weights: NDArray[np.float32] | None = None,
-        label_smoothing: float = 0.0,
         rdrop: float = 0.0,
     ) -> None:
         super().__init__(name, stream, head=head, rdrop=rdrop)
-        self._labels, self._label_smoothing = labels, label_smoothing
-        self._class_weights = np.ones(len(labels)) if class_weights is None else class_weights[labels].astype(float)
-        relative = np.ones(len(labels)) if text_weights is None else text_weights / text_weights.mean()
-        self._weights = self._class_weights * relative
+        self._labels = labels
+        self._weights = np.ones(len(labels)) if text_weights is None else text_weights / text_weights.mean()
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """The classes of the texts; those of padding are `IGNORED`."""
-        weights = self._weights[positions] / self._class_weights[positions].sum()
-        return with_answers(batch, self._labels[positions], weights)
+        return with_answers(batch, self._labels[positions], self._weights[positions] / len(positions))
 
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Cross-entropy of the class logits (S, classes)."""
-        return cross_entropy(logits, batch, self._label_smoothing)
+        return cross_entropy(logits, batch)
 
     def differences(self, logits: Tensor, other: Tensor) -> Tensor:
         """Of two answers (S, classes)."""
         return class_differences(logits, other)
-
-
-def balanced_weights(labels: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
-    """Examples / (classes that occur x examples of the class), as scikit-learn weighs them; 0 where there are none.
-
-    >>> balanced_weights(np.array([0, 0, 0, 0, 1, 1]), 2).tolist()
-    [0.75, 1.5]
-    """
-    counts = np.bincount(labels, minlength=classes)
-    weights = np.zeros(classes, dtype=np.float32)
-    weights[counts > 0] = len(labels) / ((counts > 0).sum() * counts[counts > 0])
-    return weights
 
 
 def task_loss(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
@@ -73,9 +53,9 @@ def task_loss(network: Network, hidden: Tensor, batch: TextBatch, head: str = TA
     return cross_entropy(network.task_logits(hidden, batch, head), batch)
 
 
-def cross_entropy(logits: Tensor, batch: TextBatch, label_smoothing: float = 0.0) -> Tensor:
+def cross_entropy(logits: Tensor, batch: TextBatch) -> Tensor:
     """Cross-entropy of class logits (S, classes), times the texts' weights, which hold the division by a sum."""
-    return weighted_sum(class_errors(logits, batch, label_smoothing), batch)
+    return weighted_sum(class_errors(logits, batch), batch)
 
 
 def class_differences(logits: Tensor, other: Tensor) -> Tensor:

@@ -75,17 +75,17 @@ class TaskObjective(ABC):
 class JointTask:
     """TLM's internal batch: rho2 * L_mlm + L_task, the same masked input feeding both heads (TLM, Eq. 2).
 
-    With `normalize` the sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the
-    external batches' loss. With rho2 = 0 the masked-LM head is not computed.
+    The sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the external batches'
+    loss. With rho2 = 0 the masked-LM head is not computed.
     """
 
     passes = 1
     replayable = True
 
-    def __init__(self, task: TaskObjective, *, rho2: float, normalize: bool) -> None:
+    def __init__(self, task: TaskObjective, *, rho2: float) -> None:
         self.name, self.stream = task.name, task.stream
         self.heads: tuple[str, ...] = (task.head, MASKED_LM) if rho2 else (task.head,)
-        self._task, self._rho2, self._scale = task, rho2, 1.0 / (rho2 + 1.0) if normalize else 1.0
+        self._task, self._rho2, self._scale = task, rho2, 1.0 / (rho2 + 1.0)
 
     def batch(self, step: int) -> TextBatch:
         """The labelled texts of a step, masked if the stream masks."""

@@ -15,7 +15,6 @@ _DEV = "dev"
 _NO_LOSSES = {
     "weight": ("Joint training: weights of the objectives", "weight"),
     "cosine": ("Joint training: agreement with held-out task data", "cosine"),
-    "dot": ("Joint training: agreement with held-out task data", "product"),
     "reselect": ("Joint training: scores at re-selection, in deviations", "score"),
 }
 """Curves that are no losses, by what stands before the objective's or the line's own name."""

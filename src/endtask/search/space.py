@@ -103,7 +103,7 @@ def _paper_grid(settings: Settings) -> Axes:
     train = settings.train
     axes: Axes = {"train.rho1": PAPER_RHO1} if settings.has_selection and train.weighting == "interleave" else {}
     is_joint = any(one.kind == "joint" for one in settings.used_objectives.values())
-    return {**axes, "train.rho2": PAPER_RHO2} if train.mask_task and is_joint else axes
+    return {**axes, "train.rho2": PAPER_RHO2} if is_joint else axes
 
 
 def _around(*rates: float) -> Range:

@@ -50,7 +50,6 @@ _OTHER_NAMES = {
 _OTHER_KEYS = {
     "bf16": "precision",
     "fp16": "precision",
-    "label_smoothing_factor": "label_smoothing",
     "lr": "learning_rate",
     "max_seq_length": "max_length",
     "max_steps": "budget",
@@ -58,7 +57,6 @@ _OTHER_KEYS = {
     "mlm_probability": "mask_probability",
     "model_name_or_path": "model.path",
     "num_train_epochs": "epochs",
-    "optim": "optimizer",
     "per_device_eval_batch_size": "evaluate.batch_size",
     "per_device_train_batch_size": "batch_size",
     "save_steps": "checkpoint_steps",

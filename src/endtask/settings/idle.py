@@ -15,17 +15,7 @@ _LEAST_REACH = 1.0
 """How far a logit should get if all cosines were 1; they are a tenth of that, a weight of .52 in place of .5."""
 
 
-_NEEDED_CHOICES = {
-    "folds": ("split", "folds"),
-    "fold_steps": ("split", "folds"),
-    "last_layers": ("parameters", "last_layers"),
-    "ridge": ("head", "closed_form"),
-    "head_steps": ("head", "adamw"),
-    "head_learning_rate": ("head", "adamw"),
-    "head_weight_decay": ("head", "adamw"),
-}
-"""Settings of learned weights that one value of another alone uses."""
-_OF_SEPARATE_HEAD = ("head", "fit_batch", "ridge", "head_steps", "head_learning_rate", "head_weight_decay")
+_OF_SEPARATE_HEAD = ("head", "fit_batch")
 
 
 def idle_settings(settings: Settings) -> tuple[str, ...]:
@@ -33,7 +23,6 @@ def idle_settings(settings: Settings) -> tuple[str, ...]:
     return (
         *_idle_sections(settings),
         *_idle_choices(settings),
-        *_idle_samples(settings),
         *_still_weights(settings),
     )
 
@@ -63,27 +52,16 @@ def _idle_choices(settings: Settings) -> Iterator[str]:
         yield "train.weighting without effect: stage1 is none"
         return
     for key in _changed(meta):
-        choice, needed = _NEEDED_CHOICES.get(key, (key, getattr(meta, key)))
         if meta.same_head and key in _OF_SEPARATE_HEAD:
             yield f"train.meta.{key} without effect: train.meta.same_head is true"
-        elif (chosen := getattr(meta, choice)) != needed:
-            yield f"train.meta.{key} without effect: train.meta.{choice} is {chosen}"
-
-
-def _idle_samples(settings: Settings) -> Iterator[str]:
-    """So many objectives run at a step, and there are no more."""
-    train = settings.train
-    others = len(settings.objectives_with_text) - train.trains_task
-    learned = train.meta.sample if train.weighting == "meta" else None
-    for name, sample in (("train.sample", train.sample), ("train.meta.sample", learned)):
-        if sample is not None and sample >= others:
-            yield f"{name} without effect: {sample} run at a step, and beside the end task there are {others}"
+        elif key == "folds" and meta.split != "folds":
+            yield f"train.meta.folds without effect: train.meta.split is {meta.split}"
 
 
 def _still_weights(settings: Settings) -> Iterator[str]:
     """Weights that are learned so slowly, or for so few steps, that they stay where they start."""
     train, budget = settings.train, settings.budget
-    is_learned = train.weighting == "meta" and settings.stage1 != "none" and train.meta.similarity == "cosine"
+    is_learned = train.weighting == "meta" and settings.stage1 != "none"
     reach = train.meta.learning_rate * budget.amount
     if is_learned and budget.unit == "steps" and reach < _LEAST_REACH:
         yield (

@@ -17,7 +17,7 @@ EXTERNAL, INTERNAL = "external", "internal"
 """TLM's two objectives."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_CURVES = ("weight", "cosine", "dot", "dev", "reselect")  # what else has a name and a slash in metrics.jsonl
+_CURVES = ("weight", "cosine", "dev", "reselect")  # what else has a name and a slash in metrics.jsonl
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,6 @@ class ObjectiveSettings(Section):
     mask_probability: float | None = Field(
         None, gt=0, lt=1, description="share of tokens to be guessed; unset: train.mask_probability"
     )
-    own_head: bool = Field(
-        False, description="of kind `mlm`: a head of its own, which starts like the one that all masked LM shares"
-    )
     learning_rate: PositiveNumber | None = Field(
         None, description="highest rate of this objective's part of a `sequence`; unset: train.learning_rate"
     )
@@ -112,8 +109,6 @@ class ObjectiveSettings(Section):
             raise ValueError(f"task: {self.kind} reads {self.reads} here, not the texts of a task")
         if self.mask_probability is not None and not KINDS[self.kind].masks:
             raise ValueError(f"mask_probability: {self.kind} hides no tokens")
-        if self.own_head and self.kind != "mlm":
-            raise ValueError(f"own_head: of masked LM, which {self.kind} is not")
         return self
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from endtask.settings.section import Positive, Section
+
+RESELECTION_FOLDS = 10
+"""Parts of train that are left out in turn and judge; with `weighting: meta` by folds, its own parts do."""
 
 
 class ReselectSettings(Section):
@@ -21,17 +22,3 @@ class ReselectSettings(Section):
     keep: float = Field(
         0.5, gt=0, le=1, description="share of them, the highest scores, that is read until the next time"
     )
-    targets: Literal["folds", "dev"] = Field(
-        "folds",
-        description="whose loss is to fall: of a part of train that its objectives leave out meanwhile, or of dev",
-    )
-    folds: int = Field(
-        10, ge=2, description="parts of train that are left out in turn; with `weighting: meta` by folds, its own parts"
-    )
-    masks: Positive = Field(2, description="masks of a text over which its gradient is averaged")
-    mask_probability: float | None = Field(
-        0.5, gt=0, lt=1, description="share of its tokens that each of them hides; unset: what the objective hides"
-    )
-    most_targets: Positive = Field(256, description="draw so many of more target rows")
-    measure: Literal["dot", "cosine"] = Field("cosine", description="how two gradients are compared")
-    top_targets: Positive = Field(10, description="how many of a text's best scores are averaged")

@@ -334,11 +334,6 @@ class Settings(Section):
             raise ValueError(
                 f"train.eval_steps: dev is scored by the task head, which {self._without_task} never trains"
             )
-        if self.train.order != "shuffled" and self.select.selector != "best_rank":
-            raise ValueError(
-                f"train.order: {self.train.order} goes by the ranks of select.selector: best_rank; "
-                f"a selection by {self.select.selector} has none"
-            )
         if self.finetune.rdrop and not self.model.dropout:
             raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
         if not self.finetune.reset_head and self.train.task_head != "stock":

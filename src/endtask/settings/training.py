@@ -16,47 +16,26 @@ from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
 class PhaseSettings(Section):
     """What both training stages can be told."""
 
-    optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: on matrices inside the encoder, else AdamW")
-    muon_learning_rate: PositiveNumber = Field(0.01, description="of the matrices that Muon trains")
     head_learning_rate: PositiveNumber | None = Field(
-        None, description="highest rate of the heads; unset: that of the encoder"
+        None, description="highest rate of the heads, but for that of masked LM; unset: that of the encoder"
     )
     weight_decay: float = Field(0.01, ge=0, description="of matrices; norms and biases have none")
-    head_weight_decay: float | None = Field(None, ge=0, description="of the heads' matrices; unset: the same")
-    heads_apart: Literal["all", "task"] = Field(
-        "all",
-        description="the heads that are meant by head_learning_rate, head_weight_decay and clip_heads_apart; "
-        "task: heads of masked LM go with the encoder, as in TARTAN's code",
-    )
     adam_beta1: Fraction = Field(0.9, description="memory of AdamW's mean gradient")
     adam_beta2: Fraction = Field(0.98, description="memory of AdamW's mean square")
     adam_epsilon: PositiveNumber = Field(1e-6, description="keeps AdamW from dividing by zero")
     lr_scheduler_type: Literal["linear", "cosine", "constant", "warmup_stable_decay"] = Field(
         "linear",
         description="how the rate falls after the warm-up, to zero at the last step; "
-        "warmup_stable_decay: not before the last part of the steps, then linearly",
+        "warmup_stable_decay: not before the last fifth of the steps, then linearly",
     )
-    decay_fraction: Fraction = Field(0.2, description="of warmup_stable_decay: share of the steps in which it falls")
     warmup_fraction: Fraction = Field(0.1, description="share of the steps in which the rate rises from 0")
     warmup_steps: int | None = Field(None, ge=0, description="the same as a number of steps; unset: by the share")
     max_grad_norm: PositiveNumber | None = Field(
         1.0, description="longer gradients are scaled down to this norm; null: never"
     )
-    clip_heads_apart: bool = Field(
-        False,
-        description="encoder and heads are clipped each by the norm of their own gradients, as in TARTAN's code; with "
-        "`weighting: meta` all heads always are",
-    )
     eval_steps: Positive | None = Field(None, description="score dev every so many steps")
     early_stopping_patience: Positive | None = Field(
         None, description="stop after so many scores without a better one; unset: never"
-    )
-    average_decay: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="score and save an exponential moving average of the weights, which keeps this share of itself at "
-        "each step (0.999); unset: the weights themselves",
     )
     checkpoint_steps: Positive = Field(500, description="a killed run loses at most this many steps")
 
@@ -74,15 +53,18 @@ class TrainSettings(PhaseSettings):
         "objective per step, in turn; sequence: one objective after the other, each with a schedule of its own (DAPT, "
         "then TAPT)",
     )
-    sample: Positive | None = Field(
-        None,
-        description="in `equal` and `meta`: of the objectives beside the end task, so many run at each step, in turns, "
-        "and count as much more; unset: all",
-    )
     seed: int | None = Field(
         None, ge=0, description="of stage 1's random weights, order of texts and masks; unset: the run's `seed`"
     )
     learning_rate: PositiveNumber = Field(1e-3, description="highest rate, reached after the warm-up")
+    head_weight_decay: float | None = Field(
+        None, ge=0, description="of the matrices of the heads that head_learning_rate is for; unset: the same"
+    )
+    clip_heads_apart: bool = Field(
+        False,
+        description="encoder and these heads are clipped each by the norm of their own gradients, as in TARTAN's code; "
+        "with `weighting: meta` all heads always are",
+    )
     batch_size: BatchSize = Field(BatchSize.parse("4096tok"), description="texts (32) or tokens (4096tok) in a batch")
     internal_batch_size: BatchSize | None = Field(None, description="of task batches; unset: the same")
     gradient_accumulation_steps: Positive = Field(1, description="batches that make up one step")
@@ -94,26 +76,11 @@ class TrainSettings(PhaseSettings):
     truncate_passages: bool = Field(
         False, description="drop the tail of a long passage, as the authors' code does, instead of cutting it up"
     )
-    order: Literal["shuffled", "best_first", "best_last"] = Field(
-        "shuffled",
-        description="of external texts in each pass over them: by their rank in the selection, shuffled inside "
-        "sixteenths of them, or shuffled altogether",
+    mask_probability: float = Field(
+        0.15, gt=0, lt=1, description="share of tokens to be guessed: 80% become [MASK], 10% a random token"
     )
-    mask_probability: float = Field(0.15, gt=0, lt=1, description="share of tokens to be guessed")
-    mask_token_share: float = Field(0.8, ge=0, le=1, description="share of those that become [MASK]")
-    mask_random_share: float = Field(0.1, ge=0, le=1, description="share of those that become a random token")
     mask_rare_exponent: float = Field(
         0.0, ge=0, description="alpha: tokens are masked in proportion to count^-alpha; 0: all alike"
-    )
-    mask_words: bool = Field(False, description="hide whole words instead of single tokens; the share stays the same")
-    generator_share: float = Field(
-        0.34, gt=0, le=1, description="of objectives of kind `replaced`: width of the masked LM that puts tokens in"
-    )
-    replaced_weight: PositiveNumber = Field(
-        50.0, description="of the same: weight of finding replaced tokens against the loss of that masked LM"
-    )
-    mask_task: bool = Field(
-        True, description="the task head reads the masked text too, as in the authors' code; false needs rho2 = 0"
     )
     rho1: Annotated[int | Literal["inf", "auto"], BeforeValidator(infinity_in_words)] = Field(
         19,
@@ -125,9 +92,6 @@ class TrainSettings(PhaseSettings):
         description="the rho1 of the last step: the share of task batches changes linearly on the way; unset: never",
     )
     rho2: float = Field(20.0, ge=0, description="weight of masked LM against the task loss in internal batches")
-    normalize_internal_loss: bool = Field(
-        True, description="divide the internal loss by rho2 + 1, as the authors' code does"
-    )
     task_head: Literal["stock", "tlm"] = Field(
         "stock", description="stage 1's head: that of the saved model, or the authors' own (dense, GELU, dense)"
     )
@@ -136,27 +100,19 @@ class TrainSettings(PhaseSettings):
         description="momentum and decay go on moving the task head between its batches, as in the authors' code",
     )
     dropout: Fraction = Field(0.0, description="dropout during stage 1; little text is seen twice")
-    head_dropout: Fraction | None = Field(None, description="the same of the heads; unset: as the encoder's")
     meta: MetaSettings = Field(MetaSettings(), description="how `weighting: meta` learns its weights")
     reselect: ReselectSettings = Field(
         ReselectSettings(), description="which texts of the selection are read, decided anew on the way"
     )
 
     @model_validator(mode="after")
-    def shares_fit(self) -> TrainSettings:
-        if self.mask_token_share + self.mask_random_share > 1:
-            raise ValueError(
-                f"mask_token_share {self.mask_token_share} is more than 1 together with "
-                f"mask_random_share {self.mask_random_share}"
-            )
+    def mix_fits(self) -> TrainSettings:
         if isinstance(self.rho1, int) and self.rho1 < 0:
             raise ValueError(f"rho1 must be 0 or more, got {self.rho1}")
         if self.rho1 == "inf" and self.rho1_end is not None:
             raise ValueError("rho1_end needs a rho1 to start from; with rho1: inf there are no task batches")
         if self.early_stopping_patience is not None and self.eval_steps is None:
             raise ValueError("early_stopping_patience needs eval_steps: stage 1 scores dev only if asked to")
-        if not self.mask_task and self.rho2 > 0:
-            raise ValueError("mask_task: false leaves nothing to guess in task batches; set rho2: 0 with it")
         return self
 
     @model_validator(mode="after")
@@ -184,37 +140,6 @@ class TrainSettings(PhaseSettings):
             raise ValueError(
                 f"weighting: meta has nothing to weigh, {next(iter(used))} is alone; add an objective, or use equal"
             )
-        if self.meta.example_weights and not (
-            self.weighting == "meta" and any(one.kind == "mlm" for one in used.values())
-        ):
-            raise ValueError("meta.example_weights: for masked LM under weighting: meta, of which there is none")
-        return self
-
-    @model_validator(mode="after")
-    def samples_fit(self) -> TrainSettings:
-        if self.sample is not None and self.weighting not in ("equal", "meta"):
-            raise ValueError(f"sample: for weighting: equal or meta; {self.weighting} has one objective at each step")
-        return self
-
-    @model_validator(mode="after")
-    def heads_fit(self) -> TrainSettings:
-        own = [name for name, one in self.used_objectives.items() if one.own_head]
-        if not own:
-            return self
-        kinds = ("mlm", "joint") if self.rho2 > 0 else ("mlm",)  # joint without rho2 guesses nothing
-        if all(one.own_head for one in self.used_objectives.values() if one.kind in kinds):
-            raise ValueError(
-                f"objectives.{own[0]}.own_head: one masked LM must use the shared head, with which fine-tuning may go "
-                f"on, and none does here; take own_head: true away from {' or '.join(own)}"
-            )
-        for name in own:
-            by_gradients = self.reselect.every is not None and self.objectives[name].reads == "selection"
-            if self.meta.example_weights or by_gradients:
-                key = "train.reselect.every" if by_gradients else "train.meta.example_weights"
-                raise ValueError(
-                    f"objectives.{name}.own_head: does not go with {key}, which knows texts by the head that all "
-                    "masked LM shares; leave out one of the two"
-                )
         return self
 
     @model_validator(mode="after")
@@ -230,8 +155,6 @@ class TrainSettings(PhaseSettings):
             raise ValueError(
                 "reselect.every: in a sequence the task is not learned beside the selection; use alternate"
             )
-        if self.order != "shuffled":
-            raise ValueError(f"reselect.every: order: {self.order} is that of the selection; leave it shuffled")
         return self
 
     @property
@@ -275,20 +198,17 @@ class FinetuneSettings(PhaseSettings):
     window_stride: int | None = Field(
         None, ge=1, description="read long texts by windows that start so many tokens apart; unset: cut them off"
     )
-    class_weights: Literal["none", "balanced"] = Field(
-        "none", description="balanced: rare classes count more, in inverse proportion to their size"
-    )
-    label_smoothing: Fraction = Field(0.0, description="share of each label that is spread over all classes")
     rdrop: float = Field(
         0.0,
         ge=0,
         description="weight of R-Drop: each batch is read twice, and answers that differ by dropout cost this much",
     )
-    mlm_weight: float = Field(
-        0.0, ge=0, description="weight of masked LM on the task's text beside the task, masked as in stage 1; 0: none"
-    )
-    layer_decay: float = Field(
-        1.0, gt=0, le=1, description="each layer's rate is that of the one above times this, the embeddings' the lowest"
+    average_decay: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="score and save an exponential moving average of the weights, which keeps this share of itself at "
+        "each step (0.999); unset: the weights themselves",
     )
     epochs: Positive = Field(10, description="at most; a budget may allow fewer")
     members: Positive = Field(
@@ -320,12 +240,6 @@ class FinetuneSettings(PhaseSettings):
             raise ValueError(
                 "members: the mean of several is not compared with stage 1; set keep_better: false with it"
             )
-        return self
-
-    @model_validator(mode="after")
-    def turns_are_of_tasks(self) -> FinetuneSettings:
-        if self.tasks == "all" and self.mlm_weight:
-            raise ValueError("mlm_weight: where all tasks take turns, masked LM has none; leave it at 0")
         return self
 
     @model_validator(mode="after")

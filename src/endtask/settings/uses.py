@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from endtask.settings.objectives import KINDS, ObjectiveSettings
+from endtask.settings.reselect import RESELECTION_FOLDS
 from endtask.settings.sections import Settings
 
 LEARNED_WEIGHTS = "learned weights"
-_SELECTION, _RESELECTION = "selection", "re-selection"
+_SELECTION = "selection"
 _DEV_MAY_CHOOSE = {
     _SELECTION: ("the texts of the selection", "select.influence.targets=folds"),
     LEARNED_WEIGHTS: ("the weights of objectives", "train.meta.split=folds"),
-    _RESELECTION: ("the texts that are read again", "train.reselect.targets=folds"),
 }
 """What labels of dev choose where they judge a part of training, and the setting by which train judges it."""
 _TEXTS = {
@@ -92,21 +92,14 @@ def _stage_1(settings: Settings, groups: int | None) -> Iterator[Use]:
         split = by_dev if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)
         yield Use(LEARNED_WEIGHTS, "which objectives help", _TEXTS["task"], split, True)
     if train.reselect.every is not None:
-        yield Use(_RESELECTION, "which texts to read", _TEXTS["task"], _judging_split(settings, groups), True)
+        folds = train.meta.folds if train.weighs_by_folds else RESELECTION_FOLDS
+        yield Use("re-selection", "which texts to read", _TEXTS["task"], _in_turn(folds, groups), True)
     if train.eval_steps is not None:
         yield Use("best step of stage 1", "when to stop", _TEXTS["task"], "dev", True)
 
 
 def _in_turn(folds: int, groups: int | None) -> str:
     return f"train, 1/{folds if groups is None else min(folds, groups)} of it held out in turn"
-
-
-def _judging_split(settings: Settings, groups: int | None) -> str:
-    train = settings.train
-    if train.reselect.targets == "dev":
-        return "dev"
-    folds = train.meta.folds if train.weighs_by_folds else train.reselect.folds
-    return _in_turn(folds, groups)
 
 
 def _stage_2(settings: Settings) -> Iterator[Use]:

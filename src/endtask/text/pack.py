@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from endtask.corpus.drawn import DrawnDocuments
 from endtask.errors import InputError, did_you_mean
 from endtask.files.run_layout import TASKS
-from endtask.files.selection_table import SelectedTexts, read_batches
+from endtask.files.selection_table import SelectedTexts
 from endtask.progress import bar, say, warn
 from endtask.records import Document, Example
 from endtask.settings import Settings
@@ -76,7 +75,6 @@ def pack(
             settings.train.max_length,
             folder / "external",
             truncate=settings.train.truncate_passages,
-            ranks=best_first(selection),
         )
     counts: dict[str, Any] = {"vocabulary": len(tokenizer), "external": _counts(external)}
     if domain is not None:
@@ -115,16 +113,6 @@ def _pack_task(
         elif settings.tokenizer.marks:
             _tell_lost_marks(examples, tokenizer, settings, folder / split, split + whose)
     return counts
-
-
-def best_first(selection: Path) -> NDArray[np.int64]:
-    """The place of each passage when all are put in order, best rank first; ties go as in the selection by rank."""
-    names = ("rank", "score")
-    batches = read_batches(selection, columns=names)
-    figures = [np.stack([batch.column(name).to_numpy() for name in names]) for batch in batches]
-    rank, score = np.concatenate([np.zeros((2, 0)), *figures], axis=1)  # an empty selection has no batches
-    order = np.lexsort((np.arange(len(rank)), -score, rank))
-    return np.argsort(order)
 
 
 def _pack_domain(domain: Path, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path) -> PackedTexts:

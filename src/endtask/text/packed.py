@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BATCH = 2000
 _COUNTED_AT_ONCE = 1 << 24
-_EXAMPLES, _RANKS = "examples.npy", "ranks.npy"
+_EXAMPLES = "examples.npy"
 Texts = tuple[str, str | None]
 
 
@@ -75,12 +75,6 @@ class PackedTexts:
         numbers: NDArray[np.int64] = np.load(path) if path.exists() else np.arange(len(self))
         return numbers
 
-    @cached_property
-    def ranks(self) -> NDArray[np.int64] | None:
-        """The place of each text's passage among all passages, the best is 0; None where they are not ranked."""
-        path = self.folder / _RANKS
-        return np.load(path) if path.exists() else None
-
     @property
     def windows(self) -> NDArray[np.int64]:
         """Texts per example."""
@@ -104,30 +98,22 @@ def pack_passages(
     folder: Path,
     *,
     truncate: bool = False,
-    ranks: NDArray[np.int64] | None = None,
 ) -> PackedTexts:
     """Tokenise passages; one longer than `max_length` is cut into several texts, so nothing of it is lost.
 
-    With `truncate` the tail of every long passage is dropped, as the TLM authors' code does. `ranks`, one per passage,
-    are kept for each of its texts.
+    With `truncate` the tail of every long passage is dropped, as the TLM authors' code does.
     """
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-    texts_of_passage: list[int] = []
 
     def pieces() -> Iterator[tuple[list[int], int]]:
         stream = iter(texts)
         while chunk := list(islice(stream, _BATCH)):
             for ids in tokenizer(chunk, add_special_tokens=False, verbose=False)["input_ids"]:
-                starts = range(0, min(len(ids), 1) if truncate else len(ids), max_length - 2)
-                texts_of_passage.append(len(starts))
-                for start in starts:
+                for start in range(0, min(len(ids), 1) if truncate else len(ids), max_length - 2):
                     piece = [cls, *ids[start : start + max_length - 2], sep]
                     yield piece, len(piece)
 
-    packed = write_packed(pieces(), len(tokenizer), folder)
-    if ranks is not None:
-        save_array(folder / _RANKS, np.repeat(ranks, texts_of_passage))
-    return packed
+    return write_packed(pieces(), len(tokenizer), folder)
 
 
 def packed_of(packed: Path, name: str | None) -> Path:
@@ -197,8 +183,7 @@ def encode(
 def write_packed(pieces: Iterable[tuple[list[int], int]], vocabulary: int, folder: Path) -> PackedTexts:
     dtype = np.uint16 if vocabulary <= 1 << 16 else np.uint32
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (_EXAMPLES, _RANKS):
-        (folder / name).unlink(missing_ok=True)
+    (folder / _EXAMPLES).unlink(missing_ok=True)
     offsets, second = [0], []
     with whole_file(folder / "tokens.bin") as aside, open(aside, "wb") as file:
         for ids, second_start in pieces:

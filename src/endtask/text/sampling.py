@@ -12,12 +12,11 @@ from endtask.seeds import generator
 from endtask.settings import BatchSize
 
 _MOST_BATCHES_PER_WINDOW = 32
-_FEWEST_WINDOWS_PER_BLOCK = 4
+_FEWEST_WINDOWS = 4
 _EPOCHS_LOOKED_AT = 4
 _SLACK = 1.03
 _MOST_SHUFFLES = 100
 _ROUND = 128
-_BLOCKS = 16
 
 
 class BatchPlan:
@@ -28,9 +27,6 @@ class BatchPlan:
     by length inside windows of at most 32 batches, so that a batch holds texts of like length and little padding, and
     the batches are shuffled over the whole epoch. An epoch has at least 4 windows: sorted as one, a small set would
     meet in the same batches again and again.
-
-    With an `order` of the texts, such as from best to worst, each epoch follows it by sixteenths of the texts: the
-    permutation, the windows and the shuffle of the batches then all stay inside one.
 
     >>> plan = BatchPlan(np.array([5, 3, 4]), BatchSize.parse("2"), seed=0, name="demo")
     >>> sorted(int(place) for step in (0, 1) for place in plan.positions(step))
@@ -45,15 +41,12 @@ class BatchPlan:
         name: str,
         *,
         group_by_length: bool = False,
-        order: NDArray[np.int64] | None = None,
     ) -> None:
         if len(lengths) == 0:
             raise ValueError(f"{name}: no texts to sample from")
         self._lengths, self._size = lengths, size
         self._seed, self._name = seed, name
         self._group_by_length = group_by_length
-        everything = np.arange(len(lengths))
-        self._blocks = [everything] if order is None else np.array_split(order, min(_BLOCKS, len(order)))
         self._longest = int(lengths.max())
         if size.unit == "tokens" and size.amount < 2 * self._longest:
             raise ValueError(f"{name}: a batch of {size} is less than two texts of {self._longest} tokens")
@@ -90,7 +83,7 @@ class BatchPlan:
         """
         assert not self._group_by_length
         randoms = [generator(0, "room", epoch) for epoch in range(_EPOCHS_LOOKED_AT)]
-        epochs = [self._cut(np.concatenate(self._shuffled_blocks(random))) for random in randoms]
+        epochs = [self._cut(random.permutation(len(self._lengths))) for random in randoms]
         tokens, texts = self._largest([batch for epoch in epochs for batch in epoch])
         if self._size.unit == "texts":
             return _round_up(min(int(_SLACK * tokens), texts * self._longest)), texts
@@ -114,22 +107,14 @@ class BatchPlan:
     def _batches(self, epoch: int, attempt: int) -> list[NDArray[np.int64]]:
         path = ("batches", self._name, epoch, *((attempt,) if attempt else ()))
         random = generator(self._seed, *path)
-        blocks = self._shuffled_blocks(random)
+        order = random.permutation(len(self._lengths))
         if not self._group_by_length:
-            return self._cut(np.concatenate(blocks))
-        batches = self._cut(np.concatenate([self._sort_windows(block) for block in blocks]))
-        # A batch belongs to the block in which it starts; blocks are equal numbers of texts, not of tokens.
-        starts = np.cumsum([0, *map(len, batches[:-1])])
-        firsts = np.searchsorted(starts, np.cumsum([0, *map(len, blocks[:-1])]))
-        parts = np.split(np.arange(len(batches)), firsts[1:])
-        return [batches[index] for part in parts for index in random.permutation(part)]
-
-    def _shuffled_blocks(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
-        return [random.permutation(block) for block in self._blocks]
+            return self._cut(order)
+        batches = self._cut(self._sort_windows(order))
+        return [batches[index] for index in random.permutation(len(batches))]
 
     def _sort_windows(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        batches_per_block = self.batches_per_epoch // len(self._blocks)
-        batches = min(_MOST_BATCHES_PER_WINDOW, batches_per_block // _FEWEST_WINDOWS_PER_BLOCK)
+        batches = min(_MOST_BATCHES_PER_WINDOW, self.batches_per_epoch // _FEWEST_WINDOWS)
         window = max(1, batches) * -(-len(self._lengths) // self.batches_per_epoch)
         windows = (order[start : start + window] for start in range(0, len(order), window))
         rising = [part[np.argsort(self._lengths[part], kind="stable")] for part in windows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,6 @@ from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.models.task_heads import reset_further_heads
 from endtask.models.weights import load_weights
-from endtask.objectives.base import Objective
-from endtask.objectives.masked_lm import MaskedLM
-from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
 from endtask.progress import say
 from endtask.seeds import derive
@@ -32,7 +29,6 @@ from endtask.train.averaging import put_in_mean
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
-from endtask.train.joint import masking_of
 from endtask.train.kept_head import keep_aligned_head
 from endtask.train.loop import Phase
 from endtask.train.metrics_file import MetricsFile
@@ -42,11 +38,9 @@ from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
 from endtask.train.start import network_for
 from endtask.train.task_turns import END_TASK, batches_per_epoch, in_turn, task_objectives
 from endtask.train.trackers import Trackers, open_trackers
-from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
 
 Result = dict[str, Any]
-_MASKED_LM = "mlm"
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
 
 
@@ -119,31 +113,17 @@ def finetune_phase(
         keep_aligned_head(network, settings)
     network.set_dropout(settings.model.dropout)
     tasks = task_objectives(network, task, packed, settings, seed_here)
-    objectives: dict[str, Objective] = dict(tasks)
-    if finetune.mlm_weight:
-        objectives[_MASKED_LM] = _masked_lm(network, packed, settings, seed_here)
     return Phase(
         network=network,
-        objectives=objectives,
-        weighting=in_turn(tasks) if len(tasks) > 1 else _beside_masked_lm(objectives, finetune.mlm_weight),
+        objectives=tasks,
+        weighting=in_turn(tasks) if len(tasks) > 1 else Equal(*tasks),
         steps=finetune.max_steps or finetune.epochs * batches_per_epoch(tasks),
         settings=finetune,
         learning_rate=learning_rate or finetune.learning_rates[0],
         seed=seed_here,
         place=place,
-        layer_decay=finetune.layer_decay,
+        average_decay=finetune.average_decay,
     )
-
-
-def _beside_masked_lm(objectives: Mapping[str, Objective], mlm_weight: float) -> Weighting:
-    return Equal(*objectives, weights=(1.0, mlm_weight)[: len(objectives)])
-
-
-def _masked_lm(network: Network, packed: Path, settings: Settings, seed: int) -> MaskedLM:
-    """Masked LM on the same texts in an order of its own, masked as in stage 1."""
-    masking, size = masking_of(packed, settings), settings.finetune.batch_size
-    stream = TextStream(_MASKED_LM, PackedTexts(packed / "train"), network, batch_size=size, seed=seed, masking=masking)
-    return MaskedLM(_MASKED_LM, stream)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from endtask.settings.objectives import EXTERNAL, INTERNAL, refuse_lone_objectiv
 from endtask.task import Task
 from endtask.text.packed import PackedTexts
 from endtask.text.tokenizer import load_tokenizer
-from endtask.text.word_starts import WordStarts
 from endtask.train.objective_kinds import BUILDERS, FOLDERS, Ingredients, stage_1_head
 from endtask.train.tlm_rules import automatic_rho1, scale_of
 
@@ -27,10 +26,15 @@ __all__ = ["EXTERNAL", "INTERNAL", "joint_objectives", "masking_of", "rho1_of", 
 _FEWEST_TASK_BATCHES = 100  # of an automatic rho1; the paper's least is 150
 
 
-def joint_objectives(task: Task, packed: Path, network: Network, settings: Settings) -> dict[str, Objective]:
-    """The objectives of stage 1 by name; of TLM's two, only one where there is no text, or no turn, for the other."""
+def joint_objectives(
+    task: Task, packed: Path, network: Network, settings: Settings, *, steps: int | None = None
+) -> dict[str, Objective]:
+    """The objectives of stage 1 by name; of TLM's two, only one where there is no text, or no turn, for the other.
+
+    `steps` are those of the stage, where they are known.
+    """
     masking, seed = masking_of(packed, settings), derive(settings.pretrain_seed, "pretrain", "data")
-    given = Ingredients(task, packed, network, settings, masking, seed)
+    given = Ingredients(task, packed, network, settings, masking, seed, steps)
     asked = {name: one for name, one in settings.used_objectives.items() if _has_text(name, one, given)}
     if not asked:
         raise InputError("inf leaves nothing to train on: there is no external text", key="train.rho1")
@@ -38,9 +42,9 @@ def joint_objectives(task: Task, packed: Path, network: Network, settings: Setti
     objectives = {name: BUILDERS[one.kind](name, one, given) for name, one in asked.items()}
     if all(one.dropout is None for one in asked.values()):
         return objectives
-    usual, heads = settings.train.dropout, settings.train.head_dropout
+    usual = settings.train.dropout
     return {
-        name: OwnDropout(objective, usual if (own := asked[name].dropout) is None else own, heads=heads)
+        name: OwnDropout(objective, usual if (own := asked[name].dropout) is None else own)
         for name, objective in objectives.items()
     }
 
@@ -67,7 +71,7 @@ def rho1_of(examples: int, settings: Settings, steps: int | None) -> int:
 
 
 def masking_of(packed: Path, settings: Settings) -> Masking:
-    """How stage 1 hides tokens, and fine-tuning with masked LM beside the task."""
+    """How stage 1 hides tokens."""
     tokenizer, train = load_tokenizer(packed / "tokenizer"), settings.train
     weights = None
     if train.mask_rare_exponent > 0:
@@ -81,8 +85,5 @@ def masking_of(packed: Path, settings: Settings) -> Masking:
         tokenizer.mask_token_id,
         len(tokenizer),
         tuple(tokenizer.all_special_ids),
-        token_share=train.mask_token_share,
-        random_share=train.mask_random_share,
         weights=weights,
-        word_starts=WordStarts.of(tokenizer) if train.mask_words else None,
     )

@@ -69,7 +69,9 @@ class Phase:
     accumulation: int = 1
     ramp_fraction: float = 0.0
     idle_heads_move: bool = False
-    layer_decay: float = 1.0
+    head_weight_decay: float | None = None
+    clip_heads_apart: bool = False
+    average_decay: float | None = None
     renewal: Renewal | None = None
 
     def batches_in(self, step: int) -> int:
@@ -84,7 +86,6 @@ class Phase:
             steps=self.steps,
             warmup_steps=warmup_steps_of(settings, self.steps),
             kind=settings.lr_scheduler_type,
-            decay_fraction=settings.decay_fraction,
         )
 
 
@@ -109,10 +110,15 @@ def build_optimizer(phase: Phase) -> Optimizer:
         phase.settings,
         phase.place.device,
         learning_rate=phase.learning_rate,
-        layer_decay=phase.layer_decay,
-        # Heads then learn by unweighted losses, whose long gradients would shorten the body's.
-        clip_all_heads_apart=phase.weighting.sees_gradients(0),
+        head_weight_decay=phase.head_weight_decay,
+        clip=_clipping(phase),
     )
+
+
+def _clipping(phase: Phase) -> optimizers.Clipping:
+    if phase.weighting.sees_gradients(0):
+        return "each head apart"  # heads learn by unweighted losses, whose long gradients would shorten the body's
+    return "heads apart" if phase.clip_heads_apart else "together"
 
 
 def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = None) -> Iterator[StepRecord]:

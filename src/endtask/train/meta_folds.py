@@ -14,6 +14,9 @@ from endtask.seeds import derive
 from endtask.settings.meta import MetaSettings
 from endtask.task.split import group_key
 
+FOLD_STEPS = 100
+"""Steps from one part to the next."""
+
 
 @dataclass(frozen=True)
 class Folds:
@@ -34,9 +37,20 @@ class Folds:
         return held
 
 
-def folds_of(examples: Sequence[Example], settings: MetaSettings, seed: int) -> Folds:
-    """The parts that judge learned weights in turn."""
-    return Folds(part_numbers(examples, settings.folds, seed, key="train.meta.split"), settings.fold_steps)
+def folds_of(examples: Sequence[Example], settings: MetaSettings, seed: int, steps: int | None = None) -> Folds:
+    """The parts that judge learned weights in turn, in a stage of so many steps where they are known."""
+    numbers = part_numbers(examples, settings.folds, seed, key="train.meta.split")
+    return Folds(numbers, FOLD_STEPS if steps is None else fold_steps(settings, steps))
+
+
+def fold_steps(settings: MetaSettings, steps: int) -> int:
+    """Steps for which a part is held out: fewer than usual where else not every part would have its turn.
+
+    >>> fold_steps(MetaSettings(folds=4, every=2), 12), fold_steps(MetaSettings(), 100_000)
+    (2, 100)
+    """
+    longest = max(settings.every, steps // settings.folds // settings.every * settings.every)  # from look to look
+    return min(FOLD_STEPS, longest)
 
 
 def groups_in(examples: Sequence[Example]) -> int:
@@ -51,7 +65,7 @@ def groups_in(examples: Sequence[Example]) -> int:
 def refuse_single_group(groups: int, key: str) -> None:
     """What must stay together cannot be cut; `key` is the setting to complain about."""
     if groups < 2:
-        hint = f"use {key.rpartition('.')[2]}: dev"
+        hint = "use split: dev" if key == "train.meta.split" else "leave it unset"
         raise InputError("train is a single group, of which nothing can be held out", key=key, hint=hint)
 
 

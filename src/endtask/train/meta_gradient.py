@@ -11,13 +11,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from endtask.errors import InputError
 from endtask.models.place import Place
 from endtask.objectives.base import Batch
 from endtask.seeds import derive
 from endtask.settings.meta import MetaSettings
 from endtask.train.module_gradients import FlatGradient
-from endtask.train.rates import layer_numbers
 from endtask.weighting.meta_head import HeadTask, fit_head
 
 _Batches = tuple[Batch | None, Batch]
@@ -117,27 +115,7 @@ def counted_weights(body: nn.Module, settings: MetaSettings) -> frozenset[str]:
     if settings.parameters == "body":
         return frozenset(names)
     tables = {f"{name}.weight" for name, part in body.named_modules() if isinstance(part, nn.Embedding)}
-    numbers = layer_numbers([f"body.{name}" for name in names])
-    layers = {name: numbers.get(f"body.{name}", None) for name in names}
-    encoder = frozenset(name for name in names if name not in tables and layers[name] != 0)
-    if settings.parameters == "encoder":
-        return encoder
-    last = max((number for number in layers.values() if number), default=0)
-    if not last:
-        raise InputError("the network has no numbered layers", key="train.meta.parameters", hint="use encoder or body")
-    refuse_too_many_layers(settings, last)
-    # What stands behind the layers, such as the last norm, goes with them.
-    return frozenset(name for name in encoder if (layers[name] or last) > last - settings.last_layers)
-
-
-def refuse_too_many_layers(settings: MetaSettings, layers: int) -> None:
-    """The encoder must have as many layers as are to be compared."""
-    if settings.parameters == "last_layers" and settings.last_layers > layers:
-        raise InputError(
-            f"{settings.last_layers} layers are asked for, and the encoder has {layers}",
-            key="train.meta.last_layers",
-            hint="train.meta.parameters=encoder compares all of them",
-        )
+    return frozenset(name for name in names if name not in tables and not name.startswith("embeddings."))
 
 
 def _batches(held_out: HeldOut, same_head: bool, pins_memory: bool, step: int) -> _Batches:

@@ -21,27 +21,16 @@ from endtask.text.packed import PackedTexts
 from endtask.train.meta_folds import Folds, folds_of
 from endtask.train.meta_gradient import HeldOutGradient
 from endtask.train.meta_texts import TextHeldOut
-from endtask.weighting.direction import Direction
 from endtask.weighting.meta import Meta
 from endtask.weighting.meta_head import Classes, HeadTask, LabelSets, Scores
 
 
-def folds_of_stage_1(task: Task, settings: Settings) -> Folds | None:
+def folds_of_stage_1(task: Task, settings: Settings, steps: int | None = None) -> Folds | None:
     """The parts of train that are held out in turn; None where weights are not learned, or by dev."""
     train = settings.train
     if not train.weighs_by_folds:
         return None
-    return folds_of(task.train, train.meta, derive(settings.pretrain_seed, "folds"))
-
-
-def with_short_folds(settings: Settings, steps: int) -> Settings:
-    """The settings for a stage of so many steps, in which every part of train judges for a while, if that can be."""
-    meta = settings.train.meta
-    longest = max(meta.every, steps // meta.folds // meta.every * meta.every)  # from look to look
-    if not settings.train.weighs_by_folds or meta.fold_steps <= longest:
-        return settings
-    train = settings.train.model_copy(update={"meta": meta.model_copy(update={"fold_steps": longest})})
-    return settings.model_copy(update={"train": train})
+    return folds_of(task.train, train.meta, derive(settings.pretrain_seed, "folds"), steps)
 
 
 def few_rows_judge(task: Task, settings: Settings) -> str | None:
@@ -74,14 +63,11 @@ def meta_rule(
     place: Place,
     *,
     head: str,
-    direction: Direction | None = None,
+    steps: int | None = None,
 ) -> Meta:
-    """The rule over named objectives, one of which learns the task through `head`.
-
-    `direction` is what objectives weigh their texts by, where they do.
-    """
+    """The rule over named objectives, one of which learns the task through `head`, in so many steps."""
     meta, seed = settings.train.meta, derive(settings.pretrain_seed, "meta")
-    folds = folds_of_stage_1(task, settings)
+    folds = folds_of_stage_1(task, settings, steps)
 
     def answered(split: str, size: int) -> TaskObjective:
         texts = PackedTexts(packed / ("internal" if split == "train" else split))
@@ -101,8 +87,7 @@ def meta_rule(
     gradient = HeldOutGradient(network, source, settings=meta, place=place, seed=seed)
     names = [end_task, *(name for name in objectives if name != end_task)]
     start = [settings.used_objectives[name].weight for name in names]
-    sampled = meta.model_copy(update={"sample": meta.sample or settings.train.sample})
-    return Meta(names, gradient, settings=sampled, device=place.device, seed=seed, start=start, direction=direction)
+    return Meta(names, gradient, settings=meta, device=place.device, start=start)
 
 
 def head_task_of(task: Task) -> HeadTask:

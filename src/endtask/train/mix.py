@@ -10,10 +10,8 @@ from endtask.models.network import Network
 from endtask.models.place import Place
 from endtask.objectives.base import Objective
 from endtask.progress import warn
-from endtask.seeds import derive
 from endtask.settings import Settings
 from endtask.task import Task
-from endtask.train.example_weights import direction_of
 from endtask.train.joint import EXTERNAL, INTERNAL, rho1_of, stage_1_head
 from endtask.train.meta_rule import few_rows_judge, meta_rule
 from endtask.weighting.alternate import Alternate
@@ -39,7 +37,7 @@ class Mix:
         if not self._interleaves:
             if few := few_rows_judge(self.task, self.settings):
                 warn(few)
-            return self._constant()
+            return self._constant(steps)
         rho1, rho1_end = rho1_of(len(self.task.train), self.settings, steps), self.settings.train.rho1_end
         if rho1_end is None:
             mix = Interleave(EXTERNAL, INTERNAL, rho1)
@@ -52,7 +50,7 @@ class Mix:
     def mean(self, steps: int | None) -> Weighting:
         """A mix whose steps cost what those of the real one cost on average, whatever their number."""
         if not self._interleaves:
-            return self._constant()
+            return self._constant(steps)
         rho1, rho1_end = rho1_of(len(self.task.train), self.settings, steps), self.settings.train.rho1_end
         if rho1_end is None:
             return Interleave(EXTERNAL, INTERNAL, rho1)
@@ -62,34 +60,27 @@ class Mix:
     def _interleaves(self) -> bool:
         return self.settings.train.weighting == "interleave" and len(self.objectives) > 1
 
-    def _constant(self) -> Weighting:
+    def _constant(self, steps: int | None) -> Weighting:
         """A rule that is the same at all steps."""
         rule = self.settings.train.weighting
         used = self.settings.used_objectives
         weights = [used[name].weight for name in self.objectives]
         if rule == "meta":
-            return self._meta()
+            return self._meta(steps)
         if rule in ("alternate", "sequence") and len(self.objectives) > 1:
             return Alternate(*self.objectives, weights=weights)
-        seed = derive(self.settings.pretrain_seed, "objectives")
-        sample = self.settings.train.sample
-        return Equal(*self.objectives, weights=weights, always=self._end_tasks[:1], sample=sample, seed=seed)
+        return Equal(*self.objectives, weights=weights)
 
-    @property
-    def _end_tasks(self) -> list[str]:
-        return [name for name in self.objectives if self.settings.used_objectives[name].sees_labels]
-
-    def _meta(self) -> Weighting:
-        end_task = self._end_tasks[0]
-        head = stage_1_head(self.settings)
+    def _meta(self, steps: int | None) -> Weighting:
+        used = self.settings.used_objectives
         return meta_rule(
             list(self.objectives),
-            end_task,
+            next(name for name in self.objectives if used[name].sees_labels),
             self.task,
             self.packed,
             self.network,
             self.settings,
             self.place,
-            head=head,
-            direction=direction_of(self.objectives),
+            head=stage_1_head(self.settings),
+            steps=steps,
         )

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.errors import InputError
-from endtask.models.network import MASKED_LM, TASK, TLM_TASK, Network
+from endtask.models.network import TASK, TLM_TASK, Network
 from endtask.models.task_heads import further_head
 from endtask.objectives.base import Objective
 from endtask.objectives.by_kind import task_objective
-from endtask.objectives.masked_lm import MaskedLM, own_masked_lm_head
+from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.replaced_tokens import ReplacedTokens
 from endtask.objectives.stream import TextStream
@@ -25,9 +24,7 @@ from endtask.settings.objectives import ALIGNED_KINDS
 from endtask.task import Task
 from endtask.text.packed import PackedTexts, packed_of
 from endtask.train.aligned_kinds import ALIGNED_TEXTS, build_aligned
-from endtask.train.example_weights import WeighedMaskedLM, direction_for
 from endtask.train.meta_rule import folds_of_stage_1, left_out_of_batches
-from endtask.weighting.direction import Direction
 
 FOLDERS = {"selection": "external", "task": "internal", "domain": "domain", ALIGNED_TEXTS: ALIGNED_TEXTS}
 """Where the pack stage leaves the texts that an objective may read."""
@@ -43,6 +40,8 @@ class Ingredients:
     settings: Settings
     masking: Masking
     seed: int
+    steps: int | None = None
+    """Of the stage, where they are known."""
 
     def texts(self, asked: ObjectiveSettings) -> PackedTexts | None:
         """The packed texts that an objective reads; None where there are none."""
@@ -62,7 +61,6 @@ class Ingredients:
             batch_size=asked.batch_size or of_task or train.batch_size,
             seed=self.seed,
             masking=self._masking_of(asked) if masked else None,
-            order=_order(texts, train.order) if asked.reads == "selection" else None,
             left_out=self._left_out if asked.reads_train else None,
         )
 
@@ -73,15 +71,9 @@ class Ingredients:
         return task_objective(task, name, self.stream(name, asked, masked=masked), head=head)
 
     @cached_property
-    def direction(self) -> Direction | None:
-        """What texts of masked LM are weighed by, if they are; the same for all objectives."""
-        train = self.settings.train
-        return direction_for(self.network) if train.weighting == "meta" and train.meta.example_weights else None
-
-    @cached_property
     def _left_out(self) -> Callable[[int], NDArray[np.bool_]] | None:
         """What nobody may read while it judges the weights of the objectives."""
-        folds = folds_of_stage_1(self.task, self.settings)
+        folds = folds_of_stage_1(self.task, self.settings, self.steps)
         return None if folds is None else left_out_of_batches(folds, self.settings)
 
     def _masking_of(self, asked: ObjectiveSettings) -> Masking:
@@ -93,10 +85,7 @@ Builder = Callable[[str, ObjectiveSettings, Ingredients], Objective]
 
 
 def _masked_lm(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
-    stream, direction = given.stream(name, asked), given.direction
-    if direction is not None:
-        return WeighedMaskedLM(name, stream, given.network, direction)
-    return MaskedLM(name, stream, own_masked_lm_head(name) if asked.own_head else MASKED_LM)
+    return MaskedLM(name, given.stream(name, asked))
 
 
 def _task(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
@@ -104,13 +93,11 @@ def _task(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
 
 
 def _joint(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
-    train = given.settings.train
-    task = given.task_objective(name, asked, masked=train.mask_task)
-    return JointTask(task, rho2=train.rho2, normalize=train.normalize_internal_loss)
+    return JointTask(given.task_objective(name, asked, masked=True), rho2=given.settings.train.rho2)
 
 
 def _replaced(name: str, asked: ObjectiveSettings, given: Ingredients) -> Objective:
-    return ReplacedTokens(name, given.stream(name, asked), weight=given.settings.train.replaced_weight)
+    return ReplacedTokens(name, given.stream(name, asked))
 
 
 BUILDERS: dict[str, Builder] = {
@@ -126,15 +113,3 @@ BUILDERS: dict[str, Builder] = {
 def stage_1_head(settings: Settings) -> str:
     """The head through which stage 1 learns the task."""
     return TLM_TASK if settings.train.task_head == "tlm" else TASK
-
-
-def _order(texts: PackedTexts, order: str) -> NDArray[np.int64] | None:
-    """The order in which external texts are read, if there is one; the pieces of a passage stay together."""
-    if order == "shuffled":
-        return None
-    if texts.ranks is None:
-        raise InputError(
-            f"{order} needs ranks, which these packed texts lack", key="train.order", hint="redo with --from pack"
-        )
-    best_first = np.argsort(texts.ranks, kind="stable")
-    return best_first if order == "best_first" else best_first[::-1]

@@ -1,4 +1,4 @@
-"""The optimizer of a phase: AdamW, or Muon and AdamW, with clipping and skipped steps decided on the device.
+"""The optimizer of a phase: AdamW, with clipping and skipped steps decided on the device.
 
 A step asks the device nothing, so the next one can be queued while this one still runs.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from endtask.settings.training import PhaseSettings
-from endtask.train.muon import Muon
-from endtask.train.rates import base_rate, decay_of, head_of, is_apart, layer_factors
+from endtask.train.rates import base_rate, head_of, is_apart
 
 _NAMES_SHOWN = 5
+
+Clipping = Literal["together", "heads apart", "each head apart"]
+"""By which norms gradients are clipped: that of all, those of encoder and task heads, or of encoder and each head."""
 
 
 @dataclass(frozen=True)
@@ -51,27 +54,16 @@ class Optimizer:
         *,
         learning_rate: float,
         fused: bool,
-        layer_decay: float = 1.0,
-        clip_all_heads_apart: bool = False,
+        head_weight_decay: float | None = None,
+        clip: Clipping = "together",
     ) -> None:
         parameters = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
         _check_float32(parameters)
-        matrices = muon_matrices(module) if settings.optimizer == "muon" else frozenset()
-        factors = layer_factors(parameters, layer_decay)
-        self._parameters = list(parameters.values())
-        self._muon_rate = settings.muon_learning_rate
+        self._parameters = parameters
         self._max_grad_norm = settings.max_grad_norm
-        self._clipped_apart = _sides(parameters, settings, all_heads=clip_all_heads_apart)
+        self._clipped_apart = _sides(parameters, clip)
         self._fused = fused
-        self._adamw_parameters = {name: weight for name, weight in parameters.items() if name not in matrices}
-        peaks = {name: base_rate(name, settings, learning_rate) * factors[name] for name in self._adamw_parameters}
-        self._adamw = _build_adamw(self._adamw_parameters, peaks, settings, fused)
-        self._muon = Muon(
-            {name: weight for name, weight in parameters.items() if name in matrices},
-            weight_decay=settings.weight_decay,
-            rate_factors=factors,
-            dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,
-        )
+        self._adamw = _build_adamw(parameters, settings, learning_rate, head_weight_decay, fused)
         self.rate_scale = 1.0
         self.skipped_total = torch.zeros((), dtype=torch.int64, device=device)
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
@@ -83,7 +75,7 @@ class Optimizer:
     @torch.no_grad()
     def step(self, factor: float) -> StepOutcome:
         """Update at `factor` times the peak rates and drop the gradients; a norm that is not finite changes nothing."""
-        gradients = [weight.grad for weight in self._parameters if weight.grad is not None]
+        gradients = [weight.grad for weight in self._parameters.values() if weight.grad is not None]
         if not gradients:
             raise ValueError("no parameter has a gradient; call backward() before step()")
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -93,12 +85,10 @@ class Optimizer:
             self._clip_apart(self._max_grad_norm)
         elif self._max_grad_norm is not None:
             divisor = (norm / self._max_grad_norm).clamp(min=1.0)
-        factor *= self.rate_scale
-        self._step_adamw(factor, divisor, skipped)
-        self._muon.step(self._muon_rate * factor, divisor=divisor, skipped=skipped)
+        self._step_adamw(factor * self.rate_scale, divisor, skipped)
         self.skipped_total += skipped
         self.skipped_in_a_row.add_(1).mul_(skipped)
-        for weight in self._parameters:
+        for weight in self._parameters.values():
             weight.grad = None
         return StepOutcome(norm, skipped)
 
@@ -123,7 +113,7 @@ class Optimizer:
                 torch._foreach_div_(gradients, (norm / longest).clamp(min=1.0))
 
     def _divide_gradients(self, divisor: Tensor) -> None:
-        for weight in self._adamw_parameters.values():
+        for weight in self._parameters.values():
             if weight.grad is not None:
                 weight.grad.div_(divisor)
 
@@ -131,13 +121,11 @@ class Optimizer:
         """All that exact resume needs, by name; the moments and counters in use, not copies."""
         adamw = {
             f"{name}/{key}": value
-            for name, weight in self._adamw_parameters.items()
+            for name, weight in self._parameters.items()
             for key, value in self._adamw.state[weight].items()
         }
-        muon = {f"{name}/momentum_buffer": value for name, value in self._muon.momentum_buffers.items()}
         return {
             **adamw,
-            **muon,
             "skipped_total": self.skipped_total,
             "skipped_in_a_row": self.skipped_in_a_row,
             "rate_scale": torch.tensor(self.rate_scale, dtype=torch.float64),
@@ -166,13 +154,10 @@ def build_optimizer(
     device: torch.device,
     *,
     learning_rate: float,
-    layer_decay: float = 1.0,
-    clip_all_heads_apart: bool = False,
+    head_weight_decay: float | None = None,
+    clip: Clipping = "together",
 ) -> Optimizer:
-    """The optimizer that the settings ask for, over a module that lies on `device`.
-
-    `clip_all_heads_apart` is for heads that learn by losses of another weight than the body's.
-    """
+    """The optimizer that the settings ask for, over a module that lies on `device`."""
     # MPS has a fused AdamW too, but nothing here could check that it honours `found_inf`.
     fused = device.type in ("cpu", "cuda")
     return Optimizer(
@@ -181,26 +166,17 @@ def build_optimizer(
         device,
         learning_rate=learning_rate,
         fused=fused,
-        layer_decay=layer_decay,
-        clip_all_heads_apart=clip_all_heads_apart,
-    )
-
-
-def muon_matrices(module: nn.Module) -> frozenset[str]:
-    """Names of the parameters that Muon trains: the matrices inside the body's layers.
-
-    Embeddings are tables of rows that are each looked up alone, so there is nothing to orthogonalise in them.
-    """
-    tables = {f"{name}.weight" for name, part in module.named_modules() if isinstance(part, nn.Embedding)}
-    return frozenset(
-        name
-        for name, weight in module.named_parameters()
-        if name.startswith("body.") and weight.ndim == 2 and name not in tables and ".embeddings." not in name
+        head_weight_decay=head_weight_decay,
+        clip=clip,
     )
 
 
 def _build_adamw(
-    parameters: Mapping[str, nn.Parameter], peaks: Mapping[str, float], settings: PhaseSettings, fused: bool
+    parameters: Mapping[str, nn.Parameter],
+    settings: PhaseSettings,
+    learning_rate: float,
+    head_weight_decay: float | None,
+    fused: bool,
 ) -> _AdamW:
     """AdamW with weight decay on matrices only, as BERT's, and with its state made now rather than at the first step.
 
@@ -208,8 +184,11 @@ def _build_adamw(
     turn yet, and after a first step that was skipped.
     """
     alike: dict[tuple[float, float], list[nn.Parameter]] = {}
+    of_heads = settings.weight_decay if head_weight_decay is None else head_weight_decay
     for name, weight in parameters.items():
-        alike.setdefault((peaks[name], decay_of(name, settings) if weight.ndim >= 2 else 0.0), []).append(weight)
+        decay = of_heads if is_apart(name) else settings.weight_decay
+        peak = base_rate(name, settings, learning_rate)
+        alike.setdefault((peak, decay if weight.ndim >= 2 else 0.0), []).append(weight)
     groups = [{"params": weights, "weight_decay": decay, "peak_rate": peak} for (peak, decay), weights in alike.items()]
     betas = (settings.adam_beta1, settings.adam_beta2)
     adamw = _AdamW(groups, betas=betas, eps=settings.adam_epsilon, fused=fused or None)
@@ -222,18 +201,13 @@ def _build_adamw(
     return adamw
 
 
-def _sides(
-    parameters: Mapping[str, nn.Parameter], settings: PhaseSettings, *, all_heads: bool
-) -> tuple[list[nn.Parameter], ...]:
-    """The encoder's parameters, and those of the heads that are told apart; nothing where all are clipped together.
-
-    With `all_heads`, each head is a side of its own.
-    """
-    if not (all_heads or settings.clip_heads_apart):
+def _sides(parameters: Mapping[str, nn.Parameter], clip: Clipping) -> tuple[list[nn.Parameter], ...]:
+    """The encoder's parameters, and those of the heads, as they are clipped; nothing where all are clipped together."""
+    if clip == "together":
         return ()
     sides: dict[str, list[nn.Parameter]] = {}
     for name, weight in parameters.items():
-        side = head_of(name) if all_heads else "heads" if is_apart(name, settings) else None
+        side = head_of(name) if clip == "each head apart" else "heads" if is_apart(name) else None
         sides.setdefault(side or "encoder", []).append(weight)
     return tuple(sides.values())
 

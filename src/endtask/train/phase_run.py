@@ -58,10 +58,10 @@ def run_phase(
 ) -> Memory:
     """Train to the end, from the last checkpoint if there is one; returns the memory with its counts.
 
-    The network is left with its weights after the last step, or with their average where the settings ask for one.
+    The network is left with its weights after the last step, or with their average if the phase has a decay.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    optimizer, decay = build_optimizer(phase), phase.settings.average_decay
+    optimizer, decay = build_optimizer(phase), phase.average_decay
     averaging = None if decay is None else Averaging(phase.network, decay)
     work = _PhaseRun(phase, optimizer, averaging, folder, pause, on_checkpoint, max_skipped_steps, trackers)
     checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, averaging, phase.renewal)

@@ -58,17 +58,11 @@ def split_budget(settings: Settings) -> tuple[Budget, Budget | None]:
 
 def measure_cost(phase: Phase, budget: Budget) -> StepCost:
     """Tokens and FLOPs per step from sampled batches; seconds too, by a short trial, if the budget is a time."""
-    sampled = whole_periods(_SAMPLED_STEPS, phase)
-    trial = replace(phase, steps=sampled)  # a ramp over them costs what it costs over all steps
-    batches = [one for step in range(sampled) for one in batches_of(trial, step)]
-    tokens = sum(one.tokens for one in batches) / sampled
+    trial = replace(phase, steps=_SAMPLED_STEPS)  # a ramp over them costs what it costs over all steps
+    batches = [one for step in range(_SAMPLED_STEPS) for one in batches_of(trial, step)]
+    tokens = sum(one.tokens for one in batches) / _SAMPLED_STEPS
     seconds = tokens * _seconds_per_token(phase, budget.amount) if budget.unit == "seconds" else None
     return StepCost(tokens, training_flops(parameters_of(phase), tokens), seconds)
-
-
-def whole_periods(steps: int, phase: Phase) -> int:
-    """At least so many steps, in which each objective has its share of turns."""
-    return -(-steps // phase.weighting.period) * phase.weighting.period
 
 
 def with_scoring(cost: StepCost, dev: Path, *, every: int) -> StepCost:

@@ -19,18 +19,15 @@ from endtask.task import Task
 from endtask.train.checkpoint import CHECKPOINT
 from endtask.train.dev_scores import DevScores
 from endtask.train.device import choose_place, move
-from endtask.train.example_weights import weighing_tokens, with_weighing
 from endtask.train.joint import joint_objectives, rho1_of, stage_1_head
 from endtask.train.loop import Phase
 from endtask.train.meta_cost import HeldOutCost, count_held_out, held_out_cost, with_held_out
-from endtask.train.meta_folds import groups_in
-from endtask.train.meta_rule import with_short_folds
+from endtask.train.meta_folds import FOLD_STEPS, fold_steps, groups_in
 from endtask.train.mix import Mix
 from endtask.train.parts import Part, parts_of, total_memory
 from endtask.train.phase_run import Memory, Pause, nothing_yet, run_phase
 from endtask.train.plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
-from endtask.train.reselect_build import reselection_of
-from endtask.train.reselect_cost import count_reselection, packed_round, with_reselection
+from endtask.train.reselect import count_reselection, packed_round, reselection_of, with_reselection
 from endtask.train.start import network_for
 from endtask.train.trackers import open_trackers
 from endtask.weighting.base import Weighting
@@ -49,10 +46,9 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         budget, _ = split_budget(settings)
         steps, cost = _plan(phase, task, packed, settings, budget)
         stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
-    steps, asked = stage.plan["steps"], settings
-    settings = with_short_folds(asked, steps)
-    if settings is not asked:
-        phase = replace(phase, objectives=joint_objectives(task, packed, phase.network, settings))
+    steps = stage.plan["steps"]
+    if settings.train.weighs_by_folds and fold_steps(settings.train.meta, steps) < FOLD_STEPS:
+        phase = replace(phase, objectives=joint_objectives(task, packed, phase.network, settings, steps=steps))
     phase = replace(phase, steps=steps, weighting=_mix(phase, task, packed, settings).over(steps))
     phase = replace(phase, renewal=reselection_of(phase, task, packed, settings))
     parts = parts_of(phase, settings)
@@ -60,7 +56,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     save_weights(folder / WEIGHTS, phase.network)
     parameters, trained = parameters_of(phase), memory["tokens"]
     trained += count_held_out(memory, _look(phase, task, packed, settings), settings)
-    trained += weighing_tokens(memory, phase.objectives, phase.network) + count_reselection(memory, phase.network)
+    trained += count_reselection(memory, phase.network)
     counts = {
         "planned_steps": phase.steps,
         "parameters": parameters,
@@ -116,7 +112,7 @@ def _cost(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Bu
     look, steps = _look(phase, task, packed, settings), settings.train.eval_steps
     cost = with_held_out(measure_cost(phase, budget), look, parameters_of(phase), settings)
     read = packed_round(packed, settings.train.reselect)
-    cost = with_reselection(with_weighing(cost, phase), phase.network, read, parameters_of(phase), settings)
+    cost = with_reselection(cost, phase.network, read, parameters_of(phase), settings)
     return cost if steps is None else with_scoring(cost, packed / "dev", every=steps)
 
 
@@ -139,7 +135,7 @@ def pretrain_phase(task: Task, packed: Path, settings: Settings, *, least_vocabu
     """The phase with its objectives and the mean of its mix; the plan puts in the steps, and the mix over them."""
     place = choose_place(settings)
     network = move(network_for(task, packed, settings, least_vocabulary=least_vocabulary), settings, place)
-    network.set_dropout(settings.train.dropout, heads=settings.train.head_dropout)
+    network.set_dropout(settings.train.dropout)
     objectives = joint_objectives(task, packed, network, settings)
     mix = Mix(objectives, task, packed, network, settings, place)
     return phase_of(network, objectives, mix.mean(steps=None), settings, place)
@@ -166,6 +162,8 @@ def phase_of(
         accumulation=train.gradient_accumulation_steps,
         ramp_fraction=train.batch_ramp_fraction,
         idle_heads_move=train.idle_heads_move,
+        head_weight_decay=train.head_weight_decay,
+        clip_heads_apart=train.clip_heads_apart,
     )
 
 

@@ -24,25 +24,19 @@ from endtask.models.place import Place
 from endtask.objectives.masking import Masking
 from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.text_masks import mask_texts
-from endtask.settings.reselect import ReselectSettings
 from endtask.text.packed import PackedTexts
-from endtask.train.reselect_cost import reading_share
 
 LAYERS = ("last",)
+MASKS = 2
+"""Masks of a text over which its gradient is averaged."""
+TOP_TARGETS = 10
+"""How many of a text's best scores are averaged."""
 Places = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Judging:
-    """Texts of the task whose loss is to fall, what they are asked, and which of them anybody could answer."""
-
-    asked: TaskObjective
-    judges: NDArray[np.bool_]
-
-    @property
-    def texts(self) -> PackedTexts:
-        """The texts themselves."""
-        return self.asked.stream.texts
+def reading_share(network: Network) -> float:
+    """What scoring costs of training on as much: a pass forward, and one backward through the last layer."""
+    return (1 + 2 / int(network.config.num_hidden_layers)) / 3
 
 
 @dataclass
@@ -62,7 +56,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class HelpScores:
-    """Scores candidates by the products of their masked-LM gradients with the task gradients of some rows.
+    """Scores candidates by the cosines of their masked-LM gradients and the task gradients of some rows of `judging`.
 
     Dropout is off, and the network is left as it was.
     """
@@ -70,9 +64,8 @@ class HelpScores:
     network: Network
     place: Place
     candidates: PackedTexts
-    judging: Judging
+    judging: TaskObjective
     masking: Masking
-    settings: ReselectSettings
     most_tokens: int
     head: str = TASK
 
@@ -84,13 +77,13 @@ class HelpScores:
         batches = (self._masked(which[places], seed) for places in order)
 
         def score(readings: Readings) -> torch.Tensor:
-            return targets.scores(self._gradients(readings, masked_lm_losses, scored), self.settings.measure)
+            return targets.scores(self._gradients(readings, masked_lm_losses, scored), "cosine")
 
         found = torch.cat(list(score_batches(batches, score, self.place)))
         if not bool(torch.isfinite(found).all()):
             raise TrainingError("re-selection: scores are not finite", hint="lower train.learning_rate")
         usual = Calibration.of(found).apply(found)
-        best = usual.topk(min(self.settings.top_targets, len(rows)), dim=1).values.mean(1)
+        best = usual.topk(min(TOP_TARGETS, len(rows)), dim=1).values.mean(1)
         scored.values[np.concatenate(order)] = best.double().numpy()
         return scored
 
@@ -115,15 +108,15 @@ class HelpScores:
         return targets
 
     def _target_gradients(self, rows: Places, scored: Scored) -> Iterator[tuple[Places, Gradients]]:
-        texts = self.judging.texts
+        texts = self.judging.stream.texts
         # Asked for by name, the losses are known to read less than all tokens.
         losses: TextLosses = task_losses if self.head == TASK else partial(task_losses, head=self.head)
         for places in like_lengths(texts.lengths[rows], self.most_tokens):
-            batch = self.judging.asked.answered(lay_out(texts, rows[places], self._layout(texts)), rows[places])
+            batch = self.judging.answered(lay_out(texts, rows[places], self._layout(texts)), rows[places])
             yield places, self._gradients(Readings((batch,)), losses, scored)
 
     def _masked(self, which: Places, seed: int) -> Readings:
-        batch, turns = lay_out(self.candidates, which, self._layout(self.candidates)), range(self.settings.masks)
+        batch, turns = lay_out(self.candidates, which, self._layout(self.candidates)), range(MASKS)
         return Readings(tuple(mask_texts(batch, which, self.masking, seed, turn) for turn in turns))
 
     def _layout(self, texts: PackedTexts) -> Layout:

@@ -11,10 +11,12 @@ from typing import Literal
 from endtask.settings.training import PhaseSettings
 
 ScheduleKind = Literal["linear", "cosine", "constant", "warmup_stable_decay"]
+DECAY_FRACTION = 0.2
+"""Share of the steps in which the rate of `warmup_stable_decay` falls."""
 
 
 def schedule_factor(
-    step: int, *, steps: int, warmup_steps: int, kind: ScheduleKind, decay_fraction: float = 0.0
+    step: int, *, steps: int, warmup_steps: int, kind: ScheduleKind, decay_fraction: float = DECAY_FRACTION
 ) -> float:
     """The rate of a step as a share of the peak rate: linear warm-up, then decay to zero just after the last step.
 

@@ -10,11 +10,9 @@ from endtask.models.checkpoint_weights import check_whole
 from endtask.models.generator import add_generator
 from endtask.models.network import Network, build_network, pooling_of
 from endtask.models.pretrained import Checkpoint, check_tokenizer, load_network, open_checkpoint
-from endtask.models.sizes import shape_of
 from endtask.models.task_heads import add_task_heads, take_further
-from endtask.objectives.masked_lm import own_masked_lm_head
 from endtask.seeds import derive
-from endtask.settings import ModelSettings, Settings
+from endtask.settings import Settings
 from endtask.task import Task
 from endtask.text.pack import given_tokenizer
 from endtask.text.tokenizer import load_tokenizer
@@ -28,9 +26,7 @@ def network_for(task: Task, packed: Path, settings: Settings, *, least_vocabular
     """
     network = _network(task, packed, settings, least_vocabulary)
     if any(one.kind == "replaced" for one in settings.used_objectives.values()):
-        add_generator(network, settings.train.generator_share, derive(settings.pretrain_seed, "weights", "replaced"))
-    for name in (name for name, one in settings.used_objectives.items() if one.own_head):
-        network.add_masked_lm_head(own_masked_lm_head(name))
+        add_generator(network, derive(settings.pretrain_seed, "weights", "replaced"))
     if settings.reads_aligned:
         add_aligned_heads(network, settings)
     add_task_heads(network, task, derive(settings.pretrain_seed, "weights"))
@@ -77,13 +73,6 @@ def _network(task: Task, packed: Path, settings: Settings, least_vocabulary: int
         kind=task.kind,
         marks=marks,
     )
-
-
-def layers_of(model: ModelSettings) -> int:
-    """How many layers the encoder will have, before there is one."""
-    if model.path is None:
-        return shape_of(model).num_hidden_layers
-    return int(open_checkpoint(model.path).config.num_hidden_layers)
 
 
 def check_checkpoint(task: Task, settings: Settings) -> None:

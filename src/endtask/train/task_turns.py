@@ -7,7 +7,7 @@ from pathlib import Path
 
 from endtask.models.network import TASK, Network
 from endtask.models.task_heads import further_head
-from endtask.objectives.by_kind import TaskLoss, task_objective
+from endtask.objectives.by_kind import task_objective
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
 from endtask.settings import Settings
@@ -35,8 +35,7 @@ def _objective(
 ) -> TaskObjective:
     finetune = settings.finetune
     stream = TextStream(name, PackedTexts(packed / "train"), network, batch_size=finetune.batch_size, seed=seed)
-    weighed = TaskLoss(finetune.class_weights == "balanced", finetune.label_smoothing, finetune.rdrop)
-    return task_objective(task, name, stream, head=head, weighed=weighed)
+    return task_objective(task, name, stream, head=head, rdrop=finetune.rdrop)
 
 
 def batches_per_epoch(tasks: Mapping[str, TaskObjective]) -> int:

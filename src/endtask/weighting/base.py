@@ -29,11 +29,6 @@ class Weighting:
         """The objectives that run at this step; a pure function of the step."""
         raise NotImplementedError
 
-    @property
-    def period(self) -> int:
-        """Steps after which all objectives have had their turns: what a step costs is a mean over whole periods."""
-        return 1
-
     def sees_gradients(self, step: int) -> bool:
         """Whether `weigh` is to be called at this step."""
         return False

@@ -19,6 +19,11 @@ Head = Callable[[Tensor], Tensor]
 IGNORED = -100  # torch.nn.functional.cross_entropy leaves these out
 _SMALLEST = 1e-12
 
+RIDGE = 1.0
+"""Penalty of the closed form, in units of the features' mean squared length."""
+HEAD_STEPS, HEAD_LEARNING_RATE, HEAD_WEIGHT_DECAY = 10, 1e-3, 0.1
+"""AdamW's, for the head of the paper."""
+
 
 class HeadTask(Protocol):
     """What a head is to say, for one kind of task."""
@@ -117,8 +122,8 @@ def fit_head(features: Tensor, targets: Tensor, task: HeadTask, settings: MetaSe
     """The head that the settings ask for; nothing in here waits for the device."""
     fixed = features.detach().to(torch.promote_types(features.dtype, torch.float32))
     if settings.head == "closed_form":
-        return fit_closed_form(fixed, targets, task, settings.ridge)
-    return fit_by_steps(fixed, targets, task, settings, seed)
+        return fit_closed_form(fixed, targets, task, RIDGE)
+    return fit_by_steps(fixed, targets, task, seed)
 
 
 @torch.no_grad()
@@ -156,7 +161,7 @@ def _solved(products: Tensor, penalty: Tensor, right: Tensor) -> Tensor:
     return solved
 
 
-def fit_by_steps(features: Tensor, targets: Tensor, task: HeadTask, settings: MetaSettings, seed: int) -> Head:
+def fit_by_steps(features: Tensor, targets: Tensor, task: HeadTask, seed: int) -> Head:
     """The paper's head, dense, tanh, dense, from random weights by a few steps of AdamW on the whole batch."""
     weights = _random_layers(features, task.outputs, seed)
 
@@ -164,9 +169,9 @@ def fit_by_steps(features: Tensor, targets: Tensor, task: HeadTask, settings: Me
         inner = torch.tanh(functional.linear(given.to(features.dtype), weights[0], weights[1]))
         return functional.linear(inner, weights[2], weights[3])
 
-    optimizer = torch.optim.AdamW(weights, lr=settings.head_learning_rate, weight_decay=settings.head_weight_decay)
+    optimizer = torch.optim.AdamW(weights, lr=HEAD_LEARNING_RATE, weight_decay=HEAD_WEIGHT_DECAY)
     with torch.enable_grad():
-        for _ in range(settings.head_steps):
+        for _ in range(HEAD_STEPS):
             loss = task.loss(head(features), targets)
             for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
                 weight.grad = gradient

@@ -115,7 +115,6 @@ def _train(settings: Settings, own: InfluenceSettings, max_length: int) -> Train
         batch_size=BatchSize.parse(str(own.recipe_values.batch_size)),
         max_length=max_length,
         mask_probability=own.recipe_values.mask_probability,
-        mask_task=True,
         rho1=0,
         rho2=_MLM_WEIGHT,
         dropout=_DROPOUT,

@@ -1,4 +1,4 @@
-"""Label smoothing and R-Drop against torch's own functions on the logits of each reading."""
+"""R-Drop against torch's own functions on the logits of each reading."""
 
 from __future__ import annotations
 
@@ -46,33 +46,15 @@ def loss_of(objective: Classification, network: Network, batch: TextBatch) -> An
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("smoothing", [0.1, 0.7])
-def test_smoothed_labels_are_torchs(architecture: str, smoothing: float, texts: PackedTexts) -> None:
-    network = shake(make_network(architecture, dropout=0.2)).train()
-    objective = make(texts, network, label_smoothing=smoothing)
-    batch = objective.batch(0)
-    (logits,) = readings(network, batch, 1)
-    assert batch.labels is not None
-    expected = functional.cross_entropy(logits, batch.labels[: batch.texts], label_smoothing=smoothing)
-    loss = loss_of(objective, network, batch)
-    assert loss.total.item() == pytest.approx(expected.item(), rel=1e-5)
-    assert loss.total.item() != pytest.approx(loss_of(make(texts, network), network, batch).total.item(), rel=1e-3)
-    assert objective.passes == 1
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_rdrop_is_the_mean_loss_and_half_the_divergence_both_ways(
-    architecture: str, smoothing: float, texts: PackedTexts
-) -> None:
+def test_rdrop_is_the_mean_loss_and_half_the_divergence_both_ways(architecture: str, texts: PackedTexts) -> None:
     network = shake(make_network(architecture, dropout=0.3)).train()
-    objective = make(texts, network, rdrop=2.5, label_smoothing=smoothing)
+    objective = make(texts, network, rdrop=2.5)
     batch = objective.batch(1)
     one, other = readings(network, batch, 2)
     assert not one.allclose(other)
     assert batch.labels is not None
     labels = batch.labels[: batch.texts]
-    each = [functional.cross_entropy(logits, labels, label_smoothing=smoothing) for logits in (one, other)]
+    each = [functional.cross_entropy(logits, labels) for logits in (one, other)]
     task = torch.stack(each).mean()
     both = [logits.log_softmax(-1) for logits in (one, other)]
     kinds = {"reduction": "batchmean", "log_target": True}
@@ -113,7 +95,7 @@ def test_without_dropout_there_is_nothing_to_compare(texts: PackedTexts) -> None
 
 def test_nothing_is_read_on_the_host(texts: PackedTexts) -> None:
     network = shake(make_network(dropout=0.3)).train()
-    objective = make(texts, network, rdrop=1.0, label_smoothing=0.1)
+    objective = make(texts, network, rdrop=1.0)
     batch = objective.batch(0)
     with NoReading():
         objective.loss(network, batch).total.backward()  # type: ignore[no-untyped-call]
