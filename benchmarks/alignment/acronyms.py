@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.alignment.stop_words import STOP_WORDS
 from endtask.evaluate.spans import spans_of
 from endtask.files.rows import Row
-from endtask.retrieve.stop_words import STOP_WORDS
 
 SHORTEST, LONGEST = 2, 6
 _WORD = re.compile(r"[^\W_]+")

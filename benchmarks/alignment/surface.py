@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from benchmarks.alignment.acronyms import fits
+from benchmarks.alignment.stop_words import STOP_WORDS
 from endtask.files.rows import Row
-from endtask.retrieve.stop_words import STOP_WORDS
 
 _WORD = re.compile(r"[^\W_]+")
 _FEW = 200

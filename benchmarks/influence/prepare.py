@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zstandard
 
 from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, TOGETHER, Arm, base_settings, cells
 from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
@@ -29,6 +28,7 @@ from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
 from endtask.errors import InputError
 from endtask.files.atomic import whole_file, write_json, write_text
+from endtask.files.compression import zstd
 from endtask.files.links import link_or_copy
 from endtask.files.run_layout import RETRIEVED, SELECTION
 from endtask.files.selection_table import read_figures
@@ -178,11 +178,9 @@ def read_scores(path: Path) -> Mapping[str, np.ndarray]:
 
 
 def _archive(folder: Path, archive: Path) -> None:
-    compressor = zstandard.ZstdCompressor(level=_LEVEL, threads=-1)
     with (
         whole_file(archive) as aside,
-        open(aside, "wb") as file,
-        compressor.stream_writer(file) as stream,
+        zstd.open(aside, "wb", level=_LEVEL) as stream,
         tarfile.open(fileobj=stream, mode="w|") as tar,
     ):
         for path in sorted(folder.rglob("*")):

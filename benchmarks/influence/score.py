@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
 from benchmarks.influence.cells import SCORINGS
 from endtask.files.atomic import whole_file
+from endtask.files.compression import zstd
 from endtask.gradients.scoring import Calibration
 from endtask.seeds import generator
 from endtask.select.influence.candidates import CandidateUnits, calibration_draw
@@ -53,8 +53,7 @@ def unpack(archive: Path, folder: Path) -> None:
         return
     aside = folder.with_name(f"{folder.name}.partial")
     with (
-        open(archive, "rb") as file,
-        zstandard.ZstdDecompressor().stream_reader(file) as plain,
+        zstd.open(archive) as plain,
         tarfile.open(fileobj=plain, mode="r|") as tar,
     ):
         tar.extractall(aside, filter="data")

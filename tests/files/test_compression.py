@@ -6,7 +6,6 @@ import errno
 import gzip
 import lzma
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,14 +150,3 @@ def test_a_failing_disk_is_told_in_one_line() -> None:
 def test_suffixes(name: str, bare: str, suffix: str) -> None:
     assert without_compression(name) == bare
     assert bare_suffix(Path(name)) == suffix
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz"])
-def test_a_reader_that_is_left_early_leaves_no_thread(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"long.txt{suffix}"
-    path.write_bytes(COMPRESS[suffix](b"".join(b"line %d\n" % number for number in range(2_000_000))))
-    before = threading.active_count()
-    with open_bytes(path) as file:
-        assert file.readline() == b"line 0\n"
-        assert threading.active_count() == before + 1
-    assert threading.active_count() == before

@@ -1,9 +1,8 @@
-"""Trackers, with made-up libraries that note what they are told, and TensorBoard itself where it is installed."""
+"""Trackers, with made-up libraries that record their calls, and TensorBoard itself where it is installed."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +11,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from endtask.errors import InputError
-from endtask.train.trackers import TRACKERS, Trackers, find_libraries, open_trackers
+from endtask.train.trackers import LIBRARIES, Trackers, find_libraries, open_trackers
 
 SETTINGS = {"seed": 0, "train": {"rho1": 19, "learning_rate": 1e-3}}
 Points = list[tuple[int, str, float]]
@@ -24,11 +24,10 @@ class FakeLibraries:
     """All four libraries: every point that arrives, the runs that were opened, how they were closed."""
 
     def __init__(self) -> None:
-        self.points: dict[str, Points] = {name: [] for name in TRACKERS}
-        self.opened: dict[str, list[dict[str, Any]]] = {name: [] for name in TRACKERS}
-        self.closed: dict[str, list[Any]] = {name: [] for name in TRACKERS}
-        self.params: dict[str, str] = {}
-        self.purges: list[tuple[int, int]] = []  # TensorBoard's: how many points came before, the step to hide from
+        self.points: dict[str, Points] = {name: [] for name in LIBRARIES}
+        self.opened: dict[str, list[dict[str, Any]]] = {name: [] for name in LIBRARIES}
+        self.closed: dict[str, list[Any]] = {name: [] for name in LIBRARIES}
+        self.settings: dict[str, dict[str, Any]] = {name: {} for name in LIBRARIES}
         self.broken: set[str] = set()  # "wandb.init", "mlflow.log", "trackio.close", ...
 
     def check(self, action: str) -> None:
@@ -39,42 +38,34 @@ class FakeLibraries:
         self.check(f"{tool}.log")
         self.points[tool] += [(step, name, value) for name, value in values.items()]
 
-    def shown(self, tool: str) -> Points:
-        """What a person sees: TensorBoard's readers hide points before a purge from its step on."""
-        hidden = {
-            place
-            for before, step in (self.purges if tool == "tensorboard" else [])
-            for place, point in enumerate(self.points[tool][:before])
-            if point[0] >= step
-        }
-        return sorted(point for place, point in enumerate(self.points[tool]) if place not in hidden)
-
-    def open_run(self, tool: str, **told: Any) -> Any:
+    def open_run(self, tool: str, **options: Any) -> Any:
         self.check(f"{tool}.init")
         print(f"{tool} says hello")
-        self.opened[tool].append(told)
+        self.opened[tool].append(options)
         return SimpleNamespace(
+            info=SimpleNamespace(run_id=options.get("run_id") or f"run{len(self.opened[tool])}"),
             log=lambda values, step: self.log(tool, step, values),
-            finish=lambda exit_code=None: self.close(tool, exit_code),
+            finish=lambda exit_code=0: self.close(tool, exit_code),
         )
 
     def close(self, tool: str, how: Any) -> None:
         self.check(f"{tool}.close")
         self.closed[tool].append(how)
 
+    def store(self, tool: str, values: dict[str, Any]) -> None:
+        assert not self.settings[tool].keys() & values.keys(), "sent once"
+        self.settings[tool] |= values
+
 
 class FakeWriter:
     """TensorBoard's writer."""
 
-    def __init__(self, libraries: FakeLibraries, log_dir: str, purge_step: int) -> None:
+    def __init__(self, libraries: FakeLibraries, log_dir: str) -> None:
         libraries.open_run("tensorboard", log_dir=log_dir)
-        libraries.purges.append((len(libraries.points["tensorboard"]), purge_step))
-        Path(log_dir).mkdir(parents=True, exist_ok=True)
-        self._libraries, self._waiting = libraries, []  # type: ignore[var-annotated]
+        self._libraries, self._waiting = libraries, Points()
 
-    def add_text(self, name: str, text: str) -> None:
-        assert name not in self._libraries.params, "once is enough"
-        self._libraries.params[name] = text
+    def add_hparams(self, values: dict[str, Any], metric_dict: dict[str, Any]) -> None:
+        self._libraries.store("tensorboard", values)
 
     def add_scalar(self, name: str, value: float, global_step: int) -> None:
         self._waiting.append((global_step, name, value))
@@ -85,38 +76,7 @@ class FakeWriter:
         self._waiting.clear()
 
     def close(self) -> None:
-        self._libraries.close("tensorboard", None)
-
-
-class FakeMLflowClient:
-    """MLflow's client, with one experiment at most."""
-
-    def __init__(self, libraries: FakeLibraries) -> None:
-        self._libraries = libraries
-
-    def get_experiment_by_name(self, name: str) -> Any:
-        return SimpleNamespace(experiment_id="7") if self._libraries.opened["mlflow"] else None
-
-    def create_experiment(self, name: str) -> str:
-        assert not self._libraries.opened["mlflow"], "the experiment is there already"
-        return "7"
-
-    def create_run(self, experiment_id: str, run_name: str) -> Any:
-        self._libraries.open_run("mlflow", experiment=experiment_id, name=run_name)
-        return SimpleNamespace(info=SimpleNamespace(run_id=f"run{len(self._libraries.opened['mlflow'])}"))
-
-    def update_run(self, run_id: str, status: str) -> None:
-        self._libraries.open_run("mlflow", id=run_id, status=status)
-
-    def log_batch(self, run_id: str, metrics: Any = (), params: Any = ()) -> None:
-        assert len(params) <= 100
-        self._libraries.params.update(params)
-        for name, value, timestamp, step in metrics:
-            assert timestamp > 1e12, "milliseconds are meant"
-            self._libraries.log("mlflow", step, {name: value})
-
-    def set_terminated(self, run_id: str, status: str) -> None:
-        self._libraries.close("mlflow", (run_id, status))
+        self._libraries.close("tensorboard", 0)
 
 
 def fake_module(name: str, **members: Any) -> ModuleType:
@@ -125,33 +85,50 @@ def fake_module(name: str, **members: Any) -> ModuleType:
     return module
 
 
+def fake_runs(fakes: FakeLibraries, name: str) -> ModuleType:
+    """W&B or trackio."""
+    config = SimpleNamespace(update=lambda values, allow_val_change: fakes.store(name, values))
+    return fake_module(name, init=lambda **options: fakes.open_run(name, **options), config=config)
+
+
+def fake_mlflow(fakes: FakeLibraries) -> ModuleType:
+    limits = SimpleNamespace(MAX_PARAM_VAL_LENGTH=500, MAX_PARAMS_TAGS_PER_BATCH=100)
+    return fake_module(
+        "mlflow",
+        search_experiments=lambda filter_string: [],
+        create_experiment=lambda name, **_: name,
+        start_run=lambda **options: fakes.open_run("mlflow", **options),
+        log_params=lambda values: fakes.store("mlflow", values),
+        log_metrics=lambda values, step: fakes.log("mlflow", step, values),
+        end_run=lambda status="FINISHED": fakes.close("mlflow", status),
+        utils=SimpleNamespace(validation=limits),
+    )
+
+
 @pytest.fixture
 def libraries(monkeypatch: pytest.MonkeyPatch) -> FakeLibraries:
     fakes = FakeLibraries()
-    modules = [
-        fake_module("torch.utils.tensorboard", SummaryWriter=lambda **told: FakeWriter(fakes, **told)),
-        fake_module("wandb", init=lambda **told: fakes.open_run("wandb", **told), Settings=lambda **told: told),
-        fake_module("trackio", init=lambda **told: fakes.open_run("trackio", **told)),
-        fake_module("mlflow", MlflowClient=lambda: FakeMLflowClient(fakes)),
-        fake_module("mlflow.entities", Metric=lambda *parts: parts, Param=lambda *parts: parts),
-    ]
-    for module in modules:
+    tensorboard = fake_module(
+        "torch.utils.tensorboard", SummaryWriter=lambda log_dir, **options: FakeWriter(fakes, log_dir, **options)
+    )
+    monkeypatch.setattr(torch.utils, "tensorboard", tensorboard, raising=False)
+    for module in (tensorboard, fake_runs(fakes, "wandb"), fake_runs(fakes, "trackio"), fake_mlflow(fakes)):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    for variable in ("WANDB_PROJECT", "WANDB_DIR", "MLFLOW_EXPERIMENT_NAME"):
+    for variable in ("WANDB_PROJECT", "WANDB_DIR", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_ID"):
         monkeypatch.delenv(variable, raising=False)
     return fakes
 
 
 @pytest.fixture
 def open_some(tmp_path: Path) -> Callable[..., Trackers]:
-    return lambda *names: open_trackers(names or tuple(TRACKERS), tmp_path, "pretrain", SETTINGS)
+    return lambda *names: open_trackers(names or tuple(LIBRARIES), tmp_path, "pretrain", SETTINGS)
 
 
 def rows(*steps: int) -> list[dict[str, float]]:
     return [{"step": step, "external/masked_lm": 10.0 - step} for step in steps]
 
 
-EVERY_TRACKER = pytest.mark.parametrize("name", TRACKERS)
+EVERY_TRACKER = pytest.mark.parametrize("name", LIBRARIES)
 
 
 @EVERY_TRACKER
@@ -170,7 +147,7 @@ def test_rows_arrive_with_their_step(name: str, libraries: FakeLibraries, open_s
 def test_all_at_once(libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
     with open_some() as trackers:
         trackers.log({"step": 1, "a": 2.0})
-    assert libraries.points == {name: [(1, "a", 2.0)] for name in TRACKERS}
+    assert libraries.points == {name: [(1, "a", 2.0)] for name in LIBRARIES}
 
 
 def test_a_name_given_twice_is_opened_once(libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
@@ -191,24 +168,26 @@ def test_no_library_is_imported_unasked() -> None:
 
 
 @EVERY_TRACKER
-def test_settings_stand_beside_the_curves(
-    name: str, libraries: FakeLibraries, open_some: Callable[..., Trackers]
-) -> None:
+def test_settings_are_sent_once(name: str, libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
     for _ in range(2):
-        with open_some(name) as trackers:
-            trackers.log({"step": 1, "a": 2.0})
-    if name == "tensorboard":
-        assert json.loads(libraries.params["settings"].strip("`")) == SETTINGS
-    elif name == "mlflow":
-        assert libraries.params == {"seed": "0", "train.rho1": "19", "train.learning_rate": "0.001"}
-    else:
-        assert libraries.opened[name][0]["config"] == SETTINGS
+        open_some(name).close()
+    assert libraries.settings[name] == {"seed": 0, "train.rho1": 19, "train.learning_rate": 1e-3}
 
 
-def test_many_and_long_settings_fit_mlflow(tmp_path: Path, libraries: FakeLibraries) -> None:
-    many = {f"key{n}": "x" * 600 for n in range(250)}
+def test_settings_are_sent_later_if_the_first_attempt_failed(
+    libraries: FakeLibraries, open_some: Callable[..., Trackers]
+) -> None:
+    libraries.broken.add("wandb.init")
+    open_some("wandb").close()
+    libraries.broken.clear()
+    open_some("wandb").close()
+    assert libraries.settings["wandb"]["seed"] == 0
+
+
+def test_many_settings_fit_mlflow(tmp_path: Path, libraries: FakeLibraries) -> None:
+    many = {f"key{n}": "x" * 400 for n in range(250)}
     open_trackers(["mlflow"], tmp_path, "pretrain", many).close()
-    assert libraries.params == {f"key{n}": "x" * 500 for n in range(250)}
+    assert libraries.settings["mlflow"] == many
 
 
 @EVERY_TRACKER
@@ -222,7 +201,7 @@ def test_a_resumed_phase_repeats_no_point(
         trackers.log({"step": 6, "external/masked_lm": 4.0})
         trackers.log({"step": 6, "dev/accuracy": 0.5})  # killed before this one was sent
         trackers.log({"step": 8, "external/masked_lm": 2.0})
-    assert libraries.shown(name) == [
+    assert sorted(libraries.points[name]) == [
         (2, "external/masked_lm", 8.0),
         (4, "external/masked_lm", 6.0),
         (6, "dev/accuracy", 0.5),
@@ -238,38 +217,34 @@ def test_a_phase_that_goes_back_shows_no_step_twice(
     with open_some(name) as trackers:
         for step, value in ((2, 1.0), (4, 9.0), (6, 99.0), (4, 0.8), (6, 0.6), (8, 0.4)):
             trackers.log({"step": step, "loss": value})
-    again = (0.8, 0.6) if name == "tensorboard" else (9.0, 99.0)
-    assert libraries.shown(name) == [(2, "loss", 1.0), (4, "loss", again[0]), (6, "loss", again[1]), (8, "loss", 0.4)]
+    assert libraries.points[name] == [(2, "loss", 1.0), (4, "loss", 9.0), (6, "loss", 99.0), (8, "loss", 0.4)]
 
 
 def test_a_resumed_phase_goes_on_in_the_same_run(libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
     for _ in range(2):
         open_some().close()
-    first, second = libraries.opened["wandb"]
-    assert (first["id"], first["resume"]) == (second["id"], "allow")
-    first, second = libraries.opened["trackio"]
-    assert (first["name"], first["resume"]) == (second["name"], "allow")
-    assert libraries.opened["mlflow"] == [
-        {"experiment": "7", "name": "pretrain"},
-        {"id": "run1", "status": "RUNNING"},
-    ]
+    for name, key in {"wandb": "id", "trackio": "name"}.items():
+        first, second = libraries.opened[name]
+        assert (first[key], first["resume"]) == (second[key], "allow")
+    assert [options["run_id"] for options in libraries.opened["mlflow"]] == [None, "run1"]
+    assert {options["experiment_id"] for options in libraries.opened["mlflow"]} == {"endtask"}
 
 
 def test_another_phase_is_another_run(tmp_path: Path, libraries: FakeLibraries) -> None:
     for folder in ("seed0", "seed1"):
         open_trackers(["wandb", "trackio"], tmp_path / folder, "finetune", SETTINGS).close()
-    assert len({told["id"] for told in libraries.opened["wandb"]}) == 2
-    assert len({told["name"] for told in libraries.opened["trackio"]}) == 2
+    assert len({options["id"] for options in libraries.opened["wandb"]}) == 2
+    assert len({options["name"] for options in libraries.opened["trackio"]}) == 2
 
 
 def test_wandb_takes_curves_and_settings_only(
     tmp_path: Path, libraries: FakeLibraries, open_some: Callable[..., Trackers]
 ) -> None:
     open_some("wandb").close()
-    told = libraries.opened["wandb"][0]
-    assert told["settings"] == {"console": "off", "disable_code": True, "disable_git": True}
-    assert (told["project"], told["dir"]) == ("endtask", str(tmp_path / "trackers"))
-    assert "mode" not in told  # WANDB_MODE, or W&B's own default
+    options = libraries.opened["wandb"][0]
+    assert options["settings"] == {"console": "off", "disable_code": True, "disable_git": True}
+    assert (options["project"], options["dir"]) == ("endtask", str(tmp_path / "trackers"))
+    assert "mode" not in options  # WANDB_MODE, or W&B's own default
 
 
 def test_the_users_environment_is_respected(
@@ -296,7 +271,7 @@ def test_a_failing_tracker_is_named_once_and_dropped(
             trackers.log(row)
     said = [line for line in capsys.readouterr().err.splitlines() if "hello" not in line]
     assert said == [f"{name} gets no more of this phase's curves, training goes on: {name}.{action} is down"]
-    for other in TRACKERS.keys() - {name}:
+    for other in LIBRARIES.keys() - {name}:
         assert [step for step, _, _ in libraries.points[other]] == [1, 2]
         assert len(libraries.closed[other]) == 1
 
@@ -320,7 +295,7 @@ def test_an_error_in_training_goes_through_and_the_runs_count_as_failed(
 ) -> None:
     with pytest.raises(ZeroDivisionError), open_some() as trackers:
         trackers.log({"step": 1, "a": 1 / 0})
-    assert (libraries.closed["wandb"], libraries.closed["mlflow"]) == ([1], [("run1", "FAILED")])
+    assert (libraries.closed["wandb"], libraries.closed["mlflow"]) == ([1], ["FAILED"])
 
 
 def test_closing_twice_and_logging_afterwards_do_nothing(
@@ -342,11 +317,19 @@ def test_what_libraries_print_is_no_part_of_a_commands_result(
 
 @EVERY_TRACKER
 def test_a_missing_library_names_the_install_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, TRACKERS[name].library, None)
+    monkeypatch.setitem(sys.modules, LIBRARIES[name], None)
     with pytest.raises(InputError, match=rf"key 'report_to': {name} needs .*\(pip install {name}\)$") as caught:
         open_trackers([name], tmp_path, "pretrain", SETTINGS)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_accelerate_is_asked_for_by_the_name_of_the_extra(
+    libraries: FakeLibraries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "accelerate.tracking", None)
+    with pytest.raises(InputError, match=r"needs the package `accelerate`.*endtask\[trackers\]"):
+        find_libraries(["wandb"])
 
 
 def test_a_library_that_breaks_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

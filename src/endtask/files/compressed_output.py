@@ -9,9 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
-import zstandard
-
 from endtask.files.atomic import whole_file
+from endtask.files.compression import zstd
 
 
 @contextmanager
@@ -34,7 +33,7 @@ def _compressor(file: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
         # Without name and time, so that the same content gives the same bytes.
         return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
     if suffix == ".zst":
-        return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+        return zstd.ZstdFile(file, "wb")
     if suffix == ".xz":
         return lzma.LZMAFile(file, "wb")
     return nullcontext(file)

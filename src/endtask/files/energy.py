@@ -1,17 +1,17 @@
-"""Joules, read from the counters of NVIDIA GPUs (NVML) and of CPU packages (Linux RAPL) where they can be read."""
+"""Joules used by NVIDIA GPUs (NVML) and CPU packages (Linux RAPL), where their counters can be read."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-_UNREADABLE = (OSError, ValueError)
-_UUID_BYTES = _NAME_BYTES = 96
+import pynvml
+
+_UNREADABLE = (OSError, ValueError, pynvml.NVMLError)
 
 
 @dataclass
@@ -19,8 +19,7 @@ class Counter:
     """A count of joules that only grows, up to `span`, where it starts again at zero."""
 
     read: Callable[[], float]
-    """Raises OSError or ValueError where there is nothing to read."""
-    span: float | None = None
+    span: float = 0.0
     last: float = field(init=False)
     total: float = field(init=False, default=0.0)
 
@@ -28,21 +27,21 @@ class Counter:
         self.last = self.read()
 
     def advance(self) -> float:
-        """Joules since the start."""
+        """Return the joules since the start."""
         now = self.read()
-        if now < self.last and self.span is None:
+        if now < self.last and not self.span:
             raise ValueError("a counter without a span went back")
-        self.total += now - self.last + (self.span or 0.0) * (now < self.last)
+        self.total += now - self.last + self.span * (now < self.last)
         self.last = now
         return self.total
 
 
 class EnergyMeter:
-    """Joules used since the start, by everything that ran on these devices; it never raises.
+    """Joules since the start, of everything that ran on these devices; it never raises.
 
-    Ask it every few minutes at least: a CPU's counter starts again at zero after some 65 to 260 kJ, and two rounds
-    between two questions look like one. A counter that stops answering is left out from then on, since half a sum
-    would pass for a small one.
+    Read it every few minutes at least: a CPU counter starts again at zero after some 65 to 260 kJ, and two rounds
+    between two readings look like one. A device whose counter fails is left out from then on, since part of a sum
+    would look like a small sum.
 
     >>> EnergyMeter({}).joules()
     {}
@@ -52,18 +51,9 @@ class EnergyMeter:
         self._counters = counters
 
     @classmethod
-    def start(
-        cls,
-        root: Path = Path("/sys/class/powercap"),
-        *,
-        gpus: Iterable[int] | None = None,
-        load_nvml: Callable[[], Any] = lambda: ctypes.CDLL("libnvidia-ml.so.1"),
-    ) -> EnergyMeter:
-        """Begin to count: CPU packages under `root`, and the GPUs with these CUDA numbers (None: all visible ones)."""
-        counters = _gpu_counters(load_nvml, gpus)
-        if packages := _cpu_counters(root):
-            counters["cpu"] = packages
-        return cls(counters)
+    def start(cls, root: Path = Path("/sys/class/powercap")) -> EnergyMeter:
+        """Begin to count: the GPUs that CUDA shows to this process, and the CPU packages under `root`."""
+        return cls(_gpu_counters() | _cpu_counters(root))
 
     def joules(self) -> dict[str, float]:
         """Joules since the start, as `gpu0`, `gpu1`, ... and `cpu` (all packages); empty where nothing can be read."""
@@ -76,100 +66,60 @@ class EnergyMeter:
         return found
 
 
-def _cpu_counters(root: Path) -> list[Counter]:
-    """One counter per package, or none at all where one of them is closed to us, as it often is to all but root."""
+def _cpu_counters(root: Path) -> dict[str, list[Counter]]:
+    """One counter per package, or none at all where one of them cannot be read, as often only root may."""
     try:
-        return [_package_counter(zone) for zone in sorted(root.glob("intel-rapl:*")) if _is_package(zone)]
+        # Zones inside a package (core, uncore) and around it (psys) would count the same joules again.
+        zones = [zone for zone in root.glob("intel-rapl:*") if (zone / "name").read_text().startswith("package")]
+        packages = [
+            Counter(partial(_joules, zone / "energy_uj"), _joules(zone / "max_energy_range_uj")) for zone in zones
+        ]
     except _UNREADABLE:
-        return []
+        return {}
+    return {"cpu": packages} if packages else {}
 
 
-def _is_package(zone: Path) -> bool:
-    # Zones inside a package (core, uncore) and around it (psys) would count the same joules again.
-    return (zone / "name").read_text(encoding="ascii").startswith("package")
-
-
-def _package_counter(zone: Path) -> Counter:
-    return Counter(partial(_joules_in, zone / "energy_uj"), span=_joules_in(zone / "max_energy_range_uj"))
-
-
-def _joules_in(path: Path) -> float:
+def _joules(path: Path) -> float:
     """The kernel writes microjoules."""
     return int(path.read_text(encoding="ascii")) / 1e6
 
 
-def _gpu_counters(load: Callable[[], Any], gpus: Iterable[int] | None) -> dict[str, list[Counter]]:
-    """A counter for each of these GPUs that has one (Volta and later)."""
-    try:
-        library = NVML(load())
-        handles = library.visible_handles()
-    except (*_UNREADABLE, AttributeError):  # a driver too old lacks the function
-        return {}
+def _gpu_counters() -> dict[str, list[Counter]]:
+    """A counter for each visible GPU that has one (Volta and later)."""
     counters: dict[str, list[Counter]] = {}
-    for number in sorted(set(range(len(handles)) if gpus is None else gpus)):
+    for number, handle in enumerate(_visible_handles()):
         try:
-            counters[f"gpu{number}"] = [Counter(partial(library.joules, handles[number]))]
-        except (*_UNREADABLE, AttributeError, IndexError):
-            continue  # this one has no counter; the others may
+            counters[f"gpu{number}"] = [Counter(partial(_gpu_joules, handle))]
+        except _UNREADABLE:
+            continue
     return counters
 
 
-def gpu_names(load_nvml: Callable[[], Any] = lambda: ctypes.CDLL("libnvidia-ml.so.1")) -> list[str]:
-    """The NVIDIA GPUs that CUDA shows to this process; none where the driver does not tell."""
+def _gpu_joules(handle: Any) -> float:
+    """Joules of a GPU since its driver was loaded."""
+    return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
+
+
+def gpu_names() -> list[str]:
+    """The names of the NVIDIA GPUs that CUDA shows to this process; none without a driver."""
+    return [str(pynvml.nvmlDeviceGetName(handle)) for handle in _visible_handles()]
+
+
+def _visible_handles() -> list[Any]:
+    """NVML's handles of the GPUs that CUDA shows to this process, in CUDA's order."""
     try:
-        library = NVML(load_nvml())
-        return [library.name(handle) for handle in library.visible_handles()]
-    except (*_UNREADABLE, AttributeError):  # a driver too old lacks the function
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+    except pynvml.NVMLError:
         return []
-
-
-class NVML:
-    """The five functions we need of NVIDIA's management library; each raises OSError where it fails."""
-
-    def __init__(self, library: Any) -> None:
-        self._library = library
-        self._call("nvmlInit_v2")
-
-    def visible_handles(self) -> list[ctypes.c_void_p]:
-        """The GPUs that CUDA shows to this process, in its order."""
-        count = ctypes.c_uint()
-        self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        handles = [self._handle(index) for index in range(count.value)]
-        visible = visible_gpus([self._uuid(handle) for handle in handles], os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return [handles[index] for index in visible]
-
-    def joules(self, handle: ctypes.c_void_p) -> float:
-        """Joules of a GPU since its driver was loaded."""
-        millijoules = ctypes.c_ulonglong()
-        self._call("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.byref(millijoules))
-        return millijoules.value / 1000
-
-    def name(self, handle: ctypes.c_void_p) -> str:
-        """What its maker calls a GPU."""
-        text = ctypes.create_string_buffer(_NAME_BYTES)
-        self._call("nvmlDeviceGetName", handle, text, ctypes.c_uint(_NAME_BYTES))
-        return text.value.decode("utf-8", "replace")
-
-    def _handle(self, index: int) -> ctypes.c_void_p:
-        handle = ctypes.c_void_p()
-        self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
-        return handle
-
-    def _uuid(self, handle: ctypes.c_void_p) -> str:
-        text = ctypes.create_string_buffer(_UUID_BYTES)
-        self._call("nvmlDeviceGetUUID", handle, text, ctypes.c_uint(_UUID_BYTES))
-        return text.value.decode("ascii")
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self._library, name)(*arguments)
-        if code != 0:
-            raise OSError(f"{name} answered {code}")
+    return [handles[number] for number in visible_gpus(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))]
 
 
 def visible_gpus(uuids: Sequence[str], wanted: str | None) -> list[int]:
     """Which of the machine's GPUs CUDA shows, given CUDA_VISIBLE_DEVICES: numbers or beginnings of UUIDs.
 
-    NVML itself shows all of them, and those of others would count as ours.
+    NVML lists all GPUs of the machine, those of other users as well.
 
     >>> visible_gpus(["GPU-1a", "GPU-1b", "GPU-2c"], "2,GPU-1b")
     [2, 1]
@@ -181,6 +131,6 @@ def visible_gpus(uuids: Sequence[str], wanted: str | None) -> list[int]:
         name = entry.strip()
         matches = [n for n, uuid in enumerate(uuids) if name == str(n) or (name and uuid.startswith(name))]
         if len(matches) != 1:
-            break  # as CUDA does: what comes after a name that it does not know is not shown
+            break  # CUDA ignores all entries after one that it does not know
         found.extend(matches)
     return found

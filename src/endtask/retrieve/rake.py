@@ -1,5 +1,5 @@
 """Key phrases of a text by RAKE (Rose, Engel, Cramer and Cowley 2010, "Automatic keyword extraction from individual
-documents"): runs of words between stop words and punctuation, scored by the company their words keep."""
+documents"): runs of words between stop words and punctuation, scored by the words that occur with theirs."""
 
 from __future__ import annotations
 
@@ -12,36 +12,45 @@ from itertools import groupby
 
 import numpy as np
 
-from endtask.retrieve.stop_words import STOP_WORDS
 from endtask.retrieve.words import LETTER, character_classes, fold
 
 Words = tuple[str, ...]
 Link = tuple[Words, Words, Words]
 """Two candidates that adjoin, with the stop words between them."""
 
-_POSSESSIVE = re.compile(r"'s\b")
+_SHORT_FORM = re.compile(r"(?:n't|'(?:s|m|d|re|ve|ll))\b")
 # What may stand between two words of a phrase: blanks, with one line end at most; inside a word, "'" or "-".
 _JOINT = r"(?:['-]|[^\S\n]+(?:\n[^\S\n]*)?|\n[^\S\n]*)"
 
 
+@cache
+def english_stop_words() -> frozenset[str]:
+    """Scikit-learn's list. It is read late: a task of short texts needs no key phrases."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS)
+
+
 def key_phrases(
-    text: str, *, count: int | None = None, stop_words: AbstractSet[str] = STOP_WORDS
+    text: str, *, count: int | None = None, stop_words: AbstractSet[str] | None = None
 ) -> list[tuple[str, float]]:
     """The best phrases of a text with their scores; by default a third as many as there are distinct words.
+
+    `stop_words`: English ones by default.
 
     >>> key_phrases("Fast retrieval of short passages, and retrieval without an index", count=2)
     [('short passages', 4.0), ('fast retrieval', 3.5)]
     """
-    candidates, links = find_candidates(text, stop_words)
+    candidates, links = find_candidates(text, english_stop_words() if stop_words is None else stop_words)
     if count is None:
         count = round(len({word for words in candidates for word in words}) / 3)
     return [(" ".join(words), score) for words, score in rank_candidates(candidates, links)[:count]]
 
 
-def find_candidates(text: str, stop_words: AbstractSet[str] = STOP_WORDS) -> tuple[list[Words], list[Link]]:
-    """The runs of words between stop words and punctuation, in order, and the pairs that only stop words part.
+def find_candidates(text: str, stop_words: AbstractSet[str]) -> tuple[list[Words], list[Link]]:
+    """The runs of words between stop words and punctuation, in order, and the pairs that only stop words separate.
 
-    >>> find_candidates("The axis of evil: a phrase")
+    >>> find_candidates("The axis of evil: a phrase", {"the", "of", "a"})
     ([('axis',), ('evil',), ('phrase',)], [(('axis',), ('of',), ('evil',))])
     """
     candidates: list[Words] = []
@@ -80,9 +89,9 @@ def _word_scores(candidates: Iterable[Words]) -> dict[str, float]:
 
 
 def _segments(text: str) -> list[str]:
-    """The stretches of a text that no punctuation interrupts; "dog's" is read as "dog", and "it's" as "it"."""
+    """The stretches of a text that no punctuation interrupts; "dog's" is read as "dog", and "isn't" as "is"."""
     # An underscore counts as a letter for regular expressions, but is none.
-    folded = _POSSESSIVE.sub("", fold(text).replace("’", "'").replace("_", "|"))
+    folded = _SHORT_FORM.sub("", fold(text).replace("’", "'").replace("_", "|"))
     return (_ASCII_SEGMENT if folded.isascii() else _any_segment()).findall(folded)
 
 

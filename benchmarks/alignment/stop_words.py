@@ -1,4 +1,4 @@
-"""English stop words: the words that hold phrases together and name nothing themselves.
+"""English stop words by which the tasks of this benchmark were made; another list would make other tasks.
 
 The list was written for this project, one class of words after the other, and is taken from no other list. It is
 longer than the closed classes of the grammar: verbs and adverbs that say nothing about a topic are in it too.
