@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.recipe.cells import SHORT
-from endtask.settings import Settings, load_settings
-from endtask.settings.values import with_values
+from endtask.config import Settings, load_settings
+from endtask.config.overrides import with_values
 
 Tree = dict[str, Any]
 
@@ -149,7 +149,7 @@ def base_settings(task: str, corpus: str, task_path: str, tokenizer: str | None,
         "corpus": {"sources": [{"path": corpus}]},
         "select": {"selector": "best_rank", "budget": "34%"},
         "keep_scratch": False,
-        "tokenizer": {"path": tokenizer, "marks": ["<<", ">>", "[[", "]]"]},
+        "tokenizer": {"path": tokenizer, "entity_markers": ["<<", ">>", "[[", "]]"]},
         "finetune": {"seeds": [0, 1, 2]},
         "evaluate": {"metric": TASKS[task]},
     }

@@ -18,7 +18,7 @@ from benchmarks.compared import Compared, collect_from_command_line, dagger, mar
 from benchmarks.influence.cells import KNOWN, SCORINGS, SHOWN, TASKS, Scoring, against, order_of, titles
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.errors import InputError
-from endtask.report.format import metric_name
+from endtask.reporting.format import metric_name
 
 Tree = dict[str, Any]
 NAMES = {"chemprot": "ChemProt", "sciie": "SciERC"}
@@ -79,8 +79,8 @@ def _chosen(rows: list[Tree]) -> list[str]:
         return []
     lines = ["|  |  | passages | KL from the task | label words |", "|---|---|---:|---:|---:|"]
     for row in found:
-        figures = f"{row['passages']:,} | {row['kl']:.3f} | {row['label_words']:.2%}"
-        lines.append(f"| {NAMES[row['task']]} | {row['title']} | {figures} |")
+        statistics = f"{row['passages']:,} | {row['kl']:.3f} | {row['label_words']:.2%}"
+        lines.append(f"| {NAMES[row['task']]} | {row['title']} | {statistics} |")
     return ["**What was chosen**", "", *lines, ""]
 
 

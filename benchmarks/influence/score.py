@@ -24,21 +24,21 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from benchmarks.influence.cells import SCORINGS
-from endtask.files.atomic import whole_file
-from endtask.files.compression import zstd
+from endtask.config import Settings, load_settings
+from endtask.config.overrides import with_values
 from endtask.gradients.scoring import Calibration
+from endtask.io.atomic import whole_file
+from endtask.io.compression import zstd
 from endtask.seeds import generator
-from endtask.select.influence.candidates import CandidateUnits, calibration_draw
-from endtask.select.influence.fit import Fold, fit, prepare_folds, scoring_settings, seed_of
-from endtask.select.influence.folds import class_shares, columns_of
-from endtask.select.influence.limits import target_memory
-from endtask.select.influence.scorer import Scorer
-from endtask.select.influence.shards import Shards, ShardWork, score_units
-from endtask.settings import Settings, load_settings
-from endtask.settings.values import with_values
+from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw
+from endtask.selectors.influence.fit import Fold, fit, prepare_folds, scoring_settings, seed_of
+from endtask.selectors.influence.folds import class_shares, columns_of
+from endtask.selectors.influence.limits import target_memory
+from endtask.selectors.influence.scorer import Scorer
+from endtask.selectors.influence.shards import Shards, ShardWork, score_units
 from endtask.task import Task
 from endtask.task.stored import read_task
-from endtask.text.packed import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts
 
 SETTINGS, TASK, FOLDS, CANDIDATES = "settings.yaml", "task", "folds.json", "candidates"
 _SCORED_AGAIN = 4096
@@ -86,7 +86,7 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
     settings, started = chosen[0].settings, time.perf_counter()
     candidates = PackedTexts(folder / CANDIDATES)
     units = CandidateUnits(candidates, np.arange(len(candidates)), settings.select.influence.candidate_batch)
-    scorer = Scorer(chosen, units, memory=target_memory(chosen[0].place.device))
+    scorer = Scorer(chosen, units, memory=target_memory(chosen[0].context.device))
     drawn = calibration_draw(units.count, seed_of(settings))
     calibration = Calibration.of(score_units(scorer, units, drawn))
     columns = columns_of([fold.task for fold in chosen], settings.select.influence.target_batch)
@@ -112,7 +112,7 @@ def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.
     scorer.reader.seed += 1
     products = score_units(scorer, units, drawn)
     scorer.reader.seed -= 1
-    again = work.figures(products, 0)["score"]
+    again = work.statistics(products, 0)["score"]
     half = len(columns_of([scorer.folds[0].task], work.settings.target_batch))
     pairs = {
         "agreement": (again, scores[drawn]),
@@ -125,14 +125,14 @@ def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.
 def harm_of(products: Tensor, work: ShardWork) -> NDArray[np.generic]:
     """Scores by the opposite: the mean harm to the targets that are harmed most: (units, columns) -> (units,)."""
     calibration = replace(work.calibration, mean=-work.calibration.mean)
-    return replace(work, calibration=calibration).figures(-products, 0)["score"]
+    return replace(work, calibration=calibration).statistics(-products, 0)["score"]
 
 
 def scores_by(products: Tensor, work: ShardWork, columns: slice) -> NDArray[np.generic]:
     """Scores by some of the columns alone: (units, columns) -> (units,)."""
     calibration = Calibration(work.calibration.mean[columns], work.calibration.deviation[columns])
     some = replace(work, calibration=calibration, shares=work.shares[columns])
-    return some.figures(products[:, columns], 0)["score"]
+    return some.statistics(products[:, columns], 0)["score"]
 
 
 def fitted(folder: Path, settings: Settings) -> tuple[list[Fold], dict[str, Any]]:

@@ -20,15 +20,15 @@ from endtask.bundle import unbundle, write_bundle
 from endtask.compare import Outcome, compare
 from endtask.compare.flags import read_comparison_folder
 from endtask.compare.results import write_results
+from endtask.config import Settings
+from endtask.config.influence import InfluenceSettings
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.files.selection_table import read_figures
 from endtask.gradients.scoring import Calibration
-from endtask.select.influence import shards
-from endtask.select.influence.work import InfluenceWork
-from endtask.select.inputs import Inputs
-from endtask.settings import Settings
-from endtask.settings.influence import InfluenceSettings
-from endtask.settings.values import with_values
+from endtask.io.selection_table import read_statistics
+from endtask.selectors.influence import shards
+from endtask.selectors.influence.runner import InfluenceWork
+from endtask.selectors.inputs import Inputs
 from tests.toy_run import toy_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,13 +54,13 @@ def prepared(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> prepare.Pre
 
 def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     scores = prepare.read_scores(prepared.folder / "scores.npz")
-    figures = read_figures(prepared.table)
+    statistics = read_statistics(prepared.table)
     assert set(scores) == {"influence", "one_mask", "layer_last", "layer_embedding"}
-    assert len(scores["influence"]) == len(figures.rank)
+    assert len(scores["influence"]) == len(statistics.rank)
     run = with_values(prepared.settings, {"tokenizer.path": str(prepared.tokenizer)}, "test")
     folder = prepared.folder / "native"
     inputs = Inputs(run.select, prepared.table.parent, folder=folder, task=prepared.run.task, run=run)
-    native = InfluenceWork(inputs, figures).score().shards.gathered("score")
+    native = InfluenceWork(inputs, statistics).score().shards.gathered("score")
     assert np.allclose(scores["influence"], native, atol=1e-5)
     assert not np.allclose(scores["layer_last"], native, atol=1e-2)
 
@@ -102,12 +102,12 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert [row.name for row in outcome.rows] == [arm.name for arm in ARMS]
     assert outcome.against == AGAINST
     assert all(row.score is not None for row in outcome.rows)
-    size = read_figures(prepared.table).bytes.sum()
+    size = read_statistics(prepared.table).bytes.sum()
     for name in ("influence", "together", "random", "dsir"):
         kept = prepared.folder / "main" / "cells" / f"{name}-20" / "seed-0" / "select" / "selection.parquet"
-        figures = read_figures(kept)
-        assert sorted(figures.rank.tolist()) == list(range(1, len(figures.rank) + 1))
-        assert 0.1 * size < figures.bytes.sum() <= 0.2 * size
+        statistics = read_statistics(kept)
+        assert sorted(statistics.rank.tolist()) == list(range(1, len(statistics.rank) + 1))
+        assert 0.1 * size < statistics.bytes.sum() <= 0.2 * size
     write_results(outcome, tmp_path / "chemprot-main.json")
     write_results(trained_elsewhere(prepared, tmp_path), tmp_path / "chemprot-all.json")
     shutil.copy(prepared.folder / "scores.npz", tmp_path / "chemprot.npz")
@@ -121,7 +121,7 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert "What was chosen" in shown
     passages = {row["cell"]: row["passages"] for row in results.rows if row["kind"] == "chosen"}
     assert set(passages) == {*(arm.name for arm in ARMS), "best_rank-100"}
-    assert passages["best_rank-100"] == len(read_figures(prepared.table).rank)
+    assert passages["best_rank-100"] == len(read_statistics(prepared.table).rank)
     assert "SciERC" not in shown
     assert {row["cell"] for row in results.rows if row["kind"] == "run"} == {*(a.name for a in ARMS), "best_rank-100"}
     assert set(results.summary) == {f"chemprot_{arm.name}" for arm in (*ARMS, *TABLES["all"])}

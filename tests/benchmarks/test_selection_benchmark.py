@@ -43,7 +43,7 @@ from benchmarks.training.prepare import write_rows
 from endtask.gradients.arithmetic import matrices
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses
-from endtask.text.tokenizer import save_tokenizer
+from endtask.tokenization.tokenizer import save_tokenizer
 from tests.tiny import make_packed, make_texts, make_tokenizer
 
 CASE = Case(OURS, "lean", "float32", 8, "cpu", "tiny")

@@ -11,14 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from endtask.encoders.batch import Room, TextBatch
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network
 from endtask.gradients import engine as engine_module
 from endtask.gradients.engine import GradientEngine, number_of
 from endtask.gradients.losses import TextLosses, masked_lm_losses, reading_of, task_losses
 from endtask.gradients.rows import Gradients, LinearRows, average
 from endtask.gradients.targets import products
-from endtask.models.batch import Room, TextBatch
-from endtask.models.network import Network
-from endtask.models.place import Place
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 
 LENGTHS = st.lists(st.integers(2, 9), min_size=1, max_size=5)
@@ -105,8 +105,8 @@ def test_compiled_parts_are_one_graph_each_and_give_the_same(
     monkeypatch.setattr(engine_module.torch, "compile", traced)
     network = make_network("lean", dtype=torch.float32, layers=2)
     network.dtype = dtype
-    place = Place(torch.device("cpu"), dtype)
-    fast, plain = (GradientEngine(network, [layer], place, compiled=wanted) for wanted in (True, False))
+    context = DeviceContext(torch.device("cpu"), dtype)
+    fast, plain = (GradientEngine(network, [layer], context, compiled=wanted) for wanted in (True, False))
     assert compiled == [engine_module.lower, engine_module.upper]
     for lengths in ([9, 9, 9], [7, 4]):
         batch = masked_batch(network, lengths)

@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from endtask.encoders.attention import Guide, guide_for
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.compiling import allow_shapes
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.lean import Layer, LeanEncoder
+from endtask.encoders.network import Network
 from endtask.gradients.capture import Capture, Use, frozen, rows_of, wide
 from endtask.gradients.layers import choose_weights
 from endtask.gradients.losses import Reading, TextLosses, masked_lm_losses, reading_of
 from endtask.gradients.rows import Block, Gradients, LinearRows, Rows, average, by_kind
-from endtask.models.attention import Guide, guide_for
-from endtask.models.batch import TextBatch
-from endtask.models.compiling import allow_shapes
-from endtask.models.lean import Layer, LeanEncoder
-from endtask.models.network import Network
-from endtask.models.place import Place
 
 
 class GradientEngine:
@@ -40,20 +40,20 @@ class GradientEngine:
         self,
         network: Network,
         layers: Sequence[str] = ("last",),
-        place: Place | None = None,
+        context: DeviceContext | None = None,
         *,
         compiled: bool = False,
     ) -> None:
         self.network = network
         self.weights = choose_weights(network, layers)
-        self.place = place or Place(network.embeddings.device)
+        self.context = context or DeviceContext(network.embeddings.device)
         number = number_of(network, self.weights)
-        self._split = None if number is None else SplitEncoder(network, self.place, number, compiled=compiled)
+        self._split = None if number is None else SplitEncoder(network, self.context, number, compiled=compiled)
         self._is_compiled = compiled and number is not None
 
     def gradients(self, batch: TextBatch, losses: TextLosses) -> Gradients:
         """The gradient of each text's loss, in the order of the texts."""
-        moved = batch.to(self.place.device)
+        moved = batch.to(self.context.device)
         with frozen(self.network), nullcontext() if self._is_compiled else self.network.uncompiled():
             if self._split is None:
                 return self._caught(moved, losses)
@@ -70,7 +70,7 @@ class GradientEngine:
         return Gradients(batch.texts, {block: by_kind(rows) for block, rows in blocks.items()})
 
     def _forward(self, batch: TextBatch, losses: TextLosses) -> tuple[list[Use], Tensor]:
-        with self.place.autocast(), Capture(self.weights) as capture:
+        with self.context.autocast(), Capture(self.weights) as capture:
             hidden = self.network(batch)
             capture.in_head = True
             total = losses(self.network, hidden, batch).sum()
@@ -98,11 +98,11 @@ class Readings:
 class SplitEncoder:
     """Gradients of the attention output projection of one layer, without autograd for the part below it."""
 
-    def __init__(self, network: Network, place: Place, number: int, *, compiled: bool) -> None:
-        assert isinstance(network.body, LeanEncoder)
-        self._network, self._body, self._place, self._number = network, network.body, place, number
-        self._is_last = number == len(network.body.layers) - 1
-        height, width = layer_of(network.body, number).attn.Wo.weight.shape
+    def __init__(self, network: Network, context: DeviceContext, number: int, *, compiled: bool) -> None:
+        assert isinstance(network.encoder, LeanEncoder)
+        self._network, self._encoder, self._context, self._number = network, network.encoder, context, number
+        self._is_last = number == len(network.encoder.layers) - 1
+        height, width = layer_of(network.encoder, number).attn.Wo.weight.shape
         self._block = Block(_path(number), height, width, whole=height)
         if compiled:
             allow_shapes()
@@ -115,10 +115,10 @@ class SplitEncoder:
         guide = guide_for(self._network.backend, batch)
         reading = reading_of(losses, self._network, batch) if self._is_last else None
         read = None if reading is None else reading.positions
-        with self._place.autocast():
+        with self._context.autocast():
             with torch.no_grad():
                 hidden, mixed, projected = self._lower(
-                    self._body, self._number, batch, guide, self._network.dtype, read
+                    self._encoder, self._number, batch, guide, self._network.dtype, read
                 )
             projected.requires_grad_(True)
             above = batch if reading is None else reading.batch
@@ -153,25 +153,25 @@ def number_of(network: Network, layers: Iterable[str]) -> int | None:
     return next((number for number in range(network.config.num_hidden_layers) if chosen == [_path(number)]), None)
 
 
-def layer_of(body: LeanEncoder, number: int) -> Layer:
+def layer_of(encoder: LeanEncoder, number: int) -> Layer:
     """A layer by its number, from 0."""
-    layer = body.layers[number]
+    layer = encoder.layers[number]
     assert isinstance(layer, Layer)
     return layer
 
 
 def lower(
-    body: LeanEncoder, number: int, batch: TextBatch, guide: Guide, dtype: torch.dtype, read: Tensor | None
+    encoder: LeanEncoder, number: int, batch: TextBatch, guide: Guide, dtype: torch.dtype, read: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The stream before a layer, what its output projection reads and what that gives, at some or all positions.
 
     (N,) -> three times (M, hidden)
     """
-    cosine, sine = body.angles(batch.position_ids)
-    hidden = body.embeddings(batch.input_ids, dtype)
+    cosine, sine = encoder.angles(batch.position_ids)
+    hidden = encoder.embeddings(batch.input_ids, dtype)
     for below in range(number):
-        hidden = body.layers[below](hidden, cosine, sine, guide)
-    layer = layer_of(body, number)
+        hidden = encoder.layers[below](hidden, cosine, sine, guide)
+    layer = layer_of(encoder, number)
     mixed = layer.attn.mix(layer.attn_norm(hidden), cosine, sine, guide)
     if read is not None:
         hidden, mixed = hidden[read], mixed[read]
@@ -182,14 +182,14 @@ def upper(
     network: Network, number: int, hidden: Tensor, projected: Tensor, batch: TextBatch, guide: Guide, losses: TextLosses
 ) -> Tensor:
     """The sum of all losses, from the stream before a layer and the output of its projection: (M, hidden) -> ()"""
-    body = network.body
-    assert isinstance(body, LeanEncoder)
-    hidden = layer_of(body, number).after_attention(hidden + projected)
-    if number + 1 < len(body.layers):
-        cosine, sine = body.angles(batch.position_ids)
-        for above in range(number + 1, len(body.layers)):
-            hidden = body.layers[above](hidden, cosine, sine, guide)
-    return losses(network, body.final_norm(hidden), batch).sum()
+    encoder = network.encoder
+    assert isinstance(encoder, LeanEncoder)
+    hidden = layer_of(encoder, number).after_attention(hidden + projected)
+    if number + 1 < len(encoder.layers):
+        cosine, sine = encoder.angles(batch.position_ids)
+        for above in range(number + 1, len(encoder.layers)):
+            hidden = encoder.layers[above](hidden, cosine, sine, guide)
+    return losses(network, encoder.final_norm(hidden), batch).sum()
 
 
 def _rows_read(mixed: Tensor, slope: Tensor, reading: Reading) -> LinearRows:

@@ -155,7 +155,7 @@ class Units:
 
     @classmethod
     def consecutive(cls, texts: int, size: int) -> Units:
-        """Mini-batches of `size` neighbours (B_p and B_t of ISS); the last may be smaller.
+        """Mini-batches of `size` neighbors (B_p and B_t of ISS); the last may be smaller.
 
         >>> Units.consecutive(5, 2).numbers.tolist()
         [0, 0, 1, 1, 2]

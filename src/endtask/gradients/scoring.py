@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.models.place import Place
+from endtask.encoders.device_context import DeviceContext
 
 _BATCHES_AHEAD = 4
 
@@ -27,15 +27,17 @@ class Pinned(Protocol):
 Ready = TypeVar("Ready", bound=Pinned)
 
 
-def score_batches(batches: Iterable[Ready], score: Callable[[Ready], Tensor], place: Place) -> Iterator[Tensor]:
+def score_batches(
+    batches: Iterable[Ready], score: Callable[[Ready], Tensor], context: DeviceContext
+) -> Iterator[Tensor]:
     """What `score` gives for each batch, in order, on the CPU; a GPU is never waited for while it has nothing to do.
 
-    >>> place = Place(torch.device("cpu"))
-    >>> list(score_batches(iter(["a", "bc"]), lambda batch: torch.tensor([len(batch)]), place))
+    >>> context = DeviceContext(torch.device("cpu"))
+    >>> list(score_batches(iter(["a", "bc"]), lambda batch: torch.tensor([len(batch)]), context))
     [tensor([1]), tensor([2])]
     """
     before: _Travelling | None = None
-    for batch in made_ahead(batches, place):
+    for batch in made_ahead(batches, context):
         now = _Travelling(score(batch))
         if before is not None:
             yield before.wait()
@@ -44,13 +46,13 @@ def score_batches(batches: Iterable[Ready], score: Callable[[Ready], Tensor], pl
         yield before.wait()
 
 
-def made_ahead(batches: Iterable[Ready], place: Place) -> Iterator[Ready]:
+def made_ahead(batches: Iterable[Ready], context: DeviceContext) -> Iterator[Ready]:
     """The batches, made by a thread of its own, in memory that the device can copy from."""
     source = iter(batches)
 
     def make() -> Ready | None:
         batch = next(source, None)
-        return batch.pin() if batch is not None and place.pins_memory else batch
+        return batch.pin() if batch is not None and context.pins_memory else batch
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="candidates")
     try:
