@@ -50,8 +50,8 @@ class Axis:
         """Powers of ten between the ends and a few steps between those."""
         steps = (1, 2, 5) if self.high < 30 * self.low else (1, 3)
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        marks = [factor * 10.0**power for power in powers for factor in steps]
-        return [mark for mark in marks if self.low <= mark <= self.high]
+        markers = [factor * 10.0**power for power in powers for factor in steps]
+        return [mark for mark in markers if self.low <= mark <= self.high]
 
 
 def retrieval_picture(results: Results) -> str:

@@ -21,7 +21,9 @@ _WIDTH = _LEFT + _WIDE + _RIGHT
 
 def tartan_picture(results: Results) -> str:
     """A dot for each cell, by how many points it lies above the reference of its table; filled where that is sure."""
-    groups = [(body, table, found) for body in BODIES for table in TABLES if (found := _leads(results, body, table))]
+    groups = [
+        (encoder, table, found) for encoder in BODIES for table in TABLES if (found := _leads(results, encoder, table))
+    ]
     reach = max([1.0, *(abs(lead) for *_, lines in groups for cells in lines.values() for lead, _ in cells.values())])
     lines_in_all = sum(len(lines) + 1 for *_, lines in groups)
     height = _TOP + _LINE * lines_in_all + _BELOW
@@ -33,21 +35,21 @@ def tartan_picture(results: Results) -> str:
         *_axis(reach, height - _BELOW),
     ]
     top = _TOP
-    for body, table, lines in groups:
-        drawn.append(text(8, top + 15, f"{HEADS[table].split(':')[0]}, {BODIES[body]}", bold=True))
+    for encoder, table, lines in groups:
+        drawn.append(text(8, top + 15, f"{HEADS[table].split(':')[0]}, {BODIES[encoder]}", bold=True))
         for number, (task, cells) in enumerate(lines.items(), start=1):
             drawn += _line(top + number * _LINE, NAMES[task], cells, reach)
         top += (len(lines) + 1) * _LINE
     return "\n".join([*drawn, "</svg>", ""])
 
 
-def _leads(results: Results, body: str, table: str) -> dict[str, dict[str, tuple[float, bool]]]:
+def _leads(results: Results, encoder: str, table: str) -> dict[str, dict[str, tuple[float, bool]]]:
     """By task and way to train, the points above the reference and whether they are sure."""
     found: dict[str, dict[str, tuple[float, bool]]] = {}
     ways = {PLAIN: PLAIN, f"mt-{AGAINST[table]}": "mt", f"meta-{AGAINST[table]}": "meta"}
     rows: Iterable[Tree] = (row for row in results.rows if row["kind"] == "cell")
     for row in rows:
-        if (row["body"], row["table"]) == (body, table) and row["cell"] in ways and row.get("lead") is not None:
+        if (row["body"], row["table"]) == (encoder, table) and row["cell"] in ways and row.get("lead") is not None:
             lead = (100 * row["lead"], is_sure(row))
             found.setdefault(row["task"], {})[ways[row["cell"]]] = lead
     # A table that has only plain fine-tuning, which all of them share, says nothing of its own.

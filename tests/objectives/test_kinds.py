@@ -11,20 +11,20 @@ import pytest
 import torch
 from torch.distributions import Bernoulli, Categorical, Normal, kl_divergence
 
-from endtask.models.batch import IGNORED, TextBatch, lay_out
-from endtask.models.huggingface import to_classifier, to_masked_lm
-from endtask.models.network import Network, build_network
-from endtask.objectives.by_kind import task_objective
-from endtask.objectives.multi_label import MultiLabel
+from endtask.config import BatchSize, ModelSettings
+from endtask.encoders.batch import IGNORED, TextBatch, lay_out
+from endtask.encoders.huggingface import to_classifier, to_masked_lm
+from endtask.encoders.network import Network, build_network
+from endtask.objectives.classification import Classification
+from endtask.objectives.multilabel import MultiLabel
 from endtask.objectives.regression import Regression
 from endtask.objectives.stream import TextStream
-from endtask.objectives.tagging import Tagging
-from endtask.objectives.task import Classification
 from endtask.objectives.task_base import JointTask, TaskObjective
+from endtask.objectives.task_objective import task_objective
+from endtask.objectives.token_classification import Tagging
 from endtask.records import Example
-from endtask.settings import BatchSize, ModelSettings
 from endtask.task import Task
-from endtask.text.pack import pack_task_texts
+from endtask.tokenization.packing import pack_task_texts
 from tests.tiny import ARCHITECTURES, MAX_LENGTH, by_itself, make_masking, make_texts, make_tokenizer, shake
 
 KINDS = {"score": Regression, "labels": MultiLabel, "tags": Tagging, "text": Classification}

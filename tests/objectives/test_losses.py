@@ -11,18 +11,18 @@ import pytest
 import torch
 from torch.nn import functional
 
-from endtask.models.architecture import as_table
-from endtask.models.batch import IGNORED, TextBatch, lay_out
-from endtask.models.huggingface import to_classifier, to_masked_lm
-from endtask.models.network import TLM_TASK, Network
+from endtask.config import BatchSize
+from endtask.encoders.base import as_table
+from endtask.encoders.batch import IGNORED, TextBatch, lay_out
+from endtask.encoders.huggingface import to_classifier, to_masked_lm
+from endtask.encoders.network import TLM_TASK, Network
+from endtask.objectives.classification import Classification
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification
 from endtask.objectives.task_base import JointTask
 from endtask.seeds import generator
-from endtask.settings import BatchSize
-from endtask.text.packed import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts
 from tests.tiny import ARCHITECTURES, LABELS, by_itself, make_labels, make_masking, make_network, make_packed, shake
 
 SEED = 3
@@ -296,9 +296,9 @@ def test_flops_count_the_heads_that_are_used(texts: PackedTexts) -> None:
     mlm, joint, task = (make(kind, stream) for kind in ("mlm", "joint", "task"))
     batch = joint.batch(0)
     assert batch.masked > 8
-    body = network.training_flops(batch)
-    masked_lm, head = mlm.flops(network, batch) - body, task.flops(network, batch) - body
-    assert joint.flops(network, batch) == pytest.approx(body + masked_lm + head)
+    encoder = network.training_flops(batch)
+    masked_lm, head = mlm.flops(network, batch) - encoder, task.flops(network, batch) - encoder
+    assert joint.flops(network, batch) == pytest.approx(encoder + masked_lm + head)
     hidden, vocabulary = 16, network.config.vocab_size
     assert masked_lm == pytest.approx(6 * batch.masked * hidden * (hidden + vocabulary))
     assert head == pytest.approx(6 * 8 * hidden * (hidden + len(LABELS)))

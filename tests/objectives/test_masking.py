@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.models.batch import IGNORED, Room, TextBatch
+from endtask.encoders.batch import IGNORED, Room, TextBatch
 from endtask.objectives.masking import Masking, rare_token_weights
 
 VOCABULARY, MASK, SPECIAL = 1000, 4, (0, 1, 2, 3, 4)

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from endtask.models.batch import Room, TextBatch
-from endtask.models.network import Network
+from endtask.config import BatchSize
+from endtask.encoders.batch import Room, TextBatch
+from endtask.encoders.network import Network
+from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification
-from endtask.settings import BatchSize
-from endtask.text.packed import PackedTexts
-from tests.models.layouts import batch_of
+from endtask.tokenization.packed_texts import PackedTexts
+from tests.encoders.layouts import batch_of
 from tests.tiny import ARCHITECTURES, make_labels, make_network, make_packed, shake
-from tests.train.test_optimizer import NoReading
+from tests.training.test_optimizer import NoReading
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from endtask.models.batch import IGNORED, Room, TextBatch, lay_out
-from endtask.models.generator import add_generator
-from endtask.models.network import GENERATOR, REPLACED, Network
+from endtask.config import BatchSize
+from endtask.encoders.batch import IGNORED, Room, TextBatch, lay_out
+from endtask.encoders.generator import add_generator
+from endtask.encoders.network import GENERATOR, REPLACED, Network
 from endtask.objectives.replaced_tokens import ReplacedTokens, fill_gaps
 from endtask.objectives.stream import TextStream
-from endtask.settings import BatchSize
 from tests.tiny import by_itself, make_masking, make_network, make_packed, make_tokenizer, shake
 
 
@@ -122,10 +122,10 @@ def test_each_loss_teaches_its_own_network(tmp_path: Path) -> None:
     loss = objective.loss(network, objective.batch(0))
     loss.parts["replaced"].backward(retain_graph=True)  # type: ignore[no-untyped-call]
     assert all(weight.grad is None for weight in network.heads[GENERATOR].parameters())
-    assert all(weight.grad is not None for weight in network.body.parameters())
+    assert all(weight.grad is not None for weight in network.encoder.parameters())
     network.zero_grad(set_to_none=True)
     loss.parts["mlm"].backward()  # type: ignore[no-untyped-call]
-    assert all(weight.grad is None for weight in network.body.parameters())
+    assert all(weight.grad is None for weight in network.encoder.parameters())
     assert all(weight.grad is not None for weight in network.heads[GENERATOR].parameters())
 
 

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.models.network import Network
+from endtask.config import BatchSize
+from endtask.encoders.network import Network
+from endtask.objectives.classification import Classification
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification
 from endtask.objectives.task_base import JointTask
-from endtask.settings import BatchSize
-from endtask.text.sampling import BatchPlan
+from endtask.tokenization.sampling import BatchPlan
 from tests.tiny import make_labels, make_masking, make_network, make_packed
 
 SIZES = st.one_of(st.integers(1, 9).map(str), st.integers(60, 200).map(lambda tokens: f"{tokens}tok"))

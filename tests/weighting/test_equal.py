@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from endtask.weighting.base import Turn
+from endtask.weighting.base import ScheduledObjective
 from endtask.weighting.equal import Equal
 
 
 @pytest.mark.parametrize("names", [("a",), ("a", "b"), ("a", "b", "c")])
 def test_every_objective_runs_at_every_step_and_weights_add_up_to_one(names: tuple[str, ...]) -> None:
-    turns = Equal(*names).turns(7)
-    assert [turn.objective for turn in turns] == list(names)
-    assert {turn.step for turn in turns} == {7}
-    assert {turn.weight for turn in turns} == {1 / len(names)}
+    schedule = Equal(*names).schedule(7)
+    assert [turn.objective for turn in schedule] == list(names)
+    assert {turn.step for turn in schedule} == {7}
+    assert {turn.weight for turn in schedule} == {1 / len(names)}
 
 
 def test_one_objective_is_plain_training() -> None:
-    assert Equal("task").turns(0) == (Turn("task", 1.0, 0),)
+    assert Equal("task").schedule(0) == (ScheduledObjective("task", 1.0, 0),)
 
 
 def test_given_weights_are_proportions() -> None:
-    turns = Equal("a", "b", "c", weights=(6, 3, 1)).turns(2)
-    assert [turn.weight for turn in turns] == pytest.approx([0.6, 0.3, 0.1])
+    schedule = Equal("a", "b", "c", weights=(6, 3, 1)).schedule(2)
+    assert [turn.weight for turn in schedule] == pytest.approx([0.6, 0.3, 0.1])
 
 
 def test_an_objective_without_weight_has_no_turn() -> None:
-    assert Equal("a", "b", weights=(0, 2)).turns(5) == (Turn("b", 1.0, 5),)
+    assert Equal("a", "b", weights=(0, 2)).schedule(5) == (ScheduledObjective("b", 1.0, 5),)
 
 
 @pytest.mark.parametrize("weights", [(1,), (1, 2, 3), (1, -1), (0, 0)])

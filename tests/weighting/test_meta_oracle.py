@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from endtask.config.meta import MetaSettings
 from endtask.seeds import derive
-from endtask.settings.meta import MetaSettings
-from endtask.train.loop import Phase, train
-from endtask.weighting import meta_head
+from endtask.training.loop import Phase, train
+from endtask.weighting.meta import head as meta_head
 
 from .points import CLASSES, HIDDEN, HeldOutPoints, PlainSteps, PointNetwork, meta_settings, point_phase
 
@@ -55,23 +55,23 @@ def two_layers(weights: list[Tensor], features: Tensor) -> Tensor:
 
 
 def held_out_gradient(network: PointNetwork, step: int, settings: MetaSettings) -> Tensor:
-    """g_meta: the loss of held-out points through a head fitted to others, the body's features fixed."""
+    """g_meta: the loss of held-out points through a head fitted to others, the encoder's features fixed."""
     source = HeldOutPoints()
     fit, given = source.fit_batch(step), source.gradient_batch(step)
-    features = network.body(fit.inputs).detach()
+    features = network.encoder(fit.inputs).detach()
     if settings.same_head:
-        outputs = network.heads["task"](network.body(given.inputs))
+        outputs = network.heads["task"](network.encoder(given.inputs))
     elif settings.head == "closed_form":
         weights, bias = newton_head(features, fit.targets, meta_head.RIDGE)
-        outputs = network.body(given.inputs) @ weights + bias
+        outputs = network.encoder(given.inputs) @ weights + bias
     else:
         fitted = stepped_head(features, fit.targets, derive(0, "meta head", step))
-        outputs = two_layers(fitted, network.body(given.inputs))
+        outputs = two_layers(fitted, network.encoder(given.inputs))
     return flat_gradient(nn.functional.cross_entropy(outputs, given.targets), network)
 
 
 def flat_gradient(loss: Tensor, network: PointNetwork) -> Tensor:
-    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(network.body.parameters()))])
+    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(network.encoder.parameters()))])
 
 
 def loss_of_step(network: PointNetwork, phase: Phase, name: str, step: int) -> Tensor:
@@ -100,7 +100,7 @@ def algorithm_1(phase: Phase, settings: MetaSettings) -> tuple[PointNetwork, Ten
         assert isinstance(total, Tensor)
         with torch.no_grad():
             start = 0
-            for weight in network.body.parameters():
+            for weight in network.encoder.parameters():
                 weight -= RATE * total[start : start + weight.numel()].view_as(weight)
                 start += weight.numel()
             for name, found in zip(names, heads, strict=True):

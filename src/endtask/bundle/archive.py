@@ -8,12 +8,10 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
-
-import zstandard
+from typing import IO
 
 from endtask.errors import InputError
-from endtask.files.compression import READ_FAILURES, open_bytes, read_failure
+from endtask.io.compression import READ_FAILURES, open_bytes, read_failure, zstd
 
 SUFFIX = ".zst"
 _BLOCK = tarfile.BLOCKSIZE
@@ -27,11 +25,14 @@ class ArchiveWriter:
     """Adds files one after the other; the same files in the same order give the same bytes."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
-        parameters = zstandard.ZstdCompressionParameters.from_level(
-            _LEVEL, window_log=_WINDOW_LOG, enable_ldm=True, write_checksum=True
-        )
+        options = {
+            zstd.CompressionParameter.compression_level: _LEVEL,
+            zstd.CompressionParameter.window_log: _WINDOW_LOG,
+            zstd.CompressionParameter.enable_long_distance_matching: 1,
+            zstd.CompressionParameter.checksum_flag: 1,
+        }
         self._file, self._name = file, name
-        self._stream: Any = zstandard.ZstdCompressor(compression_params=parameters).stream_writer(file, closefd=False)
+        self._stream = zstd.ZstdFile(file, "wb", options=options)
 
     def add(self, path: str, size: int, content: IO[bytes]) -> str:
         """Add `size` bytes under a path; returns their SHA-256."""
@@ -47,13 +48,13 @@ class ArchiveWriter:
 
     def bytes_so_far(self) -> int:
         """The size of what was added, compressed."""
-        self._stream.flush(zstandard.FLUSH_BLOCK)
+        self._stream.flush()
         return self._file.tell()
 
     def finish(self) -> None:
         """Write the end of the archive."""
         self._stream.write(bytes(2 * _BLOCK))
-        self._stream.flush(zstandard.FLUSH_FRAME)
+        self._stream.close()
 
     def _head(self, path: str, size: int) -> bytes:
         member = tarfile.TarInfo(path)
@@ -111,7 +112,7 @@ class ArchiveReader:
         try:
             return self._stream.read(size)
         except READ_FAILURES as error:
-            if isinstance(error, zstandard.ZstdError):
+            if isinstance(error, zstd.ZstdError):
                 raise self.damaged("not a bundle, or a damaged one") from None
             raise read_failure(error, self._file) from None
 
@@ -121,7 +122,7 @@ def open_archive(file: Path) -> Iterator[ArchiveReader]:
     """Open a bundle for reading."""
     if file.suffix.lower() != SUFFIX:
         raise InputError("not a bundle", path=file, hint=f"its name ends in .tar{SUFFIX}; endtask bundle makes one")
-    with open_bytes(file, largest_window=1 << _WINDOW_LOG) as stream:
+    with open_bytes(file, window_log=_WINDOW_LOG) as stream:
         yield ArchiveReader(stream, file)
 
 

@@ -10,12 +10,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
+from endtask.config import load_settings
 from endtask.errors import InputError
-from endtask.files.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
-from endtask.files.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
-from endtask.outside.brought import LEVELS_ABOVE
-from endtask.run import Run
-from endtask.settings import load_settings
+from endtask.io.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
+from endtask.io.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
+from endtask.pipeline.bundled_inputs import LEVELS_ABOVE
+from endtask.pipeline.run import Run
 
 Kind = Literal["tokens", "text"]
 LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}

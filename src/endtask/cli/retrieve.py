@@ -20,7 +20,7 @@ from endtask.cli.options import (
     settings_from,
 )
 from endtask.progress import set_quiet
-from endtask.report.selection_quality import quality_sentence
+from endtask.reporting.selection_quality import quality_sentence
 
 NAME = "retrieve"
 EXAMPLES = examples(
@@ -50,8 +50,8 @@ def command(
     The result is a Parquet table with text, source, rank, score and who asked, in the run's folder.
     """
     from endtask.errors import InputError
-    from endtask.files.run_layout import SELECTION
-    from endtask.run import run
+    from endtask.io.run_layout import SELECTION
+    from endtask.pipeline.run import run
 
     set_quiet(quiet)
     resolved = settings_from(settings, task=task, corpus=corpus, output=output, preset=preset, overrides=overrides)

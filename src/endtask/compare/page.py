@@ -11,9 +11,9 @@ from markupsafe import Markup
 from endtask.compare.cell import CELLS
 from endtask.compare.outcome import Outcome, Row
 from endtask.compare.table import cost_cells, cost_columns, notes, score_cells, score_columns, verdict
-from endtask.files.atomic import write_text
-from endtask.report import format as shown
-from endtask.report.plots import BarGroup, bar_chart
+from endtask.io.atomic import write_text
+from endtask.reporting import format as shown
+from endtask.reporting.plots import BarGroup, bar_chart
 
 PAGE = "compare.html"
 

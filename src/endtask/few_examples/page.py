@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from endtask.few_examples.outcome import PERPLEXITY, Cell, Outcome
-from endtask.files.atomic import write_text
-from endtask.report import format as shown
-from endtask.report.plots import Series, line_chart
+from endtask.io.atomic import write_text
+from endtask.reporting import format as shown
+from endtask.reporting.plots import Series, line_chart
 
 PAGE = "few-examples.html"
 _WIDTH_OF_A_FILE = 200

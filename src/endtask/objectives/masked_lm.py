@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from endtask.models.batch import TextBatch
-from endtask.models.network import MASKED_LM, Network
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.network import MASKED_LM, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.models.batch import IGNORED, Room, TextBatch
+from endtask.encoders.batch import IGNORED, Room, TextBatch
 
 MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
 """BERT's shares of the hidden tokens that become [MASK] and a random token; the others stay."""

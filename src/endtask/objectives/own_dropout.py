@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from endtask.models.network import Network
+from endtask.encoders.network import Network
 from endtask.objectives.base import Batch, Loss, Objective
 
 

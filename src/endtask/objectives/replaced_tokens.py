@@ -1,6 +1,6 @@
-"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the body spots what is wrong.
+"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the encoder spots what is wrong.
 
-Every token teaches the body something, not the masked ones alone, which pays for small models and short training.
+Every token teaches the encoder something, not the masked ones alone, which pays for small models and short training.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.generator import Generator, ReplacedHead
-from endtask.models.network import GENERATOR, REPLACED, Network
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.generator import Generator, ReplacedHead
+from endtask.encoders.network import GENERATOR, REPLACED, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 
@@ -21,7 +21,7 @@ _WEIGHT = 50.0
 
 
 class ReplacedTokens:
-    """The detection loss of the body, and L_mlm of the generator divided by `_WEIGHT`.
+    """The detection loss of the encoder, and L_mlm of the generator divided by `_WEIGHT`.
 
     That is ELECTRA's sum (section 2) divided by its weight: the generator has a body of its own here, so the weight
     times the detection loss would only let it count so much more than the objectives beside it.
@@ -38,7 +38,7 @@ class ReplacedTokens:
         return self.stream.batch(step)
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Both losses; none of the body's reaches the generator, for a drawn token has no gradient."""
+        """Both losses; none of the encoder's reaches the generator, for a drawn token has no gradient."""
         generator, head = network.heads[GENERATOR], network.heads[REPLACED]
         assert isinstance(generator, Generator)
         mlm, guesses = generator(network, batch)
@@ -48,7 +48,7 @@ class ReplacedTokens:
         return Loss(batch.token_share * (mlm / _WEIGHT + detection), {"mlm": mlm, "replaced": detection})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
-        """The body and its head at every token, the generator and its head at the masked ones."""
+        """The encoder and its head at every token, the generator and its head at the masked ones."""
         generator, head = network.heads[GENERATOR], network.heads[REPLACED]
         assert isinstance(generator, Generator)
         assert isinstance(head, ReplacedHead)

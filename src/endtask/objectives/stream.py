@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.models.batch import Room, TextBatch, lay_out, room_for
-from endtask.models.network import Network
+from endtask.config import BatchSize
+from endtask.encoders.batch import Room, TextBatch, lay_out, room_for
+from endtask.encoders.network import Network
 from endtask.objectives.masking import Masking
 from endtask.seeds import generator
-from endtask.settings import BatchSize
-from endtask.text.packed import PackedTexts
-from endtask.text.sampling import BatchPlan
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.sampling import BatchPlan
 
 
 class TextStream:

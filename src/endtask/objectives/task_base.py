@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.network import MASKED_LM, TASK, Network
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.network import MASKED_LM, TASK, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 
@@ -73,9 +73,9 @@ class TaskObjective(ABC):
 
 
 class JointTask:
-    """TLM's internal batch: rho2 * L_mlm + L_task, the same masked input feeding both heads (TLM, Eq. 2).
+    """TLM's task batch: rho2 * L_mlm + L_task, the same masked input feeding both heads (TLM, Eq. 2).
 
-    The sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the external batches'
+    The sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the corpus batches'
     loss. With rho2 = 0 the masked-LM head is not computed.
     """
 
@@ -92,7 +92,7 @@ class JointTask:
         return self._task.batch(step)
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Both losses from one pass through the body."""
+        """Both losses from one pass through the encoder."""
         hidden = network(batch)
         task = self._task.answer_loss(network.task_logits(hidden, batch, self._task.head), batch)
         if self._rho2 == 0:

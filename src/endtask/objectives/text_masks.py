@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.models.batch import TextBatch
+from endtask.encoders.batch import TextBatch
 from endtask.objectives.masking import MASKED_SHARE, RANDOM_SHARE, Masking
 from endtask.seeds import derive, spread, uniform
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from endtask.files.atomic import write_text
-from endtask.report import format as shown
-from endtask.report.plots import STYLES, BarGroup, Series, bar_chart, line_chart
+from endtask.io.atomic import write_text
+from endtask.reporting import format as shown
+from endtask.reporting.plots import STYLES, BarGroup, Series, bar_chart, line_chart
 from endtask.search.record import Record, Trial
 from endtask.search.table import score_in_words, verdict
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from endtask.weighting.base import Turn, Weighting
+from endtask.weighting.base import ScheduledObjective, Weighting
 
 
 class Equal(Weighting):
     """Weights that add up to one: uniform, or in the given proportions.
 
-    >>> Equal("a", "b").turns(3)
-    (Turn(objective='a', weight=0.5, step=3), Turn(objective='b', weight=0.5, step=3))
-    >>> [turn.weight for turn in Equal("a", "b", weights=(3, 1)).turns(0)]
+    >>> Equal("a", "b").schedule(3)
+    (ScheduledObjective(objective='a', weight=0.5, step=3), ScheduledObjective(objective='b', weight=0.5, step=3))
+    >>> [turn.weight for turn in Equal("a", "b", weights=(3, 1)).schedule(0)]
     [0.75, 0.25]
     """
 
@@ -23,6 +23,6 @@ class Equal(Weighting):
         weighed = zip(objectives, given, strict=True)
         self._weights = {name: weight / sum(given) for name, weight in weighed if weight}
 
-    def turns(self, step: int) -> tuple[Turn, ...]:
+    def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
         """All objectives that count."""
-        return tuple(Turn(name, weight, step) for name, weight in self._weights.items())
+        return tuple(ScheduledObjective(name, weight, step) for name, weight in self._weights.items())

@@ -1,0 +1,117 @@
+"""Plain, gzip, zstd and xz files opened as byte streams; a truncated file is an error, never a short read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from endtask.errors import InputError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd as zstd
+else:
+    from backports import zstd as zstd
+
+COMPRESSIONS = (".gz", ".zst", ".xz")
+READ_FAILURES = (EOFError, OSError, zstd.ZstdError, lzma.LZMAError, zlib.error)
+
+ReadProgress = Callable[[int], None]
+"""Called with the number of bytes of a file (as it is on disk) that were read since the last call."""
+
+_CHUNK = 1 << 20
+_LARGEST_WINDOW_LOG = 31  # what `zstd --long=31` writes; the library's default stops at 27
+
+
+class _Stream(io.RawIOBase):
+    """The decompressed bytes of a file; calls `progress` as the file is read."""
+
+    def __init__(self, file: IO[bytes], stream: Any, progress: ReadProgress | None) -> None:
+        self._file, self._stream, self._progress = file, stream, progress
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        # Only what is decompressed so far: on damage, a longer read would lose the rows before it.
+        content = self._stream.read1(len(buffer))
+        buffer[: len(content)] = content
+        position = self._file.tell()
+        if self._progress and position > self._position:
+            self._progress(position - self._position)
+        self._position = position
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+            self._file.close()
+        super().close()
+
+
+def without_compression(name: str) -> str:
+    """A file name less its compression's suffix.
+
+    >>> without_compression("train.jsonl.zst")
+    'train.jsonl'
+    """
+    suffix = Path(name).suffix
+    return name.removesuffix(suffix) if suffix.lower() in COMPRESSIONS else name
+
+
+def bare_suffix(path: Path) -> str:
+    """The file's suffix below its compression.
+
+    >>> bare_suffix(Path("train.jsonl.zst"))
+    '.jsonl'
+    """
+    return Path(without_compression(path.name)).suffix.lower()
+
+
+def open_bytes(path: Path, progress: ReadProgress | None = None, *, window_log: int = _LARGEST_WINDOW_LOG) -> IO[bytes]:
+    """Open a file for reading, decompressing by its suffix; zstd may take memory for 2^`window_log` bytes."""
+    suffix = path.suffix.lower()
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - the stream closes it
+        # gzip and zstd readers take a file truncated at byte 0 for a whole one.
+        if suffix in COMPRESSIONS and path.stat().st_size == 0:
+            file.close()
+            raise _truncated(path, row=None)
+    except FileNotFoundError:
+        raise InputError("no such file", path=path) from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", path=path) from None
+    except PermissionError:
+        raise InputError("may not be read by this user", path=path) from None
+    except OSError as error:
+        raise read_failure(error, path) from None
+    return io.BufferedReader(_Stream(file, _decompressor(suffix, file, window_log), progress), _CHUNK)
+
+
+def _decompressor(suffix: str, file: IO[bytes], window_log: int) -> Any:
+    if suffix == ".gz":
+        return gzip.GzipFile(fileobj=file)
+    if suffix == ".xz":
+        return lzma.LZMAFile(file)
+    if suffix == ".zst":
+        return zstd.ZstdFile(file, options={zstd.DecompressionParameter.window_log_max: window_log})
+    return file
+
+
+def read_failure(error: Exception, path: Path, row: int | None = None) -> InputError:
+    """The InputError for an error met while reading; catch `READ_FAILURES` around the reads."""
+    if isinstance(error, EOFError):
+        return _truncated(path, row)
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        return InputError(f"cannot be read: {error.strerror or error}", path=path, row=row)
+    return InputError(f"cannot be decompressed: {error}", path=path, row=row)
+
+
+def _truncated(path: Path, row: int | None) -> InputError:
+    return InputError("the file is cut off", path=path, row=row, hint="copy or download it again")

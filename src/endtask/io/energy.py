@@ -1,0 +1,136 @@
+"""Joules used by NVIDIA GPUs (NVML) and CPU packages (Linux RAPL), where their counters can be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+_UNREADABLE = (OSError, ValueError, pynvml.NVMLError)
+
+
+@dataclass
+class Counter:
+    """A count of joules that only grows, up to `span`, where it starts again at zero."""
+
+    read: Callable[[], float]
+    span: float = 0.0
+    last: float = field(init=False)
+    total: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self.last = self.read()
+
+    def advance(self) -> float:
+        """Return the joules since the start."""
+        now = self.read()
+        if now < self.last and not self.span:
+            raise ValueError("a counter without a span went back")
+        self.total += now - self.last + self.span * (now < self.last)
+        self.last = now
+        return self.total
+
+
+class EnergyMeter:
+    """Joules since the start, of everything that ran on these devices; it never raises.
+
+    Read it every few minutes at least: a CPU counter starts again at zero after some 65 to 260 kJ, and two rounds
+    between two readings look like one. A device whose counter fails is left out from then on, since part of a sum
+    would look like a small sum.
+
+    >>> EnergyMeter({}).joules()
+    {}
+    """
+
+    def __init__(self, counters: dict[str, list[Counter]]) -> None:
+        self._counters = counters
+
+    @classmethod
+    def start(cls, root: Path = Path("/sys/class/powercap")) -> EnergyMeter:
+        """Begin to count: the GPUs that CUDA shows to this process, and the CPU packages under `root`."""
+        return cls(_gpu_counters() | _cpu_counters(root))
+
+    def joules(self) -> dict[str, float]:
+        """Joules since the start, as `gpu0`, `gpu1`, ... and `cpu` (all packages); empty where nothing can be read."""
+        found: dict[str, float] = {}
+        for name, counters in list(self._counters.items()):
+            try:
+                found[name] = sum(counter.advance() for counter in counters)
+            except _UNREADABLE:
+                del self._counters[name]
+        return found
+
+
+def _cpu_counters(root: Path) -> dict[str, list[Counter]]:
+    """One counter per package, or none at all where one of them cannot be read, as often only root may."""
+    try:
+        # Zones inside a package (core, uncore) and around it (psys) would count the same joules again.
+        zones = [zone for zone in root.glob("intel-rapl:*") if (zone / "name").read_text().startswith("package")]
+        packages = [
+            Counter(partial(_joules, zone / "energy_uj"), _joules(zone / "max_energy_range_uj")) for zone in zones
+        ]
+    except _UNREADABLE:
+        return {}
+    return {"cpu": packages} if packages else {}
+
+
+def _joules(path: Path) -> float:
+    """The kernel writes microjoules."""
+    return int(path.read_text(encoding="ascii")) / 1e6
+
+
+def _gpu_counters() -> dict[str, list[Counter]]:
+    """A counter for each visible GPU that has one (Volta and later)."""
+    counters: dict[str, list[Counter]] = {}
+    for number, handle in enumerate(_visible_handles()):
+        try:
+            counters[f"gpu{number}"] = [Counter(partial(_gpu_joules, handle))]
+        except _UNREADABLE:
+            continue
+    return counters
+
+
+def _gpu_joules(handle: Any) -> float:
+    """Joules of a GPU since its driver was loaded."""
+    return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
+
+
+def gpu_names() -> list[str]:
+    """The names of the NVIDIA GPUs that CUDA shows to this process; none without a driver."""
+    return [str(pynvml.nvmlDeviceGetName(handle)) for handle in _visible_handles()]
+
+
+def _visible_handles() -> list[Any]:
+    """NVML's handles of the GPUs that CUDA shows to this process, in CUDA's order."""
+    try:
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+    except pynvml.NVMLError:
+        return []
+    return [handles[number] for number in visible_gpus(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+
+
+def visible_gpus(uuids: Sequence[str], wanted: str | None) -> list[int]:
+    """Which of the machine's GPUs CUDA shows, given CUDA_VISIBLE_DEVICES: numbers or beginnings of UUIDs.
+
+    NVML lists all GPUs of the machine, those of other users as well.
+
+    >>> visible_gpus(["GPU-1a", "GPU-1b", "GPU-2c"], "2,GPU-1b")
+    [2, 1]
+    """
+    if wanted is None:
+        return list(range(len(uuids)))
+    found: list[int] = []
+    for entry in wanted.split(","):
+        name = entry.strip()
+        matches = [n for n, uuid in enumerate(uuids) if name == str(n) or (name and uuid.startswith(name))]
+        if len(matches) != 1:
+            break  # CUDA ignores all entries after one that it does not know
+        found.extend(matches)
+    return found
