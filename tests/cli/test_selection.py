@@ -43,7 +43,7 @@ def test_dev_and_test_texts_of_an_import_are_dropped(toy: Path, tmp_path: Path, 
     settings = write_settings(tmp_path / "s.json", toy, tmp_path / "run", corpus={"sources": []}, select=select)
     answer = command("run", settings, "--until", "select", "--json")
     assert answer.code == 0
-    assert json.loads(answer.out)["stages"]["select"]["dropped_by_guard"] == 2
+    assert json.loads(answer.out)["stages"]["select"]["dropped_by_contamination_filter"] == 2
     assert texts(tmp_path / "run") == ["soup of the day", "the moon"]
 
 

@@ -142,7 +142,7 @@ def test_json(run: Path, command: Command) -> None:
     assert "\x1b" not in answer.out
     found = json.loads(answer.out)
     assert found["text"] == DOCUMENTS[1].text
-    assert (found["kept"], found["rank"], found["asked_count"]) == (True, 1, 3)
+    assert (found["kept"], found["rank"], found["matched_count"]) == (True, 1, 3)
     best = found["askers"][0]
     assert best["examples"] == [{"id": "train-1", "text": EXAMPLES[1].text, "label": "space"}]
     assert sum(one["part"] for one in best["words"]) == pytest.approx(found["score"], rel=1e-5)

@@ -91,7 +91,7 @@ class SmallRun:
             "passages": 40,
             "queries": 6,
             "top_k": 10,
-            "dropped_by_guard": 7,
+            "dropped_by_contamination_filter": 7,
             "corpus": {"passages": 100, "bytes": 10_000, "sources": sources},
         }
 

@@ -83,7 +83,7 @@ def test_figures_stand_beside_the_right_text(joined: Joined, tmp_path: Path) -> 
     assert [row["position"] for row in rows] == [1, 2, 4]
     assert [row["rank"] for row in rows] == [3, 1, 2]
     assert [row["score"] for row in rows] == [0.5, 7.0, 1e-9]
-    assert [row["asked_count"] for row in rows] == [25, 1, 1]
+    assert [row["matched_count"] for row in rows] == [25, 1, 1]
     assert [row["matched_queries"] for row in rows] == [["z", "x"], [], ["y"]]
     assert [row["class_ranks"] for row in rows] == [[0, 3], [1, 0], [2, 9]]
     assert {row["reason"] for row in rows} == {"retrieved"}

@@ -83,7 +83,7 @@ def retrieved(folder: Path) -> dict[int, Selected]:
 def test_planted_dev_and_test_texts_are_dropped_and_counted(task: Task, corpus: Corpus, tmp_path: Path) -> None:
     counts = retrieve(task, corpus, RetrieveSettings(), tmp_path)
     assert set(retrieved(tmp_path)) == {0, 2, 6}
-    assert counts["dropped_by_guard"] == 3  # passages 1 (test), 4 and 5 (dev)
+    assert counts["dropped_by_contamination_filter"] == 3  # passages 1 (test), 4 and 5 (dev)
     assert (counts["passages"], counts["queries"], counts["top_k"]) == (3, 3, 5000)
     assert counts["corpus"]["passages"] == len(PASSAGES)
     assert counts["corpus"]["bytes"] == sum(len(text) for text in PASSAGES)
@@ -93,7 +93,7 @@ def test_planted_dev_and_test_texts_are_dropped_and_counted(task: Task, corpus: 
 def test_without_the_guard_they_are_retrieved(task: Task, corpus: Corpus, tmp_path: Path) -> None:
     counts = retrieve(task, corpus, RetrieveSettings(contamination_filter=False), tmp_path)
     assert {1, 4} <= set(retrieved(tmp_path))
-    assert counts["dropped_by_guard"] == 0
+    assert counts["dropped_by_contamination_filter"] == 0
 
 
 def test_provenance_says_who_asked_and_how_well_it_matched(task: Task, corpus: Corpus, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_everything_dropped_leaves_an_empty_table(task: Task, tmp_path: Path) ->
     path = tmp_path / "corpus.jsonl"
     path.write_text(json.dumps({"text": TEST_TEXT}) + "\n")
     counts = retrieve(task, Corpus.read(path), RetrieveSettings(), tmp_path)
-    assert (counts["passages"], counts["dropped_by_guard"]) == (0, 1)
+    assert (counts["passages"], counts["dropped_by_contamination_filter"]) == (0, 1)
     assert retrieved(tmp_path) == {}
 
 

@@ -97,7 +97,7 @@ def test_jsonl_has_all_columns(tmp_path: Path) -> None:
         "position": 3,
         "rank": 2,
         "score": 1.5,
-        "asked_count": 1,
+        "matched_count": 1,
         "matched_queries": ["e1"],
         "reason": "why",
     }

@@ -75,7 +75,7 @@ def test_every_kind_of_file(tmp_path: Path, name: str) -> None:
         "share_of_corpus": 0.0,
         "rows": 4,
         "empty": 0,
-        "dropped_by_guard": 0,
+        "dropped_by_contamination_filter": 0,
     }
 
 
@@ -125,7 +125,7 @@ def test_empty_and_guarded_texts_are_dropped_and_counted_before_the_budget(tmp_p
     path = write_table(tmp_path / "s.jsonl", [{"text": text} for text in ["a test text", " ", "first", "second", ""]])
     counts, kept = import_from(path, budget="1passage", is_contaminated=lambda text: "test" in text)
     assert [item.document.text for item in kept] == ["first"]
-    assert (counts["rows"], counts["empty"], counts["dropped_by_guard"]) == (5, 2, 1)
+    assert (counts["rows"], counts["empty"], counts["dropped_by_contamination_filter"]) == (5, 2, 1)
 
 
 def test_columns_that_are_not_used_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a truth for a rank": ([{"text": "t", "rank": True}], "row 1, key 'rank': must be a whole number"),
     "an endless rank": ([{"text": "t", "rank": 10**400}], "row 1, key 'rank': must be a whole number"),
     "a rank of 0 in our own": (
-        [{"text": "t", "rank": 0, "asked_count": 1}],
+        [{"text": "t", "rank": 0, "matched_count": 1}],
         "row 1, key 'rank': must be a whole number from 1 up, got 0",
     ),
     "a rank too few": ([{"text": "t", "rank": 1}, {"text": "t"}], "row 2, key 'rank': has no rank, unlike the rows"),

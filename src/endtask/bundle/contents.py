@@ -102,7 +102,7 @@ def _part(stage: str, inside: Path) -> str:
     if stage == "select":
         return "selected text" if inside.name in (SELECTION, DOMAIN) else "settings"
     if stage == "pack" and len(inside.parts) > 1:
-        names = {"external": "tokens of the selection", "domain": "tokens of the domain", "tokenizer": "tokenizer"}
+        names = {"selection": "tokens of the selection", "domain": "tokens of the domain", "tokenizer": "tokenizer"}
         return names.get(inside.parts[0], "tokens of the task")
     return "task" if stage == "read" else "settings"
 

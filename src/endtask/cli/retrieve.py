@@ -79,7 +79,7 @@ def _searched(counts: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{counts['queries']:,} queries x {counts['top_k']:,} passages each asked for "
         f"{counts['passages']:,} of {counts['corpus']['passages']:,} passages; "
-        f"{counts['dropped_by_guard']:,} held dev or test texts and were dropped"
+        f"{counts['dropped_by_contamination_filter']:,} held dev or test texts and were dropped"
     )
     unlabelled, held_back = counts["unlabelled_texts"], counts["unlabelled_texts_in_dev_or_test"]
     if unlabelled or held_back:
@@ -95,7 +95,7 @@ def kept_lines(counts: dict[str, Any], *, has_corpus: bool) -> Iterator[str]:
     if "rows" in counts:
         yield (
             f"imported: {counts['rows']:,} rows; {counts['empty']:,} were empty, "
-            f"{counts['dropped_by_guard']:,} held dev or test texts and were dropped"
+            f"{counts['dropped_by_contamination_filter']:,} held dev or test texts and were dropped"
         )
     share = f", {counts['share_of_corpus']:.1%} of the corpus" if has_corpus else ""
     yield f"kept: {counts['passages']:,} passages, {counts['bytes'] / 1e6:.1f} MB{share}"

@@ -149,7 +149,7 @@ def _checkpoint(settings: Settings, comparison: Comparison) -> Settings:
     """A checkpoint fine-tuned the plain way: nothing of our own recipe but the seeds."""
     tree = settings.model_dump(mode="json")
     seeds = tree["finetune"]["seeds"]
-    for section in ("tasks", "select", "tokenizer", "model", "train", "finetune"):
+    for section in ("tasks", "select", "tokenizer", "model", "pretrain", "finetune"):
         del tree[section]
     for layer in preset_layers(CHECKPOINT_PRESET):
         merge(tree, layer)

@@ -67,7 +67,7 @@ def _reports(outcome: Outcome, row: Row) -> list[tuple[int, str]]:
 @cache  # written again after every run
 def _template() -> jinja2.Template:
     # The report's folder lends its style sheet.
-    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("compare", "report")]
+    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("compare", "reporting")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,  # names and values are the user's

@@ -44,7 +44,7 @@ def data_usage(
     `absent` objectives have no text to read, and are left out as they are in training.
 
     >>> [(use.part, use.split, use.labels) for use in data_usage(Settings())]
-    [('external', '-', False), ('internal', 'train', True), ('fine-tuning', 'train', True), ('best step', 'dev', True)]
+    [('corpus', '-', False), ('task', 'train', True), ('fine-tuning', 'train', True), ('best step', 'dev', True)]
     """
     found = (*_selection(settings), *_pretraining(settings, groups), *_finetuning(settings))
     return tuple(use for use in found if use.part not in absent)

@@ -158,7 +158,7 @@ def _unknown_name(place: Location, path: str | None, tree: Mapping[str, Any]) ->
     """A named section without the key that each must have: more likely a misspelt name than a new one.
 
     >>> objectives = {"dap": {"weight": 1}, "dapt": {"kind": "mlm"}}
-    >>> print(_unknown_name(("train", "objectives", "dap", "kind"), None, {"pretrain": {"objectives": objectives}}))
+    >>> print(_unknown_name(("pretrain", "objectives", "dap", "kind"), None, {"pretrain": {"objectives": objectives}}))
     key 'pretrain.objectives.dap': there is no objective of this name, and a new one needs a kind (did you mean 'dapt'?)
     """
     *above, name, needed = place
@@ -205,7 +205,7 @@ def _right_key(place: Location, root: type[BaseModel]) -> str:
 def _keys_named(name: str, above: Location, root: type[BaseModel]) -> list[str]:
     """The dotted keys of a name: in its section, else those nearest to the top; a dotted name is the key itself.
 
-    >>> _keys_named("epochs", ("select", "influence"), Settings), _keys_named("epochs", ("train",), Settings)
+    >>> _keys_named("epochs", ("select", "influence"), Settings), _keys_named("epochs", ("pretrain",), Settings)
     (['select.influence.epochs'], ['finetune.epochs'])
     """
     section = _section_at(above, root)

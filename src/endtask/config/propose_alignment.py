@@ -40,8 +40,8 @@ def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
     """
     settings, reason = _recipe(task, sources)
     objectives = {
-        "external": {"kind": "mlm", "texts": "selection"},
-        "internal": {"kind": "joint"},
+        "corpus": {"kind": "mlm", "texts": "selection"},
+        "task": {"kind": "joint"},
         "aligned": {"kind": "aligned"},
     }
     shared = {"aligned.sources": sources, "pretrain.weighting": "equal", "pretrain.objectives": objectives}

@@ -99,7 +99,7 @@ class Architecture(Protocol):
 
 def markers_of(config: Any) -> tuple[int, ...]:
     """The tokens that the classification head reads alone, where it does: marks around what a text is asked about."""
-    return tuple(getattr(config, "mark_token_ids", None) or ())
+    return tuple(getattr(config, "marker_token_ids", None) or ())
 
 
 def as_table(batch: TextBatch, pad_id: int) -> dict[str, Tensor]:

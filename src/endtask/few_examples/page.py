@@ -125,7 +125,7 @@ def _rates(outcome: Outcome) -> list[tuple[str, int, dict[str, float]]]:
 @cache
 def _template() -> jinja2.Template:
     # The report's folder lends its style sheet.
-    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("few_examples", "report")]
+    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("few_examples", "reporting")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,  # names are the user's

@@ -38,7 +38,7 @@ def selection_schema(*, class_ranks: bool = False) -> Any:
         ("position", arrow.int64()),
         ("rank", arrow.int64()),
         ("score", arrow.float64()),
-        ("asked_count", arrow.int64()),
+        ("matched_count", arrow.int64()),
         ("matched_queries", arrow.list_(arrow.string())),
         ("reason", arrow.string()),
     ]
@@ -210,7 +210,7 @@ def _selected(batch: Batch) -> Iterator[Selected]:
         return [batch.column(name).to_pylist() for name in names]
 
     documents = map(Document, *values("id", "text", "source", "title", "license"))
-    statistics = values("position", "rank", "score", "asked_count")
+    statistics = values("position", "rank", "score", "matched_count")
     return map(Selected, documents, *statistics, _tuples(batch.column("matched_queries")), *values("reason"))
 
 

@@ -40,7 +40,7 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "pretrain": (
         "skip_pretraining",
         "model",
-        "train",
+        "pretrain",
         "seed",
         "budget",
         "finetune.budget_share",
@@ -136,7 +136,7 @@ def settings_read(name: str, settings: Settings) -> dict[str, Any]:
         # Selections by others are not made anew for a setting that plays no part in them.
         del everything["select"]["influence"]
     if settings.may_pool_markers:
-        everything["model"]["pooling"] = "marks"  # which `auto` once was not
+        everything["model"]["pooling"] = "entity_markers"  # which `auto` once was not
     if settings.pretrain.weighting != "meta":
         del everything["pretrain"]["meta"]
     if settings.pretrain.reselect.every is None:

@@ -130,7 +130,7 @@ def _retrieved(counts: Counts) -> str:
         return "nothing to retrieve"
     queries = f"{counts['queries']:,} {'query' if counts['queries'] == 1 else 'queries'}"
     passages = f"{counts['passages']:,} of {shown.plural(counts['corpus']['passages'], 'passage')}"
-    return f"{queries}, best {counts['top_k']:,} each: {passages}; {counts['dropped_by_guard']:,} kept out by the contamination filter"
+    return f"{queries}, best {counts['top_k']:,} each: {passages}; {counts['dropped_by_contamination_filter']:,} kept out by the contamination filter"
 
 
 def _selected(counts: Counts) -> str:

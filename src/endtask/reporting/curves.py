@@ -10,7 +10,7 @@ from endtask.reporting.run_folder import Row, RunFolder
 from endtask.reporting.scores import metric_of
 
 _PARTS = {"mlm": "masked-LM loss", "task": "task loss"}
-_OBJECTIVES = {"external": "kept passages (external)", "internal": "task texts (internal)"}
+_OBJECTIVES = {"corpus": "selected passages", "task": "task texts"}
 _DEV = "dev"
 _NO_LOSSES = {
     "weight": ("Joint training: weights of the objectives", "weight"),

@@ -158,7 +158,7 @@ def why_passage(run: Path, passage_id: str, *, top: int = 3) -> WhyPassage:
         reason=(kept or row)["reason"],
         matched_queries=matched_queries,
         query_matches=_query_matches(run, row["text"], matched_queries, top) if matched_queries else (),
-        **{key: row[key] for key in (*_SHOWN, "rank", "score", "asked_count")},
+        **{key: row[key] for key in (*_SHOWN, "rank", "score", "matched_count")},
     )
 
 

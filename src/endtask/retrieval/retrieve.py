@@ -180,7 +180,7 @@ def _counts(joined: Joined, asking: TaskQueries) -> dict[str, Any]:
     total = joined.statistics.total
     return {
         **asking.counts(),
-        "dropped_by_guard": joined.is_contaminated,
+        "dropped_by_contamination_filter": joined.is_contaminated,
         "near_duplicates": joined.near_duplicates,
         "unknown_exclusions": list(joined.unknown_exclusions),
         "passages_scored": joined.scored,

@@ -77,7 +77,7 @@ def _total(record: Record) -> Trial:
 @cache  # written again after every trial
 def _template() -> jinja2.Template:
     # The report's folder lends its style sheet.
-    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("search", "report")]
+    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("search", "reporting")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,  # keys and values are the user's

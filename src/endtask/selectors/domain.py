@@ -57,7 +57,7 @@ def select_domain(
         "passages": written,
         "bytes": int(draw.sizes[kept].sum()),
         "of_passages": len(draw.sizes),
-        "dropped_by_guard": dropped,
+        "dropped_by_contamination_filter": dropped,
         "sources": [source.name for source in domain.sources],
         **({"less_than_asked": settings.amount.in_words(train_rows)} if is_less else {}),
     }

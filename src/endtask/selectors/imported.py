@@ -31,7 +31,7 @@ def select_imported(inputs: Inputs, path: Path) -> Kept:
         written = keep_rows(candidates, kept, path)
     finally:
         candidates.unlink(missing_ok=True)
-    counts = {"rows": rows.read, "empty": rows.empty, "dropped_by_guard": rows.dropped_by_contamination_filter}
+    counts = {"rows": rows.read, "empty": rows.empty, "dropped_by_contamination_filter": rows.dropped_by_contamination_filter}
     return Kept(written, int(statistics.bytes[kept].sum()), counts)
 
 

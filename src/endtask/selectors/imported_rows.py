@@ -17,7 +17,7 @@ from endtask.progress import say
 from endtask.records import Document, Selected
 from endtask.task.examples import as_number
 
-_OWN_COLUMN = "asked_count"  # stands in our own tables, and hardly in others
+_OWN_COLUMN = "matched_count"  # stands in our own tables, and hardly in others
 _MISSING = (None, "")
 _LARGEST_RANK = 1 << 53  # whole numbers up to here survive a table that keeps them as floats
 

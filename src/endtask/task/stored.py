@@ -32,7 +32,7 @@ def task_files(task: Task) -> dict[str, bytes]:
         "notes": task.notes,
         "dropped": task.dropped,
         "fingerprint": task.fingerprint,
-        **({"further": list(task.auxiliary)} if task.auxiliary else {}),
+        **({"auxiliary": list(task.auxiliary)} if task.auxiliary else {}),
     }
     files = {_FACTS: json.dumps(facts, indent=2)}
     for split, examples in task.splits.items():
@@ -53,7 +53,7 @@ def read_task(folder: Path) -> Task:
         found = Task.from_examples(facts["name"], splits, kind=facts["kind"], dev_fraction=0, test_fraction=0)
         if found.fingerprint != facts["fingerprint"]:
             raise ValueError("other rows than were written")
-        names = list(facts.get("further", ()))
+        names = list(facts.get("auxiliary", ()))
         check_names(names, "tasks")  # before they become names of folders
         auxiliary = {name: read_task(folder / TASKS / name) for name in names}
         return replace(found, notes=tuple(facts["notes"]), dropped=facts["dropped"], auxiliary=auxiliary)

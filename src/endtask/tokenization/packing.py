@@ -76,7 +76,7 @@ def pack(
             folder / "selection",
             truncate=settings.pretrain.truncate_passages,
         )
-    counts: dict[str, Any] = {"vocabulary": len(tokenizer), "external": _counts(external)}
+    counts: dict[str, Any] = {"vocabulary": len(tokenizer), "selection": _counts(external)}
     if domain is not None:
         counts["domain"] = _counts(_pack_domain(domain, tokenizer, settings, folder / "domain"))
     if aligned is not None:
@@ -105,7 +105,7 @@ def _pack_task(
 ) -> dict[str, dict[str, int]]:
     """The texts of train for pre-training, and those of all splits for fine-tuning; `whose` they are stands in warnings."""
     length = settings.pretrain.task_max_length or settings.pretrain.max_length
-    counts = {"internal": _counts(pack_task_texts(task.train, tokenizer, length, folder / "task"))}
+    counts = {"task": _counts(pack_task_texts(task.train, tokenizer, length, folder / "task"))}
     for split, examples in task.splits.items():
         counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
         if task.kind == "tags":

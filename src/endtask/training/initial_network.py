@@ -36,7 +36,7 @@ def network_for(task: Task, packed: Path, settings: Settings, *, least_vocabular
 def network_of_auxiliary_task(task: Task, name: str, packed: Path, settings: Settings, weights: Path) -> Network:
     """A network of a auxiliary task's own, with the encoder and the head that were trained for it."""
     stock = settings.pretrain.model_copy(update={"task_head": "stock"})
-    network = _network(task.auxiliary[name], packed, settings.model_copy(update={"train": stock}))
+    network = _network(task.auxiliary[name], packed, settings.model_copy(update={"pretrain": stock}))
     take_auxiliary_head(network, name, weights)
     return network
 

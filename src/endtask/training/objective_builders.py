@@ -26,7 +26,7 @@ from endtask.tokenization.packed_texts import PackedTexts, packed_of
 from endtask.training.alignment_objectives import ALIGNED_TEXTS, build_aligned
 from endtask.weighting.meta.build import left_out_of_batches, pretrain_folds
 
-FOLDERS = {"selection": "external", "task": "internal", "domain": "domain", ALIGNED_TEXTS: ALIGNED_TEXTS}
+FOLDERS = {"selection": "selection", "task": "task", "domain": "domain", ALIGNED_TEXTS: ALIGNED_TEXTS}
 """Where the pack stage leaves the texts that an objective may read."""
 
 

@@ -11,7 +11,7 @@ class AnnealedInterleave(Interleave):
     A step is internal when the integral of the share over all steps so far passes a whole number. That is a fraction
     of whole numbers, so the turn of any step is exact and known without those before it.
 
-    >>> rule = AnnealedInterleave("external", "internal", rho1=3, rho1_end=0, steps=8)
+    >>> rule = AnnealedInterleave("corpus", "task", rho1=3, rho1_end=0, steps=8)
     >>> "".join(rule.schedule(step)[0].objective[0] for step in range(10))
     'eeieiiiiii'
     """
@@ -31,7 +31,7 @@ class AnnealedInterleave(Interleave):
 class MeanInterleave(Interleave):
     """A constant mix with as many task batches in all as an annealed one, whatever the number of steps.
 
-    >>> rule = MeanInterleave("external", "internal", rho1=1, rho1_end=0)
+    >>> rule = MeanInterleave("corpus", "task", rho1=1, rho1_end=0)
     >>> "".join(rule.schedule(step)[0].objective[0] for step in range(8))
     'eiiieiii'
     """

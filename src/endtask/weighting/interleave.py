@@ -8,9 +8,9 @@ from endtask.weighting.base import ScheduledObjective, Weighting
 class Interleave(Weighting):
     """A step is internal if (step + 1) is a multiple of rho1 + 1, else external; steps count from 0.
 
-    >>> rule = Interleave("external", "internal", rho1=2)
+    >>> rule = Interleave("corpus", "task", rho1=2)
     >>> [rule.schedule(step)[0].objective for step in range(4)]
-    ['external', 'external', 'internal', 'external']
+    ['corpus', 'corpus', 'task', 'corpus']
     """
 
     def __init__(self, external: str, internal: str, rho1: int) -> None:

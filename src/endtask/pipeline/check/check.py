@@ -172,7 +172,7 @@ def _on_task_text(few: Task, settings: Settings) -> Settings:
     meta = train.meta.model_copy(update={"split": "folds"})
     weighting = "equal" if train.weighting == "meta" and groups_in(few.train) < 2 else train.weighting
     changes = {"rho1": 0, "order": "shuffled", "objectives": objectives, "meta": meta, "weighting": weighting}
-    return settings.model_copy(update={"train": train.model_copy(update=changes)})
+    return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
 
 
 def _standing_in(asked: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSettings:

@@ -58,7 +58,7 @@ def scoring_settings(settings: Settings) -> Settings:
     own, max_length = settings.select.influence, min(_MOST_TOKENS, settings.pretrain.max_length)
     changed = {
         "model": _model(settings, own, max_length),
-        "train": _train(settings, own, max_length),
+        "pretrain": _train(settings, own, max_length),
         "finetune": FinetuneSettings(max_length=max_length),
         "tokenizer": settings.tokenizer.model_copy(
             update={"train_texts": min(_TOKENIZER_TEXTS, settings.tokenizer.train_texts or _TOKENIZER_TEXTS)}

@@ -70,7 +70,7 @@ def meta_rule(
     folds = pretrain_folds(task, settings, steps)
 
     def answered(split: str, size: int) -> TaskObjective:
-        texts = PackedTexts(packed / ("internal" if split == "train" else split))
+        texts = PackedTexts(packed / ("task" if split == "train" else split))
         if not len(texts):
             raise InputError(f"there are no {split} texts to learn weights from", key="pretrain.meta.split")
         stream = TextStream(f"meta {split}", texts, network, batch_size=BatchSize.parse(str(size)), seed=0)
