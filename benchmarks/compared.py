@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.kept import JUDGED_BY, read_comparison
 from endtask.errors import InputError, a_few, did_you_mean
-from endtask.evaluate.measures import Measure
-from endtask.evaluate.significance import bootstrap_interval, holm, metric_permutation
+from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation
+from endtask.evaluation.task_metrics import Measure
 from endtask.progress import say
 from endtask.task.targets import Answers, from_lists
 

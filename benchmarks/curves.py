@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from endtask.files.atomic import write_json
-from endtask.files.run_layout import SETTINGS_FILE
-from endtask.files.stage_folder import read_manifest
-from endtask.settings import load_settings
-from endtask.train.metrics_file import read_metrics
+from endtask.config import load_settings
+from endtask.io.atomic import write_json
+from endtask.io.run_layout import SETTINGS_FILE
+from endtask.io.stage_folder import read_manifest
+from endtask.training.metrics_file import read_metrics
 
 Tree = dict[str, Any]
 _WEIGHT = "weight/"
@@ -28,11 +28,11 @@ def curves_of(run: Path) -> Iterator[Tree]:
 
     `gpu_bytes` is the most memory that either stage held on a GPU.
 
-    Stage 1 counts in full where fine-tuning goes on from its last step, and up to its best step where from that.
+    Pre-training counts in full where fine-tuning goes on from its last step, and up to its best step where from that.
     """
     settings = load_settings(run / SETTINGS_FILE)
     score = f"dev/{settings.evaluate.metric}"
-    before, costs, weights = _stage_1(run / "pretrain", score, from_best=settings.finetune.start_from == "best")
+    before, costs, weights = _pretraining(run / "pretrain", score, from_best=settings.finetune.start_from == "best")
     stage, seeds = run / "finetune", sorted((run / "finetune").glob("seed-*"))
     manifest = read_manifest(stage)
     if manifest is None:
@@ -83,7 +83,7 @@ def _share(value: float) -> str:
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def _stage_1(stage: Path, score: str, *, from_best: bool) -> tuple[Tree, dict[str, float], Tree]:
+def _pretraining(stage: Path, score: str, *, from_best: bool) -> tuple[Tree, dict[str, float], Tree]:
     """Where dev was best, where it was scored; what of the stage's cost counts; the last weights of objectives."""
     manifest = read_manifest(stage) or {"seconds": 0.0, "counts": {}}
     counts = manifest["counts"]

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results_file import write_results
-from endtask.run import run
-from endtask.settings import load_settings
+from endtask.config import load_settings
+from endtask.pipeline.run import run
 
 TASK_ONLY = ["select.selector=none", "budget=900ktok", "finetune.budget_share=0.6"]
 VARIANTS: dict[str, list[str]] = {
@@ -28,18 +28,18 @@ VARIANTS: dict[str, list[str]] = {
     "256 wide": ["model.hidden_size=256", "model.num_attention_heads=4"],
     "a quarter of the tokens": ["budget=1Mtok", "finetune.budget_share=0.4"],
     "twice the tokens": ["budget=5.4Mtok", "finetune.budget_share=0.111"],
-    "rho1 = 1": ["train.rho1=1"],
-    "rho1 = 9": ["train.rho1=9"],
-    "rho1 = 19, rho2 = 20": ["train.rho1=19", "train.rho2=20"],
-    "masked LM alone": ["train.rho1=1000000"],
-    "learning rate 1e-3": ["train.learning_rate=1e-3"],
-    "15% masked": ["train.mask_probability=0.15"],
-    "40% masked": ["train.mask_probability=0.4"],
+    "rho1 = 1": ["pretrain.rho1=1"],
+    "rho1 = 9": ["pretrain.rho1=9"],
+    "rho1 = 19, rho2 = 20": ["pretrain.rho1=19", "pretrain.rho2=20"],
+    "masked LM alone": ["pretrain.rho1=1000000"],
+    "learning rate 1e-3": ["pretrain.learning_rate=1e-3"],
+    "15% masked": ["pretrain.mask_probability=0.15"],
+    "40% masked": ["pretrain.mask_probability=0.4"],
     "3% of the corpus": ["select.budget=3%"],
     "12% of the corpus": ["select.budget=12%"],
     "task only": [*TASK_ONLY, "tokenizer.path={shared}/pack/tokenizer"],
     "task only, own tokenizer": TASK_ONLY,
-    "task only, no stage 1 to speak of": [
+    "task only, no pre-training to speak of": [
         *TASK_ONLY,
         "budget=600ktok",
         "finetune.budget_share=0.95",

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.config.budget import SizeBudget
 from endtask.errors import InputError
-from endtask.files.atomic import write_json, write_text
-from endtask.files.compressed_output import whole_compressed_file
-from endtask.settings.budget import SizeBudget
+from endtask.io.atomic import write_json, write_text
+from endtask.io.compressed_output import whole_compressed_file
 
 _SYLLABLES = 128
 VOCABULARY = _SYLLABLES + _SYLLABLES**2 + _SYLLABLES**3  # all words of one, two and three syllables: 2.1 million

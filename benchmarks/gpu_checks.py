@@ -17,20 +17,20 @@ import numpy as np
 import torch
 
 from benchmarks.results_file import RESULTS, read_results, write_results
-from endtask.models.batch import lay_out, room_for
-from endtask.models.network import ARCHITECTURES, Network, build_network
+from endtask.config import Settings
+from endtask.encoders.batch import lay_out, room_for
+from endtask.encoders.network import ARCHITECTURES, Network, build_network
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.seeds import generator
-from endtask.settings import Settings
-from endtask.text.packed import PackedTexts, write_packed
-from endtask.train.checkpoint import Checkpoints
-from endtask.train.device import choose_place, move
-from endtask.train.loop import Phase, build_optimizer, train
-from endtask.train.metrics_file import MetricsFile, read_metrics
-from endtask.train.phase_run import run_phase
-from endtask.train.pretrain import phase_of
+from endtask.tokenization.packed_texts import PackedTexts, write_packed
+from endtask.training.checkpoint import Checkpoints
+from endtask.training.device import choose_device_context, move
+from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.metrics_file import MetricsFile, read_metrics
+from endtask.training.phase_runner import run_phase
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
 
 VOCABULARY, LONGEST = 30_000, 128
@@ -66,14 +66,14 @@ def random_texts(folder: Path, count: int) -> PackedTexts:
 def make_phase(texts: PackedTexts, size: str, batch: str, steps: int, **changes: Any) -> Phase:
     """Masked LM on the texts, with settings by dotted key."""
     model = {"size": size, **changes.pop("model", {})}
-    settings = Settings.model_validate({"model": model, "train": {"batch_size": batch}, **changes})
-    place = choose_place(settings)
+    settings = Settings.model_validate({"model": model, "pretrain": {"batch_size": batch}, **changes})
+    context = choose_device_context(settings)
     special = {"pad": 0, "cls": 2, "sep": 3}
     network = build_network(settings.model, vocabulary=VOCABULARY, special_ids=special, labels=("a", "b"), seed=0)
-    move(network, settings, place)
+    move(network, settings, context)
     network.set_dropout(0.0)
-    stream = TextStream("text", texts, network, batch_size=settings.train.batch_size, seed=0, masking=MASKING)
-    phase = phase_of(network, {"text": MaskedLM("text", stream)}, Equal("text"), settings, place)
+    stream = TextStream("text", texts, network, batch_size=settings.pretrain.batch_size, seed=0, masking=MASKING)
+    phase = phase_of(network, {"text": MaskedLM("text", stream)}, Equal("text"), settings, context)
     return replace(phase, steps=steps)
 
 
@@ -85,12 +85,12 @@ def loss_and_gradient(phase: Phase, texts: PackedTexts) -> tuple[float, torch.Te
         tokens = -(-int(texts.lengths.sum()) // LONGEST) * LONGEST
         layout = replace(layout, room=room_for(tokens, len(texts), MASKING.probability, layout))
     batch = MASKING.apply(lay_out(texts, np.arange(len(texts)), layout), generator(0, "checks"), layout.room)
-    batch = batch.to(phase.place.device)
+    batch = batch.to(phase.context.device)
     network.zero_grad()
-    with phase.place.autocast():
+    with phase.context.autocast():
         loss = network.masked_lm_loss(network(batch), batch)
     loss.backward()  # type: ignore[no-untyped-call]
-    gradients = [weight.grad for weight in network.body.parameters() if weight.grad is not None]
+    gradients = [weight.grad for weight in network.encoder.parameters() if weight.grad is not None]
     return loss.item(), torch.cat([gradient.flatten().cpu() for gradient in gradients])
 
 
@@ -189,7 +189,7 @@ def bare_seconds(phase: Phase) -> float:
     started = 0.0
     for record in train(phase, build_optimizer(phase)):
         if record.step in (_WARM_UP, phase.steps):
-            phase.place.synchronize()
+            phase.context.synchronize()
             seconds, started = time.perf_counter() - started, time.perf_counter()
     return seconds
 
@@ -214,11 +214,11 @@ def saving_row(texts: PackedTexts, folder: Path) -> Row:
     steps = train(phase, optimizer)
     for _ in range(10):
         next(steps)
-    phase.place.synchronize()
+    phase.context.synchronize()
     started = time.perf_counter()
     for _ in range(20):
         next(steps)
-    phase.place.synchronize()
+    phase.context.synchronize()
     per_step = (time.perf_counter() - started) / 20
     checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting)
     started = time.perf_counter()

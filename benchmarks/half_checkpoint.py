@@ -14,8 +14,8 @@ from shutil import copyfile
 import torch
 from safetensors.torch import load_file, save_file
 
+from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
-from endtask.models.checkpoint_files import config_file, weight_files
 
 _BESIDE = (".json", ".txt", ".model")  # the configuration and the tokenizer
 

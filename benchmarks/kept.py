@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.results_file import RESULTS, read_results
 from endtask.errors import InputError
-from endtask.files.atomic import whole_file
+from endtask.io.atomic import whole_file
 
 Tree = dict[str, Any]
 PACKED = ".json.gz"

@@ -1,4 +1,4 @@
-"""Learned weights inside TLM's stage 1, against fixed ones: the question that both papers leave open.
+"""Learned weights inside TLM's pre-training, against fixed ones: the question that both papers leave open.
 
     .venv/bin/python -m benchmarks.mix prepare chemprot sciie --parts bm25                       # here, minutes each
     python -m benchmarks.mix prepare chemprot sciie --parts iss                          # where a GPU scores candidates
@@ -30,9 +30,9 @@ from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import DOMAINS
 from endtask.bundle import write_bundle
 from endtask.compare import compare
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.report.format import metric_name
-from endtask.settings.values import with_values
+from endtask.reporting.format import metric_name
 
 Tree = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,17 +51,17 @@ _AS_FIXED = {"task": 1, "task_mlm": 20, "external": 399}
 _FROM_FIXED: Tree = {name: {**one, "weight": _AS_FIXED[name]} for name, one in _FEW.items()}
 META = "meta"
 FIXED: dict[str, tuple[str, Tree]] = {"alone": ("masked LM on the selection alone", {})} | {
-    f"rho1-{rho1}-rho2-{rho2}": (f"rho1 = {rho1}, rho2 = {rho2}", {"train.rho1": rho1, "train.rho2": rho2})
+    f"rho1-{rho1}-rho2-{rho2}": (f"rho1 = {rho1}, rho2 = {rho2}", {"pretrain.rho1": rho1, "pretrain.rho2": rho2})
     for rho1, rho2 in ((99, 20), (19, 20), (3, 20), (3, 1))
 }
 CELLS: dict[str, tuple[str, Tree]] = {
-    META: ("META, half of what is read the task's", {"train.weighting": "meta", "train.objectives": _THREE}),
-    "equal": ("MT, half of what is read the task's", {"train.weighting": "equal", "train.objectives": _THREE}),
+    META: ("META, half of what is read the task's", {"pretrain.weighting": "meta", "pretrain.objectives": _THREE}),
+    "equal": ("MT, half of what is read the task's", {"pretrain.weighting": "equal", "pretrain.objectives": _THREE}),
     "equal-start": (
         "a ninth the task's, weights of rho1 = 19, rho2 = 20",
-        {"train.weighting": "equal", "train.objectives": _FROM_FIXED},
+        {"pretrain.weighting": "equal", "pretrain.objectives": _FROM_FIXED},
     ),
-    "meta-start": ("META from there on", {"train.weighting": "meta", "train.objectives": _FROM_FIXED}),
+    "meta-start": ("META from there on", {"pretrain.weighting": "meta", "pretrain.objectives": _FROM_FIXED}),
     **FIXED,
 }
 """By name, the title they are shown under and in what they differ from the recipe."""
@@ -149,9 +149,9 @@ def _summary(rows: list[Tree]) -> Tree:
     """By task and part: the best fixed mix, and how far each cell with learned weights lies above it."""
     found: Tree = {}
     for row in (row for row in rows if row["kind"] == "cell"):
-        figures = found.setdefault(row["task"], {}).setdefault(row["part"], {"best_fixed": row["against"]})
+        statistics = found.setdefault(row["task"], {}).setdefault(row["part"], {"best_fixed": row["against"]})
         if row["cell"].startswith(META):
-            figures[row["cell"]] = {key: row[key] for key in ("lead", "p")}
+            statistics[row["cell"]] = {key: row[key] for key in ("lead", "p")}
     return found
 
 

@@ -22,22 +22,22 @@ from torch import Tensor
 
 from benchmarks.gpu_checks import MASKING, VOCABULARY, random_texts
 from benchmarks.results_file import RESULTS, Results, write_results
-from endtask.models.network import Network, build_network
-from endtask.models.place import Place
+from endtask.config import BatchSize, Settings
+from endtask.config.meta import MetaSettings
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network, build_network
 from endtask.objectives.base import Loss, Objective
+from endtask.objectives.classification import Classification
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification
-from endtask.settings import BatchSize, Settings
-from endtask.settings.meta import MetaSettings
-from endtask.text.packed import PackedTexts
-from endtask.train.device import choose_place, move
-from endtask.train.loop import build_optimizer, train
-from endtask.train.pretrain import phase_of
-from endtask.train.replay import Backward
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training.device import choose_device_context, move
+from endtask.training.graph_replay import Backward
+from endtask.training.loop import build_optimizer, train
+from endtask.training.pretrain import phase_of
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
-from endtask.weighting.meta import Meta
+from endtask.weighting.meta.rule import Meta
 
 Row = dict[str, Any]
 CLASSES = tuple("abcdefgh")
@@ -48,8 +48,8 @@ LIMITS = {"largest_loss_difference": 1e-3, "memory_after_failure": 3.0}
 class OrderByOrder(Backward):
     """What records nothing."""
 
-    def __init__(self, network: Any, place: Place) -> None:
-        super().__init__(network, place)
+    def __init__(self, network: Any, context: DeviceContext) -> None:
+        super().__init__(network, context)
         self._records = False
 
 
@@ -87,8 +87,8 @@ class Ones:
     """A held-out gradient that costs nothing."""
 
     def __init__(self, network: Network) -> None:
-        first = next(network.body.parameters())
-        self._value = torch.ones(sum(weight.numel() for weight in network.body.parameters()), device=first.device)
+        first = next(network.encoder.parameters())
+        self._value = torch.ones(sum(weight.numel() for weight in network.encoder.parameters()), device=first.device)
         self.parts = (slice(0, len(self._value)),)
 
     def __call__(self, step: int) -> Tensor:
@@ -116,11 +116,11 @@ def build_objective(kind: str, network: Network, texts: PackedTexts) -> Objectiv
     return (Breaking if kind == "breaking" else Classification)(kind, stream, labels, rdrop=1.0)
 
 
-def build_weighting(case: Case, network: Network, place: Place) -> Weighting:
+def build_weighting(case: Case, network: Network, context: DeviceContext) -> Weighting:
     """A weight of one, learned or not."""
     if not case.learned:
         return Equal(case.objective)
-    return Meta([case.objective], Ones(network), settings=MetaSettings(), device=place.device, seed=0)
+    return Meta([case.objective], Ones(network), settings=MetaSettings(), device=context.device, seed=0)
 
 
 def run_case(case: Case, texts: PackedTexts, *, size: str, steps: int, device: str) -> tuple[Row, list[float]]:
@@ -131,29 +131,29 @@ def run_case(case: Case, texts: PackedTexts, *, size: str, steps: int, device: s
         "device": device,
         "compile": case.compile if device == "cuda" else False,
     }
-    settings = Settings.model_validate({**tree, "train": {"batch_size": "4096tok"}})
-    place = choose_place(settings)
+    settings = Settings.model_validate({**tree, "pretrain": {"batch_size": "4096tok"}})
+    context = choose_device_context(settings)
     special = {"pad": 0, "cls": 2, "sep": 3}
     network = build_network(settings.model, vocabulary=VOCABULARY, special_ids=special, labels=CLASSES, seed=0)
-    move(network, settings, place)
+    move(network, settings, context)
     network.set_dropout(DROPOUT)
     objectives = {case.objective: build_objective(case.objective, network, texts)}
-    phase = phase_of(network, objectives, build_weighting(case, network, place), settings, place)
+    phase = phase_of(network, objectives, build_weighting(case, network, context), settings, context)
     phase = replace(phase, steps=steps, learning_rate=RATE)
-    started, losses, marks, held = time.perf_counter(), [], [], []
-    with mock.patch("endtask.train.loop.Backward", Backward if case.recorded else OrderByOrder):
+    started, losses, markers, held = time.perf_counter(), [], [], []
+    with mock.patch("endtask.training.loop.Backward", Backward if case.recorded else OrderByOrder):
         for record in train(phase, build_optimizer(phase)):
             losses.append(next(iter(record.losses.values())))
             if record.step in (steps // 4, steps):
-                place.synchronize()
-                marks.append(time.perf_counter())
+                context.synchronize()
+                markers.append(time.perf_counter())
                 held.append(torch.cuda.memory_reserved() if device == "cuda" else 0)
-    per_step = (marks[1] - marks[0]) / (steps - steps // 4)
+    per_step = (markers[1] - markers[0]) / (steps - steps // 4)
     row = {
         "objective": case.objective,
         "way": case.way,
         "milliseconds_per_step": round(1000 * per_step, 2),
-        "seconds_first_quarter": round(marks[0] - started, 1),
+        "seconds_first_quarter": round(markers[0] - started, 1),
         "reserved_bytes": held,
     }
     return row, [value.item() for value in losses]
@@ -186,7 +186,7 @@ def summary_of(rows: list[Row], losses: dict[tuple[str, str], list[float]]) -> d
 
 def not_undone(texts: PackedTexts, options: dict[str, Any]) -> Row:
     """What comes of a failure as torch leaves it. Nothing can be measured after it in the same process."""
-    with mock.patch("endtask.train.recording._undo"):
+    with mock.patch("endtask.training.graph_recording._undo"):
         try:
             return run_case(NOT_UNDONE, texts, **options)[0]
         except RuntimeError as error:

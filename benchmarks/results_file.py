@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from endtask.errors import InputError
-from endtask.files.atomic import write_json
-from endtask.files.stage_folder import versions
+from endtask.io.atomic import write_json
+from endtask.io.stage_folder import versions
 
 RESULTS = Path(__file__).resolve().parent / "results"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")

@@ -16,10 +16,10 @@ from typing import Any
 from tokenizers import Tokenizer, models, trainers
 
 from benchmarks.results_file import write_results
+from endtask.config import CorpusSettings, SourceSettings, TokenizerSettings
 from endtask.corpus import Corpus
-from endtask.settings import CorpusSettings, SourceSettings, TokenizerSettings
-from endtask.text.special_tokens import SPECIAL_TOKENS
-from endtask.text.tokenizer import train_tokenizer
+from endtask.tokenization.special_tokens import SPECIAL_TOKENS
+from endtask.tokenization.tokenizer import train_tokenizer
 
 SIZES = (2_000, 8_000)
 SAMPLES, TEXTS_PER_SAMPLE, HELD_OUT_EVERY = 3, 3_000, 8

@@ -20,7 +20,6 @@ from benchmarks.alignment.page import alignment_summary_table, alignment_tables 
 from benchmarks.few_examples.summary import few_examples_table  # noqa: E402
 from benchmarks.influence.page import influence_table  # noqa: E402
 from benchmarks.mix import mix_table  # noqa: E402
-from benchmarks.optimizers import optimizers_table  # noqa: E402
 from benchmarks.recipe.page import recipe_summary_table, recipe_table, screens_table  # noqa: E402
 from benchmarks.replay import replay_table  # noqa: E402
 from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
@@ -30,7 +29,7 @@ from benchmarks.tartan.page import tartan_table  # noqa: E402
 from benchmarks.tartan.picture import tartan_picture  # noqa: E402
 from benchmarks.training.page import training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
-from endtask.report.plots import BarGroup, bar_chart, picture  # noqa: E402
+from endtask.reporting.plots import BarGroup, bar_chart, picture  # noqa: E402
 from examples.digits.figures import digits_table  # noqa: E402
 
 PAGES = (
@@ -107,6 +106,20 @@ def _retrieval_facts(results: Results) -> list[str]:
         "Python).",
         f"- Largest relative difference of a score from bm25s: {figure['largest_score_difference_vs_bm25s']:.1e}.",
     ]
+
+
+def optimizers_table(results: Results) -> str:
+    """AdamW and Muon side by side, as measured before Muon was removed."""
+    figure: dict[str, Any] = results.summary
+    lines = ["| | rate | tokens | loss on held-out text | dev |", "|---|---:|---:|---:|---:|"]
+    for name in ("adamw", "muon"):
+        loss = f"{figure[f'{name}_held_out_loss']:.3f} ± {figure[f'{name}_held_out_loss_std']:.3f}"
+        dev = f"{100 * figure[f'{name}_dev_score']:.1f} ± {100 * figure[f'{name}_dev_score_std']:.1f}"
+        tokens = f"{figure[f'{name}_tokens'] / 1e6:.0f} M"
+        lines.append(f"| {name} | {figure[f'{name}_rate']:g} | {tokens} | {loss} | {dev} |")
+    seeds = len({row["seed"] for row in results.rows if row["kind"] == "full run"})
+    size = f"{figure['parameters'] / 1e6:.0f} M parameters, {seeds} seeds"
+    return "\n".join([*lines, "", f"{size}, {results.machine.gpu}, {results.date}; `{results.command}`.", ""])
 
 
 SECTIONS: dict[str, Callable[[Results], str]] = {

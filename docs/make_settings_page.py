@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from endtask.settings import BatchSize, Budget, Settings, SizeBudget, TextAmount
-from endtask.settings.explain import holds_named_sections, section_of
+from endtask.config import BatchSize, Budget, Settings, SizeBudget, TextAmount
+from endtask.config.messages import holds_named_sections, section_of
 
 PAGE = Path(__file__).resolve().parent / "settings.md"
 

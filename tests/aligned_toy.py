@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
+from endtask.config import TokenizerSettings
 from endtask.records import Document
-from endtask.settings import TokenizerSettings
-from endtask.text.aligned_pack import pack_aligned
-from endtask.text.aligned_texts import ADDED_TOKENS, AlignedTexts
-from endtask.text.tokenizer import train_tokenizer
+from endtask.tokenization.alignment_packing import pack_aligned
+from endtask.tokenization.alignment_texts import ADDED_TOKENS, AlignedTexts
+from endtask.tokenization.tokenizer import train_tokenizer
 from tests.tiny import WORDS
 
 KINDS = ("wordpiece", "bpe", "unigram")
@@ -53,7 +53,9 @@ def linked_rows(count: int = 30) -> list[dict[str, Any]]:
 def make_tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
     """A tokenizer of one kind that cuts many of the words."""
     texts = [document.text for document in make_documents(40)]
-    settings = TokenizerSettings(kind=kind, vocab_size=400 if kind == "bpe" else 90, marks=("[[", "]]", "<<", ">>"))
+    settings = TokenizerSettings(
+        kind=kind, vocab_size=400 if kind == "bpe" else 90, entity_markers=("[[", "]]", "<<", ">>")
+    )
     return train_tokenizer(texts, settings, LONGEST)
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
-from endtask.files.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION, SETTINGS_FILE
-from endtask.files.selection_table import write_selection
-from endtask.files.stage_folder import MANIFEST
+from endtask.io.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION, SETTINGS_FILE
+from endtask.io.selection_table import write_selection
+from endtask.io.stage_folder import MANIFEST
 from endtask.records import Document, Example, Selected
-from endtask.retrieve.words import words_of
+from endtask.retrieval.words import words_of
 
 K1, B = 1.2, 0.75
 
@@ -84,8 +84,8 @@ def _retrieved(
             position=place,
             rank=min(entries)[0],
             score=-min(entries)[1],
-            asked_count=sum(len(ids[number]) for _, _, number in entries),
-            asked_by=tuple(one for _, _, number in sorted(entries) for one in ids[number])[:asked_by_kept],
+            matched_count=sum(len(ids[number]) for _, _, number in entries),
+            matched_queries=tuple(one for _, _, number in sorted(entries) for one in ids[number])[:asked_by_kept],
             reason="best_rank",
         )
         for place, entries in sorted(asked.items())

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import pytest
 
-from endtask.evaluate.measures import measure_of
-from endtask.files.atomic import write_json, write_text
-from endtask.files.run_layout import RESULTS, STAGES
-from endtask.files.stage_folder import StageFolder
-from endtask.settings import Settings, resolve
-from endtask.stages import WORK, RunData
+from endtask.config import Settings, resolve
+from endtask.evaluation.task_metrics import measure_of
+from endtask.io.atomic import write_json, write_text
+from endtask.io.run_layout import RESULTS, STAGES
+from endtask.io.stage_folder import StageFolder
+from endtask.pipeline.stages import WORK, RunData
 from tests.toy_run import toy_settings
 
 Made = dict[str, Path]
@@ -32,7 +32,7 @@ class StubStages:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Self:
         for name in STAGES[1:]:
             monkeypatch.setitem(WORK, name, self._work(name))
-        monkeypatch.setattr("endtask.report.page.write_report", lambda folder: folder / "report.html")
+        monkeypatch.setattr("endtask.reporting.page.write_report", lambda folder: folder / "report.html")
         return self
 
     def of(self, stage: str) -> list[str]:

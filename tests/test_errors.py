@@ -18,7 +18,7 @@ from endtask.errors import InputError, did_you_mean, nearest
         ({"path": "a.csv"}, "a.csv: is wrong"),
         ({"path": Path("folder") / "a.csv", "row": 7}, f"{Path('folder') / 'a.csv'}, row 7: is wrong"),
         ({"row": 0}, "row 0: is wrong"),
-        ({"key": "train.seed"}, "key 'train.seed': is wrong"),
+        ({"key": "pretrain.seed"}, "key 'pretrain.seed': is wrong"),
         ({"hint": "try this"}, "is wrong (try this)"),
         (
             {"path": "a.csv", "row": 2, "key": "label", "hint": "try this"},

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from endtask.models.batch import TextBatch
-from endtask.models.network import Network, build_network
+from endtask.config import ModelSettings, TokenizerSettings
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking
-from endtask.settings import ModelSettings, TokenizerSettings
-from endtask.text.packed import PackedTexts, pack_examples
-from endtask.text.tokenizer import train_tokenizer
+from endtask.tokenization.packed_texts import PackedTexts, pack_examples
+from endtask.tokenization.tokenizer import train_tokenizer
 
 ARCHITECTURES = ("lean", "bert", "roberta", "modernbert")
 LABELS = ("no", "perhaps", "yes")

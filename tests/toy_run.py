@@ -60,7 +60,7 @@ def toy_settings(data: Path, output: Path, **changes: Any) -> dict[str, Any]:
             "intermediate_size": 32,
             "max_position_embeddings": 32,
         },
-        "train": {"max_length": 16, "batch_size": 8, "checkpoint_steps": 2},
+        "pretrain": {"max_length": 16, "batch_size": 8, "checkpoint_steps": 2},
         "finetune": {"max_length": 16, "batch_size": 16, "epochs": 2, "seeds": [0, 1], "checkpoint_steps": 3},
         **changes,
     }

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.alignment.stop_words import STOP_WORDS
-from endtask.evaluate.spans import spans_of
-from endtask.files.rows import Row
+from endtask.evaluation.spans import spans_of
+from endtask.io.tables import Row
 
 SHORTEST, LONGEST = 2, 6
 _WORD = re.compile(r"[^\W_]+")
@@ -165,17 +165,17 @@ def fits(acronym: str, text: str) -> bool:
 
 
 class Likeness:
-    """How much likelier letters are among true acronyms than among false ones, by pairs of neighbours."""
+    """How much likelier letters are among true acronyms than among false ones, by pairs of neighbors."""
 
     def __init__(self, true: Iterable[str], false: Iterable[str]) -> None:
         self._true, self._false = _pairs(true), _pairs(false)
 
     def weight(self, acronym: str) -> float:
         """The ratio of both probabilities."""
-        return math.exp(sum(self._true[pair] - self._false[pair] for pair in _neighbours(acronym)))
+        return math.exp(sum(self._true[pair] - self._false[pair] for pair in _neighbors(acronym)))
 
 
-def _neighbours(acronym: str) -> list[str]:
+def _neighbors(acronym: str) -> list[str]:
     shown = f"^{acronym}$"
     return [shown[place : place + 2] for place in range(len(shown) - 1)]
 
@@ -198,7 +198,7 @@ class _Logarithms(dict[str, float]):
 
 
 def _pairs(acronyms: Iterable[str]) -> _Logarithms:
-    return _Logarithms(Counter(pair for acronym in acronyms for pair in _neighbours(acronym)))
+    return _Logarithms(Counter(pair for acronym in acronyms for pair in _neighbors(acronym)))
 
 
 def acronym_rows(snippets: Sequence[Snippet], *, alike: bool = True, seed: int = 0) -> list[Row]:

@@ -16,6 +16,11 @@ from torch.nn import functional
 
 from benchmarks.alignment.cases import case_plans, case_rows
 from benchmarks.alignment.cells import TASKS, USUAL, Body, Effort, Job, plan_of
+from endtask.config import Settings, load_settings
+from endtask.config.overrides import with_values
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.network import TASK, Network
+from endtask.encoders.weights import load_tensors, load_weights, save_tensors
 from endtask.few_examples import Plan
 from endtask.few_examples.arm import Arm, ArmWork
 from endtask.few_examples.beside import fitting_beside, further_rows
@@ -23,22 +28,17 @@ from endtask.few_examples.draws import Rows, fitting_labels, make_draws
 from endtask.few_examples.plan import Tasks
 from endtask.few_examples.result import Result
 from endtask.few_examples.stage_one import StageOne
-from endtask.files.run_layout import SETTINGS_FILE
-from endtask.files.stage_folder import read_manifest
-from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.network import TASK, Network
-from endtask.models.weights import load_tensors, load_weights, save_tensors
-from endtask.run import Run
-from endtask.settings import Settings, load_settings
-from endtask.settings.values import with_values
-from endtask.share import lend_data, share_stages
+from endtask.io.run_layout import SETTINGS_FILE
+from endtask.io.stage_folder import read_manifest
+from endtask.pipeline.reuse import reuse_stages, share_inputs
+from endtask.pipeline.run import Run
 from endtask.task import Task
 from endtask.task.targets import as_lists, numbered
-from endtask.train.aligned_kinds import aligned_head
-from endtask.train.device import choose_place, move
-from endtask.train.joint import joint_objectives
-from endtask.train.pretrain import WEIGHTS
-from endtask.train.start import network_for
+from endtask.training.alignment_objectives import aligned_head
+from endtask.training.device import choose_device_context, move
+from endtask.training.initial_network import network_for
+from endtask.training.pretrain import WEIGHTS
+from endtask.training.pretrain_objectives import joint_objectives
 
 Tree = dict[str, Any]
 RUN, HELD_OUT = "body", "held_out"
@@ -90,45 +90,45 @@ class Place:
 class BodyWork:
     """A body in a run folder of its own, beside the runs of the bundle."""
 
-    def __init__(self, place: Place, body: Body) -> None:
-        self.place, self.body = place, body
-        base = place.run(RUN)
-        self.folder = place.folder / "bodies" / body.name
-        values = {**place.values, **body.values, "output_dir": str(self.folder)}
-        self._base, self._run = base, Run(with_values(base.settings, values, body.name))
+    def __init__(self, context: Place, encoder: Body) -> None:
+        self.context, self.encoder = context, encoder
+        base = context.run(RUN)
+        self.folder = context.folder / "bodies" / encoder.name
+        values = {**context.values, **encoder.values, "output_dir": str(self.folder)}
+        self._base, self._run = base, Run(with_values(base.settings, values, encoder.name))
 
     @property
     def _settings(self) -> Settings:
         """Those of few-example learning: the paths lead to what is here, and nothing is compiled."""
-        return self._run.brought.settings_here(self._run.settings).model_copy(update={"compile": "graphs"})
+        return self._run.bundled.settings_here(self._run.settings).model_copy(update={"compile": "graphs"})
 
     @property
     def is_trained(self) -> bool:
-        """Whether stage 1 stands finished on this machine."""
+        """Whether pre-training stands finished on this machine."""
         manifest = read_manifest(self.folder / "pretrain")
         return manifest is not None and manifest["status"] == "finished"
 
     def pretrain(self) -> Tree:
-        """Stage 1, unless it was done; what it cost."""
-        lend_data(self._base, self._run)
-        share_stages(self._run, [self._base.folder])
+        """Pre-training, unless it was done; what it cost."""
+        share_inputs(self._base, self._run)
+        reuse_stages(self._run, [self._base.folder])
         counts = self._run.go(until="pretrain").stages["pretrain"]
         manifest = read_manifest(self.folder / "pretrain")
         assert manifest is not None
         kept = {key: counts[key] for key in ("steps", "tokens", "parameters")}
         gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
         cost = {"seconds": manifest["seconds"], "gpu": gpu}
-        return {"kind": "body", "body": self.body.name, **kept, **cost, **self.place.made}
+        return {"kind": "body", "body": self.encoder.name, **kept, **cost, **self.context.made}
 
     def stage_one(self, task: str, tasks: Tasks = "main") -> StageOne:
-        """The body as stage 1 of a run of this task: a new head in place of that of the task it was trained with.
+        """The encoder as pre-training of a run of this task: a new head in place of that of the task it was trained with.
 
         With all tasks, those of the bundle beside it are its further ones, each with a head of its own.
         """
-        further = {name: self.place.tasks[name] for name in TASKS if name != task} if tasks == "all" else {}
-        found = replace(self.place.tasks[task], further=further)
-        folder = self.folder / "tasks" / "-with-".join((task, *further))
-        one = StageOne(self.body.name, folder, self._settings, found, self.body.name)
+        auxiliary = {name: self.context.tasks[name] for name in TASKS if name != task} if tasks == "all" else {}
+        found = replace(self.context.tasks[task], auxiliary=auxiliary)
+        folder = self.folder / "tasks" / "-with-".join((task, *auxiliary))
+        one = StageOne(self.encoder.name, folder, self._settings, found, self.encoder.name)
         if not one.weights.exists():
             self._make(one)
         return one
@@ -141,24 +141,24 @@ class BodyWork:
             (one.folder / "pack").symlink_to(self._base.folder.resolve() / "pack")
         trained, _ = load_tensors(self.folder / "pretrain" / WEIGHTS)
         first = network_for(one.task, one.folder / "pack", self._settings).state_dict()
-        body = {name: value for name, value in trained.items() if not name.startswith(_TASK_HEAD)}
-        save_tensors(one.weights, {**first, **body}, {})
+        encoder = {name: value for name, value in trained.items() if not name.startswith(_TASK_HEAD)}
+        save_tensors(one.weights, {**first, **encoder}, {})
 
     def job(self, job: Job) -> Iterator[Tree]:
         """The result of each run of a job."""
-        plan = plan_of(job.task, job.train, job.head, job.rate, job.labels, self.place.effort, job.tasks)
-        common = {"body": job.body, "task": job.task, "train": job.train, "head": job.head, "tasks": job.tasks}
+        plan = plan_of(job.task, job.train, job.head, job.rate, job.labels, self.context.effort, job.tasks)
+        common = {"body": job.encoder, "task": job.task, "train": job.train, "head": job.head, "tasks": job.tasks}
         for result in self._results(job.task, plan):
-            yield {"kind": "result", **common, **asdict(result), **self.place.made}
+            yield {"kind": "result", **common, **asdict(result), **self.context.made}
 
     def cases(self) -> Iterator[Tree]:
         """What the heads say about the cases, before and after learning."""
         for task in TASKS:
-            labels = self.place.tasks[f"{task}-cases"].labels
-            for stage, plan in case_plans(task, self.place.effort).items():
+            labels = self.context.tasks[f"{task}-cases"].labels
+            for stage, plan in case_plans(task, self.context.effort).items():
                 found = list(self._results(f"{task}-cases", plan))
                 yield from (
-                    {"kind": "case", "body": self.body.name, "task": task, **row}
+                    {"kind": "case", "body": self.encoder.name, "task": task, **row}
                     for row in case_rows(task, stage, found, labels)
                 )
 
@@ -177,21 +177,21 @@ class BodyWork:
     def held_out(self, batches: int = BATCHES) -> Iterator[Tree]:
         """Accuracy and perplexity of masked LM and next sentences on pages that no body has read."""
         settings, task = self._settings, self._base.task
-        place = choose_place(settings)
-        network = move(network_for(task, self._base.folder / "pack", settings), settings, place)
+        context = choose_device_context(settings)
+        network = move(network_for(task, self._base.folder / "pack", settings), settings, context)
         load_weights(self.folder / "pretrain" / WEIGHTS, network)
         network.eval()
-        scored = self.place.run(HELD_OUT)
+        scored = self.context.run(HELD_OUT)
         for name, objective in joint_objectives(task, scored.folder / "pack", network, scored.settings).items():
             sums = np.zeros(3)
             for step in range(batches):
-                batch = objective.batch(step).to(place.device)
+                batch = objective.batch(step).to(context.device)
                 assert isinstance(batch, TextBatch)
-                with torch.no_grad(), place.autocast(), network.uncompiled():
+                with torch.no_grad(), context.autocast(), network.uncompiled():
                     sums += right_and_surprise(network, batch, name)
             asked, right, surprise = sums
-            figures = {"accuracy": right / asked, "perplexity": float(np.exp(surprise / asked)), "asked": int(asked)}
-            yield {"kind": "held_out", "body": self.body.name, "objective": name, **figures}
+            statistics = {"accuracy": right / asked, "perplexity": float(np.exp(surprise / asked)), "asked": int(asked)}
+            yield {"kind": "held_out", "body": self.encoder.name, "objective": name, **statistics}
 
 
 def right_and_surprise(network: Network, batch: TextBatch, objective: str) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.alignment.cells import USUAL, Effort, plan_of
 from endtask.few_examples import Plan
 from endtask.few_examples.result import Result
-from endtask.files.rows import Row
+from endtask.io.tables import Row
 
 Tree = dict[str, Any]
 QUERIES: tuple[tuple[str, str], ...] = (

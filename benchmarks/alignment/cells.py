@@ -23,7 +23,7 @@ OBJECTIVES: Tree = {
 SPELLED = "spelled"
 """The source whose words are cut at random, so that a model sees how they are spelled."""
 STEPS = 1500
-"""Less than a minute of an H200 for the largest body."""
+"""Less than a minute of an H200 for the largest encoder."""
 LARGEST, MIDDLE = "768x3", "512x3"
 SIZES = tuple(f"{width}x{layers}" for width in (256, 512, 768) for layers in (1, 2, 3))
 
@@ -48,7 +48,7 @@ class Body:
     @property
     def values(self) -> Tree:
         """In what it differs from the settings that all share."""
-        left_out = {f"train.objectives.{name}.weight": 0 for name in self.without}
+        left_out = {f"pretrain.objectives.{name}.weight": 0 for name in self.without}
         return {"model.size": self.size, **left_out, **({} if self.guided else {"aligned.guide_acronyms": False})}
 
 
@@ -59,7 +59,9 @@ UNGUIDED = Body(LARGEST, guided=False)
 WITHOUT = {task: Body(LARGEST, (objective,)) for task, objective in OWN.items()}
 """The paper's `768-x3`: what a task's aligned body is measured against."""
 _SMALLER = tuple(Body(size) for size in sorted(SIZES, key=lambda size: (size[-1], size), reverse=True)[1:])
-BODIES: dict[str, Body] = {body.name: body for body in (ALIGNED, *WITHOUT.values(), *_SMALLER, PLAIN, UNGUIDED)}
+BODIES: dict[str, Body] = {
+    encoder.name: encoder for encoder in (ALIGNED, *WITHOUT.values(), *_SMALLER, PLAIN, UNGUIDED)
+}
 """In the order in which they are trained: what the headlines need comes first."""
 
 
@@ -71,7 +73,7 @@ class Arm:
     """
 
     title: str
-    body: Body
+    encoder: Body
     head: Head = "new"
     train: Trained = "head"
     rate: float | None = None
@@ -137,7 +139,7 @@ def tables(task: str) -> dict[str, Table]:
 class Job:
     """Runs on one body that share all but the number of labels, the draw and the seed."""
 
-    body: str
+    encoder: str
     task: str
     train: Trained
     head: Head
@@ -146,16 +148,16 @@ class Job:
     tasks: Tasks = "main"
 
 
-def jobs(body: str) -> list[Job]:
+def jobs(encoder: str) -> list[Job]:
     """What all tables ask of a body, every run once."""
     asked: dict[tuple[str, Arm], set[int]] = {}
     for task in TASKS:
         for table in tables(task).values():
-            for arm in (arm for arm in table.arms if arm.body.name == body):
+            for arm in (arm for arm in table.arms if arm.encoder.name == encoder):
                 alike = replace(arm, title="", rate=arm.learning_rate)
                 asked.setdefault((task, alike), set()).update(table.labels)
     return [
-        Job(body, task, arm.train, arm.head, arm.learning_rate, tuple(sorted(labels)), arm.tasks)
+        Job(encoder, task, arm.train, arm.head, arm.learning_rate, tuple(sorted(labels)), arm.tasks)
         for (task, arm), labels in asked.items()
     ]
 
@@ -200,7 +202,7 @@ def plan_of(
 
 
 def base_settings(task: str, sources: Sequence[Tree], tokenizer: str | None) -> Tree:
-    """What all bodies share; the objectives read the same text, and the task has no part in stage 1."""
+    """What all bodies share; the objectives read the same text, and the task has no part in pre-training."""
     return {
         "budget": f"{STEPS}steps",
         "task": {"path": task},
@@ -210,7 +212,7 @@ def base_settings(task: str, sources: Sequence[Tree], tokenizer: str | None) -> 
         },
         "tokenizer": {"path": tokenizer, "kind": "unigram", "vocab_size": 16_000, "spell_capitals": True},
         "model": {"architecture": "lean", "size": LARGEST},
-        "train": {
+        "pretrain": {
             "weighting": "equal",
             "objectives": OBJECTIVES,
             "batch_size": "16384tok",

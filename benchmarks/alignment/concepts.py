@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.alignment.stop_words import STOP_WORDS
 from endtask.errors import InputError
-from endtask.evaluate.spans import spans_of
-from endtask.files.rows import Row
+from endtask.evaluation.spans import spans_of
+from endtask.io.tables import Row
 
 Splits = dict[str, list[Row]]
 _WORD = re.compile(r"[^\W_]+")

@@ -25,7 +25,7 @@ QUIET = 0.2
 
 def work_at(item: Item, place: Place) -> Iterator[Tree]:
     """The rows of an item as they come."""
-    work = BodyWork(place, BODIES[item.body])
+    work = BodyWork(place, BODIES[item.encoder])
     if isinstance(item.what, Job):
         yield from work.job(item.what)
     elif item.what == PRETRAIN:

@@ -20,8 +20,8 @@ from benchmarks.alignment.acronyms import acronym_rows, chosen, snippets_of
 from benchmarks.alignment.concepts import Splits, divide, shared_words, shares_of_classes, unique_rows
 from benchmarks.alignment.surface import surface_accuracies
 from endtask.errors import InputError
-from endtask.files.atomic import write_json, write_text
-from endtask.files.rows import read_rows
+from endtask.io.atomic import write_json, write_text
+from endtask.io.tables import read_rows
 from endtask.task.sources import split_files
 
 ROOT = Path(__file__).resolve().parents[2]

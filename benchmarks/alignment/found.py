@@ -10,14 +10,14 @@ import numpy as np
 
 from benchmarks.alignment.cells import Arm, Effort, plan_of
 from benchmarks.alignment.rows_file import made_as, not_a_row, read_rows, refuse_mixed
+from endtask.config import TaskKind
 from endtask.errors import InputError
-from endtask.evaluate.measures import Measure
+from endtask.evaluation.task_metrics import Measure
 from endtask.few_examples.draws import Draw
 from endtask.few_examples.outcome import Judge
 from endtask.few_examples.plan import Key
 from endtask.few_examples.result import Result
 from endtask.few_examples.units import Units
-from endtask.settings import TaskKind
 from endtask.task.targets import Answers, from_lists
 
 Tree = dict[str, Any]
@@ -108,7 +108,7 @@ class Found:
         Tests over folds need all of them: they put the answers to all rows together.
         """
         plan = plan_of(task, arm.train, arm.head, arm.learning_rate, (labels,), self.effort, arm.tasks)
-        names = (arm.body.name, task, arm.train, arm.head, arm.tasks)
+        names = (arm.encoder.name, task, arm.train, arm.head, arm.tasks)
         found = [self.results.get((*names, key)) for key in plan.keys((labels,), arm.train)]
         runs = [one for one in found if one is not None]
         return runs if len(runs) == len(found) else None

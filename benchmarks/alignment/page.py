@@ -17,7 +17,7 @@ from benchmarks.alignment.found import SCORE, Found
 from benchmarks.compared import collect_from_command_line
 from benchmarks.results_file import RESULTS, Results, read_results, write_results
 from endtask.few_examples.outcome import PERPLEXITY, Cell, judged
-from endtask.files.atomic import write_text
+from endtask.io.atomic import write_text
 
 Tree = dict[str, Any]
 COMMAND = "python -m benchmarks.alignment.page"
@@ -45,13 +45,13 @@ def collect(folder: Path, results: Path = RESULTS, page: Path = PAGE) -> Path:
 def _runs(found: Found, task: str) -> Iterator[Tree]:
     """Every run by its figures, without its answers."""
     judge = found.judge(task)
-    for (body, of_task, train, head, tasks, key), one in found.results.items():
+    for (encoder, of_task, train, head, tasks, key), one in found.results.items():
         if of_task == task:
             truth = judge.units.truth[judge.draws[key.draw].test]
             score = judge.measure.score(truth, one.as_array(judge.units))
-            figures = {SCORE: round(score, 5), PERPLEXITY: round(one.perplexity, 4), "epoch": one.epoch}
-            names = {"task": task, "body": body, "train": train, "head": head, "tasks": tasks}
-            yield {"kind": "run", **names, **vars(key), **figures}
+            statistics = {SCORE: round(score, 5), PERPLEXITY: round(one.perplexity, 4), "epoch": one.epoch}
+            names = {"task": task, "body": encoder, "train": train, "head": head, "tasks": tasks}
+            yield {"kind": "run", **names, **vars(key), **statistics}
 
 
 def _cells(found: Found, task: str, number: str, table: Table) -> Iterator[Tree]:
@@ -63,10 +63,10 @@ def _cells(found: Found, task: str, number: str, table: Table) -> Iterator[Tree]
         return
     for title, cells in judged(found.judge(task), there, table.labels).items():
         for cell in cells:
-            yield {"kind": "cell", "task": task, "table": number, "title": title, **_figures(cell)}
+            yield {"kind": "cell", "task": task, "table": number, "title": title, **_statistics(cell)}
 
 
-def _figures(cell: Cell) -> Tree:
+def _statistics(cell: Cell) -> Tree:
     scores = {name: {key: round(value, 5) for key, value in cell.scores[name].items()} for name in (SCORE, PERPLEXITY)}
     tests = {
         name: {"lead": round(test.lead, 5), "p": round(test.p_value, 5), "p_holm": round(test.p_holm, 5)}
@@ -77,17 +77,17 @@ def _figures(cell: Cell) -> Tree:
 
 def _summary(rows: Sequence[Tree], results: Path) -> Tree:
     """What alignment gains with 200 labels, in points; speed and latency come from their own measurement."""
-    figures: Tree = {}
+    statistics: Tree = {}
     for task in TASKS:
-        arm = next(arm for arm in tables(task)["2"].arms if arm.body == ALIGNED and arm.head == "new")
+        arm = next(arm for arm in tables(task)["2"].arms if arm.encoder == ALIGNED and arm.head == "new")
         cell = _cell_of(rows, task, "2", arm.title, LABELS)
         if cell is not None:
             test = cell["tests"][SCORE]
-            figures |= {f"{task}_gain_{LABELS}": round(100 * test["lead"], 2), f"{task}_gain_{LABELS}_p": test["p"]}
+            statistics |= {f"{task}_gain_{LABELS}": round(100 * test["lead"], 2), f"{task}_gain_{LABELS}_p": test["p"]}
     if (results / "few_examples.json").exists():
         measured = read_results("few_examples", results).summary
-        figures |= {name: measured[name] for name in _BORROWED if name in measured}
-    return figures or {"tables": 0}
+        statistics |= {name: measured[name] for name in _BORROWED if name in measured}
+    return statistics or {"tables": 0}
 
 
 def _cell_of(rows: Sequence[Tree], task: str, table: str, title: str, labels: int) -> Tree | None:
@@ -132,7 +132,7 @@ def alignment_summary_table(results: Results) -> str:
     heads = ["not aligned", "aligned", "aligned, its head kept"]
     lines = [f"| accuracy with {LABELS} labels | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
     for task, name in TASKS.items():
-        arms = [arm for arm in tables(task)["2"].arms if arm.body in (ALIGNED, WITHOUT[task])]
+        arms = [arm for arm in tables(task)["2"].arms if arm.encoder in (ALIGNED, WITHOUT[task])]
         cells = [_cell_of(rows, task, "2", arm.title, LABELS) for arm in arms]
         scores = [cell[SCORE] for cell in cells if cell]
         if len(scores) == len(heads):
@@ -196,9 +196,9 @@ def _table(rows: Sequence[Tree], task: str, number: str, table: Table) -> list[s
 
 def _in_words(cell: Tree, *, with_epoch: bool) -> str:
     score, perplexity, tests = cell[SCORE], cell[PERPLEXITY], cell["tests"]
-    marks = ["†" if name in tests and tests[name]["p_holm"] < 0.05 else "" for name in (SCORE, PERPLEXITY)]
-    spread = f"{100 * score['mean']:.1f} ± {100 * score['std']:.1f}{marks[0]}"
-    shown = f"{spread} / {perplexity['mean']:.2f} ± {perplexity['std']:.2f}{marks[1]}"
+    markers = ["†" if name in tests and tests[name]["p_holm"] < 0.05 else "" for name in (SCORE, PERPLEXITY)]
+    spread = f"{100 * score['mean']:.1f} ± {100 * score['std']:.1f}{markers[0]}"
+    shown = f"{spread} / {perplexity['mean']:.2f} ± {perplexity['std']:.2f}{markers[1]}"
     return f"{shown}, epoch {cell['epoch']:.0f}" if with_epoch else shown
 
 
@@ -208,8 +208,8 @@ def _held_out(rows: Sequence[Tree]) -> list[str]:
     bodies = {ALIGNED: "all four objectives", **{WITHOUT[task]: f"without {own}" for task, own in OWN.items()}}
     bodies[PLAIN] = "masked LM and next sentences"
     lines = []
-    for body, title in bodies.items():
-        cells = [found.get((body.name, name)) for name in _FIRST_OBJECTIVES]
+    for encoder, title in bodies.items():
+        cells = [found.get((encoder.name, name)) for name in _FIRST_OBJECTIVES]
         if all(cells):
             shown = [f"{100 * cell['accuracy']:.1f} / {cell['perplexity']:.2f}" for cell in cells if cell]
             lines.append(f"| {title} | {' | '.join(shown)} |")

@@ -6,7 +6,7 @@
 
 All passages with links are read, and of Wikipedia's other pages as many as fit into the bundle. Pages are divided by
 their titles: some are only there to be scored by masked LM and next sentences. One set of bodies serves both tasks, so
-that the guard keeps the scored texts of both out of all text.
+that the contamination filter keeps the scored texts of both out of all text.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from benchmarks.alignment.cases import case_tasks
 from benchmarks.alignment.cells import SPELLED, STEPS, TASKS, base_settings
 from benchmarks.alignment.data import SPLITS, build, write_task
 from endtask.bundle import write_bundle
+from endtask.config import Settings, SizeBudget
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.files.atomic import whole_file
-from endtask.files.rows import Row, read_rows
-from endtask.run import Run
-from endtask.settings import Settings, SizeBudget
-from endtask.settings.values import with_values
+from endtask.io.atomic import whole_file
+from endtask.io.tables import Row, read_rows
+from endtask.pipeline.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
-BODY, HELD_OUT, GUARDED = "body", "held_out", "guarded"
+BODY, HELD_OUT, CONTAMINATED = "body", "held_out", "guarded"
 """The run that all bodies start from, the run whose text is only scored, and the task that both guard."""
 LINKS, WIKIPEDIA = "links", "wikipedia"
 SHARES = {WIKIPEDIA: 0.2, SPELLED: 0.05, HELD_OUT: 0.01}
@@ -55,10 +55,10 @@ class Prepared:
         self.texts()
         sources = [{"path": str(self.data / "corpus_links" / "*.jsonl.zst"), "name": LINKS}]
         sources += [{"path": str(self._text(name)), "name": name} for name in (WIKIPEDIA, SPELLED)]
-        self._run(BODY, GUARDED, sources, None)
+        self._run(BODY, CONTAMINATED, sources, None)
         tokenizer = str(self.folder / "runs" / BODY / "pack" / "tokenizer")
         scored = [{"path": str(self._text(HELD_OUT)), "name": HELD_OUT}]
-        self._run(HELD_OUT, GUARDED, scored, tokenizer, leave_out=("hyperlinks", "acronyms"))
+        self._run(HELD_OUT, CONTAMINATED, scored, tokenizer, leave_out=("hyperlinks", "acronyms"))
         for name in (*TASKS, *(f"{task}-cases" for task in TASKS)):
             self._task_run(name, tokenizer)
         return write_bundle(self.folder / "runs", self.folder / "alignment.tar.zst", max_size=max_size).file
@@ -67,7 +67,7 @@ class Prepared:
         """CT, AD, the same with the cases as test rows, and all texts that must stay out of pre-training."""
         build(self.data, self.folder)
         rows = {task: _splits(self.folder / task) for task in TASKS}
-        write_task(guarded_rows(rows["ct"], rows["ad"]), self.folder / GUARDED)
+        write_task(guarded_rows(rows["ct"], rows["ad"]), self.folder / CONTAMINATED)
         for task, test in case_tasks().items():
             write_task({**rows[task], "test": test}, self.folder / f"{task}-cases")
 
@@ -110,11 +110,11 @@ class Prepared:
         leave_out: tuple[str, ...] = (),
     ) -> None:
         settings = Settings.model_validate(base_settings(str(self.folder / task), sources, tokenizer))
-        values = {f"train.objectives.{objective}.weight": 0 for objective in leave_out}
+        values = {f"pretrain.objectives.{objective}.weight": 0 for objective in leave_out}
         self._go(with_values(settings, {**self.changes, **values, "output_dir": self._place(name)}, name))
 
     def _task_run(self, name: str, tokenizer: str) -> None:
-        """A run that brings a task along; its own stage 1 is never done."""
+        """A run that brings a task along; its own pre-training is never done."""
         tree = base_settings(str(self.folder / name), [], tokenizer)
         columns = {"group": "doc"} if name.startswith("ad") else {}
         tree["task"] |= {"columns": columns}
@@ -169,7 +169,7 @@ def _splits(folder: Path) -> dict[str, list[Row]]:
 def main() -> None:
     """Prepare and bundle what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=STEPS, help="of stage 1, for each body")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of pre-training, for each body")
     parser.add_argument("--max-size", type=SizeBudget.parse, default=SizeBudget.parse(MAX_SIZE), help="of the bundle")
     parser.add_argument("--scale", type=float, default=1.0, help="how much of the usual share of Wikipedia to take")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.files.atomic import whole_file
-from endtask.files.trees import changes_in_words
+from endtask.io.atomic import whole_file
+from endtask.io.nested import changes_in_words
 
 Tree = dict[str, Any]
 ROWS = "alignment.jsonl"

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.alignment.acronyms import fits
 from benchmarks.alignment.stop_words import STOP_WORDS
-from endtask.files.rows import Row
+from endtask.io.tables import Row
 
 _WORD = re.compile(r"[^\W_]+")
 _FEW = 200
@@ -49,13 +49,13 @@ RULES: dict[str, Callable[[str, str], bool]] = {
 def surface_accuracies(train: Sequence[Row], test: Sequence[Row], *, few: int = _FEW) -> dict[str, float]:
     """The accuracy of each rule or its opposite, of linear models over words and letters, and of all rules together."""
     truth, known = _labels(test), _labels(train)
-    marks, known_marks = _marks(test), _marks(train)
-    found = {name: _either(marks[:, place], truth) for place, name in enumerate(RULES)}
-    found["length of the acronym"] = _tree(known_marks[:, -1:], known, marks[:, -1:], truth)
+    markers, known_marks = _markers(test), _markers(train)
+    found = {name: _either(markers[:, place], truth) for place, name in enumerate(RULES)}
+    found["length of the acronym"] = _tree(known_marks[:, -1:], known, markers[:, -1:], truth)
     found["TF-IDF of words, both texts"] = _linear(train, test, "word", both=True)
     found["TF-IDF of letters, the acronym"] = _linear(train, test, "char_wb", both=False)
-    found["a tree of all rules"] = _tree(known_marks, known, marks, truth)
-    found[f"a tree of all rules, {few} labels"] = _tree(known_marks[:few], known[:few], marks, truth)
+    found["a tree of all rules"] = _tree(known_marks, known, markers, truth)
+    found[f"a tree of all rules, {few} labels"] = _tree(known_marks[:few], known[:few], markers, truth)
     return {name: round(accuracy, 4) for name, accuracy in found.items()}
 
 
@@ -63,7 +63,7 @@ def _labels(rows: Sequence[Row]) -> np.ndarray:
     return np.array([row["label"] == "1" for row in rows])
 
 
-def _marks(rows: Sequence[Row]) -> np.ndarray:
+def _markers(rows: Sequence[Row]) -> np.ndarray:
     """What each rule says, and the length."""
     said = [[*(rule(row["text"], row["text_pair"]) for rule in RULES.values()), len(row["text"])] for row in rows]
     return np.array(said, dtype=float)
@@ -74,11 +74,11 @@ def _either(said: np.ndarray, truth: np.ndarray) -> float:
     return max(agreed, 1 - agreed)
 
 
-def _tree(known_marks: np.ndarray, known: np.ndarray, marks: np.ndarray, truth: np.ndarray) -> float:
+def _tree(known_marks: np.ndarray, known: np.ndarray, markers: np.ndarray, truth: np.ndarray) -> float:
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DecisionTreeClassifier(max_depth=5, min_samples_leaf=5, random_state=0).fit(known_marks, known)
-    return float((tree.predict(marks) == truth).mean())
+    return float((tree.predict(markers) == truth).mean())
 
 
 def _linear(train: Sequence[Row], test: Sequence[Row], unit: str, *, both: bool) -> float:

@@ -15,20 +15,20 @@ PRETRAIN, CASES, HELD_OUT = "pretrain", "cases", "held_out"
 class Item:
     """A piece of work: a job on a body, or something else that is done with it."""
 
-    body: str
+    encoder: str
     what: str | Job
 
     @property
     def name(self) -> str:
         """What rows say is done when it is."""
-        return f"{self.body} {self.what}"
+        return f"{self.encoder} {self.what}"
 
 
-def items_after(body: str) -> list[Item]:
+def items_after(encoder: str) -> list[Item]:
     """What can be done once a body is trained."""
-    found: list[Item] = [Item(body, job) for job in jobs(body)]
-    found += [Item(body, HELD_OUT)] if body.startswith(LARGEST) else []
-    return found + ([Item(body, CASES)] if body == ALIGNED.name else [])
+    found: list[Item] = [Item(encoder, job) for job in jobs(encoder)]
+    found += [Item(encoder, HELD_OUT)] if encoder.startswith(LARGEST) else []
+    return found + ([Item(encoder, CASES)] if encoder == ALIGNED.name else [])
 
 
 def is_slow(item: Item) -> bool:
@@ -48,14 +48,14 @@ class Todo:
         self._ready: list[Item] = []
         self._bodies: list[Item] = []
         self.failed: set[Item] = set()
-        for item in (Item(body, PRETRAIN) for body in bodies):
+        for item in (Item(encoder, PRETRAIN) for encoder in bodies):
             if item.name in done:
-                self._add_those_on(item.body)
+                self._add_those_on(item.encoder)
             else:
                 self._bodies.append(item)
 
-    def _add_those_on(self, body: str) -> None:
-        self._ready += [item for item in items_after(body) if item.name not in self._done]
+    def _add_those_on(self, encoder: str) -> None:
+        self._ready += [item for item in items_after(encoder) if item.name not in self._done]
         self._ready.sort(key=is_slow)
 
     def take(self) -> Item | None:
@@ -77,7 +77,7 @@ class Todo:
         if well:
             self.failed.discard(item)
             if is_body:
-                self._add_those_on(item.body)
+                self._add_those_on(item.encoder)
         elif item not in self.failed:
             self.failed.add(item)
             (self._bodies if is_body else self._ready).append(item)

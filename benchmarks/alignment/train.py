@@ -26,8 +26,8 @@ from benchmarks.alignment.crew import Crew, write
 from benchmarks.alignment.rows_file import ROWS, mend_end, not_a_row, read_rows, refuse_mixed
 from benchmarks.alignment.todo import PRETRAIN, Item, Todo, items_after
 from endtask.bundle import unbundle
+from endtask.config.overrides import read_list, split_entry
 from endtask.errors import InputError, did_you_mean
-from endtask.settings.values import read_list, split_entry
 
 Tree = dict[str, Any]
 LAST_ROWS = 5.0
@@ -59,9 +59,9 @@ def done_before(path: Path, place: Place) -> set[str]:
             raise not_a_row(path, number) from None
         except InputError as error:
             raise InputError(str(error), path=path, row=number, hint="choose another --out") from None
-    left = {item.body for body in BODIES for item in items_after(body) if item.name not in done}
-    trained = [item for item in (Item(body, PRETRAIN) for body in left) if item.name in done]
-    return done - {item.name for item in trained if not BodyWork(place, BODIES[item.body]).is_trained}
+    left = {item.encoder for encoder in BODIES for item in items_after(encoder) if item.name not in done}
+    trained = [item for item in (Item(encoder, PRETRAIN) for encoder in left) if item.name in done]
+    return done - {item.name for item in trained if not BodyWork(place, BODIES[item.encoder]).is_trained}
 
 
 def chosen(names: Sequence[str]) -> list[str]:
@@ -78,7 +78,7 @@ def changes(entries: Iterable[str], steps: int | None) -> Tree:
     >>> changes(["model.dropout=0.2"], 40)
     {'model.dropout': 0.2, 'budget': '40steps'}
     """
-    sides = (split_entry(entry, "--set", "train.learning_rate=5e-4") for entry in entries)
+    sides = (split_entry(entry, "--set", "pretrain.learning_rate=5e-4") for entry in entries)
     values = {key: read_list(text, "--set", key)[0] for key, text in sides}
     return values if steps is None else {**values, "budget": f"{steps}steps"}
 
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="where the rows go")
     parser.add_argument("--seconds", type=float, default=560.0, help="stop after so long")
     parser.add_argument("--bodies", nargs="*", default=[], help="some of the bodies; all")
-    parser.add_argument("--steps", type=int, help="of stage 1, instead of the bundle's")
+    parser.add_argument("--steps", type=int, help="of pre-training, instead of the bundle's")
     parser.add_argument("--workers", type=int, default=6, help="processes at once")
     parser.add_argument("--pretrain-at-once", type=int, default=3, help="how many of them may train bodies")
     parser.add_argument("--threads", type=int, default=2, help="of each process")

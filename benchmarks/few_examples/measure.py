@@ -14,7 +14,7 @@ from endtask.few_examples.arm import Arm, ArmWork
 from endtask.few_examples.body_runs import BodyRuns
 from endtask.few_examples.draws import Rows, make_draws
 from endtask.few_examples.stage_one import open_stage_one
-from endtask.latency import measure_latency
+from endtask.serving.latency import measure_latency
 
 Row = dict[str, Any]
 LABELS = 200
@@ -30,7 +30,7 @@ def make_run(folder: Path, kind: str, size: str) -> Path:
         "task": {"path": str(task)},
         "tokenizer": {"vocab_size": 2000},
         "model": {"size": size},
-        "train": {"rho1": "inf", "batch_size": 8, "objectives": {"mlm": {"kind": "mlm", "texts": "task"}},
+        "pretrain": {"rho1": "inf", "batch_size": 8, "objectives": {"mlm": {"kind": "mlm", "texts": "task"}},
                   "weighting": "equal"},
         "finetune": {"epochs": 1, "max_steps": 1, "seeds": [0]},
     }  # fmt: skip
@@ -38,7 +38,7 @@ def make_run(folder: Path, kind: str, size: str) -> Path:
 
 
 def side_by_side(run: Path, kind: str, size: str, runs: int, epochs: int) -> Row:
-    """All runs by the command's own function: tokenising, the body's pass, training, scoring and the page."""
+    """All runs by the command's own function: tokenising, the encoder's pass, training, scoring and the page."""
     plan = Plan(labels=(LABELS,), samples=runs // 2, epochs=epochs, patience=None)
     with tempfile.TemporaryDirectory() as output:
         start = time.perf_counter()

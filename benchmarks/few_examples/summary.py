@@ -13,19 +13,19 @@ KINDS = {"pair": "pairs of a short form and a snippet", "tags": "queries with ta
 
 def summarize(rows: list[Row]) -> Row:
     """All headline figures that the rows allow; the plain names are those of pairs."""
-    figures: Row = {}
+    statistics: Row = {}
     for kind in KINDS:
         behind = "" if kind == "pair" else f"_{kind}"
         quick, slow = (_per_minute(rows, what, kind) for what in ("side by side", "one by one"))
         if quick is not None:
-            figures[f"head_only_runs_per_minute_cpu{behind}"] = round(quick, 1)
+            statistics[f"head_only_runs_per_minute_cpu{behind}"] = round(quick, 1)
         if quick is not None and slow is not None:
-            figures[f"speedup_vs_one_by_one{behind}"] = round(quick / slow, 1)
+            statistics[f"speedup_vs_one_by_one{behind}"] = round(quick / slow, 1)
         for row in rows:
             if row["what"] == "latency" and row["kind"] == kind:
-                figures[f"latency_p50_ms_{row['size']}{behind}"] = round(row["torch"]["p50_ms"], 3)
-                figures[f"latency_p99_ms_{row['size']}{behind}"] = round(row["torch"]["p99_ms"], 3)
-    return figures
+                statistics[f"latency_p50_ms_{row['size']}{behind}"] = round(row["torch"]["p50_ms"], 3)
+                statistics[f"latency_p99_ms_{row['size']}{behind}"] = round(row["torch"]["p99_ms"], 3)
+    return statistics
 
 
 def _per_minute(rows: list[Row], what: str, kind: str) -> float | None:
@@ -50,7 +50,7 @@ def few_examples_table(results: Results) -> str:
         [
             *table,
             "",
-            f"Size {first['size']}, {first['epochs']} epochs a run, tokenising, the body's pass and scoring included.",
+            f"Size {first['size']}, {first['epochs']} epochs a run, tokenising, the encoder's pass and scoring included.",
             "",
             *_latency_table(results.rows),
             f"Measured on {where}.",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.recipe.cells import SHORT
-from endtask.settings import Settings, load_settings
-from endtask.settings.values import with_values
+from endtask.config import Settings, load_settings
+from endtask.config.overrides import with_values
 
 Tree = dict[str, Any]
 
@@ -46,35 +46,21 @@ def order_of(layer: str) -> str:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a GPU makes an order: the scoring model's size, whose weights' gradients are compared, and other settings.
-
-    `rho1` is how many batches of candidates the scoring model reads for each of the task.
-    """
+    """How a GPU makes an order: the scoring model's size, whose weights' gradients are compared, and other settings."""
 
     size: str = "auto"
     layer: str = "last"
     values: Tree = field(default_factory=dict)
-    rho1: int = 0
-
-    @property
-    def model(self) -> tuple[str, ...]:
-        """The settings that scorings by the same model share."""
-        return f"size={self.size}", f"rho1={self.rho1}"
 
 
-ONE_MASK: Tree = {"masks": 1, "score_mask_probability": None}
+ONE_MASK: Tree = {"masks": 1}
 """As the paper reads a candidate."""
-NET: Tree = {"top_targets": 1_000_000}
-"""All targets, not a candidate's best ten: what it harms counts as well."""
 SCORINGS: dict[str, Scoring] = {
     "influence": Scoring(),
-    "net": Scoring(values=NET),
     "one_mask": Scoring(values=ONE_MASK),
-    "well_read": Scoring(rho1=4),
     **{order_of(layer): Scoring("mini", layer) for layer in LAYERS},
 }
-"""The orders that a GPU makes. The usual scoring model has only two layers, so layers are compared in a larger one.
-Nothing is trained on what `well_read` would choose: another draw of masks gives it quite another order."""
+"""The orders that a GPU makes. The usual scoring model has only two layers, so layers are compared in a larger one."""
 TOGETHER = ("best_rank", "influence")
 """The orders that `select.selector: fusion` would make one of."""
 
@@ -90,7 +76,6 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         Arm("dsir", FIFTH, "20% by DSIR"),
     ),
     "larger": (Arm(order_of("last"), FIFTH, "20% by influence, larger scoring model"),),
-    "net": (Arm("net", FIFTH, "20% by influence on all targets"),),
     "all": (Arm("best_rank", 100, "all candidates"),),
     "sizes": tuple(Arm("influence", percent, f"{percent}% by influence") for percent in SIZES),
     "eighty": (Arm("influence", 80, "80% by influence"),),
@@ -103,6 +88,10 @@ TABLES: dict[str, tuple[Arm, ...]] = {
     ),
 }
 """The bundles: what belongs together, as far as it fits into one file of 60 MB."""
+MEASURED_BEFORE: dict[str, tuple[Arm, ...]] = {"net": (Arm("net", FIFTH, "20% by influence on all targets"),)}
+"""Arms of the results file that can no longer be prepared: their settings were removed. So was `well_read`, an order
+by a scoring model that read four batches of candidates for each of the task; nothing was trained on it."""
+KNOWN = TABLES | MEASURED_BEFORE
 BEST_RANK = TABLES["others"][1]
 
 AGAINST = "influence-20"
@@ -119,7 +108,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
 
 def titles(table: str) -> dict[str, str]:
     """The cells of a table of the page in their order, by the title they are shown under."""
-    arms = [arm for bundle in SHOWN[table] for arm in TABLES[bundle]]
+    arms = [arm for bundle in SHOWN[table] for arm in KNOWN[bundle]]
     if table == "sizes":
         arms = sorted([TABLES["main"][0], *arms], key=lambda arm: arm.percent)
     elif table == "steps":
@@ -160,7 +149,7 @@ def base_settings(task: str, corpus: str, task_path: str, tokenizer: str | None,
         "corpus": {"sources": [{"path": corpus}]},
         "select": {"selector": "best_rank", "budget": "34%"},
         "keep_scratch": False,
-        "tokenizer": {"path": tokenizer, "marks": ["<<", ">>", "[[", "]]"]},
+        "tokenizer": {"path": tokenizer, "entity_markers": ["<<", ">>", "[[", "]]"]},
         "finetune": {"seeds": [0, 1, 2]},
         "evaluate": {"metric": TASKS[task]},
     }

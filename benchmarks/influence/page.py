@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compared import Compared, collect_from_command_line, dagger, markdown
-from benchmarks.influence.cells import SCORINGS, SHOWN, TABLES, TASKS, against, order_of, titles
+from benchmarks.influence.cells import KNOWN, SCORINGS, SHOWN, TASKS, Scoring, against, order_of, titles
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.errors import InputError
-from endtask.report.format import metric_name
+from endtask.reporting.format import metric_name
 
 Tree = dict[str, Any]
 NAMES = {"chemprot": "ChemProt", "sciie": "SciERC"}
@@ -36,7 +36,7 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     rows: list[Tree] = []
     summary: Tree = {}
     for task in TASKS:
-        files = [file for table in TABLES if (file := folder / f"{task}-{table}.json").exists()]
+        files = [file for table in KNOWN if (file := folder / f"{task}-{table}.json").exists()]
         if not files:
             continue
         compared = Compared.read(files)
@@ -79,14 +79,14 @@ def _chosen(rows: list[Tree]) -> list[str]:
         return []
     lines = ["|  |  | passages | KL from the task | label words |", "|---|---|---:|---:|---:|"]
     for row in found:
-        figures = f"{row['passages']:,} | {row['kl']:.3f} | {row['label_words']:.2%}"
-        lines.append(f"| {NAMES[row['task']]} | {row['title']} | {figures} |")
+        statistics = f"{row['passages']:,} | {row['kl']:.3f} | {row['label_words']:.2%}"
+        lines.append(f"| {NAMES[row['task']]} | {row['title']} | {statistics} |")
     return ["**What was chosen**", "", *lines, ""]
 
 
 def _has_own_arms(table: str, found: list[Tree]) -> bool:
     """Whether something was trained for a table beside what it shares with others."""
-    own = {arm.name for bundle in SHOWN[table] for arm in TABLES[bundle]} - {against(table)}
+    own = {arm.name for bundle in SHOWN[table] for arm in KNOWN[bundle]} - {against(table)}
     return not own.isdisjoint(row["cell"] for row in found)
 
 
@@ -100,7 +100,7 @@ def _scoring_rows(task: str, scores: Path) -> list[Tree]:
     rows = []
     for name, cost in facts.items():
         row = {"kind": "scoring", "task": task, "order": name} | {k: v for k, v in cost.items() if k != "plan"}
-        if SCORINGS[name].size == SCORINGS[order_of("last")].size and order_of("last") in ranks:
+        if SCORINGS.get(name, Scoring()).size == SCORINGS[order_of("last")].size and order_of("last") in ranks:
             row["rank_correlation"] = round(float(np.corrcoef(ranks[name], ranks[order_of("last")])[0, 1]), 4)
         rows.append(row)
     return rows

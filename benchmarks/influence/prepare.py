@@ -26,27 +26,26 @@ from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, TOGETHE
 from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
 from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
+from endtask.config import Settings, dump_yaml
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.files.atomic import whole_file, write_json, write_text
-from endtask.files.compression import zstd
-from endtask.files.links import link_or_copy
-from endtask.files.run_layout import RETRIEVED, SELECTION
-from endtask.files.selection_table import read_figures
-from endtask.run import Run
+from endtask.io.atomic import whole_file, write_json, write_text
+from endtask.io.compression import zstd
+from endtask.io.hard_links import link_or_copy
+from endtask.io.run_layout import RETRIEVED, SELECTION
+from endtask.io.selection_table import read_statistics
+from endtask.pipeline.run import Run
 from endtask.seeds import generator
-from endtask.select.fusion import fused
-from endtask.select.influence.candidates import pack_candidates
-from endtask.select.influence.fit import TOKENIZER, prepare_folds
-from endtask.select.influence.folds import folds_of
-from endtask.select.influence.scoring_settings import scoring_settings, seed_of
-from endtask.select.inputs import Inputs
-from endtask.select.rankers import RANKERS
-from endtask.select.ranking import by_score, ranks_of
-from endtask.select.table import keep_rows
-from endtask.settings import Settings, dump_yaml
-from endtask.settings.values import with_values
+from endtask.selectors.fusion import fused
+from endtask.selectors.influence.candidates import pack_candidates
+from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
+from endtask.selectors.influence.folds import folds_of
+from endtask.selectors.inputs import Inputs
+from endtask.selectors.rankers import RANKERS
+from endtask.selectors.ranking import by_score, ranks_of
+from endtask.selectors.table import keep_rows
 from endtask.task.stored import task_files
-from endtask.text.tokenizer import load_tokenizer
+from endtask.tokenization.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = f"{STEPS}steps"
@@ -87,10 +86,11 @@ class Prepared:
         folder = self.folder / "scoring.partial"
         shutil.rmtree(folder, ignore_errors=True)
         settings = with_values(self.settings, {"tokenizer.path": str(self.tokenizer)}, "scoring")
-        task, own = self.run.task, settings.select.influence
-        parts = folds_of(task, own, seed_of(settings))
-        prepare_folds(task, parts, self.table, scoring_settings(settings), folder)
-        pack_candidates(self.table, load_tokenizer(folder / TOKENIZER), own, folder / CANDIDATES)
+        task, scoring = self.run.task, scoring_settings(settings)
+        parts = folds_of(task, settings.select.influence, seed_of(settings))
+        prepare_folds(task, parts, self.table, scoring, folder)
+        tokenizer = load_tokenizer(folder / TOKENIZER)
+        pack_candidates(self.table, tokenizer, scoring.pretrain.max_length, folder / CANDIDATES)
         ids = [{split: [row.id for row in rows] for split, rows in part.splits.items()} for part in parts]
         write_json(folder / FOLDS, ids)
         (folder / TASK).mkdir()
@@ -106,20 +106,20 @@ class Prepared:
         if path.exists():
             return path
         path.parent.mkdir(exist_ok=True)
-        figures = read_figures(self.table)
+        statistics = read_statistics(self.table)
         if scores is not None:
-            order, score = by_score(scores.astype(np.float64), figures), scores.astype(np.float64)
+            order, score = by_score(scores.astype(np.float64), statistics), scores.astype(np.float64)
         elif name == "together":
-            score = fused([read_figures(self.order(one)).rank for one in TOGETHER])
-            order = by_score(score, figures)
+            score = fused([read_statistics(self.order(one)).rank for one in TOGETHER])
+            order = by_score(score, statistics)
         elif name == "random":
-            order = generator(self.settings.seed, "random of the candidates").permutation(len(figures.rank))
+            order = generator(self.settings.seed, "random of the candidates").permutation(len(statistics.rank))
             score = np.zeros(len(order))
         else:
             inputs = Inputs(
                 self.settings.select, self.table.parent, seed=self.settings.seed, examples=self.run.task.train
             )
-            ranking = RANKERS[name](inputs, figures)
+            ranking = RANKERS[name](inputs, statistics)
             order, score = ranking.order, ranking.score
         with whole_file(path) as aside:
             keep_rows(self.table, order, aside, replaced={"rank": ranks_of(order), "score": score})
@@ -141,7 +141,7 @@ class Prepared:
         """A comparison of some arms, up to their tokens or, with `until`, another stage."""
         if not self.table.exists():
             raise InputError("no candidates there", path=self.folder, hint="the step `candidates` comes first")
-        size = int(read_figures(self.table).bytes.sum())
+        size = int(read_statistics(self.table).bytes.sum())
         values = {"output_dir": str(self.folder / name), "tokenizer.path": str(self.tokenizer), "select.budget": None}
         comparison: dict[str, Any] = {
             "cells": cells(tuple(arms), self.orders(arms, scores), size),

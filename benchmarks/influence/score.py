@@ -24,22 +24,21 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from benchmarks.influence.cells import SCORINGS
-from endtask.files.atomic import whole_file
-from endtask.files.compression import zstd
-from endtask.gradients.calibration import Calibration
+from endtask.config import Settings, load_settings
+from endtask.config.overrides import with_values
+from endtask.gradients.scoring import Calibration
+from endtask.io.atomic import whole_file
+from endtask.io.compression import zstd
 from endtask.seeds import generator
-from endtask.select.influence.candidates import Candidates, CandidateUnits, calibration_draw
-from endtask.select.influence.columns import class_shares, columns_of
-from endtask.select.influence.fit import Fold, fit, prepare_folds, read_candidates
-from endtask.select.influence.limits import target_memory
-from endtask.select.influence.scorer import Scorer
-from endtask.select.influence.scoring_settings import scoring_settings, seed_of
-from endtask.select.influence.shards import Shards, ShardWork, score_units
-from endtask.settings import Settings, load_settings
-from endtask.settings.values import with_values
+from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw
+from endtask.selectors.influence.fit import Fold, fit, prepare_folds, scoring_settings, seed_of
+from endtask.selectors.influence.folds import class_shares, columns_of
+from endtask.selectors.influence.limits import target_memory
+from endtask.selectors.influence.scorer import Scorer
+from endtask.selectors.influence.shards import Shards, ShardWork, score_units
 from endtask.task import Task
 from endtask.task.stored import read_task
-from endtask.text.packed import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts
 
 SETTINGS, TASK, FOLDS, CANDIDATES = "settings.yaml", "task", "folds.json", "candidates"
 _SCORED_AGAIN = 4096
@@ -63,7 +62,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def folds_in(folder: Path, settings: Settings) -> list[Fold]:
     """The folds whose tokens were prepared, in a folder of their own for each size of the scoring model."""
-    own = folder / f"size-{settings.select.influence.size}-{settings.select.influence.rho1}"
+    own = folder / f"size-{settings.select.influence.size}"
     if not own.exists():
         aside = own.with_name(f"{own.name}.partial")
         shutil.rmtree(aside, ignore_errors=True)
@@ -76,10 +75,7 @@ def folds_in(folder: Path, settings: Settings) -> list[Fold]:
         replace(task, splits={split: tuple(rows[one] for one in ids) for split, ids in part.items()})
         for part in json.loads((folder / FOLDS).read_text(encoding="utf-8"))
     ]
-    folds = prepare_folds(task, parts, folder / "none.parquet", scoring_settings(settings), own)
-    for fold in folds:
-        read_candidates(fold, PackedTexts(folder / CANDIDATES))
-    return folds
+    return prepare_folds(task, parts, folder / "none.parquet", scoring_settings(settings), own)
 
 
 def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray, dict[str, Any]]:
@@ -88,11 +84,11 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
     values = {f"select.influence.{key}": value for key, value in own.items()}
     chosen = [replace(fold, settings=with_values(fold.settings, values, name)) for fold in folds]
     settings, started = chosen[0].settings, time.perf_counter()
-    candidates = Candidates(PackedTexts(folder / CANDIDATES), np.load(folder / CANDIDATES / "starts.npy"))
+    candidates = PackedTexts(folder / CANDIDATES)
     units = CandidateUnits(candidates, np.arange(len(candidates)), settings.select.influence.candidate_batch)
-    scorer = Scorer(chosen, units, memory=target_memory(chosen[0].place.device))
+    scorer = Scorer(chosen, units, memory=target_memory(chosen[0].context.device))
     drawn = calibration_draw(units.count, seed_of(settings))
-    calibration = Calibration.of(score_units(scorer, units, drawn)[0])
+    calibration = Calibration.of(score_units(scorer, units, drawn))
     columns = columns_of([fold.task for fold in chosen], settings.select.influence.target_batch)
     work = ShardWork(settings.select.influence, calibration, class_shares(columns, chosen[0].task.labels))
     ready = time.perf_counter()
@@ -114,9 +110,9 @@ def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.
     """
     drawn = np.sort(generator(0, "agreement").permutation(units.count)[:_SCORED_AGAIN])
     scorer.reader.seed += 1
-    products = score_units(scorer, units, drawn)[0]
+    products = score_units(scorer, units, drawn)
     scorer.reader.seed -= 1
-    again = work.figures(products, 0)["score"]
+    again = work.statistics(products, 0)["score"]
     half = len(columns_of([scorer.folds[0].task], work.settings.target_batch))
     pairs = {
         "agreement": (again, scores[drawn]),
@@ -129,14 +125,14 @@ def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.
 def harm_of(products: Tensor, work: ShardWork) -> NDArray[np.generic]:
     """Scores by the opposite: the mean harm to the targets that are harmed most: (units, columns) -> (units,)."""
     calibration = replace(work.calibration, mean=-work.calibration.mean)
-    return replace(work, calibration=calibration).figures(-products, 0)["score"]
+    return replace(work, calibration=calibration).statistics(-products, 0)["score"]
 
 
 def scores_by(products: Tensor, work: ShardWork, columns: slice) -> NDArray[np.generic]:
     """Scores by some of the columns alone: (units, columns) -> (units,)."""
     calibration = Calibration(work.calibration.mean[columns], work.calibration.deviation[columns])
     some = replace(work, calibration=calibration, shares=work.shares[columns])
-    return some.figures(products[:, columns], 0)["score"]
+    return some.statistics(products[:, columns], 0)["score"]
 
 
 def fitted(folder: Path, settings: Settings) -> tuple[list[Fold], dict[str, Any]]:
@@ -152,15 +148,15 @@ def score(archive: Path, out: Path, orders: tuple[str, ...] = tuple(SCORINGS), *
     """Fit each size of scoring model once, score for each order, and keep what is done after each."""
     folder = archive.with_name(archive.name.removesuffix(".tar.zst"))
     unpack(archive, folder)
-    models: dict[tuple[str, ...], tuple[list[Fold], dict[str, Any]]] = {}
+    models: dict[str, tuple[list[Fold], dict[str, Any]]] = {}
     facts: Facts = {}
     scores: dict[str, np.ndarray] = {}
     for name in orders:
-        model = SCORINGS[name].model
-        if model not in models:
-            overrides = [f"device={device}", "precision=auto", *(f"select.influence.{value}" for value in model)]
-            models[model] = fitted(folder, load_settings(folder / SETTINGS, overrides=overrides))
-        folds, cost = models[model]
+        size = SCORINGS[name].size
+        if size not in models:
+            overrides = [f"device={device}", "precision=auto", f"select.influence.size={size}"]
+            models[size] = fitted(folder, load_settings(folder / SETTINGS, overrides=overrides))
+        folds, cost = models[size]
         scores[name], found = score_order(folder, folds, name)
         facts[name] = {"layer": SCORINGS[name].layer, **cost, **found}
         print(name, facts[name], flush=True)

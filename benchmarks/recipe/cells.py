@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from endtask.files.trees import flatten
-from endtask.settings import Settings, load_settings
-from endtask.settings.load import merge
+from endtask.config import Settings, load_settings
+from endtask.config.loading import merge
+from endtask.io.nested import flatten
 
 Tree = dict[str, Any]
 
@@ -21,10 +21,10 @@ MARKS: dict[str, tuple[str, ...]] = {"chemprot": ("[[", "]]", "<<", ">>"), "scii
 """What stands around the two names that a text is asked about."""
 SEEDS = (0, 1, 2)
 CELL = "recipe"
-NO_CORPUS: Tree = {"budget": "300steps", "train.internal_batch_size": "16384tok"}
-"""Stage 1 of the baseline without a corpus: 20 to 60 times through its texts; the recipe's steps would be hundreds."""
+NO_CORPUS: Tree = {"budget": "300steps", "pretrain.task_batch_size": "16384tok"}
+"""Pre-training of the baseline without a corpus: 20 to 60 times through its texts; the recipe's steps would be hundreds."""
 SHORT: Tree = {
-    "train.batch_size": "32768tok",
+    "pretrain.batch_size": "32768tok",
     "finetune.rdrop": 0.0,
     "finetune.epochs": 6,
     "compile": True,  # a process does dozens of runs
@@ -33,7 +33,7 @@ SHORT: Tree = {
 PAPER_IN_A_MINUTE: Tree = {
     "budget": "570steps",
     "select": {"budget": "110MB"},
-    "train": {"warmup_steps": None, "warmup_fraction": 0.067},
+    "pretrain": {"warmup_steps": None, "warmup_fraction": 0.067},
     "finetune": {"warmup_steps": None, "warmup_fraction": 0.1, "max_steps": None, "eval_steps": None, "epochs": 20},
 }
 """The paper's values where its 150,000 steps and 30,000 of fine-tuning make no sense in a minute of an H200."""
@@ -52,11 +52,15 @@ class Rung:
 REST = "the rest"
 LADDER = (
     Rung("engine", "the lean encoder, packed batches of tokens, the mean read", (REST,), {"budget": "690steps"}),
-    Rung("size", "23 M parameters, high rate", ("model.size", "train.learning_rate"), {"budget": "2000steps"}),
-    Rung("masked-lm", "a quarter masked, masked LM alone", ("train.mask_probability", "train.rho1", "train.rho2")),
+    Rung("size", "23 M parameters, high rate", ("model.size", "pretrain.learning_rate"), {"budget": "2000steps"}),
+    Rung(
+        "masked-lm",
+        "a quarter masked, masked LM alone",
+        ("pretrain.mask_probability", "pretrain.rho1", "pretrain.rho2"),
+    ),
     Rung("rate", "fine-tuning rate times ten", (), {"finetune.learning_rate": 2e-4, "finetune.epochs": 6}),
     Rung("text", "half the text", ("select.budget",)),
-    Rung("marks", "marks as tokens, read alone", ("tokenizer.marks",)),
+    Rung("marks", "marks as tokens, read alone", ("tokenizer.entity_markers",)),
     Rung("rates", "twice the rate, the head's higher still", ("finetune.learning_rate", "finetune.head_learning_rate")),
     Rung("rdrop", "R-Drop, twice as long", ("finetune.rdrop", "finetune.epochs", "budget")),
 )

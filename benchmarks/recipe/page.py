@@ -19,7 +19,7 @@ from benchmarks.compared import Compared, collect_from_command_line, dagger, mar
 from benchmarks.recipe.cells import CELL, LADDER, LONG, NAMES, TASKS
 from benchmarks.results_file import RESULTS, Results, read_results, write_results
 from endtask.errors import InputError
-from endtask.report.format import metric_name
+from endtask.reporting.format import metric_name
 
 Tree = dict[str, Any]
 COMMAND = "python -m benchmarks.recipe.page"
@@ -82,7 +82,7 @@ def task_summary(compared: Compared) -> Tree:
     """The headline figures of a task; a baseline that was not measured is left out."""
     runs, scores = compared.runs[CELL], compared.models(CELL)
     clean = compared.models(CELL, "leak_free") or scores
-    figures: Tree = {
+    statistics: Tree = {
         "test_mean": fmean(scores),
         "test_std": stdev(scores) if len(scores) > 1 else 0.0,
         "clean_test_mean": fmean(clean),
@@ -91,8 +91,8 @@ def task_summary(compared: Compared) -> Tree:
         "seeds": len(scores),
     }
     names = {"tfidf": "tfidf", "no_corpus": "task_only", PRETRAINED: "pretrained_small"}
-    figures |= {name: fmean(compared.models(cell)) for cell, name in names.items() if cell in compared.runs}
-    return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in figures.items()}
+    statistics |= {name: fmean(compared.models(cell)) for cell, name in names.items() if cell in compared.runs}
+    return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in statistics.items()}
 
 
 def write_screens(files: Sequence[Path], results: Path = RESULTS) -> Path:
@@ -105,7 +105,11 @@ def write_screens(files: Sequence[Path], results: Path = RESULTS) -> Path:
         rows += [{"screen": file.stem, **_short(json.loads(line))} for line in lines]
     best: Tree = {}
     for row in sorted(screen_means(rows), key=lambda row: float(row["dev"])):
-        best[row["screen"]] = {"dev": row["dev"], "stage1": row["stage1"], "stage2": row["stage2"]}
+        best[row["screen"]] = {
+            "dev": row["dev"],
+            "skip_pretraining": row["skip_pretraining"],
+            "skip_finetuning": row["skip_finetuning"],
+        }
     summary = {name: best[name] for name in sorted(best)}
     return write_results("recipe_screens", "python -m benchmarks.recipe.screen", rows, summary, results)
 
@@ -120,24 +124,24 @@ def screen_means(rows: Iterable[Tree]) -> list[Tree]:
     found: dict[tuple[str, str, str], list[Tree]] = {}
     for row in rows:
         if "dev" in row:
-            found.setdefault((row["screen"], row["stage1"], row["stage2"]), []).append(row)
+            found.setdefault((row["screen"], row["skip_pretraining"], row["skip_finetuning"]), []).append(row)
     means = []
     for (screen, stage1, stage2), members in found.items():
         dev = [float(row["dev"]) for row in members]
         spread = stdev(dev) if len(dev) > 1 else 0.0
-        row = {"screen": screen, "stage1": stage1, "stage2": stage2, "values": members[0]["values"]}
+        row = {"screen": screen, "skip_pretraining": stage1, "skip_finetuning": stage2, "values": members[0]["values"]}
         means.append(row | {"dev": round(fmean(dev), 4), "std": round(spread, 4), "seeds": len(dev)})
     return means
 
 
 def screens_table(results: Results) -> str:
     """What was tried, by dev scores alone."""
-    stage1 = {(row["screen"], row["stage1"]): row for row in results.rows if "dev" not in row}
+    stage1 = {(row["screen"], row["skip_pretraining"]): row for row in results.rows if "dev" not in row}
     parts = []
     for screen in dict.fromkeys(str(row["screen"]) for row in results.rows):
-        lines = ["| stage 1 | stage 2 | dev | seeds | what differs |", "|---|---|---:|---:|---|"]
+        lines = ["| pre-training | fine-tuning | dev | seeds | what differs |", "|---|---|---:|---:|---|"]
         for row in (row for row in screen_means(results.rows) if row["screen"] == screen):
-            own: Any = stage1.get((screen, row["stage1"]), {})
+            own: Any = stage1.get((screen, row["skip_pretraining"]), {})
             values = {**(own.get("values") or {}), **row["values"]}
             told = ", ".join(f"`{key}={_told(value)}`" for key, value in values.items())
             score = f"{100 * row['dev']:.1f} ± {100 * row['std']:.1f}"
@@ -145,7 +149,9 @@ def screens_table(results: Results) -> str:
         text = next((row["text"] for row in results.rows if row["screen"] == screen and row.get("text")), None)
         parts += [f"**{screen}**{f', {text} of text' if text else ''}", "", *lines, ""]
     where = next((row["gpu"] for row in results.rows if row.get("gpu")), "a CPU")
-    return "\n".join([*parts, f"Dev scores, mean ± spread over fine-tuning seeds on one stage 1 each; {where}.", ""])
+    return "\n".join(
+        [*parts, f"Dev scores, mean ± spread over fine-tuning seeds on one pre-training each; {where}.", ""]
+    )
 
 
 def _told(value: object) -> str:
@@ -176,16 +182,16 @@ def _gpu(rows: Sequence[Tree]) -> str:
 def recipe_summary_table(results: Results) -> str:
     """A line for each task: the recipe, and what else one could do."""
     others = {"pretrained_small": "small pretrained encoder*", "task_only": "without corpus", "tfidf": "TF-IDF"}
-    figures: dict[str, Any] = {task: results.summary[task] for task in TASKS if task in results.summary}
-    shown = {key: title for key, title in others.items() if all(key in one for one in figures.values())}
+    statistics: dict[str, Any] = {task: results.summary[task] for task in TASKS if task in results.summary}
+    shown = {key: title for key, title in others.items() if all(key in one for one in statistics.values())}
     heads = ["", "the recipe", *shown.values(), "FLOPs"]
     lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
-    for task, figure in figures.items():
+    for task, figure in statistics.items():
         scores = [f"{100 * figure['test_mean']:.1f} ± {100 * figure['test_std']:.1f}"]
         scores += [f"{100 * figure[key]:.1f}" for key in shown]
         lines.append(f"| {' | '.join([NAMES[task], *scores, format(figure['flops'], '.2g')])} |")
     note = [_PRETRAINED_NOTE, ""] if "pretrained_small" in shown else []
-    seeds = ", ".join(f"{figure['seeds']}" for figure in figures.values())
+    seeds = ", ".join(f"{figure['seeds']}" for figure in statistics.values())
     last = f"Test micro-F1 (ChemProt) and macro-F1 of {seeds} models, {_gpu(results.rows)}"
     return "\n".join([*lines, "", *note, f"{last}, {results.date}; `{results.command}`.", ""])
 

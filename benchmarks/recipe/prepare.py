@@ -33,9 +33,9 @@ from benchmarks.recipe.cells import (
 )
 from endtask.bundle import write_bundle
 from endtask.compare import compare
+from endtask.config import Settings
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.settings import Settings
-from endtask.settings.values import with_values
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = {"majority": {}, "tfidf": {}, "no_corpus": NO_CORPUS}
@@ -45,7 +45,7 @@ LOWER = {"paper": ("paper",), "low": ("engine", "size", "masked-lm", "rate")}
 
 
 def comparisons(settings: Settings, paper: Settings, long: Settings) -> dict[str, dict[str, Any]]:
-    """All comparisons by the name of their bundle: the final ones, and those of the ladder, with one stage 1 each."""
+    """All comparisons by the name of their bundle: the final ones, and those of the ladder, with one pre-training each."""
     rungs = ladder_cells(paper, settings)
     apart = [name for names in LOWER.values() for name in names]
     bundles = {**LOWER, "high": tuple(name for name in rungs if name not in apart)}

@@ -4,14 +4,14 @@
 
 The run stands packed. The plan names variants by dotted keys:
 
-    stage1: {base: {}, more masks: {train.mask_probability: 0.3}}
-    stage2: {base: {}, slow: {finetune.learning_rate: 1.0e-4}}
+    skip_pretraining: {base: {}, more masks: {pretrain.mask_probability: 0.3}}
+    skip_finetuning: {base: {}, slow: {finetune.learning_rate: 1.0e-4}}
     seeds: [0, 1]
 
-Every variant of stage 2 starts from every variant of stage 1, unless `starts: {slow: [base]}` names fewer. Stage 1 is
+Every variant of fine-tuning starts from every variant of pre-training, unless `starts: {slow: [base]}` names fewer. Pre-training is
 done by this process, one variant after the other. Fine-tuning a small model keeps a GPU busy a fraction of the time,
 so several worker processes fine-tune at once, each with one network for all of its jobs, and while the next variant of
-stage 1 trains: budgets are best given in steps or tokens, since seconds then mean little.
+pre-training trains: budgets are best given in steps or tokens, since seconds then mean little.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ import torch
 import torch.multiprocessing as multiprocessing
 import yaml
 
-from endtask.files.run_layout import BEST_WEIGHTS, SETTINGS_FILE
-from endtask.files.stage_folder import read_manifest
-from endtask.models.network import Network
-from endtask.models.place import Place
-from endtask.models.weights import load_weights
+from endtask.config import FinetuneSettings, Settings, load_settings
+from endtask.config.overrides import with_values
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network
+from endtask.encoders.weights import load_weights
+from endtask.io.run_layout import BEST_WEIGHTS, SETTINGS_FILE
+from endtask.io.stage_folder import read_manifest
 from endtask.objectives.task_base import TaskObjective
+from endtask.pipeline.reuse import reuse_stages, share_inputs
+from endtask.pipeline.run import Run
 from endtask.progress import set_quiet
-from endtask.run import Run
-from endtask.settings import FinetuneSettings, Settings, load_settings
-from endtask.settings.values import with_values
-from endtask.share import lend_data, share_stages
 from endtask.task import Task
-from endtask.train.averaging import put_in_mean
-from endtask.train.dev_scores import DevScores
-from endtask.train.device import choose_place, move
-from endtask.train.finetune import finetune_phase
-from endtask.train.loop import Phase
-from endtask.train.metrics_file import read_metrics
-from endtask.train.phase_run import run_phase
-from endtask.train.pretrain import WEIGHTS
-from endtask.train.start import network_for
+from endtask.training.averaging import put_in_mean
+from endtask.training.dev_eval import DevScores
+from endtask.training.device import choose_device_context, move
+from endtask.training.finetune import finetune_phase
+from endtask.training.initial_network import network_for
+from endtask.training.loop import Phase
+from endtask.training.metrics_file import read_metrics
+from endtask.training.phase_runner import run_phase
+from endtask.training.pretrain import WEIGHTS
 
 Values = dict[str, Any]
 _FIXED = ("max_length", "window_stride", "start_from", "eval_steps", "early_stopping_patience", "max_steps", "seeds")
@@ -62,7 +62,7 @@ _OF_STAGE_2 = {f"finetune.{key}" for key in FinetuneSettings.model_fields if key
 
 @dataclass(frozen=True)
 class Job:
-    """One fine-tuning from what a variant of stage 1 made."""
+    """One fine-tuning from what a variant of pre-training made."""
 
     stage1: str
     stage2: str
@@ -85,13 +85,15 @@ class Plan:
         """From a YAML file."""
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
         starts = {name: tuple(names) for name, names in tree.get("starts", {}).items()}
-        for name, values in tree["stage2"].items():
+        for name, values in tree["skip_finetuning"].items():
             if fixed := [key for key in values if key not in _OF_STAGE_2]:
-                raise SystemExit(f"{path}: stage2 {name!r}: {fixed[0]} is not stage 2's, or its pack would differ")
-        return cls(tree["stage1"], tree["stage2"], tuple(tree["seeds"]), starts)
+                raise SystemExit(
+                    f"{path}: skip_finetuning {name!r}: {fixed[0]} is not fine-tuning's, or its pack would differ"
+                )
+        return cls(tree["skip_pretraining"], tree["skip_finetuning"], tuple(tree["seeds"]), starts)
 
     def jobs(self, stage1: str, run: Path) -> list[Job]:
-        """All fine-tunings from one variant of stage 1."""
+        """All fine-tunings from one variant of pre-training."""
         return [
             Job(stage1, name, seed, str(run), values)
             for name, values in self.stage2.items()
@@ -105,46 +107,46 @@ class Finetuner:
 
     def __init__(self, base: Path, scratch: Path) -> None:
         self._base, self._scratch = base, scratch
-        self._networks: dict[str, tuple[Network, Place, Task]] = {}
+        self._networks: dict[str, tuple[Network, DeviceContext, Task]] = {}
 
     def finetune(self, job: Job) -> dict[str, Any]:
         """Fine-tune once; returns the dev score of every epoch."""
         started, run = time.perf_counter(), Path(job.run)
         settings = with_values(load_settings(run / SETTINGS_FILE), job.values, job.stage2)
-        network, place, task = self._network(run, settings)
-        folder = self._scratch / "stage2" / job.stage1 / job.stage2 / str(job.seed)
+        network, context, task = self._network(run, settings)
+        folder = self._scratch / "skip_finetuning" / job.stage1 / job.stage2 / str(job.seed)
         shutil.rmtree(folder, ignore_errors=True)  # what an earlier call left has no fingerprint
         metric = f"dev/{settings.evaluate.metric}"
         curves, members = [], [folder / str(member) for member in range(settings.finetune.members)]
         for number, member in enumerate(members):
             load_weights(run / "pretrain" / WEIGHTS, network)
-            phase = finetune_phase(network, task, run / "pack", settings, place, seed=job.seed, member=number)
-            scores = self._scores(network, task, run, settings, place, member)
-            run_phase(phase, member, label="finetune", pause=scores.pause(_steps_per_epoch(phase)))
+            phase = finetune_phase(network, task, run / "pack", settings, context, seed=job.seed, member=number)
+            scores = self._scores(network, task, run, settings, context, member)
+            run_phase(phase, member, label="finetune", callback=scores.callback(_steps_per_epoch(phase)))
             curves.append([row[metric] for row in read_metrics(member / "metrics.jsonl") if metric in row])
         dev = max(curves[0])
         if len(members) > 1:
             put_in_mean(network, [member / BEST_WEIGHTS for member in members])
-            dev = self._scores(network, task, run, settings, place, folder).score(0, {})[metric]
+            dev = self._scores(network, task, run, settings, context, folder).score(0, {})[metric]
         shutil.rmtree(folder)
         seconds = round(time.perf_counter() - started, 1)
         return {**asdict(job), "dev": dev, "dev_last": curves[0][-1], "curve": curves[0], "seconds": seconds}
 
     def _scores(
-        self, network: Network, task: Task, run: Path, settings: Settings, place: Place, folder: Path
+        self, network: Network, task: Task, run: Path, settings: Settings, context: DeviceContext, folder: Path
     ) -> DevScores:
-        return DevScores(network, task, run / "pack", settings, place, folder / BEST_WEIGHTS, patience=None)
+        return DevScores(network, task, run / "pack", settings, context, folder / BEST_WEIGHTS, patience=None)
 
-    def _network(self, run: Path, settings: Settings) -> tuple[Network, Place, Task]:
+    def _network(self, run: Path, settings: Settings) -> tuple[Network, DeviceContext, Task]:
         pack = read_manifest(run / "pack")
         assert pack is not None
-        train = settings.train
+        train = settings.pretrain
         heads = [train.task_head, sorted(one.kind for one in train.used_objectives.values())]
         shape = json.dumps([settings.model.model_dump(mode="json"), heads, pack["fingerprint"]])
         if shape not in self._networks:
-            task, place = run_in(self._base).task, choose_place(settings)
-            network = move(network_for(task, run / "pack", settings), settings, place)
-            self._networks[shape] = (network, place, task)
+            task, context = run_in(self._base).task, choose_device_context(settings)
+            network = move(network_for(task, run / "pack", settings), settings, context)
+            self._networks[shape] = (network, context, task)
         return self._networks[shape]
 
 
@@ -174,11 +176,11 @@ def work(jobs: Any, results: Any, base: Path, scratch: Path) -> None:
 
 
 def pretrain(base: Run, name: str, values: Values, scratch: Path, done: list[Path]) -> dict[str, Any]:
-    """Stage 1 of a variant in a run folder of its own; what it costs."""
-    folder = scratch / "stage1" / name
+    """Pre-training of a variant in a run folder of its own; what it costs."""
+    folder = scratch / "skip_pretraining" / name
     run = Run(with_values(base.settings, {**values, "output_dir": str(folder)}, name))
-    lend_data(base, run)
-    share_stages(run, [base.folder, *done])
+    share_inputs(base, run)
+    reuse_stages(run, [base.folder, *done])
     result = run.go(until="pretrain")
     manifest = read_manifest(folder / "pretrain")
     assert manifest is not None
@@ -187,9 +189,14 @@ def pretrain(base: Run, name: str, values: Values, scratch: Path, done: list[Pat
     counts = {key: result.stages["pretrain"][key] for key in ("steps", "tokens", "matmul_flops", "parameters")}
     loss = round(sum(last) / len(last), 4) if last else None
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"stage1": name, "values": values, "loss": loss, **counts, "seconds": manifest["seconds"], "gpu": gpu} | {
-        "text": str(base.settings.select.budget)
-    }
+    return {
+        "skip_pretraining": name,
+        "values": values,
+        "loss": loss,
+        **counts,
+        "seconds": manifest["seconds"],
+        "gpu": gpu,
+    } | {"text": str(base.settings.select.budget)}
 
 
 def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) -> None:
@@ -207,7 +214,7 @@ def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) 
     done: list[Path] = []
     for name, values in plan.stage1.items():
         write(pretrain(base, name, values, scratch, done), rows)
-        done.append(scratch / "stage1" / name)
+        done.append(scratch / "skip_pretraining" / name)
         for job in plan.jobs(name, done[-1]):
             jobs.put(job)
             sent += 1
@@ -216,7 +223,7 @@ def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) 
 
 
 class Arrivals(threading.Thread):
-    """Writes what workers have done, also while stage 1 trains: the machine may be taken away."""
+    """Writes what workers have done, also while pre-training trains: the machine may be taken away."""
 
     def __init__(self, results: Any, rows: TextIO) -> None:
         super().__init__(daemon=True)

@@ -49,13 +49,13 @@ def _measure_all(bench: Bench, journal: Journal, wanted: list[Measurement]) -> d
         if measurement in journal.rows():
             continue
         try:
-            figures = bench.measure(measurement)
+            statistics = bench.measure(measurement)
         except EngineFailed as error:
             failed[measurement] = str(error)
             continue
-        journal.add(measurement, figures)
-        memory = figures["peak_memory_bytes"] / 1e9
-        print(f"{number}/{len(wanted)} {measurement}: {figures['seconds']:.1f} s, {memory:.2f} GB", flush=True)
+        journal.add(measurement, statistics)
+        memory = statistics["peak_memory_bytes"] / 1e9
+        print(f"{number}/{len(wanted)} {measurement}: {statistics['seconds']:.1f} s, {memory:.2f} GB", flush=True)
     return failed
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks.retrieval.words import word_expression
 from endtask.corpus import Corpus
-from endtask.retrieve.words import fold, words_of
+from endtask.retrieval.words import fold, words_of
 
 K1, B = 1.2, 0.75
 THREADS = 2
@@ -55,7 +55,7 @@ Engine = Callable[[Sequence[str], list[str], int, Path], Found]
 
 def ours(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
     """Two streaming passes, no index."""
-    from endtask.retrieve.search import search
+    from endtask.retrieval.search import search
 
     found = Found()
     rankings = search(Corpus.read(paths), queries, top_k=top_k, k1=K1, b=B, workers=THREADS, folder=scratch)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from benchmarks.generate_corpus import generate
 from endtask.corpus import Corpus
-from endtask.files.atomic import write_json, write_text
-from endtask.files.compressed_output import whole_compressed_file
-from endtask.files.rows import Row, read_rows
-from endtask.retrieve.words import words_of
-from endtask.task import remove_entity_marks
+from endtask.io.atomic import write_json, write_text
+from endtask.io.compressed_output import whole_compressed_file
+from endtask.io.tables import Row, read_rows
+from endtask.retrieval.words import words_of
+from endtask.task import remove_entity_markers
 
 SHARDS = 20
 GENERATED_QUERIES = 4_000
@@ -58,8 +58,8 @@ def generated_corpus(scratch: Path, text_bytes: int, whole_bytes: int) -> Pile:
 
 
 def task_queries(train: Path) -> list[str]:
-    """The texts of a task without entity marks, texts of the same words once."""
-    texts = (remove_entity_marks(row["text"]) for _, row in read_rows(train))
+    """The texts of a task without entity markers, texts of the same words once."""
+    texts = (remove_entity_markers(row["text"]) for _, row in read_rows(train))
     return list({tuple(words): text for text in texts if (words := words_of(text))}.values())
 
 

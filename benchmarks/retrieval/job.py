@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.retrieval.engines import ENGINES, THREADS, Engine, Found
 from benchmarks.retrieval.inputs import read_queries
-from endtask.files.atomic import whole_file, write_json
+from endtask.io.atomic import whole_file, write_json
 from endtask.progress import set_quiet
 
 SAMPLE = 100

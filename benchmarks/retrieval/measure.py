@@ -26,7 +26,7 @@ from benchmarks.retrieval.plan import (
     Row,
 )
 from benchmarks.retrieval.watch import Watched, watch
-from endtask.files.rows import read_rows
+from endtask.io.tables import read_rows
 
 
 class EngineFailed(Exception):

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.results_file import Results
-from endtask.report.plots import Series, line_chart, picture
+from endtask.reporting.plots import Series, line_chart, picture
 
 COMPARED = ("endtask", "bm25s-numba", "bm25s-numpy", "tantivy")
 COLUMNS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.retrieval.engines import COMPILED, ENGINES
-from endtask.files.atomic import write_text
+from endtask.io.atomic import write_text
 
 REAL_SIZES = {"50MB": 50_000_000, "150MB": 150_000_000, "full": None}
 SMALL = {"3MB": 3_000_000}
@@ -109,9 +109,9 @@ class Journal:
         lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
         return {Measurement(**{name: row[name] for name in names}): row for row in map(json.loads, lines)}
 
-    def add(self, measurement: Measurement, figures: Row) -> None:
+    def add(self, measurement: Measurement, statistics: Row) -> None:
         """Note a finished measurement."""
-        self._write([*self.rows().values(), {**asdict(measurement), **figures}])
+        self._write([*self.rows().values(), {**asdict(measurement), **statistics}])
 
     def forget(self, engines: Iterable[str]) -> None:
         """Leave out all measurements of some engines, so that they are done again."""

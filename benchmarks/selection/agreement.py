@@ -9,13 +9,13 @@ from torch import Tensor
 
 from benchmarks.selection.cases import Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
-from benchmarks.selection.ours import kept_targets, options_of, score_one
+from benchmarks.selection.ours import FAST, kept_targets, score_one
 from benchmarks.training.inputs import LEARNING_RATE
+from endtask.encoders.batch import IGNORED
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network
 from endtask.gradients.engine import GradientEngine
-from endtask.gradients.options import Options
-from endtask.models.batch import IGNORED
-from endtask.models.network import Network
-from endtask.models.place import Place
+from endtask.gradients.plan import Options
 
 _BATCHES = 2
 _TARGETS = 512
@@ -25,11 +25,11 @@ _FITTING_BATCH = 128
 def agreement(case: Case, bench: Bench) -> Row:
     """Rank correlations over the candidates, target by target."""
     few = replace(bench, targets=min(_TARGETS, bench.targets))
-    place = place_of(case)
-    network = network_of(case, few, place)
-    losses = fit(network, few, place)
-    fast = scores_of(network, case, few, place, compiled=case.compiled, options=options_of(case))
-    exact_place = Place(place.device)
+    context = place_of(case)
+    network = network_of(case, few, context)
+    losses = fit(network, few, context)
+    fast = scores_of(network, case, few, context, compiled=case.compiled, options=FAST)
+    exact_place = DeviceContext(context.device)
     network.dtype, network.backend = torch.float32, "padded"
     exact = scores_of(network, case, few, exact_place, compiled=False, options=Options())
     each = rank_correlations(fast, exact)
@@ -44,16 +44,16 @@ def agreement(case: Case, bench: Bench) -> Row:
     }
 
 
-def fit(network: Network, bench: Bench, place: Place) -> list[float]:
+def fit(network: Network, bench: Bench, context: DeviceContext) -> list[float]:
     """Train on candidates and targets for a few steps, so that gradients are not those of random weights."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), fused=False)
     size = min(_FITTING_BATCH, bench.targets)
-    labelled = [batch.to(place.device) for _, batch in target_batches(bench, network, size)]
+    labelled = [batch.to(context.device) for _, batch in target_batches(bench, network, size)]
     losses: list[Tensor] = []
     network.train()
     for step, batch in enumerate(candidate_batches(bench, network, size, bench.fitting_steps)):
-        batch, targets = batch.to(place.device), labelled[step % len(labelled)]
-        with place.autocast():
+        batch, targets = batch.to(context.device), labelled[step % len(labelled)]
+        with context.autocast():
             logits = network.task_logits(network(targets), targets)
             assert targets.labels is not None
             task = torch.nn.functional.cross_entropy(logits, targets.labels, ignore_index=IGNORED)
@@ -66,10 +66,12 @@ def fit(network: Network, bench: Bench, place: Place) -> list[float]:
     return [round(float(loss), 4) for loss in losses]
 
 
-def scores_of(network: Network, case: Case, bench: Bench, place: Place, *, compiled: bool, options: Options) -> Tensor:
+def scores_of(
+    network: Network, case: Case, bench: Bench, context: DeviceContext, *, compiled: bool, options: Options
+) -> Tensor:
     """Scores of some candidates, always with the same masks: (candidates, targets)."""
-    engine = GradientEngine(network, ["last"], place, compiled=compiled)
-    targets = kept_targets(network, place, bench, options)
+    engine = GradientEngine(network, ["last"], context, compiled=compiled)
+    targets = kept_targets(network, context, bench, options)
     batches = candidate_batches(bench, network, case.batch, _BATCHES)
     return torch.cat([score_one(engine, targets, batch).cpu() for batch in batches])
 

@@ -13,13 +13,13 @@ import torch
 from benchmarks.job import Folders
 from benchmarks.selection.cases import LENGTH, SIZES, Case
 from benchmarks.training.inputs import MASKED_SHARE, SEED, shuffled, vocabulary_folder
-from endtask.models.batch import TextBatch, lay_out, room_for
-from endtask.models.network import Network, build_network
-from endtask.models.place import Place
+from endtask.config import ModelSettings
+from endtask.encoders.batch import TextBatch, lay_out, room_for
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking
 from endtask.seeds import generator
-from endtask.settings import ModelSettings
-from endtask.text.packed import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts
 
 TARGETS, LABELS = "targets", "labels.npy"
 DROPOUT = 0.1
@@ -53,13 +53,13 @@ class Bench(Folders):
         return PreTrainedTokenizerFast.from_pretrained(str(self.folder / "tokenizer"))
 
 
-def place_of(case: Case) -> Place:
+def place_of(case: Case) -> DeviceContext:
     """The device and precision of a case."""
     dtype = torch.bfloat16 if case.precision == "bfloat16" else torch.float32
-    return Place(torch.device(case.device), dtype)
+    return DeviceContext(torch.device(case.device), dtype)
 
 
-def network_of(case: Case, bench: Bench, place: Place) -> Network:
+def network_of(case: Case, bench: Bench, context: DeviceContext) -> Network:
     """The network of a case with random weights, on its device; not compiled."""
     size, tokenizer = SIZES[case.size], bench.tokenizer()
     width = size.gated_width if case.network == "lean" else 4 * size.hidden
@@ -74,11 +74,11 @@ def network_of(case: Case, bench: Bench, place: Place) -> Network:
     special = {"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id}
     labels = tuple(str(number) for number in range(int(bench.labels.max()) + 1))
     network = build_network(settings, vocabulary=len(tokenizer), special_ids=special, labels=labels, seed=SEED)
-    network.to(place.device)
-    network.dtype = place.dtype
+    network.to(context.device)
+    network.dtype = context.dtype
     network.set_dropout(DROPOUT)
     if not network.architecture.padded:  # rivals read padded tables, and so does ours beside them
-        network.backend = network.choose_backend("auto", place, fixed_shapes=False)
+        network.backend = network.choose_backend("auto", context, fixed_shapes=False)
     return network
 
 

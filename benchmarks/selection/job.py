@@ -51,12 +51,12 @@ def run_case(case: Case, bench: Bench) -> Row:
     return {**row, **peak_memory(case.device)}
 
 
-def _finite(figures: Row) -> Row:
+def _finite(statistics: Row) -> Row:
     """The figures, if all of them are numbers."""
-    strange = [name for name, figure in figures.items() if isinstance(figure, float) and not math.isfinite(figure)]
+    strange = [name for name, figure in statistics.items() if isinstance(figure, float) and not math.isfinite(figure)]
     if strange:
         raise ArithmeticError(f"not a number: {', '.join(strange)}")
-    return figures
+    return statistics
 
 
 def engine_named(name: str) -> Engine:

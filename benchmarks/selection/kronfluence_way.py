@@ -20,9 +20,9 @@ from torch.utils.data import Dataset
 from benchmarks.selection.cases import LENGTH, SIZES, Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
 from benchmarks.training.bert import parameters_of
-from endtask.models.architecture import as_table
-from endtask.models.batch import IGNORED
-from endtask.models.network import MASKED_LM, TASK, Network
+from endtask.encoders.base import as_table
+from endtask.encoders.batch import IGNORED
+from endtask.encoders.network import MASKED_LM, TASK, Network
 
 _QUERY_BATCH = 250
 _SHORT, _LONG = 1, 12  # batches of candidates
@@ -35,7 +35,7 @@ def kronfluence(case: Case, bench: Bench) -> Row:
         return {"error": "not installed"}
     place = place_of(case)
     network = network_of(case, bench, place)
-    weight = f"body.encoder.layer.{SIZES[case.size].layers - 1}.attention.output.dense"
+    weight = f"encoder.encoder.layer.{SIZES[case.size].layers - 1}.attention.output.dense"
     targets, candidates = target_samples(bench, network), candidate_samples(bench, network, case.batch * _LONG)
     analyzer = _analyzer(network, weight, bench.scratch / "kronfluence", on_cpu=case.device == "cpu")
 
@@ -119,7 +119,7 @@ def task_loss(model: Network, batch: Sample) -> Tensor:
 
 
 def _hidden(model: Network, batch: Sample) -> Tensor:
-    out: Tensor = model.body(batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
+    out: Tensor = model.encoder(batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
     return out
 
 

@@ -17,60 +17,52 @@ from torch import Tensor
 from benchmarks.selection.cases import OURS_SHORT, Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
 from benchmarks.training.bert import parameters_of
-from endtask.gradients.costs import Work
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.gradients.options import Options
-from endtask.gradients.plan import make_plan
+from endtask.gradients.plan import Options, Work, make_plan
+from endtask.gradients.rows import Units
 from endtask.gradients.scoring import score_batches
 from endtask.gradients.targets import Targets
-from endtask.gradients.units import Units
-from endtask.models.batch import TextBatch
-from endtask.models.network import Network
-from endtask.models.place import Place
 
 TARGET_BATCH = 256
 _WARMUP, _WATCHED = 5, 5
+FAST = Options(tensor_float=True)
 
 
 def ours(case: Case, bench: Bench) -> Row:
     """Score and count."""
-    place = place_of(case)
-    network = network_of(case, bench, place)
-    engine = GradientEngine(network, ["last"], place, compiled=case.compiled)
+    context = place_of(case)
+    network = network_of(case, bench, context)
+    engine = GradientEngine(network, ["last"], context, compiled=case.compiled)
     started = time.perf_counter()
-    targets = kept_targets(network, place, bench, options_of(case))
-    place.synchronize()
+    targets = kept_targets(network, context, bench, FAST)
+    context.synchronize()
     seconds_of_targets = time.perf_counter() - started
     score = partial(score_one, engine, targets)
     started = time.perf_counter()
-    for _ in score_batches(_batches(case, bench, network, _WARMUP), score, place):
+    for _ in score_batches(_batches(case, bench, network, _WARMUP), score, context):
         pass
     first_seconds = time.perf_counter() - started
-    figures = _timed(case, bench, network, place, score)
+    statistics = _timed(case, bench, network, context, score)
     return {
-        **figures,
+        **statistics,
         "targets": bench.targets,
         "seconds_of_targets": round(seconds_of_targets, 3),
         "seconds_of_warmup": round(first_seconds, 3),
         "bytes_per_target": round(targets.bytes_per_target, 1),
-        "way": targets.plan.record()[0]["way"],
+        "strategy": targets.plan.record()[0]["strategy"],
         "attention": network.backend,
         "parameters": parameters_of(network),
         "waits": _waits(case, bench, network, score),
     }
 
 
-def options_of(case: Case) -> Options:
-    """One row a target where the head reads the first token; where it reads the mean, two rows in bfloat16."""
-    if case.pooling == "mean":
-        return Options(rank=2, dtype=torch.bfloat16, way="low_rank", tensor_float=True)
-    return Options(tensor_float=True)
-
-
-def kept_targets(network: Network, place: Place, bench: Bench, options: Options) -> Targets:
+def kept_targets(network: Network, context: DeviceContext, bench: Bench, options: Options) -> Targets:
     """The gradients of all targets, each by itself."""
-    engine = GradientEngine(network, ["last"], place)
+    engine = GradientEngine(network, ["last"], context)
     kept: Targets | None = None
     for places, batch in target_batches(bench, network, TARGET_BATCH):
         gradients = engine.gradients(batch, task_losses)
@@ -89,7 +81,7 @@ def score_one(engine: GradientEngine, targets: Targets, batch: TextBatch) -> Ten
     return targets.scores(engine.gradients(batch, masked_lm_losses))
 
 
-def _timed(case: Case, bench: Bench, network: Network, place: Place, score: partial[Tensor]) -> Row:
+def _timed(case: Case, bench: Bench, network: Network, context: DeviceContext, score: partial[Tensor]) -> Row:
     tokens: list[int] = []
     flops: list[float] = []
 
@@ -99,10 +91,10 @@ def _timed(case: Case, bench: Bench, network: Network, place: Place, score: part
             flops.append(network.training_flops(batch) / 3)  # of a pass forward
             yield batch
 
-    place.synchronize()
+    context.synchronize()
     started = time.perf_counter()
     checksum, done = 0.0, 0
-    for scores in score_batches(counted(), score, place):
+    for scores in score_batches(counted(), score, context):
         checksum += float(scores[0, 0])
         done += len(scores)
     seconds = time.perf_counter() - started

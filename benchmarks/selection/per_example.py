@@ -16,12 +16,12 @@ from benchmarks.selection.cases import Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of
 from benchmarks.selection.reference import timed
 from benchmarks.training.bert import parameters_of
+from endtask.encoders.attention import guide_for
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.lean import LeanEncoder
+from endtask.encoders.network import Network
 from endtask.gradients.capture import frozen
-from endtask.gradients.halves import layer_of, lower
-from endtask.models.attention import guide_for
-from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.lean import LeanEncoder
-from endtask.models.network import Network
+from endtask.gradients.engine import layer_of, lower
 
 _PREPARED = 8
 _MATRICES = 64  # gradients of candidates held at once
@@ -32,8 +32,8 @@ def per_example(case: Case, bench: Bench) -> Row:
     place = place_of(case)
     # Weights themselves are narrow: inside vmap there is no autocast.
     network = network_of(case, bench, place).to(place.dtype)
-    assert isinstance(network.body, LeanEncoder)
-    weight = layer_of(network.body, len(network.body.layers) - 1).attn.Wo.weight
+    assert isinstance(network.encoder, LeanEncoder)
+    weight = layer_of(network.encoder, len(network.encoder.layers) - 1).attn.Wo.weight
     batches = [batch.to(place.device) for batch in candidate_batches(bench, network, case.batch, _PREPARED)]
     read = [masked_table(batch) for batch in batches]
     stored = torch.randn(bench.targets, weight.numel(), device=place.device, dtype=place.dtype)
@@ -43,25 +43,25 @@ def per_example(case: Case, bench: Bench) -> Row:
         return (gradients.flatten(1) @ stored.T).cpu()
 
     with frozen(network):
-        figures = timed(score, case.batch, bench.seconds)
-    figures |= {"targets": bench.targets, "bytes_per_target": stored.nbytes / bench.targets}
-    return {**figures, "parameters": parameters_of(network)}
+        statistics = timed(score, case.batch, bench.seconds)
+    statistics |= {"targets": bench.targets, "bytes_per_target": stored.nbytes / bench.targets}
+    return {**statistics, "parameters": parameters_of(network)}
 
 
 def gradients_of(network: Network, batch: TextBatch, positions: Tensor, answers: Tensor) -> Tensor:
     """The gradient of each candidate's own mean loss: (S, height, width)."""
-    body = network.body
-    assert isinstance(body, LeanEncoder)
-    last = len(body.layers) - 1
-    layer = layer_of(body, last)
+    encoder = network.encoder
+    assert isinstance(encoder, LeanEncoder)
+    last = len(encoder.layers) - 1
+    layer = layer_of(encoder, last)
     guide = guide_for(network.backend, batch)
     with torch.no_grad():
-        hidden, mixed, _ = lower(body, last, batch, guide, network.dtype, positions.flatten())
+        hidden, mixed, _ = lower(encoder, last, batch, guide, network.dtype, positions.flatten())
     head = network.heads["masked_lm"]
 
     def loss(weight: Tensor, hidden: Tensor, mixed: Tensor, answers: Tensor) -> Tensor:
         stream = layer.after_attention(hidden + functional.linear(mixed, weight))
-        logits = head.logits(body.final_norm(stream), network.embeddings)  # type: ignore[operator]
+        logits = head.logits(encoder.final_norm(stream), network.embeddings)  # type: ignore[operator]
         total = functional.cross_entropy(logits, answers, ignore_index=IGNORED, reduction="sum")
         return total / (answers != IGNORED).sum().clamp(min=1)
 

@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.selection.inputs import LABELS, TARGETS
 from benchmarks.training.cases import LENGTH, VOCABULARY
 from benchmarks.training.inputs import ROOT, TEXTS, vocabulary_folder
-from endtask.files.rows import read_rows
-from endtask.text.packed import PackedTexts, pack_examples
+from endtask.io.tables import read_rows
+from endtask.tokenization.packed_texts import PackedTexts, pack_examples
 
 
 def prepare(task: Path, texts: Path, vocabulary: int = VOCABULARY) -> PackedTexts:

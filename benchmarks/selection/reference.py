@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from benchmarks.selection.cases import LENGTH, PAPER_TARGETS, SIZES, Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of
 from benchmarks.training.bert import parameters_of
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.network import Network
 from endtask.gradients.arithmetic import tensor_float
 from endtask.gradients.layers import choose_weights
-from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.network import Network
 
 _WARMUP, _LEAST = 3, 3
 _PREPARED = 8
@@ -47,9 +47,9 @@ def reference(case: Case, bench: Bench) -> Row:
         return (weight.grad.view(1, -1) @ stored.T).cpu()
 
     with tensor_float(case.precision != "float32"):
-        figures = timed(score, case.batch, bench.seconds)
+        statistics = timed(score, case.batch, bench.seconds)
     return {
-        **figures,
+        **statistics,
         "targets": bench.targets,
         "bytes_per_target": stored.nbytes / units / PAPER_TARGETS,
         "parameters": parameters_of(model),

@@ -30,7 +30,7 @@ def summarize(rows: list[Row]) -> Row:
     """All headline figures that the rows allow; those of a failed or missing measurement are left out."""
     exact = {"engine": OURS, "network": "lean", "pooling": "cls"}
     ours = best(rows, **exact)
-    figures = {
+    statistics = {
         "candidates_per_second_110m": ours,
         "candidates_per_second_110m_not_compiled": best(rows, compiled=False, **exact),
         "candidates_per_second_110m_bert": best(rows, engine=OURS, network="bert"),
@@ -44,7 +44,7 @@ def summarize(rows: list[Row]) -> Row:
         "best_matmul_tflops": _first(rows, "best_tflops", engine=MATMUL),
         "measurements": sum("error" not in row for row in rows),
     }
-    return {name: figure for name, figure in figures.items() if figure is not None}
+    return {name: figure for name, figure in statistics.items() if figure is not None}
 
 
 def _against_peers(rows: list[Row], ours: float | None) -> dict[str, float | None]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from endtask.config import Budget, Settings, load_settings
+from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.errors import InputError
-from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
-from endtask.settings import Budget, Settings, load_settings
 
 Tree = dict[str, Any]
 Body = Literal["scratch", "checkpoint"]
@@ -33,8 +33,8 @@ AMOUNT = "10x"
 PLAIN = "plain"
 
 _FINETUNED: Tree = {
-    "train.eval_steps": None,
-    "train.early_stopping_patience": None,
+    "pretrain.eval_steps": None,
+    "pretrain.early_stopping_patience": None,
     "finetune.start_from": "last",
     "finetune.reset_head": True,
     "finetune.keep_better": False,
@@ -42,8 +42,8 @@ _FINETUNED: Tree = {
     "finetune.warmup_fraction": 0.06,
     "finetune.batch_size": 32,
 }
-"""The head is new where the task had no part in stage 1, and fine-tuning is more than a last touch."""
-_WITHOUT_TASK: Tree = {"train.objectives.task.weight": 0, **_FINETUNED}
+"""The head is new where the task had no part in pre-training, and fine-tuning is more than a last touch."""
+_WITHOUT_TASK: Tree = {"pretrain.objectives.task.weight": 0, **_FINETUNED}
 _ONCE_THROUGH = 750
 """Steps by which all of ChemProt's domain is read once; that of the others takes twice as many."""
 _RATES: dict[Body, float] = {"scratch": 3.0e-4, "checkpoint": 1.0e-4}
@@ -57,11 +57,11 @@ class Arm:
     title: str
     values: Tree
     objectives_in_turn: int = 1
-    """How many share the steps of stage 1; it is so much longer, that each has as many as where they run together."""
+    """How many share the steps of pre-training; it is so much longer, that each has as many as where they run together."""
 
 
 def _auxiliary(tapt: int, dapt: int) -> Tree:
-    return {"train.objectives.tapt.weight": tapt, "train.objectives.dapt.weight": dapt}
+    return {"pretrain.objectives.tapt.weight": tapt, "pretrain.objectives.dapt.weight": dapt}
 
 
 def _trio(
@@ -72,7 +72,7 @@ def _trio(
     return (
         first or Arm(name, title, {**_WITHOUT_TASK, **auxiliary, **more}),
         Arm(f"mt-{name}", f"MT, {title}", {**auxiliary, **more}),
-        Arm(f"meta-{name}", f"META, {title}", {"train.weighting": "meta", **auxiliary, **more}),
+        Arm(f"meta-{name}", f"META, {title}", {"pretrain.weighting": "meta", **auxiliary, **more}),
     )
 
 
@@ -80,13 +80,13 @@ def _fully_finetuned(name: str, title: str, auxiliary: Tree) -> tuple[Arm, ...]:
     """MT and META with the full fine-tuning that masked LM before the task has."""
     return tuple(
         Arm(f"{way.lower()}-{name}-anew", f"{way}, {title}, then fine-tuned like {title}", {**values, **_FINETUNED})
-        for way, values in (("MT", auxiliary), ("META", {"train.weighting": "meta", **auxiliary}))
+        for way, values in (("MT", auxiliary), ("META", {"pretrain.weighting": "meta", **auxiliary}))
     )
 
 
 _AS_IN_THE_PAPER: Tree = {
-    "train.weighting": "meta",
-    "train.meta": {
+    "pretrain.weighting": "meta",
+    "pretrain.meta": {
         "learning_rate": 1.0e-1,  # the highest of its range: these runs are so much shorter than its own
         "every": 1,
         "floor": 0.0,
@@ -96,7 +96,7 @@ _AS_IN_THE_PAPER: Tree = {
         "head": "adamw",
     },
 }
-_DOMAIN_THEN_TASK: Tree = {**_WITHOUT_TASK, **_auxiliary(1, 1), "train.weighting": "sequence"}
+_DOMAIN_THEN_TASK: Tree = {**_WITHOUT_TASK, **_auxiliary(1, 1), "pretrain.weighting": "sequence"}
 
 
 def _names_of(arms: Iterable[Arm]) -> dict[str, str]:
@@ -105,14 +105,14 @@ def _names_of(arms: Iterable[Arm]) -> dict[str, str]:
 
 def _learned(name: str, title: str, meta: Tree) -> Arm:
     """META on the task's own text with some of its settings other than by default."""
-    return Arm(f"meta-{name}", f"META, {title}", {"train.weighting": "meta", "train.meta": meta})
+    return Arm(f"meta-{name}", f"META, {title}", {"pretrain.weighting": "meta", "pretrain.meta": meta})
 
 
 _DAPT = _trio("dapt", "DAPT", _auxiliary(0, 1))
 _DAPT_1X = _trio("dapt-1x", "DAPT, 1x", _auxiliary(0, 1), {"domain.amount": "1x"})
 
 TABLES: dict[str, tuple[Arm, ...]] = {
-    PLAIN: (Arm(PLAIN, "plain fine-tuning", {"stage1": "none", **_WITHOUT_TASK}),),
+    PLAIN: (Arm(PLAIN, "plain fine-tuning", {"skip_pretraining": True, **_WITHOUT_TASK}),),
     "tapt": (
         *_trio("tapt", "TAPT", _auxiliary(1, 0)),
         *_fully_finetuned("tapt", "TAPT", _auxiliary(1, 0)),
@@ -188,13 +188,13 @@ HEADS = {
 }
 
 
-def cells(table: str, body: Body, budget: Budget) -> dict[str, Tree]:
-    """The cells of a comparison, with the same budget of stage 1 for each objective."""
-    return {arm.name: _values(arm, body, budget) for arm in TABLES[table]}
+def cells(table: str, encoder: Body, budget: Budget) -> dict[str, Tree]:
+    """The cells of a comparison, with the same budget of pre-training for each objective."""
+    return {arm.name: _values(arm, encoder, budget) for arm in TABLES[table]}
 
 
-def _values(arm: Arm, body: Body, budget: Budget) -> Tree:
-    rate = {"finetune.learning_rate": _RATES[body]} if _FINETUNED.items() <= arm.values.items() else {}
+def _values(arm: Arm, encoder: Body, budget: Budget) -> Tree:
+    rate = {"finetune.learning_rate": _RATES[encoder]} if _FINETUNED.items() <= arm.values.items() else {}
     longer = {"budget": str(budget.share(arm.objectives_in_turn))} if arm.objectives_in_turn > 1 else {}
     return {**arm.values, **rate, **longer}
 
@@ -210,31 +210,31 @@ def trio(table: str) -> dict[str, str]:
     return {name: title for name, title in titles(table).items() if name in wanted}
 
 
-def seeds(arms: Iterable[str], body: Body, some: Iterable[int] = ()) -> dict[str, list[int]]:
-    """Ten of each, or some; a checkpoint that is fine-tuned as it is has no stage 1 to repeat, and goes alone."""
+def seeds(arms: Iterable[str], encoder: Body, some: Iterable[int] = ()) -> dict[str, list[int]]:
+    """Ten of each, or some; a checkpoint that is fine-tuned as it is has no pre-training to repeat, and goes alone."""
     chosen, repeated = list(arms), list(some) or list(SEEDS)
     if unknown := [seed for seed in repeated if seed not in SEEDS]:
         raise InputError(f"{unknown[0]} is none of the seeds {SEEDS[0]} to {SEEDS[-1]}", key="--seeds")
-    if body == "checkpoint" and PLAIN in chosen:
+    if encoder == "checkpoint" and PLAIN in chosen:
         if len(chosen) > 1:
             raise InputError(f"{PLAIN} has other seeds than the other arms", hint="prepare it alone")
         return {"seeds": [0], "finetune_seeds": repeated}
     return {"seeds": repeated, "finetune_seeds": [0]}
 
 
-def base_settings(task: str, body: Body, data: Path, *, steps: int, checkpoint: str = SMALL_PRETRAINED) -> Settings:
+def base_settings(task: str, encoder: Body, data: Path, *, steps: int, checkpoint: str = SMALL_PRETRAINED) -> Settings:
     """MT-TARTAN on the task's own text; from random weights (23 M), or continued from a small checkpoint."""
     overrides = [f"domain.sources=[{','.join(DOMAINS[task])}]", f"domain.amount={AMOUNT}", "keep_scratch=false"]
     overrides += [f"budget={steps}steps", f"evaluate.metric={METRICS[task]}", "finetune.seeds=[0]"]
     overrides += ["compile=true", "bundle_size=200MB"]  # a process does dozens of runs; all tables may be one bundle
-    if body == "scratch":
-        overrides += ['tokenizer.marks=["<<", ">>", "[[", "]]"]']
+    if encoder == "scratch":
+        overrides += ['tokenizer.entity_markers=["<<", ">>", "[[", "]]"]']
     else:
-        overrides += [f"model.path={checkpoint}", "train.batch_size=128", "train.gradient_accumulation_steps=1"]
-        overrides += ["train.max_length=128", "finetune.max_length=128", "finetune.learning_rate=2e-5"]
+        overrides += [f"model.path={checkpoint}", "pretrain.batch_size=128", "pretrain.gradient_accumulation_steps=1"]
+        overrides += ["pretrain.max_length=128", "finetune.max_length=128", "finetune.learning_rate=2e-5"]
     given = {
         "task": {"path": str(data / "tasks" / task)},
         "corpus": {"sources": [{"path": str(data / "corpus" / f"{name}.jsonl.zst")} for name in DOMAINS[task]]},
     }
-    preset = "mt-tartan-scratch" if body == "scratch" else "mt-tartan"
+    preset = "mt-tartan-scratch" if encoder == "scratch" else "mt-tartan"
     return load_settings(preset=preset, given=given, overrides=overrides)

@@ -32,7 +32,7 @@ from benchmarks.tartan.cells import (
     trio,
 )
 from endtask.errors import InputError
-from endtask.report.format import metric_name
+from endtask.reporting.format import metric_name
 
 Tree = dict[str, Any]
 COMMAND = "python -m benchmarks.tartan.page"
@@ -64,31 +64,31 @@ def collect(folder: Path, results: Path = RESULTS) -> Path:
     """
     if not any(folder.glob("*.json")):
         raise InputError("no results file of a bundle there", path=folder, hint="such as sciie-scratch-tapt.json")
-    _refuse_names(folder)
+    _check_names(folder)
     kept = keep(folder, "tartan", results)
     rows: list[Tree] = []
     for task in NAMES:
-        for body in BODIES:
-            known = known_rows("tartan", results, task=task, body=body)
-            files = result_files(kept, f"{task}-{body}")
+        for encoder in BODIES:
+            known = known_rows("tartan", results, task=task, encoder=encoder)
+            files = result_files(kept, f"{task}-{encoder}")
             compared = Compared.read(files) if files else None
             if compared is not None:
-                rows += list(_rows(compared, task, body))
-                curves = curve_rows(kept, f"{task}-{body}", compared.done)
-                rows += [{"kind": "curve", "task": task, "body": body, **row} for row in curves]
+                rows += list(_rows(compared, task, encoder))
+                curves = curve_rows(kept, f"{task}-{encoder}", compared.done)
+                rows += [{"kind": "curve", "task": task, "body": encoder, **row} for row in curves]
             rows += [row for row in known if compared is None or row["cell"] not in compared.runs]
     return write_results("tartan", COMMAND, rows, _summary(rows) or {"tables": 0}, results)
 
 
-def _refuse_names(folder: Path) -> None:
-    starts = tuple(f"{task}-{body}-" for task in NAMES for body in BODIES)
+def _check_names(folder: Path) -> None:
+    starts = tuple(f"{task}-{encoder}-" for task in NAMES for encoder in BODIES)
     for file in sorted(folder.glob("*.json")):
         if not file.name.startswith(starts):
             raise InputError("named for no task and body", path=file, hint="such as sciie-scratch-tapt.json")
 
 
-def _rows(compared: Compared, task: str, body: str) -> Iterator[Tree]:
-    common = {"task": task, "body": body}
+def _rows(compared: Compared, task: str, encoder: str) -> Iterator[Tree]:
+    common = {"task": task, "body": encoder}
     for run in compared.raw():
         yield {"kind": "run", **common, "gpu": compared.gpu, **run}
     for table, against in AGAINST.items():
@@ -125,8 +125,8 @@ def tartan_table(results: Results) -> str:
     """All tables of the page."""
     rows: list[Tree] = results.rows
     parts = [*_plain_table(rows)]
-    for body, words in BODIES.items():
-        if tables := [line for table in HEADS for task in NAMES for line in _table(rows, task, body, table)]:
+    for encoder, words in BODIES.items():
+        if tables := [line for table in HEADS for task in NAMES for line in _table(rows, task, encoder, table)]:
             summary = (
                 f"<summary>All tables {words}, with intervals, tests, costs and times to the best dev score</summary>"
             )
@@ -144,25 +144,25 @@ def tartan_table(results: Results) -> str:
     return "\n".join([*parts, f"{how}. Trained on {gpu or 'a CPU'}, {results.date}; `{results.command}`.", ""])
 
 
-def _table(rows: list[Tree], task: str, body: Body, table: str) -> list[str]:
+def _table(rows: list[Tree], task: str, encoder: Body, table: str) -> list[str]:
     """The lines of one table, or none where it says nothing of its own."""
-    found = _cells_of(rows, task, body, table)
+    found = _cells_of(rows, task, encoder, table)
     if not _says_something(table, {row["cell"] for row in found}):
         return []
     shown = markdown(found, against=titles(table)[AGAINST[table]], metric=metric_name(found[0]["metric"]))
-    head = f"**{HEADS[table]}, {NAMES[task]}, {BODIES[body]}**"
-    return [head, "", shown, "", *times(_curves_of(rows, task, body), found), ""]
+    head = f"**{HEADS[table]}, {NAMES[task]}, {BODIES[encoder]}**"
+    return [head, "", shown, "", *times(_curves_of(rows, task, encoder), found), ""]
 
 
-def _cells_of(rows: list[Tree], task: str, body: str, table: str) -> list[Tree]:
+def _cells_of(rows: list[Tree], task: str, encoder: str, table: str) -> list[Tree]:
     """The lines of a table in their order."""
-    wanted, order = ("cell", task, body, table), [*titles(table)]
+    wanted, order = ("cell", task, encoder, table), [*titles(table)]
     found = [row for row in rows if (row["kind"], row["task"], row.get("body"), row.get("table")) == wanted]
     return sorted(found, key=lambda row: order.index(row["cell"]))
 
 
-def _curves_of(rows: list[Tree], task: str, body: str) -> list[Tree]:
-    return [row for row in rows if (row["kind"], row["task"], row.get("body")) == ("curve", task, body)]
+def _curves_of(rows: list[Tree], task: str, encoder: str) -> list[Tree]:
+    return [row for row in rows if (row["kind"], row["task"], row.get("body")) == ("curve", task, encoder)]
 
 
 def _says_something(table: str, cells: set[str]) -> bool:
@@ -173,13 +173,13 @@ def _says_something(table: str, cells: set[str]) -> bool:
 def _plain_table(rows: list[Tree]) -> Iterator[str]:
     """What a user asks first: is a way to train better than fine-tuning alone?"""
     leads = {(row["body"], row["task"], row["cell"]): row for row in rows if row["kind"] == "over plain"}
-    for body, words in BODIES.items():
-        if not any(start == body for start, *_ in leads):
+    for encoder, words in BODIES.items():
+        if not any(start == encoder for start, *_ in leads):
             continue
         yield from (f"**Points above plain fine-tuning, {words}**", "")
         yield from (f"| | {' | '.join(NAMES.values())} |", f"|---|{'---:|' * len(NAMES)}")
         for cell, title in BY_TABLES.items():
-            found = [leads.get((body, task, cell)) for task in NAMES]
+            found = [leads.get((encoder, task, cell)) for task in NAMES]
             if any(found):
                 yield f"| {title} | {' | '.join(lead(one) if one else '' for one in found)} |"
         yield ""

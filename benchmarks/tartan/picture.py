@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.compared import is_sure
 from benchmarks.results_file import Results
 from benchmarks.tartan.cells import AGAINST, BODIES, HEADS, NAMES, PLAIN
-from endtask.report.plots import DotRow, dot_chart, picture
+from endtask.reporting.plots import DotRow, dot_chart, picture
 
 Tree = dict[str, Any]
 TABLES = ("tapt", "dapt-tapt", "dapt")
@@ -18,10 +18,10 @@ LEGEND = {PLAIN: "plain fine-tuning", "mt": "MT: equal weights", "meta": "META: 
 def tartan_picture(results: Results) -> str:
     """A dot for each cell, by how many points it lies above the reference of its table; filled where that is sure."""
     rows: list[DotRow] = []
-    for body in BODIES:
+    for encoder in BODIES:
         for table in TABLES:
-            if leads := _leads(results, body, table):
-                rows.append(DotRow(f"{HEADS[table].split(':')[0]}, {BODIES[body]}"))
+            if leads := _leads(results, encoder, table):
+                rows.append(DotRow(f"{HEADS[table].split(':')[0]}, {BODIES[encoder]}"))
                 rows += [DotRow(NAMES[task], _dots(cells)) for task, cells in leads.items()]
     chart = dot_chart(
         rows,
@@ -37,13 +37,13 @@ def _dots(cells: dict[str, tuple[float, bool]]) -> tuple[tuple[int, float, bool]
     return tuple((ways.index(way), lead, sure) for way, (lead, sure) in cells.items())
 
 
-def _leads(results: Results, body: str, table: str) -> dict[str, dict[str, tuple[float, bool]]]:
+def _leads(results: Results, encoder: str, table: str) -> dict[str, dict[str, tuple[float, bool]]]:
     """By task and way to train, the points above the reference and whether they are sure."""
     found: dict[str, dict[str, tuple[float, bool]]] = {}
     ways = {PLAIN: PLAIN, f"mt-{AGAINST[table]}": "mt", f"meta-{AGAINST[table]}": "meta"}
     rows: Iterable[Tree] = (row for row in results.rows if row["kind"] == "cell")
     for row in rows:
-        if (row["body"], row["table"]) == (body, table) and row["cell"] in ways and row.get("lead") is not None:
+        if (row["body"], row["table"]) == (encoder, table) and row["cell"] in ways and row.get("lead") is not None:
             lead = (100 * row["lead"], is_sure(row))
             found.setdefault(row["task"], {})[ways[row["cell"]]] = lead
     # A table that has only plain fine-tuning, which all of them share, says nothing of its own.

@@ -23,22 +23,22 @@ from benchmarks.arms import some_arms
 from benchmarks.tartan.cells import DOMAINS, PLAIN, TABLES, Body, base_settings, cells, seeds
 from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
+from endtask.config import Settings
+from endtask.config.overrides import with_values
+from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.errors import InputError
-from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
-from endtask.run import Run
-from endtask.settings import Settings
-from endtask.settings.values import with_values
+from endtask.pipeline.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 300
-_WHOLE_DOMAIN = {"train.objectives.dapt.weight": 1, "domain.amount": "all"}
+_WHOLE_DOMAIN = {"pretrain.objectives.dapt.weight": 1, "domain.amount": "all"}
 
 
 class Prepared:
     """The folder of a task and a body: the tokenizer, and a comparison for each table."""
 
-    def __init__(self, folder: Path, settings: Settings, body: Body) -> None:
-        self.folder, self.settings, self.body = folder, settings, body
+    def __init__(self, folder: Path, settings: Settings, encoder: Body) -> None:
+        self.folder, self.settings, self.encoder = folder, settings, encoder
 
     def shared(self) -> Settings:
         """The settings of all cells: with the tokenizer that is learned first, unless a checkpoint brings its own."""
@@ -60,12 +60,12 @@ class Prepared:
         settings = with_values(self.shared(), {"output_dir": str(self.folder / name)}, name)
         found = {arm: values for table in tables for arm, values in self._cells(table).items()}
         found = some_arms(found, arms, name)
-        comparison: dict[str, Any] = {"cells": found, **seeds(found, self.body, some), "baselines": []}
+        comparison: dict[str, Any] = {"cells": found, **seeds(found, self.encoder, some), "baselines": []}
         until = asked.pop("until", "pack")
         return compare(settings, comparison | asked, until=until)
 
     def _cells(self, table: str) -> dict[str, dict[str, Any]]:
-        return cells(table, self.body, self.settings.budget)
+        return cells(table, self.encoder, self.settings.budget)
 
 
 def name_of(tables: Sequence[str]) -> str:
@@ -82,21 +82,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[], help="some of the ten, where others are trained")
     parser.add_argument("--name", default="", help="of the bundle; the names of its tables")
     parser.add_argument("--body", choices=("scratch", "checkpoint"), default="scratch")
-    parser.add_argument("--checkpoint", default=SMALL_PRETRAINED, help="what the body `checkpoint` goes on from")
-    parser.add_argument("--steps", type=int, default=STEPS, help="of stage 1, at most")
+    parser.add_argument("--checkpoint", default=SMALL_PRETRAINED, help="what the encoder `checkpoint` goes on from")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of pre-training, at most")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "tartan", help="where everything goes")
     given = parser.parse_args()
     try:
         if unknown := [table for table in given.tables if table not in TABLES]:
             raise InputError(f"no table is named {unknown[0]!r}", hint=f"known: {', '.join(TABLES)}")
-        settings = base_settings(given.task, given.body, given.data, steps=given.steps, checkpoint=given.checkpoint)
-        found = Prepared(given.out / f"{given.task}-{given.body}", settings, given.body)
+        settings = base_settings(given.task, given.encoder, given.data, steps=given.steps, checkpoint=given.checkpoint)
+        found = Prepared(given.out / f"{given.task}-{given.encoder}", settings, given.encoder)
         if (given.arms or given.seeds) and not given.name:
             raise InputError(
                 "some arms or seeds are not their whole table", key="--name", hint="give the bundle a name"
             )
-        tables = given.tables or [table for table in TABLES if (table, given.body) != (PLAIN, "checkpoint")]
+        tables = given.tables or [table for table in TABLES if (table, given.encoder) != (PLAIN, "checkpoint")]
         name = given.name or name_of(tables)
         found.compared(tables, arms=given.arms, some=given.seeds, name=name)
         bundle = write_bundle(found.folder / name, given.out / f"{found.folder.name}-{name}.tar.zst")

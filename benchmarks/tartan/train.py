@@ -19,8 +19,8 @@ from pathlib import Path
 
 from benchmarks.curves import curves
 from endtask.errors import InputError
-from endtask.files.atomic import write_json
-from endtask.files.stage_folder import read_manifest
+from endtask.io.atomic import write_json
+from endtask.io.stage_folder import read_manifest
 
 ENDING = ".tar.zst"
 _PAUSE = 2.0

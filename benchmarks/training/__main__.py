@@ -31,7 +31,7 @@ from benchmarks.training.cases import (
 from benchmarks.training.inputs import ROOT, TEXTS, Bench
 from benchmarks.training.measure import measure
 from benchmarks.training.summary import GOALS, summarize, table
-from endtask.files.atomic import write_json
+from endtask.io.atomic import write_json
 
 COMMAND = "python -m benchmarks.training"
 COMMANDS = {"cuda": COMMAND, "cpu": f"{COMMAND} --device cpu --merge"}

@@ -15,7 +15,7 @@ class StepClock:
     >>> clock = StepClock(torch.device("cpu"), warmup=1, steps=2)
     >>> for _ in range(3):
     ...     clock.tick()
-    >>> sorted(clock.figures())
+    >>> sorted(clock.statistics())
     ['seconds', 'step_milliseconds', 'steps', 'warmup']
     """
 
@@ -49,7 +49,7 @@ class StepClock:
         if self._ticks >= self._warmup:
             self._mark()
 
-    def figures(self) -> dict[str, float | int | list[float]]:
+    def statistics(self) -> dict[str, float | int | list[float]]:
         """Seconds of all timed steps, and milliseconds of each."""
         if self._ticks < self.total:
             raise RuntimeError(f"{self._ticks} of {self.total} steps were done")

@@ -69,7 +69,7 @@ def _train(case: Case, bench: Bench, compiled: bool) -> Row:
     )
     run.train()
     return {
-        **clock.figures(),
+        **clock.statistics(),
         "tokens": int(run.tokens),
         "padded_tokens": run.padded_tokens,
         "texts_per_batch": rows.batch_size,

@@ -15,7 +15,7 @@ from benchmarks.job import Folders
 from benchmarks.training.cases import LENGTH, SIZES, Case
 from benchmarks.training.clock import StepClock
 from endtask.seeds import generator
-from endtask.text.packed import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -38,10 +38,10 @@ def run_case(case: Case, bench: Bench) -> Row:
 
     torch._dynamo.reset()  # each case compiles for its own shapes, as it would alone
     forget_last_case(case.device)
-    figures = engine_named(case.engine)(case, bench)
-    if "tokens" in figures:
-        figures["tokens_per_second"] = round(figures["tokens"] / figures["seconds"], 1)
-    return {**asdict(case), **figures, **peak_memory(case.device), **_surroundings(case)}
+    statistics = engine_named(case.engine)(case, bench)
+    if "tokens" in statistics:
+        statistics["tokens_per_second"] = round(statistics["tokens"] / statistics["seconds"], 1)
+    return {**asdict(case), **statistics, **peak_memory(case.device), **_surroundings(case)}
 
 
 def engine_named(name: str) -> Engine:

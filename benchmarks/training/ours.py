@@ -11,14 +11,14 @@ from dataclasses import replace
 from benchmarks.training.bert import parameters_of
 from benchmarks.training.cases import LENGTH, SIZES, Case, Row
 from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Bench
-from endtask.models.network import Network, build_network
+from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
+from endtask.encoders.network import Network, build_network
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
-from endtask.settings import BatchSize, ModelSettings, Settings, TrainSettings
-from endtask.train.device import choose_place, move
-from endtask.train.loop import Phase, build_optimizer, train
-from endtask.train.pretrain import phase_of
+from endtask.training.device import choose_device_context, move
+from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
 
 NAME = "text"
@@ -39,7 +39,7 @@ def ours(case: Case, bench: Bench) -> Row:
         clock.tick()
     assert loss is not None
     return {
-        **clock.figures(),
+        **clock.statistics(),
         **counts,
         "attention": phase.network.backend,
         "parameters": parameters_of(phase.network),
@@ -50,18 +50,18 @@ def ours(case: Case, bench: Bench) -> Row:
 def _phase(case: Case, bench: Bench) -> Phase:
     """Masked language modelling alone; the number of steps is put in later."""
     settings = _settings(case)
-    place = choose_place(settings)
-    network = move(_network(case, bench, settings), settings, place)
-    network.set_dropout(settings.train.dropout)
+    context = choose_device_context(settings)
+    network = move(_network(case, bench, settings), settings, context)
+    network.set_dropout(settings.pretrain.dropout)
     stream = TextStream(
         NAME,
         bench.packed(case),
         network,
-        batch_size=settings.train.batch_size,
+        batch_size=settings.pretrain.batch_size,
         seed=SEED,
         masking=_masking(case, bench),
     )
-    return phase_of(network, {NAME: MaskedLM(NAME, stream)}, Equal(NAME), settings, place)
+    return phase_of(network, {NAME: MaskedLM(NAME, stream)}, Equal(NAME), settings, context)
 
 
 def _settings(case: Case) -> Settings:
@@ -73,13 +73,13 @@ def _settings(case: Case) -> Settings:
         intermediate_size=size.gated_width,
     )
     batch = str(case.rows) if case.text == "full" else f"{case.rows * LENGTH}tok"
-    train_settings = TrainSettings(
+    train_settings = PretrainSettings(
         batch_size=BatchSize.parse(batch),
         max_length=LENGTH,
         mask_probability=MASKED_SHARE,
         learning_rate=LEARNING_RATE,
     )
-    return Settings(device=case.device, seed=SEED, model=model, train=train_settings)
+    return Settings(device=case.device, seed=SEED, model=model, pretrain=train_settings)
 
 
 def _network(case: Case, bench: Bench, settings: Settings) -> Network:

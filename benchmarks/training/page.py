@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from benchmarks.training.cases import COMPILED, OURS, REFERENCE, SMALL_VOCABULARY, TRAINER
-from endtask.report.plots import BarGroup, bar_chart, picture
+from endtask.reporting.plots import BarGroup, bar_chart, picture
 
 NAMES = {
     OURS: "endtask (`lean`)",

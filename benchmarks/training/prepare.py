@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from benchmarks.training.cases import LENGTH, SMALL_VOCABULARY, VOCABULARY
 from benchmarks.training.inputs import ROOT, SEED, TEXTS, vocabulary_folder
-from endtask.files.atomic import write_json
-from endtask.files.rows import read_rows
+from endtask.config import TokenizerSettings
+from endtask.io.atomic import write_json
+from endtask.io.tables import read_rows
 from endtask.seeds import generator
-from endtask.settings import TokenizerSettings
-from endtask.text.packed import PackedTexts, pack_examples, pack_passages
-from endtask.text.tokenizer import save_tokenizer, train_tokenizer
+from endtask.tokenization.packed_texts import PackedTexts, pack_examples, pack_passages
+from endtask.tokenization.tokenizer import save_tokenizer, train_tokenizer
 
 TASKS = ("chemprot", "sciie", "agnews")
 SMALL_TOKENS = 1_000_000

@@ -35,7 +35,7 @@ def reference(case: Case, bench: Bench) -> Row:
         loss = _step(model, optimizer, scaler, {name: part.to(device) for name, part in batch.items()})
         clock.tick()
     return {
-        **clock.figures(),
+        **clock.statistics(),
         "tokens": tokens,
         "padded_tokens": padded,
         "texts_per_batch": batch_size,

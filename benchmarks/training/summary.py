@@ -23,8 +23,8 @@ GOALS = (
 
 def summarize(rows: list[Row]) -> Row:
     """All headline figures that the rows allow; those of a failed or missing measurement are left out."""
-    figures = {**_gpu(rows), **_cpu(rows), "measurements": sum("error" not in row for row in rows)}
-    return {name: figure for name, figure in figures.items() if figure is not None}
+    statistics = {**_gpu(rows), **_cpu(rows), "measurements": sum("error" not in row for row in rows)}
+    return {name: figure for name, figure in statistics.items() if figure is not None}
 
 
 def speed(rows: Iterable[Row], **chosen: object) -> float | None:

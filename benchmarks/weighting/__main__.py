@@ -45,10 +45,10 @@ def measure(case: Case, bench: Bench) -> Row:
     torch._dynamo.reset()  # each case compiles for its own shapes, as it would alone
     forget_last_case(case.device)
     try:
-        figures = _engine(case, bench)
+        statistics = _engine(case, bench)
     except RuntimeError as error:  # out of memory is one of them
         return failure(case, str(error).splitlines()[0][:300])
-    return {**asdict(case), **figures, **peak_memory(case.device)}
+    return {**asdict(case), **statistics, **peak_memory(case.device)}
 
 
 def _engine(case: Case, bench: Bench) -> Row:

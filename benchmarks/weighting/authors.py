@@ -1,6 +1,6 @@
 """The authors' way: the same step as TARTAN's code takes it, on Hugging Face's BERT.
 
-At every step the head is fitted by ten steps with a whole pass of the body each, vocabulary logits are computed at all
+At every step the head is fitted by ten steps with a whole pass of the encoder each, vocabulary logits are computed at all
 positions, gradients are copied weight by weight, and cosines are sums of numbers that the host waits for. Where their
 code is slow without need of its own (single precision, eager attention, the cache emptied at each step), the faster
 way is taken.
@@ -33,7 +33,7 @@ def authors_way(case: Case, bench: Bench) -> Row:
         loss = work.step(step)
         clock.tick()
     tokens = bench.steps * len(OBJECTIVES) * case.rows * LENGTH
-    return {**clock.figures(), "tokens": tokens, "parameters": parameters_of(work.model), "loss": round(loss, 4)}
+    return {**clock.statistics(), "tokens": tokens, "parameters": parameters_of(work.model), "loss": round(loss, 4)}
 
 
 class _Work:
@@ -77,7 +77,7 @@ class _Work:
         return losses["tapt"]
 
     def _held_out(self, step: int) -> list[Tensor]:
-        """Fit a new head by whole passes of the body, then take the gradient of other examples through it."""
+        """Fit a new head by whole passes of the encoder, then take the gradient of other examples through it."""
         head = self._new_head()
         optimizer = torch.optim.AdamW(head.parameters(), lr=_HEAD_RATE, weight_decay=_HEAD_DECAY, fused=False)
         for _ in range(_HEAD_STEPS):

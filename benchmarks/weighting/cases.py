@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from endtask.settings.meta import MetaSettings
+from endtask.config.meta import MetaSettings
 
 Device = Literal["cuda", "cpu"]
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ from benchmarks.training.clock import StepClock
 from benchmarks.training.prepare import write_rows
 from benchmarks.weighting.cases import CLASSES, LENGTH, Case
 from endtask.seeds import generator
-from endtask.text.packed import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts
 
 SEED = 0
 TEXTS = 4096

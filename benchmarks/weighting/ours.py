@@ -10,24 +10,24 @@ from benchmarks.training.bert import parameters_of
 from benchmarks.training.cases import SIZES
 from benchmarks.weighting.cases import CLASSES, LENGTH, OBJECTIVES, RULES, Case, Row
 from benchmarks.weighting.inputs import LEARNING_RATE, MASKED_SHARE, SEED, SPECIAL, TEXTS, Bench, labels
-from endtask.models.network import Network, build_network
-from endtask.models.place import Place
+from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
+from endtask.config.meta import MetaSettings
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network, build_network
 from endtask.objectives.base import Objective
+from endtask.objectives.classification import Classification
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification
-from endtask.settings import BatchSize, ModelSettings, Settings, TrainSettings
-from endtask.settings.meta import MetaSettings
-from endtask.train.device import choose_place, move
-from endtask.train.loop import Phase, build_optimizer, train
-from endtask.train.meta_folds import Folds
-from endtask.train.meta_gradient import HeldOutGradient
-from endtask.train.meta_texts import TextHeldOut
-from endtask.train.pretrain import phase_of
+from endtask.training.device import choose_device_context, move
+from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
-from endtask.weighting.meta import Meta
-from endtask.weighting.meta_head import Classes
+from endtask.weighting.meta.folds import Folds
+from endtask.weighting.meta.gradient import HeldOutGradient
+from endtask.weighting.meta.head import Classes
+from endtask.weighting.meta.rule import Meta
+from endtask.weighting.meta.texts import TextHeldOut
 
 _FOLDS = 16
 """So many parts that the end task's batches hardly shrink: all engines read the same batches."""
@@ -44,7 +44,7 @@ def ours(case: Case, bench: Bench) -> Row:
         clock.tick()
     weights = {name: round(value.item(), 4) for name, value in losses.items() if name.startswith("weight/")}
     return {
-        **clock.figures(),
+        **clock.statistics(),
         "tokens": tokens,
         "attention": phase.network.backend,
         "parameters": parameters_of(phase.network),
@@ -55,27 +55,27 @@ def ours(case: Case, bench: Bench) -> Row:
 
 def _phase(case: Case, bench: Bench) -> Phase:
     settings = _settings(case)
-    place = choose_place(settings)
-    network = move(_network(settings, case.vocabulary), settings, place)
-    network.set_dropout(settings.train.dropout)
+    context = choose_device_context(settings)
+    network = move(_network(settings, case.vocabulary), settings, context)
+    network.set_dropout(settings.pretrain.dropout)
     objectives: dict[str, Objective] = {
         name: MaskedLM(name, _stream(name, case.rows, case, network, bench, masked=True)) for name in OBJECTIVES[1:]
     }
     task = Classification("task", _stream("task", case.rows, case, network, bench, masked=False), labels())
     rule = RULES[case.engine]
-    weighting = Equal(*OBJECTIVES) if rule is None else _meta(rule, case, network, bench, place)
-    return phase_of(network, {"task": task, **objectives}, weighting, settings, place)
+    weighting = Equal(*OBJECTIVES) if rule is None else _meta(rule, case, network, bench, context)
+    return phase_of(network, {"task": task, **objectives}, weighting, settings, context)
 
 
-def _meta(rule: MetaSettings, case: Case, network: Network, bench: Bench, place: Place) -> Meta:
+def _meta(rule: MetaSettings, case: Case, network: Network, bench: Bench, context: DeviceContext) -> Meta:
     """The rule over all three; the end task's own batches stay whole, as they are with equal weights."""
     stream = _stream("task", case.held_out, case, network, bench, masked=False)
     answered = Classification("task", stream, labels())
     sizes = rule.model_copy(update={"fit_batch": case.held_out, "gradient_batch": case.held_out})
     folds = Folds(np.arange(TEXTS) % _FOLDS, rule.fold_steps)
     source = TextHeldOut(answered, answered, Classes(CLASSES), folds=folds, settings=sizes, seed=SEED)
-    gradient = HeldOutGradient(network, source, settings=sizes, place=place, seed=SEED)
-    return Meta(OBJECTIVES, gradient, settings=sizes, device=place.device, seed=SEED)
+    gradient = HeldOutGradient(network, source, settings=sizes, context=context, seed=SEED)
+    return Meta(OBJECTIVES, gradient, settings=sizes, device=context.device, seed=SEED)
 
 
 def _stream(name: str, rows: int, case: Case, network: Network, bench: Bench, *, masked: bool) -> TextStream:
@@ -99,8 +99,8 @@ def _settings(case: Case) -> Settings:
         intermediate_size=size.gated_width,
     )
     batch = BatchSize.parse(str(case.rows))
-    train_settings = TrainSettings(batch_size=batch, max_length=LENGTH, learning_rate=LEARNING_RATE)
-    return Settings(device=case.device, seed=SEED, model=model, train=train_settings)
+    train_settings = PretrainSettings(batch_size=batch, max_length=LENGTH, learning_rate=LEARNING_RATE)
+    return Settings(device=case.device, seed=SEED, model=model, pretrain=train_settings)
 
 
 def _network(settings: Settings, vocabulary: int) -> Network:

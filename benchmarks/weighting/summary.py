@@ -12,7 +12,7 @@ GOALS = ("meta_step_over_equal_step", "meta_step_over_equal_step_default", "spee
 
 def summarize(rows: list[Row]) -> Row:
     """All headline figures that the rows allow; those of a failed or missing measurement are left out."""
-    figures = {
+    statistics = {
         "meta_step_over_equal_step": _ratio(rows, META, EQUAL),
         "meta_step_over_equal_step_default": _ratio(rows, DEFAULT, EQUAL),
         "meta_step_over_equal_step_paper_head": _ratio(rows, PAPER, EQUAL),
@@ -22,7 +22,7 @@ def summarize(rows: list[Row]) -> Row:
         "meta_step_milliseconds": step_milliseconds(rows, META),
         "measurements": sum("error" not in row for row in rows),
     }
-    return {name: figure for name, figure in figures.items() if figure is not None}
+    return {name: figure for name, figure in statistics.items() if figure is not None}
 
 
 def step_milliseconds(rows: list[Row], engine: str) -> float | None:

@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.results_file import write_results
+from endtask.config import Settings
 from endtask.errors import InputError
-from endtask.settings import Settings
-from endtask.train.device import choose_device
+from endtask.training.device import choose_device
 from examples.digits.figures import Row, row_of, summary_of, told
 from examples.digits.images import ImageTask, divide, read_digits, read_images, usual_classes
 from examples.digits.methods import METHODS, Plan, learn

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.compared import dagger, interval_in_words, lead
 from benchmarks.results_file import Results
-from endtask.evaluate.significance import bootstrap_interval, holm, metric_permutation
+from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation
 from examples.digits.images import ImageTask
 from examples.digits.methods import METHODS, Outcome, Plan
 

@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.models.place import Place
+from endtask.config.meta import MetaSettings
+from endtask.config.training import PhaseSettings
+from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Objective
 from endtask.seeds import derive, generator
-from endtask.settings.meta import MetaSettings
-from endtask.settings.training import PhaseSettings
-from endtask.train.loop import Phase, build_optimizer, train
-from endtask.train.meta_folds import Folds
-from endtask.train.meta_gradient import HeldOutGradient
+from endtask.training.loop import Phase, build_optimizer, train
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
-from endtask.weighting.meta import Meta
+from endtask.weighting.meta.folds import Folds
+from endtask.weighting.meta.gradient import HeldOutGradient
+from endtask.weighting.meta.rule import Meta
 from examples.digits.images import Images, ImageTask
 from examples.digits.network import AUXILIARY, TASK, HeldOutImages, ImageClasses, ImageNetwork
 
@@ -54,7 +54,7 @@ def learn(method: str, task: ImageTask, plan: Plan, *, seed: int, device: torch.
 
     All start from the same random weights. What is learned before the task's head is ready (agnostic) is not scored.
     """
-    work = _Work(task, plan, seed, Place(device))
+    work = _Work(task, plan, seed, DeviceContext(device))
     together = {"task only": [TASK], "agnostic": [AUXILIARY], "mt": [TASK, AUXILIARY], "meta": [TASK, AUXILIARY]}
     weights = work.phase(together[method], plan.steps, learned=method == "meta", scored=method != "agnostic")
     work.phase([TASK], plan.finetune_steps, learned=False, scored=True)
@@ -64,11 +64,11 @@ def learn(method: str, task: ImageTask, plan: Plan, *, seed: int, device: torch.
 class _Work:
     """A network under training, and the best it has been."""
 
-    def __init__(self, task: ImageTask, plan: Plan, seed: int, place: Place) -> None:
-        self._task, self._plan, self._seed, self._place = task, plan, seed, place
+    def __init__(self, task: ImageTask, plan: Plan, seed: int, context: DeviceContext) -> None:
+        self._task, self._plan, self._seed, self._context = task, plan, seed, context
         counts = {TASK: int(task.train.labels.max()) + 1, AUXILIARY: int(task.auxiliary.labels.max()) + 1}
         network = ImageNetwork(task.train.pixels.shape[1:], counts, seed=derive(seed, "weights"))
-        self._network = network.to(place.device)
+        self._network = network.to(context.device)
         self._best: tuple[float, dict[str, Any]] = (-1.0, {})
 
     def phase(self, names: list[str], steps: int, *, learned: bool, scored: bool) -> list[float]:
@@ -107,9 +107,9 @@ class _Work:
             self._task.train, self._task.dev, folds, classes, settings=settings, seed=derive(self._seed, "held out")
         )
         gradient = HeldOutGradient(
-            self._network, held_out, settings=settings, place=self._place, seed=derive(self._seed, "meta")
+            self._network, held_out, settings=settings, context=self._context, seed=derive(self._seed, "meta")
         )
-        return Meta(names, gradient, settings=settings, device=self._place.device, seed=self._seed)
+        return Meta(names, gradient, settings=settings, device=self._context.device, seed=self._seed)
 
     def _phase_of(self, objectives: dict[str, Objective], weighting: Weighting, steps: int) -> Phase:
         return Phase(
@@ -120,7 +120,7 @@ class _Work:
             settings=PhaseSettings(),
             learning_rate=self._plan.learning_rate,
             seed=self._seed,
-            place=self._place,
+            context=self._context,
         )
 
     def _score(self) -> None:
@@ -132,6 +132,8 @@ class _Work:
     @torch.inference_mode()
     def _predict(self, images: Images) -> NDArray[np.int64]:
         self._network.eval()
-        outputs = self._network.heads[TASK](self._network.body(torch.from_numpy(images.pixels).to(self._place.device)))
+        outputs = self._network.heads[TASK](
+            self._network.encoder(torch.from_numpy(images.pixels).to(self._context.device))
+        )
         predicted: NDArray[np.int64] = outputs.argmax(-1).cpu().numpy()
         return predicted

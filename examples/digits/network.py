@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from endtask.config.meta import MetaSettings
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
-from endtask.settings.meta import MetaSettings
-from endtask.train.meta_folds import Folds
-from endtask.weighting.meta_head import Classes, HeadTask
+from endtask.weighting.meta.folds import Folds
+from endtask.weighting.meta.head import Classes, HeadTask
 from examples.digits.images import Images
 
 TASK, AUXILIARY = "task", "auxiliary"
@@ -29,7 +29,7 @@ class ImageNetwork(nn.Module):
         torch.manual_seed(seed)
         channels, height, wide = shape
         flat = 32 * -(-height // 4) * -(-wide // 4)
-        self.body = nn.Sequential(
+        self.encoder = nn.Sequential(
             nn.Conv2d(channels, 16, 3, stride=2, padding=1),
             nn.ReLU(),
             nn.Conv2d(16, 32, 3, stride=2, padding=1),
@@ -92,12 +92,12 @@ class ImageClasses:
 
     def loss(self, network: ImageNetwork, batch: ImageBatch) -> Loss:
         """Mean cross-entropy."""
-        value = functional.cross_entropy(network.heads[self.name](network.body(batch.pixels)), batch.labels)
+        value = functional.cross_entropy(network.heads[self.name](network.encoder(batch.pixels)), batch.labels)
         return Loss(value, {"task": value})
 
     def flops(self, network: ImageNetwork, batch: ImageBatch) -> float:
         """About six for each weight and image."""
-        return 6.0 * sum(weight.numel() for weight in network.body.parameters()) * len(batch.labels)
+        return 6.0 * sum(weight.numel() for weight in network.encoder.parameters()) * len(batch.labels)
 
 
 class HeldOutImages:
@@ -124,12 +124,12 @@ class HeldOutImages:
 
     def features(self, network: ImageNetwork, batch: ImageBatch) -> Tensor:
         """What the heads read."""
-        features: Tensor = network.body(batch.pixels)
+        features: Tensor = network.encoder(batch.pixels)
         return features
 
     def own_outputs(self, network: ImageNetwork, batch: ImageBatch) -> Tensor:
         """What the task's head says."""
-        outputs: Tensor = network.heads[TASK](network.body(batch.pixels))
+        outputs: Tensor = network.heads[TASK](network.encoder(batch.pixels))
         return outputs
 
     def targets(self, batch: ImageBatch) -> Tensor:

@@ -5,11 +5,11 @@
 ['Corpus', 'InputError', 'Settings', 'Task', 'load', 'load_settings', 'run']
 """
 
+from endtask.config import Settings, load_settings
 from endtask.corpus import Corpus
 from endtask.errors import InputError
-from endtask.predict import load
-from endtask.run import run
-from endtask.settings import Settings, load_settings
+from endtask.pipeline.run import run
+from endtask.serving.predictor import load
 from endtask.task import Task
 
 __all__ = ["Corpus", "InputError", "Settings", "Task", "load", "load_settings", "run"]

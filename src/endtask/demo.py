@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from endtask.evaluate.baselines import tfidf_baseline
-from endtask.evaluate.measures import measure_of
-from endtask.evaluate.predictions import read_predictions
-from endtask.evaluate.significance import metric_permutation
-from endtask.files.atomic import write_json
-from endtask.files.run_layout import RESULTS
-from endtask.files.stage_folder import read_manifest
+from endtask.config import Settings, load_settings
+from endtask.evaluation.baselines import tfidf_baseline
+from endtask.evaluation.predictions import read_predictions
+from endtask.evaluation.significance import metric_permutation
+from endtask.evaluation.task_metrics import measure_of
+from endtask.io.atomic import write_json
+from endtask.io.run_layout import RESULTS
+from endtask.io.stage_folder import read_manifest
+from endtask.pipeline.run import Run, RunResult
 from endtask.progress import say
-from endtask.run import Run, RunResult
-from endtask.settings import Settings, load_settings
 from endtask.task.split import group_numbers
 
-# Without external text stage 1 reads the task's few texts again and again; about 300 steps were best on dev.
+# Without corpus text pre-training reads the task's few texts again and again; about 300 steps were best on dev.
 _TASK_ONLY_BUDGET = "900ktok"
 _TASK_ONLY_FINETUNE_SHARE = 0.6
 
@@ -50,7 +50,7 @@ class Outcome:
     test_rows: int
     report: Path
 
-    def figures(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {**asdict(self), "report": str(self.report)}
 
@@ -81,7 +81,7 @@ def run_demo(output: Path) -> Outcome:
     say("2 of 2: the same model without the corpus")
     second = _run(Run(_without_corpus(output, first)))
     outcome = _compare(work, first, second)
-    write_json(output / "demo.json", outcome.figures())
+    write_json(output / "demo.json", outcome.statistics())
     return outcome
 
 

@@ -39,7 +39,7 @@ class Document:
     text: str
     source: str
     title: str | None = None
-    licence: str | None = None
+    license: str | None = None
     links: tuple[tuple[int, int], ...] = ()
 
 
@@ -49,7 +49,7 @@ class Selected:
 
     `rank` is its best rank over all examples that asked for it, `score` the score it had there; of selectors with an
     order of their own, the rank and score they gave it;
-    `asked_count` says how many examples asked, `asked_by` names the best of them, best first;
+    `matched_count` says how many examples asked, `matched_queries` names the best of them, best first;
     `reason` is the rule that kept it.
     """
 
@@ -57,6 +57,6 @@ class Selected:
     position: int
     rank: int
     score: float
-    asked_count: int
-    asked_by: tuple[str, ...]
+    matched_count: int
+    matched_queries: tuple[str, ...]
     reason: str

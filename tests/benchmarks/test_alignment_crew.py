@@ -59,12 +59,12 @@ def test_headlines_go_before_what_is_slow_and_nothing_stands_on_a_body_that_fail
 
 def test_what_fails_is_put_back_once() -> None:
     todo = Todo(["256x1"], set(), at_once=1)
-    body = Item("256x1", PRETRAIN)
-    assert todo.take() == body
-    todo.finished(body, well=False)
-    assert todo.failed == {body}
-    assert todo.take() == body
-    todo.finished(body, well=True)
+    encoder = Item("256x1", PRETRAIN)
+    assert todo.take() == encoder
+    todo.finished(encoder, well=False)
+    assert todo.failed == {encoder}
+    assert todo.take() == encoder
+    todo.finished(encoder, well=True)
     assert todo.failed == set()
     first = todo.take()
     assert first is not None

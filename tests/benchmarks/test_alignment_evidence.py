@@ -36,11 +36,11 @@ from benchmarks.alignment.rows_file import ROWS
 from benchmarks.alignment.todo import PRETRAIN, Item, Todo, items_after
 from benchmarks.results_file import read_results
 from endtask.bundle import unbundle
+from endtask.config import Settings, SizeBudget
+from endtask.config.overrides import with_values
+from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
-from endtask.models.weights import load_tensors
-from endtask.settings import Settings, SizeBudget
-from endtask.settings.values import with_values
-from endtask.train.kept_head import kept_objective
+from endtask.training.reused_head import kept_objective
 from tests.aligned_toy import make_documents
 from tests.tiny import WORDS
 
@@ -52,7 +52,7 @@ SMALL = {
     "model.num_hidden_layers": 1,
     "model.num_attention_heads": 2,
     "model.intermediate_size": 16,
-    "train.batch_size": 4,
+    "pretrain.batch_size": 4,
     "threads": 1,
     "device": "cpu",
 }
@@ -104,7 +104,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @pytest.fixture(scope="module")
-def body(place: Place) -> BodyWork:
+def encoder(place: Place) -> BodyWork:
     work = BodyWork(place, ALIGNED)
     trained = work.pretrain()
     assert trained["steps"] == 2
@@ -117,26 +117,26 @@ def test_pages_are_divided_by_title_and_held_out_ones_stay_out(place: Place) -> 
     assert all(ids.values())
     assert sum(map(len, ids.values())) == len(set.union(*ids.values())) == 40
     held_out = place.run(prepare.HELD_OUT).settings
-    assert set(held_out.train.used_objectives) == {"mlm", "nsp"}
+    assert set(held_out.pretrain.used_objectives) == {"mlm", "nsp"}
 
 
 def test_all_that_is_scored_is_guarded() -> None:
     concepts = {split: [{"tokens": ["a", split]}] for split in ("train", "dev", "test")}
     acronyms = {split: [{"text_pair": f"snippet {split}"}] * 2 for split in ("train", "dev", "test")}
     found = prepare.guarded_rows(concepts, acronyms)
-    guarded = {row["text"] for split in ("dev", "test") for row in found[split]}
-    assert guarded == {"a dev", "a test", "snippet train", "snippet dev", "snippet test"}
+    is_contaminated = {row["text"] for split in ("dev", "test") for row in found[split]}
+    assert is_contaminated == {"a dev", "a test", "snippet train", "snippet dev", "snippet test"}
     assert Counter(row["text"] for row in found["test"])["snippet train"] == 1
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
 @pytest.mark.parametrize("trained", ["head", "all"])
-def test_a_job_has_a_row_for_each_run(body: BodyWork, task: str, trained: Any) -> None:
+def test_a_job_has_a_row_for_each_run(encoder: BodyWork, task: str, trained: Any) -> None:
     head: Any = "keep" if trained == "head" else "new"
-    rows = list(body.job(Job(ALIGNED.name, task, trained, head, 1e-3, (10, 20))))
+    rows = list(encoder.job(Job(ALIGNED.name, task, trained, head, 1e-3, (10, 20))))
     found = sorted((row["key"]["labels"], row["key"]["draw"]) for row in rows)
     assert found == [(labels, draw) for labels in (10, 20) for draw in range(5)]
-    told = body.place.truth(task)
+    told = encoder.context.truth(task)
     for row in rows:
         scored = told["scored"][row["key"]["draw"]]
         assert len(row["answers"]) == len(row["surprise"]) == len(scored)
@@ -145,24 +145,24 @@ def test_a_job_has_a_row_for_each_run(body: BodyWork, task: str, trained: Any) -
 
 
 @pytest.mark.parametrize(("task", "other"), [("ct", "ad"), ("ad", "ct")])
-def test_both_tasks_learn_together_and_the_rows_are_of_one(body: BodyWork, task: str, other: str) -> None:
+def test_both_tasks_learn_together_and_the_rows_are_of_one(encoder: BodyWork, task: str, other: str) -> None:
     job = Job(ALIGNED.name, task, "transformer", "keep", 1e-4, (10,), "all")
-    rows = list(body.job(job))
-    told = body.place.truth(task)
+    rows = list(encoder.job(job))
+    told = encoder.context.truth(task)
     assert [(row["task"], row["tasks"], row["key"]["draw"]) for row in rows] == [(task, "all", n) for n in range(5)]
     assert all(len(row["answers"]) == len(told["scored"][row["key"]["draw"]]) for row in rows)
-    found, _ = load_tensors(body.stage_one(task, "all").weights)
-    alone, _ = load_tensors(body.stage_one(task).weights)
+    found, _ = load_tensors(encoder.stage_one(task, "all").weights)
+    alone, _ = load_tensors(encoder.stage_one(task).weights)
     assert {name.split(".")[1] for name in found.keys() - alone.keys()} == {f"task_{other}"}
     assert all(np.array_equal(found[name], alone[name]) for name in alone)
-    surprise = [row["surprise"] for row in body.job(replace(job, tasks="main"))]
+    surprise = [row["surprise"] for row in encoder.job(replace(job, tasks="main"))]
     assert surprise != [row["surprise"] for row in rows]
 
 
-def test_a_body_serves_another_task_with_its_own_weights_and_a_new_head(body: BodyWork) -> None:
-    trained, _ = load_tensors(body.folder / "pretrain" / "weights.safetensors")
+def test_a_body_serves_another_task_with_its_own_weights_and_a_new_head(encoder: BodyWork) -> None:
+    trained, _ = load_tensors(encoder.folder / "pretrain" / "weights.safetensors")
     for task, classes in (("ct", 4), ("ad", 2)):
-        found, _ = load_tensors(body.stage_one(task).weights)
+        found, _ = load_tensors(encoder.stage_one(task).weights)
         apart = {name for name in found if name not in trained or not np.array_equal(found[name], trained[name])}
         assert all(name.startswith("heads.task.") for name in apart)
         assert found["heads.task.classifier.weight"].shape[0] == classes
@@ -170,9 +170,9 @@ def test_a_body_serves_another_task_with_its_own_weights_and_a_new_head(body: Bo
 
 @pytest.mark.parametrize("left", [(), ("pack",), ("pack", "pretrain")])
 def test_a_half_made_stage_one_and_another_worker_do_no_harm(
-    body: BodyWork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: tuple[str, ...]
+    encoder: BodyWork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: tuple[str, ...]
 ) -> None:
-    here = BodyWork(body.place, ALIGNED)
+    here = BodyWork(encoder.context, ALIGNED)
     expected, _ = load_tensors(here.stage_one("ct").weights)
     folder = tmp_path / "body"
     folder.mkdir()
@@ -181,7 +181,7 @@ def test_a_half_made_stage_one_and_another_worker_do_no_harm(
     half = folder / "tasks" / "ct"
     half.mkdir(parents=True)
     if "pack" in left:
-        (half / "pack").symlink_to(body.place.folder / "body" / "pack")
+        (half / "pack").symlink_to(encoder.context.folder / "body" / "pack")
     if "pretrain" in left:
         (half / "pretrain").mkdir()
     made = bodies.network_for
@@ -204,13 +204,13 @@ def test_the_head_that_is_kept_is_that_of_the_own_objective(place: Place, task: 
 
 
 @pytest.mark.parametrize(("tasks", "trained"), [("main", "head"), ("all", "transformer")])
-def test_more_labels_than_there_are_is_said_in_one_line(body: BodyWork, tasks: Any, trained: Any) -> None:
+def test_more_labels_than_there_are_is_said_in_one_line(encoder: BodyWork, tasks: Any, trained: Any) -> None:
     with pytest.raises(InputError, match=r"--labels 9000.*rows to draw from"):
-        list(body.job(Job(ALIGNED.name, "ad", trained, "keep", 1e-3, (10, 9000), tasks)))
+        list(encoder.job(Job(ALIGNED.name, "ad", trained, "keep", 1e-3, (10, 9000), tasks)))
 
 
-def test_cases_are_shown_before_and_after_learning(body: BodyWork) -> None:
-    rows = list(body.cases())
+def test_cases_are_shown_before_and_after_learning(encoder: BodyWork) -> None:
+    rows = list(encoder.cases())
     assert Counter((row["task"], row["stage"]) for row in rows) == {
         ("ct", "pre-training"): 2,
         ("ct", "fine-tuning"): 2,
@@ -220,8 +220,8 @@ def test_cases_are_shown_before_and_after_learning(body: BodyWork) -> None:
     assert all(0 <= float(row["shown"]) <= 1 for row in rows if row["task"] == "ad")
 
 
-def test_first_objectives_are_scored_on_held_out_pages(body: BodyWork) -> None:
-    found = {row["objective"]: row for row in body.held_out(batches=3)}
+def test_first_objectives_are_scored_on_held_out_pages(encoder: BodyWork) -> None:
+    found = {row["objective"]: row for row in encoder.held_out(batches=3)}
     assert set(found) == {"mlm", "nsp"}
     assert found["nsp"]["perplexity"] == pytest.approx(2, abs=0.3)  # two steps teach nothing
     assert found["mlm"]["asked"] > 3
@@ -230,14 +230,14 @@ def test_first_objectives_are_scored_on_held_out_pages(body: BodyWork) -> None:
 
 def test_every_arm_of_every_table_is_asked_for_once() -> None:
     asked = Counter(
-        (job.body, job.task, job.train, job.head, job.tasks, job.rate, labels)
-        for body in BODIES
-        for job in jobs(body)
+        (job.encoder, job.task, job.train, job.head, job.tasks, job.rate, labels)
+        for encoder in BODIES
+        for job in jobs(encoder)
         for labels in job.labels
     )
     assert set(asked.values()) == {1}
     wanted = {
-        (arm.body.name, task, arm.train, arm.head, arm.tasks, arm.learning_rate, labels)
+        (arm.encoder.name, task, arm.train, arm.head, arm.tasks, arm.learning_rate, labels)
         for task in TASKS
         for table in tables(task).values()
         for arm in table.arms
@@ -247,13 +247,13 @@ def test_every_arm_of_every_table_is_asked_for_once() -> None:
     assert all(len({arm.title for arm in table.arms}) == len(table.arms) for table in tables("ct").values())
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=lambda body: body.name)
-def test_bodies_are_settings(body: Any) -> None:
+@pytest.mark.parametrize("body", BODIES.values(), ids=lambda encoder: encoder.name)
+def test_bodies_are_settings(encoder: Any) -> None:
     base = Settings.model_validate(base_settings("task", [{"path": "x.jsonl", "name": "links"}], None))
-    found = with_values(base, body.values, body.name)
-    assert found.train.used_objectives.keys() == {"mlm", "nsp", *OWN.values()} - set(body.without)
-    assert found.model.size == body.size
-    assert not found.train.trains_task
+    found = with_values(base, encoder.values, encoder.name)
+    assert found.pretrain.used_objectives.keys() == {"mlm", "nsp", *OWN.values()} - set(encoder.without)
+    assert found.model.size == encoder.size
+    assert not found.pretrain.trains_task
 
 
 @pytest.mark.parametrize("task", sorted(TASKS))
@@ -263,23 +263,23 @@ def test_ten_runs_a_cell(task: str) -> None:
     assert (plan.folds == 5) == (task == "ad")
 
 
-def test_a_second_call_leaves_out_what_is_done(tmp_path: Path, body: BodyWork) -> None:
+def test_a_second_call_leaves_out_what_is_done(tmp_path: Path, encoder: BodyWork) -> None:
     name = ALIGNED.name
     done = [Item(name, PRETRAIN), items_after(name)[0]]
     rows = tmp_path / ROWS
-    assert command.done_before(rows, body.place) == set()
+    assert command.done_before(rows, encoder.context) == set()
     write_jsonl(rows, [{"kind": "done", "item": item.name} for item in done])
-    todo = Todo([name], command.done_before(rows, body.place), at_once=1)
+    todo = Todo([name], command.done_before(rows, encoder.context), at_once=1)
     assert todo.take() == items_after(name)[1]
 
 
-def test_a_body_that_is_not_here_is_trained_again_if_something_is_left_on_it(tmp_path: Path, body: BodyWork) -> None:
-    rows, elsewhere = tmp_path / ROWS, replace(body.place, folder=tmp_path / "elsewhere")
+def test_a_body_that_is_not_here_is_trained_again_if_something_is_left_on_it(tmp_path: Path, encoder: BodyWork) -> None:
+    rows, elsewhere = tmp_path / ROWS, replace(encoder.context, folder=tmp_path / "elsewhere")
     elsewhere.folder.mkdir()
-    (elsewhere.folder / "body").symlink_to(body.place.folder / "body")
+    (elsewhere.folder / "body").symlink_to(encoder.context.folder / "body")
     items = [Item(ALIGNED.name, PRETRAIN), *items_after(ALIGNED.name)]
     write_jsonl(rows, [{"kind": "done", "item": item.name} for item in items[:-1]])
-    here, there = (command.done_before(rows, place) for place in (body.place, elsewhere))
+    here, there = (command.done_before(rows, place) for place in (encoder.context, elsewhere))
     assert here - there == {items[0].name}
     assert len(there) == len(items) - 2
     write_jsonl(rows, [{"kind": "done", "item": item.name} for item in items])
@@ -328,10 +328,10 @@ def result_rows(task: str, arm: Arm, labels: int, accuracy: float) -> list[Tree]
         scored = list(range(20 * key.draw, 20 * key.draw + 20)) if task == "ad" else list(range(20))
         right = round(accuracy * len(scored))
         answers = [number % 2 if place < right else 1 - number % 2 for place, number in enumerate(scored)]
-        figures = {"answers": answers, "surprise": [1 - accuracy] * len(scored), "asked": [1] * len(scored)}
-        common = {"body": arm.body.name, "task": task, "train": arm.train, "head": arm.head, "tasks": arm.tasks}
+        statistics = {"answers": answers, "surprise": [1 - accuracy] * len(scored), "asked": [1] * len(scored)}
+        common = {"body": arm.encoder.name, "task": task, "train": arm.train, "head": arm.head, "tasks": arm.tasks}
         best = {"epoch": 3, "held_out_perplexity": 2.0}
-        rows.append({"kind": "result", **common, "key": asdict(key), **best, **figures, **MADE})
+        rows.append({"kind": "result", **common, "key": asdict(key), **best, **statistics, **MADE})
     return rows
 
 
@@ -395,12 +395,12 @@ def test_rows_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "one.jsonl", [told_task("ad"), {**told_task("ad"), "truth": [0] * 100}])
     with pytest.raises(InputError, match=r"one\.jsonl.*row 2.*other rows of the task ad"):
         page.collect(tmp_path, tmp_path, tmp_path / "page.md")
-    body = {"kind": "body", "body": "256x1", "steps": 3, "seconds": 1.0, **MADE}
+    encoder = {"kind": "body", "body": "256x1", "steps": 3, "seconds": 1.0, **MADE}
     for name in ("256x1", "256x2"):
-        write_jsonl(tmp_path / "one.jsonl", [body, {**body, "body": name, "steps": 4}])
+        write_jsonl(tmp_path / "one.jsonl", [encoder, {**encoder, "body": name, "steps": 4}])
         with pytest.raises(InputError, match=f"{name} was trained for 4 steps, others for 3"):
             page.collect(tmp_path, tmp_path, tmp_path / "page.md")
-    write_jsonl(tmp_path / "one.jsonl", [body, {**body, "effort": {"seeds": [0, 1], "epochs": 1}}])
+    write_jsonl(tmp_path / "one.jsonl", [encoder, {**encoder, "effort": {"seeds": [0, 1], "epochs": 1}}])
     with pytest.raises(InputError, match=r"row 2: rows of 256x1 were made otherwise .*effort\.seeds"):
         page.collect(tmp_path, tmp_path, tmp_path / "page.md")
     (tmp_path / "one.jsonl").write_text('{"kind": "result"}\n', encoding="utf-8")
@@ -410,10 +410,10 @@ def test_rows_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_body_trained_again_elsewhere_is_told(tmp_path: Path) -> None:
-    body = {"kind": "body", "body": "256x1", "steps": 3, "gpu": None, **MADE}
-    rows = [{**body, "seconds": 1.0}, *result_rows("ct", tables("ct")["1"].arms[0], 200, 0.5), told_task("ct")]
+    encoder = {"kind": "body", "body": "256x1", "steps": 3, "gpu": None, **MADE}
+    rows = [{**encoder, "seconds": 1.0}, *result_rows("ct", tables("ct")["1"].arms[0], 200, 0.5), told_task("ct")]
     write_jsonl(tmp_path / "one.jsonl", rows)
-    write_jsonl(tmp_path / "two.jsonl", [{**body, "seconds": 1.5}])
+    write_jsonl(tmp_path / "two.jsonl", [{**encoder, "seconds": 1.5}])
     (tmp_path / "two.jsonl").open("a").write('{"kind": "resu')  # a kill may cut a line off
     page.collect(tmp_path, tmp_path, tmp_path / "page.md")
     assert "for 3 steps, but 256x1 again for a part of the runs" in (tmp_path / "page.md").read_text(encoding="utf-8")

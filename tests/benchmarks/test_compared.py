@@ -12,12 +12,12 @@ import pytest
 from benchmarks.compared import Compared, is_sure, pairs_table
 from benchmarks.kept import curve_rows, keep
 from endtask.compare import compare
-from endtask.evaluate.significance import bootstrap_interval, holm
+from endtask.evaluation.significance import bootstrap_interval, holm
 from tests.compare.stubs import Stubs, toy
 from tests.compare.test_compare import Killed
 
 Tree = dict[str, Any]
-TREE = {"cells": {"one": {}, "two": {"train.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": ["majority"]}
+TREE = {"cells": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": ["majority"]}
 TITLES = {"one": "One", "two": "Two", "majority": "Majority"}
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.generate_corpus import QUERIES, QUERY_LENGTHS, TEXT_LENGTHS, generate, texts, word_table
 from endtask.errors import InputError
-from endtask.files.rows import read_rows
-from endtask.retrieve.words import words_of
+from endtask.io.tables import read_rows
+from endtask.retrieval.words import words_of
 
 SIZE = 400_000
 

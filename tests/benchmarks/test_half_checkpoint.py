@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks.half_checkpoint import halve, main
+from endtask.config import ModelSettings
+from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.errors import InputError
-from endtask.models.pretrained import load_network, open_checkpoint
-from endtask.settings import ModelSettings
-from endtask.text.tokenizer import load_tokenizer, save_tokenizer
-from tests.models.stock_models import save_stock
+from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
+from tests.encoders.stock_models import save_stock
 from tests.tiny import LABELS, make_tokenizer
 
 

@@ -20,24 +20,24 @@ from endtask.bundle import unbundle, write_bundle
 from endtask.compare import Outcome, compare
 from endtask.compare.flags import read_comparison_folder
 from endtask.compare.results import write_results
+from endtask.config import Settings
+from endtask.config.influence import InfluenceSettings
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.files.selection_table import read_figures
-from endtask.gradients.calibration import Calibration
-from endtask.select.influence.shards import ShardWork
-from endtask.select.influence.work import InfluenceWork
-from endtask.select.inputs import Inputs
-from endtask.settings import Settings
-from endtask.settings.influence import InfluenceSettings
-from endtask.settings.values import with_values
+from endtask.gradients.scoring import Calibration
+from endtask.io.selection_table import read_statistics
+from endtask.selectors.influence import shards
+from endtask.selectors.influence.runner import InfluenceWork
+from endtask.selectors.inputs import Inputs
 from tests.toy_run import toy_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-ARMS = (*TABLES["main"], *TABLES["net"], *TABLES["others"])
+ARMS = (*TABLES["main"], *TABLES["others"])
 
 
 def small(toy: Path, output: Path) -> Settings:
     """The toy's settings with a scoring model that is fitted in a moment."""
-    select = {"selector": "best_rank", "influence": {"epochs": 1, "max_length": 16, "share_of_budget": None}}
+    select = {"selector": "best_rank", "influence": {"epochs": 1, "share_of_budget": None}}
     return Settings.model_validate(toy_settings(toy, output, select=select, budget="4steps", retrieve={"top_k": 20}))
 
 
@@ -47,32 +47,29 @@ def prepared(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> prepare.Pre
     folder = tmp_path_factory.mktemp("influence") / "toy"
     found = prepare.Prepared(folder, small(toy, folder))
     archive = found.candidates()
-    orders = ("influence", "net", "one_mask", "well_read", "layer_last", "layer_embedding")
+    orders = ("influence", "one_mask", "layer_last", "layer_embedding")
     score.score(archive, folder / "scores.npz", orders, device="cpu")
     return found
 
 
 def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     scores = prepare.read_scores(prepared.folder / "scores.npz")
-    figures = read_figures(prepared.table)
-    assert set(scores) == {"influence", "net", "one_mask", "well_read", "layer_last", "layer_embedding"}
-    assert len(scores["influence"]) == len(figures.rank)
+    statistics = read_statistics(prepared.table)
+    assert set(scores) == {"influence", "one_mask", "layer_last", "layer_embedding"}
+    assert len(scores["influence"]) == len(statistics.rank)
     run = with_values(prepared.settings, {"tokenizer.path": str(prepared.tokenizer)}, "test")
     folder = prepared.folder / "native"
     inputs = Inputs(run.select, prepared.table.parent, folder=folder, task=prepared.run.task, run=run)
-    native = InfluenceWork(inputs, figures).score().shards.gathered("score")
+    native = InfluenceWork(inputs, statistics).score().shards.gathered("score")
     assert np.allclose(scores["influence"], native, atol=1e-5)
     assert not np.allclose(scores["layer_last"], native, atol=1e-2)
-    run = with_values(run, {"select.influence.rho1": 4}, "test")
-    inputs = Inputs(run.select, prepared.table.parent, folder=folder / "read", task=prepared.run.task, run=run)
-    native = InfluenceWork(inputs, figures).score().shards.gathered("score")
-    assert np.allclose(scores["well_read"], native, atol=1e-5)
 
 
-def test_harm_is_the_mean_over_the_targets_that_are_harmed_most() -> None:
+def test_harm_is_the_mean_over_the_targets_that_are_harmed_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "_TOP_TARGETS", 3)
     products = torch.randn(6, 9, generator=torch.Generator().manual_seed(0)) + 2
     calibration = Calibration.of(products)
-    work = ShardWork(InfluenceSettings(top_targets=3), calibration, np.ones((9, 1), dtype=np.float32))
+    work = shards.ShardWork(InfluenceSettings(), calibration, np.ones((9, 1), dtype=np.float32))
     lowest = calibration.apply(products).sort(dim=1).values[:, :3]
     np.testing.assert_allclose(score.harm_of(products, work), -lowest.mean(1), rtol=1e-5)
     highest = calibration.apply(products)[:, 4:].sort(dim=1).values[:, -3:]
@@ -90,7 +87,7 @@ def test_controls_are_rank_correlations(prepared: prepare.Prepared) -> None:
 def test_the_archive_holds_candidates_as_tokens_alone(prepared: prepare.Prepared) -> None:
     folder = prepared.folder / "scoring"
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
-    assert folder / "candidates" / "starts.npy" in files
+    assert folder / "candidates" / "tokens.bin" in files
     assert not any(b"passage 17" in path.read_bytes() for path in files)  # the end of one of the toy's passages
 
 
@@ -105,12 +102,12 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert [row.name for row in outcome.rows] == [arm.name for arm in ARMS]
     assert outcome.against == AGAINST
     assert all(row.score is not None for row in outcome.rows)
-    size = read_figures(prepared.table).bytes.sum()
+    size = read_statistics(prepared.table).bytes.sum()
     for name in ("influence", "together", "random", "dsir"):
         kept = prepared.folder / "main" / "cells" / f"{name}-20" / "seed-0" / "select" / "selection.parquet"
-        figures = read_figures(kept)
-        assert sorted(figures.rank.tolist()) == list(range(1, len(figures.rank) + 1))
-        assert 0.1 * size < figures.bytes.sum() <= 0.2 * size
+        statistics = read_statistics(kept)
+        assert sorted(statistics.rank.tolist()) == list(range(1, len(statistics.rank) + 1))
+        assert 0.1 * size < statistics.bytes.sum() <= 0.2 * size
     write_results(outcome, tmp_path / "chemprot-main.json")
     write_results(trained_elsewhere(prepared, tmp_path), tmp_path / "chemprot-all.json")
     shutil.copy(prepared.folder / "scores.npz", tmp_path / "chemprot.npz")
@@ -124,7 +121,7 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert "What was chosen" in shown
     passages = {row["cell"]: row["passages"] for row in results.rows if row["kind"] == "chosen"}
     assert set(passages) == {*(arm.name for arm in ARMS), "best_rank-100"}
-    assert passages["best_rank-100"] == len(read_figures(prepared.table).rank)
+    assert passages["best_rank-100"] == len(read_statistics(prepared.table).rank)
     assert "SciERC" not in shown
     assert {row["cell"] for row in results.rows if row["kind"] == "run"} == {*(a.name for a in ARMS), "best_rank-100"}
     assert set(results.summary) == {f"chemprot_{arm.name}" for arm in (*ARMS, *TABLES["all"])}
@@ -150,7 +147,7 @@ def test_an_order_without_scores_is_asked_for(prepared: prepare.Prepared) -> Non
 def test_every_arm_has_an_order_and_every_table_its_first(toy: Path) -> None:
     known = {*SCORINGS, "together", "best_rank", "random", "dsir"}
     names = [arm.name for arms in TABLES.values() for arm in arms]
-    assert {arm.order for arms in TABLES.values() for arm in arms} == known - {"well_read"}
+    assert {arm.order for arms in TABLES.values() for arm in arms} == known
     assert len(set(names)) == len(names)
     assert all(against(table) in titles(table) for table in SHOWN)
     found = cells(ARMS, dict.fromkeys(known, "x"), 1000)

@@ -12,8 +12,8 @@ from benchmarks.mix import CELLS, COMMON, FIXED, META, PARTS, TASKS, collect, ma
 from benchmarks.recipe.cells import base_settings
 from benchmarks.results_file import read_results
 from benchmarks.tartan.cells import DOMAINS
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.settings.values import with_values
 
 from .test_recipe_evidence import compared
 
@@ -25,11 +25,11 @@ def test_the_cells_differ_in_the_mix_alone(task: str) -> None:
     for name, settings in found.items():
         changed = {key for key in type(settings).model_fields if getattr(settings, key) != getattr(recipe, key)}
         assert changed == (set() if name == "alone" else {"train"}), name
-    assert {found[name].train.weighting for name in ("meta", "equal")} == {"meta", "equal"}
-    assert found["rho1-3-rho2-1"].train.rho1 == 3
+    assert {found[name].pretrain.weighting for name in ("meta", "equal")} == {"meta", "equal"}
+    assert found["rho1-3-rho2-1"].pretrain.rho1 == 3
     assert {cell for part in PARTS.values() for cell in part} == set(CELLS)
     assert all(set(part) & set(FIXED) for part in PARTS.values())
-    weights = [one.weight for one in found["meta-start"].train.objectives.values()]
+    weights = [one.weight for one in found["meta-start"].pretrain.objectives.values()]
     assert weights == [1 / 20 / 21 * 420, 1 / 20 * 20 / 21 * 420, 19 / 20 * 420]  # task, its masked LM, the selection's
 
 
@@ -38,7 +38,7 @@ def test_a_part_reads_what_influence_selects(task: str) -> None:
     recipe = base_settings(task, Path("data"))
     usual, found = (with_values(recipe, values_of(task, part, Path("data")), part) for part in ("bm25", "iss"))
     assert (usual.select.selector, found.select.selector) == ("best_rank", "influence")
-    assert usual.train == found.train
+    assert usual.pretrain == found.pretrain
     assert [Path(source.path).name for source in found.corpus.sources] == [f"{one}.jsonl.zst" for one in DOMAINS[task]]
 
 
@@ -52,9 +52,9 @@ def test_results_become_a_table_with_the_fixed_mix_that_dev_chose(tmp_path: Path
     results = read_results("mix", tmp_path)
     tasks = results.summary["sciie"]
     assert isinstance(tasks, dict)
-    figures = tasks["bm25"]
-    assert (figures["best_fixed"], figures["meta"]["lead"]) == ("rho1-19-rho2-20", 0.625)
-    assert figures["best_fixed"] in FIXED
+    statistics = tasks["bm25"]
+    assert (statistics["best_fixed"], statistics["meta"]["lead"]) == ("rho1-19-rho2-20", 0.625)
+    assert statistics["best_fixed"] in FIXED
     table = mix_table(results)
     assert "**SciERC, on what BM25 selects**" in table
     assert "**ChemProt**" not in table

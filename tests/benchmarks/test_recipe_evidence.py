@@ -25,8 +25,8 @@ from benchmarks.recipe.prepare import comparisons
 from benchmarks.recipe.screen import Plan
 from benchmarks.results_file import read_results
 from endtask.compare.comparison import Comparison
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.settings.values import with_values
 
 DATA = Path("data")
 PLANS = sorted((Path(__file__).parents[2] / "benchmarks" / "recipe" / "plans").glob("*.yaml"))
@@ -101,11 +101,11 @@ def test_results_become_tables(tmp_path: Path) -> None:
     (tmp_path / "chemprot-high.json").write_text(json.dumps(compared({"text": bad, "rdrop": good})))
     collect(tmp_path, tmp_path)
     results = read_results("recipe", tmp_path)
-    figures = results.summary["chemprot"]
-    assert isinstance(figures, dict)
-    assert (figures["test_mean"], figures["seeds"], figures["minutes"]) == (0.9375, 2, 1.5)
-    assert figures["clean_test_mean"] == 1.0
-    assert {"tfidf", "task_only", "pretrained_small", "test_std", "flops"} <= figures.keys()
+    statistics = results.summary["chemprot"]
+    assert isinstance(statistics, dict)
+    assert (statistics["test_mean"], statistics["seeds"], statistics["minutes"]) == (0.9375, 2, 1.5)
+    assert statistics["clean_test_mean"] == 1.0
+    assert {"tfidf", "task_only", "pretrained_small", "test_std", "flops"} <= statistics.keys()
     table = recipe_table(results)
     assert "**ChemProt**" in table
     assert "**The ladder, ChemProt**" in table
@@ -131,8 +131,13 @@ def test_what_was_not_measured_of_all_tasks_is_not_in_the_summary(tmp_path: Path
 
 def test_screens_are_kept_together_with_earlier_ones(tmp_path: Path) -> None:
     def rows(dev: float) -> str:
-        stage1 = {"stage1": "base", "values": {"budget": "9steps"}, "seconds": 1.0, "gpu": "a GPU"}
-        job = {"stage1": "base", "stage2": "mean", "run": "/somewhere", "values": {"model.pooling": "mean"}}
+        stage1 = {"skip_pretraining": "base", "values": {"budget": "9steps"}, "seconds": 1.0, "gpu": "a GPU"}
+        job = {
+            "skip_pretraining": "base",
+            "skip_finetuning": "mean",
+            "run": "/somewhere",
+            "values": {"model.pooling": "mean"},
+        }
         return "".join(json.dumps(row) + "\n" for row in (stage1, *({**job, "seed": n, "dev": dev} for n in (0, 1))))
 
     for name, dev in (("first", 0.5), ("second", 0.6), ("second", 0.7)):
@@ -142,7 +147,7 @@ def test_screens_are_kept_together_with_earlier_ones(tmp_path: Path) -> None:
         (tmp_path / "new" / f"{name}.jsonl").unlink()
     results = read_results("recipe_screens", tmp_path)
     assert [(row["screen"], row["dev"]) for row in screen_means(results.rows)] == [("first", 0.5), ("second", 0.7)]
-    assert results.summary["second"] == {"dev": 0.7, "stage1": "base", "stage2": "mean"}
+    assert results.summary["second"] == {"dev": 0.7, "skip_pretraining": "base", "skip_finetuning": "mean"}
     assert "/somewhere" not in json.dumps(results.rows)
     assert "| base | mean | 70.0 ± 0.0 | 2 | `budget=9steps`, `model.pooling=mean` |" in screens_table(results)
 

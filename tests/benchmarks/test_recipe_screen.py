@@ -1,4 +1,4 @@
-"""The plan of a screening: which fine-tunings follow which stage 1, and keys that it cannot vary."""
+"""The plan of a screening: which fine-tunings follow which pre-training, and keys that it cannot vary."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from benchmarks.recipe.screen import Plan
 
 PLANS = sorted((Path(__file__).parents[2] / "benchmarks" / "recipe" / "plans").glob("*.yaml"))
 PLAN = """
-stage1: {base: {}, masks: {train.mask_probability: 0.3}}
-stage2: {base: {}, slow: {finetune.learning_rate: 1.0e-4}}
+skip_pretraining: {base: {}, masks: {pretrain.mask_probability: 0.3}}
+skip_finetuning: {base: {}, slow: {finetune.learning_rate: 1.0e-4}}
 starts: {slow: [base]}
 seeds: [0, 1]
 """
@@ -24,10 +24,10 @@ def test_jobs_follow_the_starts(tmp_path: Path) -> None:
     assert found == {"base": [("base", 0), ("base", 1), ("slow", 0), ("slow", 1)], "masks": [("base", 0), ("base", 1)]}
 
 
-@pytest.mark.parametrize("key", ["finetune.max_length", "train.rho1", "finetune.max_steps"])
+@pytest.mark.parametrize("key", ["finetune.max_length", "pretrain.rho1", "finetune.max_steps"])
 def test_keys_that_are_not_stage_2s(tmp_path: Path, key: str) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN.replace("finetune.learning_rate", key))
-    with pytest.raises(SystemExit, match=f"stage2 'slow': {key} is not stage 2's"):
+    with pytest.raises(SystemExit, match=f"skip_finetuning 'slow': {key} is not fine-tuning's"):
         Plan.read(tmp_path / "plan.yaml")
 
 

@@ -31,7 +31,7 @@ from benchmarks.retrieval.plan import (
 )
 from benchmarks.retrieval.summary import summarize
 from benchmarks.retrieval.watch import disk_bytes, watch
-from endtask.files.rows import read_rows
+from endtask.io.tables import read_rows
 
 FIRST = Measurement("bm25s-numpy", "full", "sciie", 1_000, cold=False, repeat=1)
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
@@ -46,8 +46,8 @@ def made_up_rows() -> list[Row]:
         slow = {"endtask": 1, "bm25s-numba": 10, "bm25s-numpy": 15, "tantivy": 12, "rank-bm25": 100}[measurement.engine]
         seconds = slow * size / 1e8 * (2 if measurement.task.startswith("agnews") else 1) + measurement.repeat / 100
         memory = 10**9 if measurement.engine == "endtask" else 5 * 10**9
-        figures = {"seconds": seconds, "peak_memory_bytes": memory, "peak_scratch_bytes": size // 4}
-        rows.append({**asdict(measurement), **figures, "text_bytes": size})
+        statistics = {"seconds": seconds, "peak_memory_bytes": memory, "peak_scratch_bytes": size // 4}
+        rows.append({**asdict(measurement), **statistics, "text_bytes": size})
     return rows
 
 
@@ -117,10 +117,10 @@ def test_queries_are_merged_by_their_words(data: Path) -> None:
 def test_a_measurement_runs_the_engine_and_keeps_its_rankings(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("bm25s", minversion="0.3.16", reason="the benchmark sets what older releases do not know")
     bench = Bench(data, tmp_path / "scratch")
-    figures = bench.measure(FIRST)
-    assert (figures["queries"], figures["passages"]) == (2, 400)
-    assert 0 < figures["seconds"] <= figures["process_seconds"]
-    assert figures["peak_memory_bytes"] > 20_000_000
+    statistics = bench.measure(FIRST)
+    assert (statistics["queries"], statistics["passages"]) == (2, 400)
+    assert 0 < statistics["seconds"] <= statistics["process_seconds"]
+    assert statistics["peak_memory_bytes"] > 20_000_000
     with np.load(bench.rankings(FIRST)) as kept:
         assert kept["scores_0"].shape == (400,)
         assert kept["scores_0"][0] > kept["scores_0"][-1]

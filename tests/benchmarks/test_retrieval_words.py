@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.retrieval.words import word_expression
 from endtask.corpus import Corpus
-from endtask.retrieve.words import fold, words_of
+from endtask.retrieval.words import fold, words_of
 
 ODD = "The X-ray of Zürich, 東京タワー, Ὀδυσσεύς ΤΈΛΟΣ İstanbul naïve नमस्ते ²½ 𝒳𐐀𠀀 a_b don't \u0301x"
 

@@ -35,22 +35,22 @@ from endtask.bundle import write_bundle
 from endtask.compare.comparison import check_comparison
 from endtask.compare.plan import listed_cells
 from endtask.compare.results import write_results
+from endtask.config import Settings
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.settings import Settings
-from endtask.settings.values import with_values
-from endtask.train.metrics_file import read_metrics
+from endtask.training.metrics_file import read_metrics
 
 Tree = dict[str, Any]
 SMALL = {
     "tokenizer.vocab_size": 200,
-    "tokenizer.marks": [],
+    "tokenizer.entity_markers": [],
     "model.hidden_size": 16,
     "model.num_hidden_layers": 1,
     "model.num_attention_heads": 2,
     "model.max_position_embeddings": 32,
-    "train.max_length": 16,
-    "train.batch_size": 8,
-    "train.eval_steps": 2,
+    "pretrain.max_length": 16,
+    "pretrain.batch_size": 8,
+    "pretrain.eval_steps": 2,
     "finetune.max_length": 16,
     "finetune.epochs": 1,
     "domain.sources": [],
@@ -128,7 +128,7 @@ def test_bundles_are_trained_side_by_side_and_on(toy: Path, tmp_path: Path) -> N
 
 
 def check_curves(folder: Path) -> None:
-    """The best scores are the metric's (others are higher), and stage 1 counts up to where fine-tuning goes on from."""
+    """The best scores are the metric's (others are higher), and pre-training counts up to where fine-tuning goes on from."""
     rows = {(row["cell"], row["seed"]): row for row in curves(folder)}
     assert {cell for cell, _ in rows} == {arm.name for arm in TABLES["tapt"]}
     for (cell, seed), row in rows.items():
@@ -149,15 +149,15 @@ def check_curves(folder: Path) -> None:
 
 @pytest.mark.parametrize("task", sorted(DOMAINS))
 @pytest.mark.parametrize("body", ["scratch", "checkpoint"])
-def test_all_cells_are_settings(task: str, body: Any, tmp_path: Path) -> None:
-    settings = base_settings(task, body, tmp_path, steps=600)
+def test_all_cells_are_settings(task: str, encoder: Any, tmp_path: Path) -> None:
+    settings = base_settings(task, encoder, tmp_path, steps=600)
     for table in TABLES:
-        asked = check_comparison({"cells": cells(table, body, settings.budget), "seeds": [0]}, "cells")
+        asked = check_comparison({"cells": cells(table, encoder, settings.budget), "seeds": [0]}, "cells")
         found = listed_cells(settings, asked, "cells")
         for cell in found:
             assert cell.settings.reads_domain == ("dapt" in cell.name)
-            assert cell.settings.train.trains_task == (cell.name.startswith(("mt-", "meta-")))
-            if cell.settings.train.weighting == "sequence":
+            assert cell.settings.pretrain.trains_task == (cell.name.startswith(("mt-", "meta-")))
+            if cell.settings.pretrain.weighting == "sequence":
                 assert list(cell.settings.used_objectives) == ["dapt", "tapt"]
                 assert str(cell.settings.budget) == "1200steps"
 

@@ -42,9 +42,9 @@ from benchmarks.training.job import run_case
 from benchmarks.training.measure import log_of, measure
 from benchmarks.training.prepare import draw_passages, full_rows, task_texts, together, write_rows
 from benchmarks.training.summary import GOALS, summarize, table
-from endtask.models.sizes import gated_width
-from endtask.text.packed import PackedTexts, pack_passages
-from endtask.text.tokenizer import save_tokenizer
+from endtask.encoders.sizes import gated_width
+from endtask.tokenization.packed_texts import PackedTexts, pack_passages
+from endtask.tokenization.tokenizer import save_tokenizer
 from tests.tiny import make_packed, make_texts, make_tokenizer
 
 CASE = Case(TRAINER, "110m", "full", 256, "cuda", 8)
@@ -129,17 +129,17 @@ def test_only_steps_after_the_warm_up_are_timed() -> None:
     for _ in range(clock.total):
         timed.append(clock.is_timing)
         clock.tick()
-    figures = clock.figures()
+    statistics = clock.statistics()
     assert timed == [False, False, True, True, True]
-    assert isinstance(figures["step_milliseconds"], list)
-    assert sum(figures["step_milliseconds"]) == pytest.approx(1000 * float(str(figures["seconds"])), abs=1.0)
+    assert isinstance(statistics["step_milliseconds"], list)
+    assert sum(statistics["step_milliseconds"]) == pytest.approx(1000 * float(str(statistics["seconds"])), abs=1.0)
 
 
 def test_an_unfinished_run_gives_no_figures() -> None:
     clock = StepClock(torch.device("cpu"), warmup=1, steps=2)
     clock.tick()
     with pytest.raises(RuntimeError, match="1 of 3 steps"):
-        clock.figures()
+        clock.statistics()
 
 
 def test_gated_blocks_are_as_wide_as_those_of_the_package() -> None:
@@ -207,9 +207,9 @@ def made_up_row(case: Case) -> Row:
         return {**asdict(case), "tflops": {"8192x8192x8192": 800.0}, "best_tflops": 800.0}
     slow = {OURS: 1.0, TRAINER: 4.0, COMPILED: 2.0, REFERENCE: 5.0}[case.engine] * (1 + case.workers / 100)
     tokens = 1_000_000
-    figures = {"seconds": slow, "steps": 10, "tokens": tokens, "padded_tokens": 2 * tokens, "loss": 9.5}
+    statistics = {"seconds": slow, "steps": 10, "tokens": tokens, "padded_tokens": 2 * tokens, "loss": 9.5}
     flops = {"flops": 4e14} if case.engine == OURS else {}
-    return {**asdict(case), **figures, **flops, "tokens_per_second": tokens / slow}
+    return {**asdict(case), **statistics, **flops, "tokens_per_second": tokens / slow}
 
 
 def test_headline_figures() -> None:

@@ -11,15 +11,15 @@ import pytest
 
 import endtask
 from endtask.bundle import unbundle, write_bundle
+from endtask.config import load_settings
 from endtask.errors import InputError
-from endtask.files.run_layout import SELECTION
-from endtask.files.selection_table import read_selection
-from endtask.files.stage_folder import left_out
-from endtask.report.results import results_of
-from endtask.retrieve.explain import why_passage
-from endtask.run import Run
-from endtask.select.export import export_selection
-from endtask.settings import load_settings
+from endtask.io.run_layout import SELECTION
+from endtask.io.selection_table import read_selection
+from endtask.io.stage_folder import left_out
+from endtask.pipeline.run import Run
+from endtask.reporting.results import results_of
+from endtask.retrieval.explain import why_passage
+from endtask.selectors.export import export_selection
 from tests.bundle.conftest import Bundled
 from tests.toy_run import hashes, results, toy_settings, write_toy
 
@@ -113,12 +113,12 @@ def test_sources_of_the_domain_are_not_looked_for_there(tmp_path: Path) -> None:
 
 def test_changed_training_redoes_only_what_is_after(bundled: Bundled, unpacked: Path) -> None:
     before = hashes(unpacked / "pack")
-    changed = run_in(unpacked, "train.learning_rate=2e-3", "finetune.epochs=1", "budget=4steps", "train.seed=5")
+    changed = run_in(unpacked, "pretrain.learning_rate=2e-3", "finetune.epochs=1", "budget=4steps", "pretrain.seed=5")
     assert [state for _, state in changed.plan()] == ["finished"] * 4 + ["to do"] * 4
     assert changed.go(until="pretrain").stages["pretrain"]["steps"] == 4
     assert hashes(unpacked / "pack") == before
-    with pytest.raises(InputError, match=r"train.learning_rate \(0.002 -> 0.003\).*--from pretrain"):
-        run_in(unpacked, "train.learning_rate=3e-3").go()
+    with pytest.raises(InputError, match=r"pretrain.learning_rate \(0.002 -> 0.003\).*--from pretrain"):
+        run_in(unpacked, "pretrain.learning_rate=3e-3").go()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_bundle_of_what_came_out_of_a_bundle(bundled: Bundled, unpacked: Path,
 def test_a_checkpoint_travels_with_the_run(bundled: Bundled, tmp_path: Path, own_tokenizer: bool) -> None:
     data = write_toy(tmp_path / "data")
     shutil.copytree(bundled.run / "model", data / "model")
-    changes: dict[str, Any] = {"model": {"path": str(data / "model")}, "stage1": "none", "budget": "30steps"}
+    changes: dict[str, Any] = {"model": {"path": str(data / "model")}, "skip_pretraining": True, "budget": "30steps"}
     if own_tokenizer:
         shutil.copytree(bundled.run / "pack" / "tokenizer", data / "tokenizer")
         changes["tokenizer"] = {"path": str(data / "tokenizer")}

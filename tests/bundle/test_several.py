@@ -14,12 +14,12 @@ import zstandard
 from endtask.bundle import unbundle, write_bundle
 from endtask.bundle.header import HEADER, parse_header
 from endtask.bundle.unpack import bundle_header
+from endtask.config import resolve
+from endtask.config.loading import merge
 from endtask.errors import InputError
-from endtask.files.atomic import write_json
-from endtask.run import Run
-from endtask.settings import resolve
-from endtask.settings.load import merge
-from endtask.share import share_stages
+from endtask.io.atomic import write_json
+from endtask.pipeline.reuse import reuse_stages
+from endtask.pipeline.run import Run
 from tests.search.stubs import Stubs
 from tests.toy_run import hashes, toy_settings, write_toy
 
@@ -50,10 +50,10 @@ def comparison(data: Path, tmp_path: Path, stubs: Stubs) -> Path:
     first.go(until="select")
     first.go(until="pack")
     (first.folder / "pack" / "tokens.bin").write_text(LARGE)
-    cells = {"a/seed-1": {"train": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}
+    cells = {"a/seed-1": {"pretrain": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}
     for name, changes in cells.items():
         run = make_run(data, folder / "cells" / name, **changes)
-        share_stages(run, [first.folder])
+        reuse_stages(run, [first.folder])
         run.go(until="pack")
     write_json(folder / "compare.json", {"asked": "much"})
     (folder / "compare.html").write_text("made anew")
@@ -89,11 +89,11 @@ def test_all_runs_go_on(comparison: Path, data: Path, tmp_path: Path, stubs: Stu
         file.unlink()
     stubs.calls.clear()
     for place in ("a/seed-0", "a/seed-1", "b/seed-0"):
-        changes = {"a/seed-1": {"train": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}.get(place, {})
+        changes = {"a/seed-1": {"pretrain": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}.get(place, {})
         make_run(data, folder / "cells" / place, **changes).go(until="pretrain")
     assert stubs.calls == ["seed-0 pretrain", "seed-1 pretrain", "seed-0 pretrain"]
     new = make_run(data, folder / "cells" / "c" / "seed-0", train={"rho1": 3})
-    given = share_stages(new, [folder / "cells" / "a" / "seed-0"])
+    given = reuse_stages(new, [folder / "cells" / "a" / "seed-0"])
     assert list(given) == ["read", "retrieve", "select", "pack"]
     new.go(until="pretrain")
     header = parse_header((folder / HEADER).read_bytes(), HEADER)

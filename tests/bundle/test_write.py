@@ -15,9 +15,9 @@ from endtask.bundle.contents import Item
 from endtask.bundle.header import Header
 from endtask.bundle.limited import Hashes, write_items
 from endtask.bundle.unpack import bundle_header
+from endtask.config import Settings, SizeBudget, load_settings
 from endtask.errors import InputError
-from endtask.settings import Settings, SizeBudget, load_settings
-from endtask.stages import READ_BY
+from endtask.pipeline.stages import READ_BY
 from tests.toy_run import hashes, toy_settings, write_rows
 
 LARGE = SizeBudget.parse("1GB")

@@ -12,7 +12,7 @@ import pytest
 import torch
 import zstandard
 
-from endtask.train.optimizer import Optimizer
+from endtask.training.optimizer import Optimizer
 from tests.conftest import Answer
 from tests.toy_run import hashes, write_rows, write_settings, write_toy
 
@@ -175,9 +175,9 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--set", "train.learnin_rate=1"], "--set, key 'train.learnin_rate': unknown setting (did you mean"),
-        (["--set", "train.learning_rate"], "write it as key=value"),
-        (["--set", "train.learning_rate=fast"], "key 'train.learning_rate'"),
+        (["--set", "train.learnin_rate=1"], "--set, key 'pretrain.learnin_rate': unknown setting (did you mean"),
+        (["--set", "pretrain.learning_rate"], "write it as key=value"),
+        (["--set", "pretrain.learning_rate=fast"], "key 'pretrain.learning_rate'"),
         (["--preset", "latop"], "unknown preset 'latop' (did you mean 'laptop'?)"),
         (["--until", "selct"], "unknown stage 'selct' (did you mean 'select'?)"),
         (["--from", "pretrian"], "unknown stage 'pretrian' (did you mean 'pretrain'?)"),
@@ -187,16 +187,22 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
         (["--set", "task.kind=txet"], "key 'task.kind'"),
         (["--set", "tokenizer.path=absent"], "absent, key 'tokenizer.path': no such tokenizer folder"),
         (["--set", "model.hidden_size=17"], "key 'model.hidden_size'"),
-        (["--set", "train.max_length=64"], "'train.max_length': 64 is more than model.max_position_embeddings 32"),
+        (
+            ["--set", "pretrain.max_length=64"],
+            "'pretrain.max_length': 64 is more than model.max_position_embeddings 32",
+        ),
         (["--set", "finetune.max_length=33"], "'finetune.max_length': 33 is more than model.max_position_embeddings"),
-        (["--set", "train.batch_size=31tok"], "'train.batch_size': 31tok is less than two texts of 16 tokens"),
-        (["--set", "train.batch_size=8parsecs"], "write it like 32 or 4096tok"),
-        (["--set", "train.batch_size=0"], "key 'train.batch_size'"),
-        (["--set", "train.rho1=often"], "key 'train.rho1': must be a whole number or 'inf' or 'auto', got 'often'"),
-        (["--set", "train.optimizer=moun"], "key 'train.optimizer': must be 'adamw' or 'muon', got 'moun'"),
+        (["--set", "pretrain.batch_size=31tok"], "'pretrain.batch_size': 31tok is less than two texts of 16 tokens"),
+        (["--set", "pretrain.batch_size=8parsecs"], "write it like 32 or 4096tok"),
+        (["--set", "pretrain.batch_size=0"], "key 'pretrain.batch_size'"),
+        (
+            ["--set", "pretrain.rho1=often"],
+            "key 'pretrain.rho1': must be a whole number or 'inf' or 'auto', got 'often'",
+        ),
+        (["--set", "pretrain.task_head=tml"], "key 'pretrain.task_head': must be 'stock' or 'tlm', got 'tml'"),
         (["--set", "model.architecture=berta"], "key 'model.architecture': must be 'lean', 'bert'"),
         (["--set", "model.path=absent"], "absent, key 'model.path': no such checkpoint folder"),
-        (["--set", "stage1=none", "--set", "stage2=none"], "would train nothing"),
+        (["--set", "skip_pretraining=true", "--set", "skip_finetuning=true"], "would train nothing"),
         (["--set", "report_to=[tensorbord]"], "must be 'tensorboard', 'wandb', 'trackio' or 'mlflow'"),
     ],
 )
@@ -220,7 +226,7 @@ def test_a_tracker_that_is_not_installed(place: Path, command: Command, monkeypa
 OF_STAGE_1 = {
     "model.attention=flex": "key 'model.attention': flex does not work here (cpu, torch.float32",
     "model.architecture=bert model.pooling=mean": "key 'model.pooling': mean: the stock head of bert reads the first",
-    "train.rho1=inf select.selector=none": "key 'train.rho1': inf leaves nothing to train on",
+    "pretrain.rho1=inf select.selector=none": "key 'pretrain.rho1': inf leaves nothing to train on",
 }
 
 
@@ -248,8 +254,9 @@ def test_out_of_memory(place: Path, command: Command, monkeypatch: pytest.Monkey
     answer = command("run", "settings.json", "--quiet")
     assert answer.code == 2
     assert len(answer.errors) == 1
-    assert "the device is out of memory: CUDA out of memory. Tried to allocate 2.00 GiB. (lower train.batch_size" in (
-        answer.err
+    assert (
+        "the device is out of memory: CUDA out of memory. Tried to allocate 2.00 GiB. (lower pretrain.batch_size"
+        in (answer.err)
     )
     assert (place / "out" / "pretrain.partial" / "checkpoint.safetensors").exists()
     again = command("run", "settings.json", "--until", "pretrain")

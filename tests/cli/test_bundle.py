@@ -47,7 +47,7 @@ def test_there_and_back(finished_run: Path, bundle: Path, command: Command) -> N
 
 
 def test_flags_of_run_work_with_a_bundle(bundle: Path, command: Command) -> None:
-    words = ("run", "--bundle", bundle, "--output", "other", "--budget", "3steps", "--set", "train.rho1=2", "--json")
+    words = ("run", "--bundle", bundle, "--output", "other", "--budget", "3steps", "--set", "pretrain.rho1=2", "--json")
     answer = command(*words, "--until", "pretrain")
     assert answer.code == 0, answer.err
     assert json.loads(answer.out)["stages"]["pretrain"]["steps"] == 3
@@ -64,9 +64,9 @@ def test_making_one(finished_run: Path, tmp_path: Path, command: Command, kind: 
     assert first.startswith(f"bundle: {tmp_path / 'x.tar.zst'}, ")
     assert "kB, 1 run (" in first
     assert second == "go on there: endtask run --bundle x.tar.zst"
-    figures = json.loads(command("bundle", finished_run, kind, "--output", tmp_path / "x.tar.zst", "--json").out)
-    assert figures["kind"] == kind.strip("-")
-    assert figures["bytes"] == (tmp_path / "x.tar.zst").stat().st_size
+    statistics = json.loads(command("bundle", finished_run, kind, "--output", tmp_path / "x.tar.zst", "--json").out)
+    assert statistics["kind"] == kind.strip("-")
+    assert statistics["bytes"] == (tmp_path / "x.tar.zst").stat().st_size
 
 
 def test_over_the_limit(finished_run: Path, tmp_path: Path, command: Command) -> None:

@@ -27,10 +27,10 @@ def test_a_table_a_picture_and_figures(run: Path, command: Callable[..., Answer]
     assert answer.out.rstrip().endswith(f"report: {tmp_path / 'out' / 'few-examples.html'}")
     again = command("few-examples", *asked, "--output", tmp_path / "out", "--json", "-q")
     assert again.code == 0, again.err
-    figures = json.loads(again.out)
-    assert figures["labels"] == [10, 20]
-    assert figures["plan"]["epochs"] == 2
-    assert len(figures["rows"][0]["cells"][0]["rates"]) == 2
+    statistics = json.loads(again.out)
+    assert statistics["labels"] == [10, 20]
+    assert statistics["plan"]["epochs"] == 2
+    assert len(statistics["rows"][0]["cells"][0]["rates"]) == 2
     assert again.err == ""
 
 
@@ -51,7 +51,7 @@ def test_the_folder_is_the_runs_with_a_name_behind_it(run: Path, command: Callab
         (["--head", "old"], "'new' or 'keep'"),
         (["--tasks", "both"], "'main' or 'all'"),
         (["--tasks", "all"], "a head alone learns nothing from other tasks; train transformer or all"),
-        (["--tasks", "all", "--train", "all"], "--tasks all: the run has no further tasks"),
+        (["--tasks", "all", "--train", "all"], "--tasks all: the run has no auxiliary tasks"),
         (["--folds", "1"], "greater than or equal to 2"),
         (["--folds", "3", "--samples", "2"], "give one of --samples and --folds"),
         (["--folds", "3", "--held-out", "dev"], "with folds, the rows of dev are scored"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import endtask
 from endtask.cli.predict import arrived_lines, trial_line
-from endtask.settings import dump_yaml, load_settings
+from endtask.config import dump_yaml, load_settings
 from tests.conftest import Answer
 
 Command = Callable[..., Answer]

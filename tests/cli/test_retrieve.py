@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from endtask.files.run_layout import RETRIEVED, SELECTION
-from endtask.files.selection_table import read_figures, read_selection
-from endtask.files.stage_folder import read_manifest
+from endtask.io.run_layout import RETRIEVED, SELECTION
+from endtask.io.selection_table import read_selection, read_statistics
+from endtask.io.stage_folder import read_manifest
 from endtask.records import Selected
-from endtask.report.selection_quality import quality_sentence
-from endtask.retrieve.words import words_of
+from endtask.reporting.selection_quality import quality_sentence
+from endtask.retrieval.words import words_of
 from tests.conftest import Answer
 from tests.toy_run import WORDS, sentence, write_rows, write_settings
 
@@ -47,8 +47,8 @@ def retrieve(command: Command, data: Path, run: Path, **changes: Any) -> dict[st
     settings = write_settings(run.with_suffix(".json"), data, run, **changes)
     answer = command("retrieve", settings, "--json", "--quiet")
     assert answer.code == 0, answer
-    figures: dict[str, Any] = json.loads(answer.out)
-    return figures
+    statistics: dict[str, Any] = json.loads(answer.out)
+    return statistics
 
 
 def test_the_budget_dealt_to_the_classes(lopsided: Path, command: Command) -> None:
@@ -56,8 +56,8 @@ def test_the_budget_dealt_to_the_classes(lopsided: Path, command: Command) -> No
     for per_class in (False, True):
         run = lopsided / f"dealt-{per_class}"
         select = {"budget": "20passages", "per_class": per_class}
-        figures = retrieve(command, lopsided, run, select=select, retrieve={"top_k": 100})
-        assert figures["select"]["passages"] == 20
+        statistics = retrieve(command, lopsided, run, select=select, retrieve={"top_k": 100})
+        assert statistics["select"]["passages"] == 20
         shares[per_class] = Counter(map(class_of, kept(run)))
     assert shares[True]["space"] == 10, "every second, as long as there are any"
     assert shares[False]["space"] < 5
@@ -69,20 +69,20 @@ def test_random_is_as_large_and_knows_nothing_of_the_task(toy: Path, tmp_path: P
     selections = {}
     for selector in ("best_rank", "random"):
         select = {"selector": selector, "budget": "20%"}
-        figures = retrieve(command, toy, tmp_path / selector, select=select)
-        assert figures["select"]["share_of_corpus"] == pytest.approx(0.2, abs=0.01)
+        statistics = retrieve(command, toy, tmp_path / selector, select=select)
+        assert statistics["select"]["share_of_corpus"] == pytest.approx(0.2, abs=0.01)
         selections[selector] = kept(tmp_path / selector)
     drawn = selections["random"]
-    assert all(item.asked_by == () and item.reason.startswith("random: draw ") for item in drawn)
+    assert all(item.matched_queries == () and item.reason.startswith("random: draw ") for item in drawn)
     assert [item.position for item in drawn] == sorted(item.position for item in drawn)
     assert {item.document.id for item in drawn} != {item.document.id for item in selections["best_rank"]}
 
 
 def test_random_without_a_budget_is_as_large_as_what_was_retrieved(toy: Path, tmp_path: Path, command: Command) -> None:
     select = {"selector": "random", "budget": None}
-    figures = retrieve(command, toy, tmp_path / "run", select=select, retrieve={"top_k": 1})
-    size = int(read_figures(tmp_path / "run" / "retrieve" / RETRIEVED).bytes.sum())
-    assert size - 100 < figures["select"]["bytes"] <= size
+    statistics = retrieve(command, toy, tmp_path / "run", select=select, retrieve={"top_k": 1})
+    size = int(read_statistics(tmp_path / "run" / "retrieve" / RETRIEVED).bytes.sum())
+    assert size - 100 < statistics["select"]["bytes"] <= size
 
 
 def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) -> None:
@@ -115,7 +115,7 @@ def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) 
     ]
     assert lines[4].startswith("kept: 1 passages, 0.0 MB, ")
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "The guard dropped 1 passage of the corpus" in page
+    assert "The contamination filter dropped 1 passage of the corpus" in page
     assert "2 passages all but equal to an earlier one were left out." in page
     assert "2 unlabelled texts asked; 1 text that dev or test has too did not." in page
 

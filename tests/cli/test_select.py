@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from endtask.files.run_layout import RETRIEVED, SELECTION
-from endtask.files.selection_table import read_selection
-from endtask.stages import WORK
+from endtask.io.run_layout import RETRIEVED, SELECTION
+from endtask.io.selection_table import read_selection
+from endtask.pipeline.stages import WORK
 from tests.conftest import Answer
 from tests.toy_run import hashes, write_settings
 
@@ -43,12 +43,12 @@ def test_redone_in_the_runs_folder(toy: Path, tmp_path: Path, command: Command) 
     assert "redo with --from select" in refused.err
     answer = command(*changed, "--from", "select")
     assert answer.code == 0, answer
-    figures = json.loads(answer.out)
-    assert figures["select"]["passages"] == 5
-    assert figures["select"]["quality"]["overlap"]["best_rank"].keys() == {"share", "jaccard"}
-    kept = list(read_selection(Path(figures["table"])))
+    statistics = json.loads(answer.out)
+    assert statistics["select"]["passages"] == 5
+    assert statistics["select"]["quality"]["overlap"]["best_rank"].keys() == {"share", "jaccard"}
+    kept = list(read_selection(Path(statistics["table"])))
     assert all(item.reason.startswith("dsir: log importance ") for item in kept)
-    assert Path(figures["table"]) == tmp_path / "run" / "select" / SELECTION
+    assert Path(statistics["table"]) == tmp_path / "run" / "select" / SELECTION
 
 
 def test_a_dry_run_needs_what_was_retrieved(toy: Path, tmp_path: Path, command: Command) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from endtask.files.run_layout import SELECTION
-from endtask.files.selection_table import read_selection
+from endtask.io.run_layout import SELECTION
+from endtask.io.selection_table import read_selection
 from tests.conftest import Answer
 from tests.toy_run import hashes, write_settings
 
@@ -36,14 +36,14 @@ def test_out_of_one_run_and_into_another_without_a_corpus(
 
 
 def test_dev_and_test_texts_of_an_import_are_dropped(toy: Path, tmp_path: Path, command: Command) -> None:
-    guarded = [json.loads(line)["text"] for line in (toy / "task" / "test.jsonl").read_text().splitlines()[:2]]
-    rows = [{"text": text} for text in ["soup of the day", *guarded, "the moon"]]
+    is_contaminated = [json.loads(line)["text"] for line in (toy / "task" / "test.jsonl").read_text().splitlines()[:2]]
+    rows = [{"text": text} for text in ["soup of the day", *is_contaminated, "the moon"]]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     select = {"selector": "imported", "path": str(tmp_path / "mine.jsonl"), "budget": None}
     settings = write_settings(tmp_path / "s.json", toy, tmp_path / "run", corpus={"sources": []}, select=select)
     answer = command("run", settings, "--until", "select", "--json")
     assert answer.code == 0
-    assert json.loads(answer.out)["stages"]["select"]["dropped_by_guard"] == 2
+    assert json.loads(answer.out)["stages"]["select"]["dropped_by_contamination_filter"] == 2
     assert texts(tmp_path / "run") == ["soup of the day", "the moon"]
 
 
@@ -52,17 +52,17 @@ def test_random_keeps_as_much_from_the_whole_corpus(toy: Path, tmp_path: Path, c
     for selector in ("best_rank", "random"):
         select = {"selector": selector, "budget": "20%"}
         settings = write_settings(tmp_path / "s.json", toy, tmp_path / selector, select=select)
-        figures = json.loads(command("run", settings, "--until", "select", "--json").out)["stages"]["select"]
-        assert 0.18 < figures["share_of_corpus"] <= 0.2
+        statistics = json.loads(command("run", settings, "--until", "select", "--json").out)["stages"]["select"]
+        assert 0.18 < statistics["share_of_corpus"] <= 0.2
         kept[selector] = texts(tmp_path / selector)
     assert kept["random"] != kept["best_rank"]
 
 
 def test_json_is_all_there_is(finished_run: Path, tmp_path: Path, command: Command) -> None:
     target = tmp_path / "mine.csv"
-    figures = json.loads(command("selection", finished_run, "--to", target, "--json").out)
+    statistics = json.loads(command("selection", finished_run, "--to", target, "--json").out)
     kept = texts(finished_run)
-    assert figures == {"file": str(target), "passages": len(kept), "bytes": sum(len(text.encode()) for text in kept)}
+    assert statistics == {"file": str(target), "passages": len(kept), "bytes": sum(len(text.encode()) for text in kept)}
 
 
 @pytest.mark.parametrize(

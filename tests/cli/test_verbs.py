@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from endtask.cli.options import settings_from
-from endtask.files.run_layout import STAGES
-from endtask.settings import load_settings
-from endtask.settings.starter import starter_yaml
+from endtask.config import load_settings
+from endtask.config.starter import starter_yaml
+from endtask.io.run_layout import STAGES
 from tests.conftest import Answer
 from tests.toy_run import hashes, results, write_settings
 
 Command = Callable[..., Answer]
 SMALL = [
     *("--set", "tokenizer.vocab_size=200", "--set", "model.hidden_size=16", "--set", "model.num_hidden_layers=1"),
-    *("--set", "model.num_attention_heads=2", "--set", "train.max_length=16", "--set", "finetune.max_length=16"),
+    *("--set", "model.num_attention_heads=2", "--set", "pretrain.max_length=16", "--set", "finetune.max_length=16"),
     *("--set", "finetune.epochs=1", "--set", "finetune.seeds=[0]", "--set", "threads=1", "--set", "device=cpu"),
 ]
 
@@ -58,19 +58,19 @@ def test_run_speaks_of_each_stage_and_skips_the_second_time(toy: Path, tmp_path:
 
 def test_quiet_leaves_the_warnings(toy: Path, tmp_path: Path, command: Command) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
-    answer = command("run", settings, "--set", "train.meta.every=7", "--until", "read", "--quiet")
+    answer = command("run", settings, "--set", "pretrain.meta.every=7", "--until", "read", "--quiet")
     said = answer.err.splitlines()
     assert answer.code == 0, answer
-    assert any(line.startswith("warning: train.meta.every without effect") for line in said)
+    assert any(line.startswith("warning: pretrain.meta.every without effect") for line in said)
     assert all(line.startswith("warning: ") for line in said)
 
 
 def test_run_json_is_all_there_is_on_standard_output(own_run: Path, command: Command) -> None:
     answer = command("run", own_run, "--json")
     assert answer.code == 0
-    figures = json.loads(answer.out)
-    assert figures["folder"] == str(own_run)
-    assert list(figures["stages"]) == list(STAGES)
+    statistics = json.loads(answer.out)
+    assert statistics["folder"] == str(own_run)
+    assert list(statistics["stages"]) == list(STAGES)
 
 
 def test_dry_run(own_run: Path, command: Command) -> None:
@@ -78,8 +78,8 @@ def test_dry_run(own_run: Path, command: Command) -> None:
     assert json.loads(command("run", own_run, "--dry-run", "--json").out) == dict.fromkeys(STAGES, "finished")
     answer = command("run", own_run, "--dry-run", "--from", "evaluate")
     assert [line.split(maxsplit=1)[1] for line in answer.out.splitlines()] == ["finished"] * 6 + ["is redone"] * 2
-    changed = command("run", own_run, "--dry-run", "--set", "train.learning_rate=0.5")
-    assert "train.learning_rate (0.001 -> 0.5)" in changed.out
+    changed = command("run", own_run, "--dry-run", "--set", "pretrain.learning_rate=0.5")
+    assert "pretrain.learning_rate (0.001 -> 0.5)" in changed.out
     assert command("run", own_run, "--dry-run", "--until", "nowhere").code == 2
     assert hashes(own_run) == before
 
@@ -94,10 +94,10 @@ def test_from_on_the_folder_of_a_run(own_run: Path, finished_run: Path, command:
 
 def test_set_overrides_reach_the_resolved_file(toy: Path, tmp_path: Path, command: Command) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
-    overrides = ("--set", "train.learning_rate=1e-4", "--set", "finetune.seeds=[5]")
+    overrides = ("--set", "pretrain.learning_rate=1e-4", "--set", "finetune.seeds=[5]")
     assert command("run", settings, "--until", "read", *overrides).code == 0
     resolved = load_settings(tmp_path / "run" / "settings.yaml")
-    assert (resolved.train.learning_rate, resolved.finetune.seeds) == (1e-4, (5,))
+    assert (resolved.pretrain.learning_rate, resolved.finetune.seeds) == (1e-4, (5,))
 
 
 def test_retrieve_alone(toy: Path, tmp_path: Path, command: Command) -> None:
@@ -112,9 +112,9 @@ def test_retrieve_alone(toy: Path, tmp_path: Path, command: Command) -> None:
     assert quality.startswith("quality: KL divergence from the task's n-grams ")
     assert "--set select.budget=5%" in warning
     assert table == f"table: {out}/select/selection.parquet"
-    figures = json.loads(command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%", "--json").out)
-    assert figures["retrieve"]["top_k"] == 5
-    assert Path(figures["table"]).exists()
+    statistics = json.loads(command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%", "--json").out)
+    assert statistics["retrieve"]["top_k"] == 5
+    assert Path(statistics["table"]).exists()
     assert not (out / "pack").exists()
 
 
@@ -124,9 +124,9 @@ def test_report(own_run: Path, command: Command) -> None:
     assert answer.code == 0
     assert answer.out.endswith(f"report: {own_run}/report.html\n")
     assert "<html" in (own_run / "report.html").read_text()
-    figures = json.loads(command("report", own_run, "--json").out)
-    assert figures["finished"] == list(STAGES)
-    assert figures["results"]["rows"] == 18
+    statistics = json.loads(command("report", own_run, "--json").out)
+    assert statistics["finished"] == list(STAGES)
+    assert statistics["results"]["rows"] == 18
 
 
 def test_init_writes_what_load_accepts(tmp_path: Path, command: Command) -> None:
@@ -158,10 +158,10 @@ def test_init_writes_what_is_set_and_reads_the_task_by_it(toy: Path, tmp_path: P
     words = ["init", path, "--task", table, "--corpus", toy / "corpus.jsonl", "--align"]
     assert "task.columns" in command(*words).err
     sets = [part for key in ("text=question", "label=topic") for part in ("--set", f"task.columns.{key}")]
-    assert command(*words, *sets, "--set", "train.rho1=7").code == 0
+    assert command(*words, *sets, "--set", "pretrain.rho1=7").code == 0
     settings = load_settings(path)
     assert (settings.task.columns.text, settings.task.columns.label) == ("question", "topic")
-    assert settings.train.rho1 == 7
+    assert settings.pretrain.rho1 == 7
     assert settings.aligned.recipe == "pair_match"
     wrong = command("init", tmp_path / "other.yaml", "--set", "task.colums.text=question")
     assert wrong.err == "endtask: --set, key 'task.colums': unknown setting (did you mean 'task.columns'?)\n"

@@ -11,10 +11,10 @@ import pytest
 
 import endtask
 from endtask.cli import why
-from endtask.files.run_layout import RETRIEVED, SELECTION
-from endtask.files.selection_table import read_selection
+from endtask.io.run_layout import RETRIEVED, SELECTION
+from endtask.io.selection_table import read_selection
 from endtask.records import Document, Example
-from endtask.retrieve.explain import QueryWord
+from endtask.retrieval.explain import QueryWord
 from tests.conftest import Answer
 from tests.hand_made_run import write_run
 from tests.toy_run import toy_settings
@@ -63,7 +63,7 @@ def test_a_passage(run: Path, command: Command) -> None:
     score = next(read_selection(run / "retrieve" / RETRIEVED)).score
     assert lines[:6] == [
         "pile/a: kept (best_rank)",
-        "source: pile; title: Kitchen; licence: CC0-1.0",
+        "source: pile; title: Kitchen; license: CC0-1.0",
         f"best rank 1, score {score:.4f}; 2 examples asked, best first: train-0, train-4",
         "text: Salt and pepper, salt and bread.",
         "",
@@ -82,7 +82,7 @@ def test_a_passage(run: Path, command: Command) -> None:
 def test_a_passage_that_was_not_kept(run: Path, command: Command) -> None:
     lines = lines_of(command("why", run, "pile/d"))
     assert lines[0] == "pile/d: retrieved only, not kept (best_rank)"
-    assert lines[1] == "source: pile; licence: unknown"
+    assert lines[1] == "source: pile; license: unknown"
     assert "; 1 example asked, best first: train-4" in lines[2]
 
 
@@ -142,7 +142,7 @@ def test_json(run: Path, command: Command) -> None:
     assert "\x1b" not in answer.out
     found = json.loads(answer.out)
     assert found["text"] == DOCUMENTS[1].text
-    assert (found["kept"], found["rank"], found["asked_count"]) == (True, 1, 3)
+    assert (found["kept"], found["rank"], found["matched_count"]) == (True, 1, 3)
     best = found["askers"][0]
     assert best["examples"] == [{"id": "train-1", "text": EXAMPLES[1].text, "label": "space"}]
     assert sum(one["part"] for one in best["words"]) == pytest.approx(found["score"], rel=1e-5)
@@ -187,14 +187,14 @@ def test_all_that_retrieve_found_is_explained(toy: Path, tmp_path: Path, command
     for item in found[::7]:
         passage = json.loads(command("why", run, item.document.id, "--json").out)
         assert (passage["kept"], passage["rank"]) == (item.document.id in kept, item.rank)
-        assert passage["askers"][0]["examples"][0]["id"] == item.asked_by[0]
+        assert passage["askers"][0]["examples"][0]["id"] == item.matched_queries[0]
         assert passage["askers"][0]["score"] == pytest.approx(item.score, rel=1e-5)
-    asker = found[0].asked_by[0]
-    example = json.loads(command("why", run, "--example", asker, "--json").out)
-    asked = {item.document.id for item in found if asker in item.asked_by}
+    matched_query = found[0].matched_queries[0]
+    example = json.loads(command("why", run, "--example", matched_query, "--json").out)
+    asked = {item.document.id for item in found if matched_query in item.matched_queries}
     assert example["retrieved_count"] == len(asked)
     assert {passage["id"] for passage in example["passages"]} == asked & kept
-    assert lines_of(command("why", run, "--example", asker))[0].startswith(asker)
+    assert lines_of(command("why", run, "--example", matched_query))[0].startswith(matched_query)
 
 
 def test_one_more_word_is_one_word() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from endtask.files.atomic import write_text
-from endtask.files.run_layout import DEV_PREDICTIONS, PREDICTIONS
+from endtask.config import Settings
+from endtask.io.atomic import write_text
+from endtask.io.run_layout import DEV_PREDICTIONS, PREDICTIONS
+from endtask.pipeline.stages import RunData
 from endtask.seeds import generator
-from endtask.settings import Settings
-from endtask.stages import RunData
 from tests.stub_stages import Made as Made
 from tests.stub_stages import StubStages
 from tests.stub_stages import toy as toy
@@ -20,7 +20,7 @@ from tests.stub_stages import toy as toy
 
 def share_right(settings: Settings) -> float:
     """How many rows a stub gets right: more with a higher rate, fewer without a corpus."""
-    rate = min(settings.train.learning_rate * 100, 0.3)
+    rate = min(settings.pretrain.learning_rate * 100, 0.3)
     return 0.4 + rate + {"best_rank": 0.2, "random": 0.1}.get(settings.select.selector, 0.0)
 
 

@@ -13,22 +13,22 @@ from endtask.compare import compare
 from endtask.compare.outcome import Outcome
 from endtask.compare.record import COMPARE_FILE, read_record
 from endtask.errors import InputError, TrainingError
-from endtask.files.stage_folder import read_manifest
-from endtask.run import run
-from endtask.share import SHARED_FROM
+from endtask.io.stage_folder import read_manifest
+from endtask.pipeline.reuse import REUSED_FROM
+from endtask.pipeline.run import run
 from tests.compare.stubs import Stubs, toy
 
-TWO = {"cells": {"one": {}, "two": {"train.learning_rate": 3e-3}}, "seeds": [0, 1]}
+TWO = {"cells": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}, "seeds": [0, 1]}
 
 
 class Killed(BaseException):
     """Like a signal: nothing catches it."""
 
 
-def figures(outcome: Outcome) -> dict[str, Any]:
+def statistics(outcome: Outcome) -> dict[str, Any]:
     """The table without what depends on clock and place."""
-    rows = [{**row, "cost": None, "differs": None} for row in outcome.figures()["rows"]]
-    return {**outcome.figures(), "folder": None, "rows": rows}
+    rows = [{**row, "cost": None, "differs": None} for row in outcome.statistics()["rows"]]
+    return {**outcome.statistics(), "folder": None, "rows": rows}
 
 
 def test_every_cell_and_seed_is_a_run(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
@@ -42,7 +42,7 @@ def test_every_cell_and_seed_is_a_run(toy_files: Path, tmp_path: Path, stubs: St
     assert outcome.row("one").score.lead is None  # type: ignore[union-attr]
     assert all(row.score.lead is not None for row in outcome.rows[1:])  # type: ignore[union-attr]
     assert (tmp_path / "out" / "compare.html").exists()
-    assert read_record(tmp_path / "out").outcome == json.loads(json.dumps(outcome.figures()))
+    assert read_record(tmp_path / "out").outcome == json.loads(json.dumps(outcome.statistics()))
 
 
 def test_shared_stages_are_done_once(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
@@ -52,7 +52,7 @@ def test_shared_stages_are_done_once(toy_files: Path, tmp_path: Path, stubs: Stu
     assert stubs.of("pack") == ["one/seed-0", "no_corpus/seed-0", "random/seed-0"]
     runs = sorted((tmp_path / "out" / "cells").glob("*/seed-*"))
     given = {
-        run: [s for s in ("read", "retrieve", "select", "pack") if SHARED_FROM in _manifest(run / s)] for run in runs
+        run: [s for s in ("read", "retrieve", "select", "pack") if REUSED_FROM in _manifest(run / s)] for run in runs
     }
     assert sum(map(len, given.values())) == 8 * 4 - (1 + 2 + 3 + 3)
     first = tmp_path / "out" / "cells" / "one" / "seed-0"
@@ -75,7 +75,7 @@ def test_cells_that_differ_in_fine_tuning_alone_share_stage_one(toy_files: Path,
 
 
 def test_the_run_itself_lends_what_it_did(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
-    from endtask.run import Run
+    from endtask.pipeline.run import Run
 
     Run(toy(toy_files, tmp_path / "run")).go()
     stubs.calls.clear()
@@ -96,10 +96,10 @@ def test_killed_and_resumed_equals_unbroken(toy_files: Path, tmp_path: Path, stu
         settings = toy(toy_files, tmp_path / f"broken-{number}")
         with pytest.raises(Killed):
             compare(settings, tree)
-        assert figures(compare(settings, tree)) == figures(unbroken), place
+        assert statistics(compare(settings, tree)) == statistics(unbroken), place
         assert sorted(stubs.calls) == sorted([*whole, place])  # nothing was done twice but what was killed
     stubs.calls.clear()
-    assert figures(compare(settings, tree)) == figures(unbroken)
+    assert statistics(compare(settings, tree)) == statistics(unbroken)
     assert stubs.calls == []
 
 
@@ -107,13 +107,13 @@ def test_cells_and_seeds_may_be_added_and_left_out(toy_files: Path, tmp_path: Pa
     settings = toy(toy_files, tmp_path / "out")
     small = compare(settings, {"cells": {"one": {}}, "baselines": ["tfidf"]})
     stubs.calls.clear()
-    large = compare(settings, {"cells": {"one": {}, "three": {"train.rho1": 7}}, "seeds": [0, 2], "baselines": []})
+    large = compare(settings, {"cells": {"one": {}, "three": {"pretrain.rho1": 7}}, "seeds": [0, 2], "baselines": []})
     assert stubs.of("pretrain") == ["three/seed-0", "one/seed-2", "three/seed-2"]
     assert stubs.of("pack") == []
     assert [row.name for row in large.rows] == ["one", "three"]
     assert set(read_record(tmp_path / "out").cells) == {"one", "three"}
     stubs.calls.clear()
-    assert figures(compare(settings, {"cells": {"one": {}}, "baselines": ["tfidf"]})) == figures(small)
+    assert statistics(compare(settings, {"cells": {"one": {}}, "baselines": ["tfidf"]})) == statistics(small)
     assert stubs.calls == []
 
 
@@ -127,7 +127,7 @@ def test_more_fine_tuning_seeds_stand_on_the_same_stage_1(toy_files: Path, tmp_p
     assert stubs.of("finetune") == stubs.of("evaluate") == ["one/seed-0", "two/seed-0", "one/seed-1", "two/seed-1"]
     assert [row.runs for row in more.rows] == [6, 6]
     stubs.calls.clear()
-    assert figures(compare(settings, {**tree, "finetune_seeds": [0, 1, 2]})) == figures(more)
+    assert statistics(compare(settings, {**tree, "finetune_seeds": [0, 1, 2]})) == statistics(more)
     assert stubs.calls == []
 
 
@@ -136,7 +136,7 @@ def test_a_record_of_an_older_release_knows_fewer_settings(toy_files: Path, tmp_
     compare(settings, tree)
     path = tmp_path / "out" / COMPARE_FILE
     record = json.loads(path.read_text(encoding="utf-8"))
-    del record["settings"]["select"]["influence"]["rho1"], record["settings"]["max_skipped_steps"]
+    del record["settings"]["select"]["influence"]["recipe"], record["settings"]["max_skipped_steps"]
     path.write_text(json.dumps(record), encoding="utf-8")
     stubs.calls.clear()
     compare(settings, tree)
@@ -148,7 +148,7 @@ def test_a_comparison_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path
     before = (tmp_path / "out" / COMPARE_FILE).read_bytes()
     with pytest.raises(InputError, match=r"asked otherwise: retrieve\.top_k \(5 -> 6\) \(choose another --output"):
         compare(toy(toy_files, tmp_path / "out", retrieve={"top_k": 6}), TWO)
-    changed = {**TWO, "cells": {"one": {}, "two": {"train.learning_rate": 5e-3}}}
+    changed = {**TWO, "cells": {"one": {}, "two": {"pretrain.learning_rate": 5e-3}}}
     with pytest.raises(InputError, match=r"the cell 'two' in train\.learning_rate \(0\.003 -> 0\.005\)"):
         compare(toy(toy_files, tmp_path / "out"), changed)
     with pytest.raises(InputError, match="the cell 'no_corpus' in "):
@@ -161,10 +161,10 @@ def test_a_cell_that_nothing_was_done_for_may_change(toy_files: Path, tmp_path: 
     stubs.trouble["two/seed-0 pretrain"] = TrainingError("too hot")
     compare(settings, {**TWO, "seeds": [0], "baselines": []})
     shutil.rmtree(tmp_path / "out" / "cells" / "two")
-    cells = {"one": {}, "two": {"train.learning_rate": 5e-3}}
+    cells = {"one": {}, "two": {"pretrain.learning_rate": 5e-3}}
     outcome = compare(settings, {"cells": cells, "seeds": [0], "baselines": []})
     assert (outcome.row("two").runs, outcome.has_failures) == (2, False)  # what failed was another cell
-    assert read_record(tmp_path / "out").cells["two"] == {"train.learning_rate": 0.005}
+    assert read_record(tmp_path / "out").cells["two"] == {"pretrain.learning_rate": 0.005}
 
 
 def test_before_the_first_stage_anything_may_change(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
@@ -182,7 +182,7 @@ def test_changed_data_is_refused(toy_files: Path, tmp_path: Path, stubs: Stubs) 
     before = (tmp_path / "out" / COMPARE_FILE).read_bytes()
     corpus.write_text(corpus.read_text() + '{"text": "one more star in the sky"}\n')
     with pytest.raises(InputError, match="what the stage retrieve reads changed since this run was made"):
-        compare(settings, {"cells": {"base": {}, "new": {"train.rho1": 3}}, "baselines": []})
+        compare(settings, {"cells": {"base": {}, "new": {"pretrain.rho1": 3}}, "baselines": []})
     assert stubs.calls == []
     assert (tmp_path / "out" / COMPARE_FILE).read_bytes() == before
 
@@ -196,7 +196,7 @@ def test_broken_training_ends_a_run_and_not_the_comparison(toy_files: Path, tmp_
     assert read_record(tmp_path / "out").failures == {"two/seed-0": "the loss was not finite"}
     assert "two failed: the loss was not finite" in (tmp_path / "out" / "compare.html").read_text()
     stubs.calls.clear()
-    assert figures(compare(toy(toy_files, tmp_path / "out"), TWO)) == figures(outcome)
+    assert statistics(compare(toy(toy_files, tmp_path / "out"), TWO)) == statistics(outcome)
     assert stubs.calls == []  # a failure is an answer; it is not tried again
 
 
@@ -208,7 +208,7 @@ def test_a_failed_run_that_was_finished_by_hand_counts(toy_files: Path, tmp_path
     stubs.calls.clear()
     outcome = compare(toy(toy_files, tmp_path / "out"), TWO)
     assert not outcome.has_failures
-    assert figures(outcome) == figures(unbroken)
+    assert statistics(outcome) == statistics(unbroken)
     assert stubs.calls == []
     assert "failed" not in (tmp_path / "out" / "compare.html").read_text()
 

@@ -25,12 +25,12 @@ from endtask.compare.devices import (
 )
 from endtask.compare.record import read_record
 from endtask.compare.workers import Worker, Workers, visible_device
+from endtask.config import Budget
 from endtask.errors import InputError
-from endtask.run import run
-from endtask.settings import Budget
+from endtask.pipeline.run import run
 from tests.compare.stubs import Stubs, toy
 
-TWO = {"cells": {"one": {}, "two": {"train.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": []}
+TWO = {"cells": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": []}
 
 
 class Fake:
@@ -63,7 +63,7 @@ def test_the_first_free_device_takes_the_next_job() -> None:
         start=lambda each, device: Fake(lengths[each.key]),
         before=lambda each, device: told.append(f"{each.key} on {device}"),
         after=lambda each, code: told.append(f"{each.key} ended {code}"),
-        pause=0,
+        callback=0,
     )
     assert [line for line in told if "on" in line] == ["a on 0", "b on 1", "c on 1", "d on 1"]
     assert sorted(line for line in told if "ended" in line) == [f"{key} ended 0" for key in lengths]
@@ -77,7 +77,7 @@ def test_a_device_named_twice_takes_two_jobs_at_a_time() -> None:
         start=lambda each, device: Fake({"a": 5}.get(each.key, 1)),
         before=lambda each, device: told.append(f"{each.key} on {device}"),
         after=lambda each, code: told.append(f"{each.key} ended"),
-        pause=0,
+        callback=0,
     )
     assert told == ["a on 0", "b on 0", "b ended", "c on 0", "c ended", "a ended"]
 
@@ -122,7 +122,7 @@ def at_once(jobs: list[Job], **options: Any) -> tuple[list[str], int]:
         before=before,
         after=after,
         done=options.get("done", frozenset()),
-        pause=0,
+        callback=0,
     )
     return order, most
 
@@ -150,7 +150,7 @@ def test_whatever_stops_the_queue_stops_the_runs() -> None:
             start=start,
             before=lambda each, device: None,
             after=lambda each, code: None,
-            pause=0,
+            callback=0,
         )
     assert [fake.terminated for fake in started] == [True, True]
 
@@ -236,7 +236,7 @@ def test_a_process_that_crashes_is_an_exit_code(toy_files: Path, tmp_path: Path,
 @pytest.mark.slow
 def test_a_run_ends_with_the_comparison_that_started_it(toy_files: Path, tmp_path: Path) -> None:
     """A killed comparison leaves no process behind that would keep folders locked."""
-    code = f"import time\nfrom endtask.parent import end_with\nend_with({os.getpid()} + 1)\ntime.sleep(60)"
+    code = f"import time\nfrom endtask.io.exit_with_parent import end_with\nend_with({os.getpid()} + 1)\ntime.sleep(60)"
     ended = subprocess.run([sys.executable, "-c", code], timeout=50, check=False)  # its parent is another one
     assert ended.returncode == 1
 

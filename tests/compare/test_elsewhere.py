@@ -12,13 +12,13 @@ import pytest
 from endtask.bundle import write_bundle
 from endtask.compare import compare
 from endtask.compare.flags import read_comparison_folder
+from endtask.config import load_settings
 from endtask.errors import InputError
-from endtask.settings import load_settings
 from tests.compare.stubs import Stubs, toy
 from tests.conftest import Answer
 from tests.toy_run import write_toy
 
-TREE = {"cells": {"one": {}, "two": {"train.learning_rate": 3e-3}}, "seeds": [0, 1]}
+TREE = {"cells": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}, "seeds": [0, 1]}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_the_same_table_as_in_place(
     assert [run["predicted"] for run in there["runs"]] == [
         run.predicted.tolist() for runs in here.runs.values() for run in runs
     ]
-    assert [row["score"] for row in there["rows"]] == [row["score"] for row in here.figures()["rows"]]
+    assert [row["score"] for row in there["rows"]] == [row["score"] for row in here.statistics()["rows"]]
     stubs.calls.clear()
     again = command("compare", "--bundle", bundle, "--output", tmp_path / "there", "--quiet")
     assert (again.code, again.out, stubs.calls) == (0, answer.out, [])
@@ -86,7 +86,7 @@ def test_cells_and_seeds_may_be_added_there(
     bundle: Path, tmp_path: Path, stubs: Stubs, command: Callable[..., Answer]
 ) -> None:
     stubs.calls.clear()
-    words = ["--seeds", "0,5", "--cell", "three:train.rho1=7", "--output", tmp_path / "there"]
+    words = ["--seeds", "0,5", "--cell", "three:pretrain.rho1=7", "--output", tmp_path / "there"]
     assert command("compare", "--bundle", bundle, *words).code == 0
     cells = ("one", "two", "three", "no_corpus", "random")
     assert stubs.of("pretrain") == [f"{cell}/seed-{seed}" for seed in (0, 5) for cell in cells]
@@ -112,7 +112,7 @@ def test_defaults_of_the_other_machine_change_nothing(tmp_path: Path, stubs: Stu
 def test_a_bundle_of_something_else(
     toy_files: Path, tmp_path: Path, stubs: Stubs, command: Callable[..., Answer]
 ) -> None:
-    from endtask.run import Run
+    from endtask.pipeline.run import Run
 
     Run(toy(toy_files, tmp_path / "run")).go(until="pack")
     file = write_bundle(tmp_path / "run").file

@@ -15,13 +15,17 @@ from endtask.compare.outcome import PERMUTATIONS, Outcome
 from endtask.compare.record import COMPARE_FILE, read_record
 from endtask.compare.table import missing_notes
 from endtask.errors import InputError, TrainingError
-from endtask.evaluate.significance import bootstrap_interval, metric_permutation
-from endtask.files.lock import run_lock
+from endtask.evaluation.significance import bootstrap_interval, metric_permutation
+from endtask.io.lock import run_lock
 from tests.compare.stubs import Stubs, toy
-from tests.compare.test_compare import Killed, figures
+from tests.compare.test_compare import Killed, statistics
 from tests.toy_run import write_toy
 
-TREE = {"cells": {"one": {}, "two": {"train.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": ["tfidf", "random"]}
+TREE = {
+    "cells": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}},
+    "seeds": [0, 1],
+    "baselines": ["tfidf", "random"],
+}
 
 
 def stopped(data: Path, folder: Path, stubs: Stubs, place: str) -> Path:
@@ -99,12 +103,12 @@ def test_the_comparison_can_still_go_on(toy_files: Path, tmp_path: Path, stubs: 
     first = judge_finished(settings, comparison.model_copy(update={"seeds": (0,)}))
     assert (first.row("one").runs, first.missing) == (2, ("two/seed-0", "random/seed-0"))
     assert read_record(folder).comparison == asked
-    assert figures(compare(settings, comparison)) == figures(unbroken)
+    assert statistics(compare(settings, comparison)) == statistics(unbroken)
 
 
 def test_of_a_whole_comparison_it_is_the_same_table(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     whole = compare(toy(toy_files, tmp_path / "out"), TREE)
-    assert judged(tmp_path / "out").figures() == whole.figures()
+    assert judged(tmp_path / "out").statistics() == whole.statistics()
 
 
 def test_a_record_of_before_the_keys_is_complete(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
@@ -112,7 +116,7 @@ def test_a_record_of_before_the_keys_is_complete(toy_files: Path, tmp_path: Path
     record = json.loads((tmp_path / "out" / COMPARE_FILE).read_text())
     del record["outcome"]["complete"], record["outcome"]["missing"]
     (tmp_path / "out" / COMPARE_FILE).write_text(json.dumps(record))
-    assert judged(tmp_path / "out").figures() == whole.figures()
+    assert judged(tmp_path / "out").statistics() == whole.statistics()
     assert compare(toy(toy_files, tmp_path / "out"), TREE).is_complete
 
 

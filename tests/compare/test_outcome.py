@@ -13,8 +13,8 @@ from sklearn.metrics import f1_score
 from endtask.compare.outcome import Lead, Outcome, Row, Statistics, plain_row, with_holm
 from endtask.compare.results import results_of_comparison
 from endtask.compare.scored import Cost, Judged, Scored
-from endtask.evaluate.measures import Measure
-from endtask.evaluate.significance import bootstrap_interval, metric_permutation
+from endtask.evaluation.significance import bootstrap_interval, metric_permutation
+from endtask.evaluation.task_metrics import Measure
 
 ROWS, CLASSES = 120, 3
 COST = Cost(flops=60.0, matmul_flops=50.0, train_seconds=2.0, seconds=3.0, text_bytes=10, parameters=7)
@@ -53,16 +53,18 @@ def row(name: str) -> Row:
 
 def test_plain_figures_are_those_of_sklearn() -> None:
     found, leaks = runs(0.7), judged(leaks=40)
-    figures = plain_row(row("a"), found, leaks)
+    statistics = plain_row(row("a"), found, leaks)
     scores = [f1_score(leaks.truth, predicted, average="macro") for predicted in flat(found)]
     clean = [f1_score(leaks.truth[40:], predicted[40:], average="macro") for predicted in flat(found)]
-    assert figures.score is not None
-    assert figures.leak_free is not None
-    assert figures.dev is not None
-    assert (figures.score.mean, figures.score.std) == pytest.approx((np.mean(scores), np.std(scores, ddof=1)))
-    assert (figures.leak_free.mean, figures.leak_free.std) == pytest.approx((np.mean(clean), np.std(clean, ddof=1)))
-    assert (figures.runs, figures.dev.mean, figures.dev.std) == (6, 0.5, 0.0)
-    assert figures.cost == replace(COST, seconds=3.5)
+    assert statistics.score is not None
+    assert statistics.leak_free is not None
+    assert statistics.dev is not None
+    assert (statistics.score.mean, statistics.score.std) == pytest.approx((np.mean(scores), np.std(scores, ddof=1)))
+    assert (statistics.leak_free.mean, statistics.leak_free.std) == pytest.approx(
+        (np.mean(clean), np.std(clean, ddof=1))
+    )
+    assert (statistics.runs, statistics.dev.mean, statistics.dev.std) == (6, 0.5, 0.0)
+    assert statistics.cost == replace(COST, seconds=3.5)
 
 
 def test_no_leaks_no_second_score() -> None:
@@ -75,22 +77,22 @@ def test_the_tests_are_those_of_the_statistics_with_runs_in_groups() -> None:
     one, other, rows = runs(0.7), runs(0.8), judged(leaks=40)
     tests = Statistics(rows, one, {}, permutations=300)
     found = tests.row(plain_row(row("b"), other, rows), other)
-    for figures, part in ((found.score, slice(0, None)), (found.leak_free, slice(40, None))):
-        assert figures is not None
-        assert figures.lead is not None
+    for statistics, part in ((found.score, slice(0, None)), (found.leak_free, slice(40, None))):
+        assert statistics is not None
+        assert statistics.lead is not None
         truth = rows.truth[part]
         first = np.stack([run.predicted[:, part] for run in other])
         second = np.stack([run.predicted[:, part] for run in one])
-        assert (figures.low, figures.high) == bootstrap_interval(first, None, truth, "macro_f1", samples=300)
+        assert (statistics.low, statistics.high) == bootstrap_interval(first, None, truth, "macro_f1", samples=300)
         interval = bootstrap_interval(first, second, truth, "macro_f1", samples=300, paired_runs=True)
-        assert (figures.lead.low, figures.lead.high) == interval  # both have the same seeds
-        assert figures.lead.p_value == metric_permutation(first, second, truth, "macro_f1", permutations=300)
+        assert (statistics.lead.low, statistics.lead.high) == interval  # both have the same seeds
+        assert statistics.lead.p_value == metric_permutation(first, second, truth, "macro_f1", permutations=300)
         means = [
             np.mean([f1_score(truth, each, average="macro") for each in flat(system)[:, part]])
             for system in (other, one)
         ]
-        assert figures.lead.mean == pytest.approx(means[0] - means[1])
-        assert figures.lead.low < figures.lead.mean < figures.lead.high
+        assert statistics.lead.mean == pytest.approx(means[0] - means[1])
+        assert statistics.lead.low < statistics.lead.mean < statistics.lead.high
 
 
 def test_rows_of_a_group_count_once() -> None:
@@ -129,10 +131,10 @@ def test_shared_luck_cancels_where_the_seeds_are_the_same() -> None:
     others = [replace(run, seed=seed + 9) for seed, run in enumerate(better)]
     widths = []
     for system in (better, others):
-        figures = Statistics(rows, lucky, {}, 500).row(plain_row(row("b"), system, rows), system).score
-        assert figures is not None
-        assert figures.lead is not None
-        widths.append(figures.lead.high - figures.lead.low)
+        statistics = Statistics(rows, lucky, {}, 500).row(plain_row(row("b"), system, rows), system).score
+        assert statistics is not None
+        assert statistics.lead is not None
+        widths.append(statistics.lead.high - statistics.lead.low)
     assert widths[0] < widths[1] / 2
 
 
@@ -150,7 +152,7 @@ def test_the_cell_itself_has_no_lead_and_equal_ones_none_either() -> None:
 def test_known_rows_are_taken_over_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other, rows = runs(0.7), runs(0.8), judged()
     first = Statistics(rows, one, {}, permutations=100).row(plain_row(row("b"), other, rows), other)
-    known = {first.mark: Outcome(Path(), rows, "a", (first,), {}, True).figures()["rows"][0]}
+    known = {first.mark: Outcome(Path(), rows, "a", (first,), {}, True).statistics()["rows"][0]}
     calls: list[object] = []
 
     def counted(*arguments: object, **options: object) -> float:

@@ -13,8 +13,8 @@ import pytest
 
 from endtask.compare import compare
 from endtask.errors import InputError, TrainingError
-from endtask.files.stage_folder import StageFolder
-from endtask.stages import WORK, RunData
+from endtask.io.stage_folder import StageFolder
+from endtask.pipeline.stages import WORK, RunData
 from tests.compare.stubs import Made, Stubs, toy
 from tests.compare.test_compare import Killed
 from tests.compare.test_devices import in_this_process
@@ -23,7 +23,7 @@ Tree = dict[str, Any]
 ORDER = ["one/seed-0", "one/seed-1", "two/seed-0", "two/seed-1"]
 TRAINED = ["one/seed-0", "two/seed-0", "one/seed-1", "two/seed-1"]
 """The same in the order in which they are done: all cells with the first seed, then with the second."""
-TWO = {"cells": {"one": {}, "two": {"train.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": ["tfidf"]}
+TWO = {"cells": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": ["tfidf"]}
 TERMINATED = """
 import os, signal, sys
 from pathlib import Path
@@ -39,7 +39,7 @@ class Terminated(Stubs):
 
 data, output, file = map(Path, sys.argv[1:])
 Terminated().install(pytest.MonkeyPatch())
-cells = {"one": {}, "two": {"train.learning_rate": 3e-3}}
+cells = {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}
 compare(toy(data, output), {"cells": cells, "seeds": [0, 1], "baselines": []}, results=file)
 """
 

@@ -14,8 +14,8 @@ from endtask.compare.outcome import Figures, Lead, Outcome, Row
 from endtask.compare.page import chart, write_page
 from endtask.compare.scored import Cost, Judged, Scored
 from endtask.compare.table import notes, print_table, verdict
-from endtask.evaluate.measures import Measure
-from endtask.settings import resolve
+from endtask.config import resolve
+from endtask.evaluation.task_metrics import Measure
 
 COST = Cost(6e12, 5e12, 60.0, 90.0, 150_000_000, 42_000_000)
 
@@ -31,7 +31,7 @@ def outcome(folder: Path, *, split: str = "test", leaks: bool = False, tested: b
         _row("worse", replace(base, mean=0.7, lead=Lead(-0.05, -0.08, -0.02, 0.0001, 0.0004)), leaks),
         _row("unsure", replace(base, mean=0.76, lead=Lead(0.01, -0.02, 0.04, 0.4, 0.4)), leaks),
         Row("tfidf", True, {}, "TF-IDF", 1, base, None, base, Cost(0, 0, 0.5, 0.5, 0, None)),
-        Row("broken", False, {"train.learning_rate": 9.0}, "", failures=("the loss was not finite",)),
+        Row("broken", False, {"pretrain.learning_rate": 9.0}, "", failures=("the loss was not finite",)),
     )
     run = Scored(0, (0, 1), (0.7, 0.7), np.zeros((2, 139), dtype=np.int64), COST)
     baseline = replace(run, seed=None)
@@ -39,8 +39,8 @@ def outcome(folder: Path, *, split: str = "test", leaks: bool = False, tested: b
     return Outcome(folder, judged, "ours", rows, runs, tested)
 
 
-def _row(name: str, figures: Figures, leaks: bool) -> Row:
-    return Row(name, False, {"train.rho1": 99}, "", 4, figures, figures if leaks else None, figures, COST)
+def _row(name: str, statistics: Figures, leaks: bool) -> Row:
+    return Row(name, False, {"pretrain.rho1": 99}, "", 4, statistics, statistics if leaks else None, statistics, COST)
 
 
 def test_the_verdict(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert "better&lt;b&gt;" in page
     assert "better<b>" not in page
     assert "broken failed: the loss was not finite" in page
-    assert "train.rho1 = 99" in page
+    assert "pretrain.rho1 = 99" in page
     assert 'href="cells/ours/seed-0/report.html"' in page
     assert "Not finished yet" not in page
     assert "http" not in page.replace("http-equiv", "")
@@ -173,8 +173,8 @@ def test_the_picture_has_whiskers_where_there_are_intervals(tmp_path: Path) -> N
 def test_cells_that_read_by_another_tokenizer_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = outcome(tmp_path)
     assert not any("tokenizer" in note for note in notes(found))
-    marks = {"ours": "a", "worse": "a", "unsure": "b", "better<b>": "c"}
-    rows = tuple(replace(row, tokenizer=marks.get(row.name)) for row in found.rows)
+    markers = {"ours": "a", "worse": "a", "unsure": "b", "better<b>": "c"}
+    rows = tuple(replace(row, tokenizer=markers.get(row.name)) for row in found.rows)
     told = "Read by another tokenizer than ours, learned from other texts: better<b>, unsure; tokenizer.path gives"
     assert [note for note in notes(replace(found, rows=rows)) if note.startswith(told)]
     print_table(replace(found, rows=rows))
@@ -189,8 +189,8 @@ def test_the_mark_of_a_tokenizer_is_that_of_its_file(tmp_path: Path) -> None:
         folder = cells[name].runs(tmp_path)[1].folder / "pack" / "tokenizer"
         folder.mkdir(parents=True)
         (folder / "tokenizer.json").write_text(content, encoding="utf-8")
-    marks = {name: cell.learned_tokenizer(tmp_path) for name, cell in cells.items()}
-    assert marks["one"] == marks["same"] != marks["two"]
-    assert marks["none"] is None
+    markers = {name: cell.learned_tokenizer(tmp_path) for name, cell in cells.items()}
+    assert markers["one"] == markers["same"] != markers["two"]
+    assert markers["none"] is None
     given = Cell("one", resolve({"tokenizer": {"path": "there"}}), (0, 1))
     assert given.learned_tokenizer(tmp_path) is None

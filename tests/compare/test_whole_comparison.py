@@ -8,14 +8,14 @@ import pytest
 
 import endtask
 from endtask.compare import compare
-from endtask.files.stage_folder import read_manifest
-from endtask.report.page import summary
-from endtask.settings import load_settings, resolve
-from endtask.share import SHARED_FROM
+from endtask.config import load_settings, resolve
+from endtask.io.stage_folder import read_manifest
+from endtask.pipeline.reuse import REUSED_FROM
+from endtask.reporting.page import summary
 from tests.toy_run import results, toy_settings
 
 TREE = {
-    "cells": {"slow": {}, "fast": {"train.learning_rate": 3e-2}},
+    "cells": {"slow": {}, "fast": {"pretrain.learning_rate": 3e-2}},
     "seeds": [0, 1],
     "finetune_seeds": [0, 1],
     "baselines": ["majority", "tfidf", "no_corpus"],
@@ -35,10 +35,10 @@ def test_a_cell_is_the_run_it_would_be_alone(toy: Path, tmp_path: Path) -> None:
     ]
     folder = tmp_path / "out" / "cells" / "fast" / "seed-1"
     asked = load_settings(folder / "settings.yaml")
-    assert (asked.pretrain_seed, asked.train.learning_rate) == (1, 3e-2)
+    assert (asked.pretrain_seed, asked.pretrain.learning_rate) == (1, 3e-2)
     alone = endtask.run(asked.model_copy(update={"output_dir": str(tmp_path / "alone")}), until="evaluate")
     assert results(folder) == results(alone.folder)
-    own = [stage for stage in ("read", "retrieve", "select", "pack") if SHARED_FROM not in manifest(folder / stage)]
+    own = [stage for stage in ("read", "retrieve", "select", "pack") if REUSED_FROM not in manifest(folder / stage)]
     assert own == []
 
     row, run = outcome.row("fast"), outcome.runs["fast"][1]

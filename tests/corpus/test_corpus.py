@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from endtask.config import CorpusSettings, SourceSettings
 from endtask.corpus import Corpus, docstrings
 from endtask.corpus import reading as reading_module
 from endtask.corpus.statistics import SourceStatistics
 from endtask.errors import InputError
 from endtask.records import Document
-from endtask.settings import CorpusSettings, SourceSettings
 
 
 def jsonl(path: Path, *rows: dict[str, Any]) -> Path:
@@ -73,14 +73,14 @@ def test_what_a_row_may_carry(tmp_path: Path) -> None:
             "text": "a",
             "id": "s/doc#1",
             "title": "T",
-            "licence": "CC0",
+            "license": "CC0",
             "source": "ignored",
             "links": [[0, 1]],
         },
         {"text": "b", "id": 7, "title": None, "license": "MIT"},
         {"text": "c", "id": None, "title": ""},
     )
-    corpus = Corpus.read(CorpusSettings(sources=(SourceSettings(path=str(path), licence="mine"),)))
+    corpus = Corpus.read(CorpusSettings(sources=(SourceSettings(path=str(path), license="mine"),)))
     assert list(corpus.documents()) == [
         Document("s/doc#1", "a", "s", "T", "CC0"),
         Document("s/7", "b", "s", None, "MIT"),

@@ -156,7 +156,7 @@ def test_licence_comes_from_the_distribution(tmp_path: Path) -> None:
     write(tmp_path, "lib/a.py", f'"""{LONG}"""\n')
     write(tmp_path, "lib-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: lib\nVersion: 1.0\nLicense: MIT\n")
     write(tmp_path, "lib-1.0.dist-info/RECORD", "lib/a.py,,\n")
-    assert [document.licence for document in docstring_documents([tmp_path])] == ["MIT"]
+    assert [document.license for document in docstring_documents([tmp_path])] == ["MIT"]
 
 
 def test_fingerprint_follows_versions_and_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from endtask.config import AlignedSettings, CorpusSettings, SourceSettings
 from endtask.corpus import Corpus
 from endtask.corpus.links import links_inside, read_links
 from endtask.corpus.passages import cut, cut_places, sentence_starts
 from endtask.errors import InputError
-from endtask.settings import AlignedSettings, CorpusSettings, SourceSettings
 
 TEXTS = st.text(alphabet="ab. \n?A", max_size=120)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from endtask.settings import Settings, preset_names
-from endtask.settings.explain import section_of
-from endtask.train.tlm_rules import automatic_rho1
+from endtask.config import Settings, preset_names
+from endtask.config.messages import section_of
+from endtask.training.tlm_rules import automatic_rho1
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_every_setting_it_names_exists(page: str) -> None:
     in_tables = {key for line in rows for key in re.findall(r"`([a-z0-9_]+\.[a-z0-9_.]+)`", line)}
     in_text = set(re.findall(r"`(?:--set )?([a-z0-9_]+\.[a-z0-9_.]+)(?:: [^`]*|=[^`]*)?`", page))
     assert len(in_tables) > 20
-    named = {re.sub(r"^train\.objectives\.\w+\.", "train.objectives.", key) for key in in_tables | in_text}
+    named = {re.sub(r"^train\.objectives\.\w+\.", "pretrain.objectives.", key) for key in in_tables | in_text}
     assert sorted(named - keys) == []
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from endtask.settings import Settings
-from endtask.settings.explain import section_of
+from endtask.config import Settings
+from endtask.config.messages import section_of
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_unions_and_lists_are_told_in_words(generator: dict[str, Any]) -> None:
     assert "| `retrieve.top_k` | whole number or `auto` | `auto` |" in page
     assert "| `finetune.seeds` | list of: whole number | `[0, 1, 2]` |" in page
     assert "| `corpus.sources[].path` | text | (required) |" in page
-    assert "| `train.rho1` | whole number or `inf`, `auto` | `19` |" in page
-    assert "| `train.batch_size` | batch size | `4096tok` |" in page
+    assert "| `pretrain.rho1` | whole number or `inf`, `auto` | `19` |" in page
+    assert "| `pretrain.batch_size` | batch size | `4096tok` |" in page
     assert "| `finetune.batch_size` | batch size | `32` |" in page
     assert "| `finetune.learning_rate` | number or list of: number | " in page

@@ -11,7 +11,7 @@ import yaml
 from benchmarks.tartan.cells import base_settings, cells
 from endtask.compare.comparison import check_comparison
 from endtask.compare.plan import listed_cells, make_plan
-from endtask.settings import load_settings
+from endtask.config import load_settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "weighting.md"
 
@@ -32,7 +32,7 @@ def test_the_end_that_is_recommended_is_the_one_that_was_measured(tmp_path: Path
     (measured,) = (cell for cell in listed_cells(base, asked, "cells") if cell.name == "mt-tapt-anew")
     kept = {"epochs", "early_stopping_patience", "max_length", "seeds"}
     assert found.finetune.model_dump(exclude=kept) == measured.settings.finetune.model_dump(exclude=kept)
-    assert found.train.eval_steps is found.train.early_stopping_patience is None
+    assert found.pretrain.eval_steps is found.pretrain.early_stopping_patience is None
 
 
 def test_the_cells_of_the_ways_to_train() -> None:
@@ -41,7 +41,7 @@ def test_the_cells_of_the_ways_to_train() -> None:
     tree = shown("cells:")
     plan = make_plan(settings, check_comparison(tree), "cells.yaml")
     cells = {name: plan.cell(name).settings for name in tree["cells"]}
-    assert {name: (list(one.used_objectives), one.train.weighting) for name, one in cells.items()} == {
+    assert {name: (list(one.used_objectives), one.pretrain.weighting) for name, one in cells.items()} == {
         "mt": (["task", "tapt"], "equal"),
         "meta": (["task", "tapt"], "meta"),
         "mt-both": (["task", "dapt", "tapt"], "equal"),
@@ -53,7 +53,7 @@ def test_the_cells_of_the_ways_to_train() -> None:
         "dapt": (["dapt"], "equal"),
         "dapt-tapt": (["dapt", "tapt"], "sequence"),
     }
-    assert {name for name, one in cells.items() if one.stage1 == "none"} == {"plain"}
+    assert {name for name, one in cells.items() if one.skip_pretraining} == {"plain"}
     before = [cells[name] for name in ("tapt", "dapt", "dapt-tapt")]
-    assert all(one.finetune.reset_head and one.train.eval_steps is None for one in before)
+    assert all(one.finetune.reset_head and one.pretrain.eval_steps is None for one in before)
     assert [str(one.budget) for one in before] == ["300steps", "300steps", "600steps"]

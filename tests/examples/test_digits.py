@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from benchmarks.results_file import read_results, write_results
+from endtask.config.meta import MetaSettings
 from endtask.errors import InputError
-from endtask.settings.meta import MetaSettings
 from examples.digits.__main__ import compare, main
 from examples.digits.figures import Row, digits_table, summary_of, told
 from examples.digits.images import (

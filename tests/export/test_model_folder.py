@@ -11,14 +11,14 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from endtask.config import Settings
+from endtask.encoders.network import Network
+from endtask.encoders.weights import save_weights
 from endtask.export.model_folder import best_seed, model_card, save_model
-from endtask.files.atomic import write_json
-from endtask.models.network import Network
-from endtask.models.weights import save_weights
+from endtask.io.atomic import write_json
 from endtask.records import Example
-from endtask.settings import Settings
 from endtask.task import Task
-from endtask.text.tokenizer import save_tokenizer
+from endtask.tokenization.tokenizer import save_tokenizer
 from tests.tiny import ARCHITECTURES, LABELS, MAX_LENGTH, make_network, make_tokenizer
 
 RESULTS: dict[str, Any] = {
@@ -92,7 +92,7 @@ def test_the_card_says_what_the_weights_come_from() -> None:
     card = model_card(settings_for(model={"path": "my`bert"}), RESULTS, 1, ("a", "b"))
     assert "trained from `` my`bert `` with endtask" in card
     one = {**RESULTS, "seeds": [{"seed": 0}]}
-    card = model_card(settings_for(stage2="none"), one, 0, ("a", "b"))
+    card = model_card(settings_for(skip_finetuning=True), one, 0, ("a", "b"))
     assert "the best on dev" not in card
     assert "no fine-tuning" in card
     assert "fine-tuning seeds" not in card
@@ -145,7 +145,7 @@ def test_the_task_path_adds_no_markup(path: str) -> None:
 
 def logits(network: Network, text: str) -> torch.Tensor:
     """Class logits of one text by the stock classifier made from the network's weights."""
-    from endtask.models.huggingface import to_classifier
+    from endtask.encoders.huggingface import to_classifier
 
     with torch.inference_mode():
         return to_classifier(network)(**make_tokenizer()(text, return_tensors="pt")).logits
@@ -228,7 +228,7 @@ def test_a_model_that_reads_by_windows_says_so_to_prediction(tmp_path: Path) -> 
 
 
 def test_without_stage_2_the_first_seed_is_all_there_is(tmp_path: Path) -> None:
-    folder, network, counts = save("lean", tmp_path, stage2="none")
+    folder, network, counts = save("lean", tmp_path, skip_finetuning=True)
     assert counts["seed"] == 0
     text = "river stone cloud"
     model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True).eval()

@@ -1,4 +1,4 @@
-"""Toy runs that stop after a stage 1 without labels; read only."""
+"""Toy runs that stop after pre-training without labels; read only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITHOUT_LABELS = {"max_length": 16, "batch_size": 8, "rho1": "inf"}
 
 
 def make_run(data: Path, folder: Path, **changes: object) -> Path:
-    """A run of the toy task up to stage 1."""
+    """A run of the toy task up to pre-training."""
     import endtask
 
     settings = toy_settings(data, folder, **{"budget": "2steps", "train": WITHOUT_LABELS, **changes})

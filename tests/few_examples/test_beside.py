@@ -1,4 +1,4 @@
-"""Further tasks that learn beside the end task: their rows, their turns, and what becomes of the end task."""
+"""Auxiliary tasks that learn beside the end task: their rows, their turns, and what becomes of the end task."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from endtask.config import TaskKind
+from endtask.encoders.auxiliary_heads import add_task_heads
+from endtask.encoders.batch import lay_out
 from endtask.errors import InputError
 from endtask.few_examples import Plan, few_examples
 from endtask.few_examples.arm import ArmWork
@@ -23,14 +26,11 @@ from endtask.few_examples.beside import Beside, FurtherRows, fitting_beside
 from endtask.few_examples.body_runs import BodyRuns
 from endtask.few_examples.draws import Rows, make_draws
 from endtask.few_examples.plan import Key
-from endtask.models.batch import lay_out
-from endtask.models.task_heads import add_task_heads
 from endtask.objectives.task_base import TaskObjective
 from endtask.records import Example
-from endtask.settings import TaskKind
 from endtask.task import Task
 from endtask.task.split import group_key
-from endtask.text.pack import pack_task_texts
+from endtask.tokenization.packing import pack_task_texts
 from tests.aligned_toy import linked_rows
 from tests.few_examples.conftest import make_run
 from tests.few_examples.test_head_runs import CPU, Arm
@@ -63,15 +63,15 @@ def further_task(kind: TaskKind) -> Task:
 
 
 class Together(Arm):
-    """The arm of another test, with a further task of each kind beside it."""
+    """The arm of another test, with a auxiliary task of each kind beside it."""
 
     def __init__(self, kind: TaskKind, plan: Plan, folder: Path, kinds: tuple[TaskKind, ...] = KINDS) -> None:
         super().__init__(kind, "lean", plan, folder / "texts")
         make_tokenizer().save_pretrained(folder / "tokenizer")
         rows = Rows.of(self.task)
-        self.further = {name: further_task(name) for name in kinds}
-        add_task_heads(self.network, replace(self.task, further=dict(self.further)), seed=3)
-        self.rows = [FurtherRows(name, one, rows, self.bench.draws, plan) for name, one in self.further.items()]
+        self.auxiliary = {name: further_task(name) for name in kinds}
+        add_task_heads(self.network, replace(self.task, auxiliary=dict(self.auxiliary)), seed=3)
+        self.rows = [FurtherRows(name, one, rows, self.bench.draws, plan) for name, one in self.auxiliary.items()]
         self.beside = [Beside(one, folder / "tokenizer", MAX_LENGTH, plan, folder / one.name) for one in self.rows]
 
     def runs(self, trained: str, *, alone: bool = False) -> BodyRuns:
@@ -106,20 +106,28 @@ def test_a_body_that_is_shared_learns_from_all(tmp_path: Path) -> None:
         moved = {name for name, weight in arm.network.named_parameters() if not torch.equal(weight, before[name])}
     heads = {name.split(".")[1] for name in moved if name.startswith("heads.")}
     assert heads == {"task", *(one.head for one in arm.beside)}
-    assert not any(name.startswith("body.embeddings.") for name in moved)
+    assert not any(name.startswith("encoder.embeddings.") for name in moved)
     assert all(torch.equal(weight, before[name]) for name, weight in arm.network.named_parameters())
 
 
 def plain_losses(arm: Together, key: Key, folder: Path) -> list[float]:
     """Held-out losses of all epochs of an end task of texts beside one of pairs, by torch alone: one, the other, ..."""
-    network, bench, (further,) = arm.network, arm.bench, arm.rows
-    other = pack_task_texts(further.task.train, make_tokenizer(), MAX_LENGTH, folder)
-    classes = np.asarray(further.task.label_numbers("train"))
+    network, bench, (auxiliary,) = arm.network, arm.bench, arm.rows
+    other = pack_task_texts(auxiliary.task.train, make_tokenizer(), MAX_LENGTH, folder)
+    classes = np.asarray(auxiliary.task.label_numbers("train"))
     sides = [
         (arm.texts, bench.units.classes, bench.learned(key), bench.batches(key), "task"),
-        (other, classes, further.learned(key.labels, key.draw), batches_of(arm.plan, key, further.name), "task_pair"),
+        (
+            other,
+            classes,
+            auxiliary.learned(key.labels, key.draw),
+            batches_of(arm.plan, key, auxiliary.name),
+            "task_pair",
+        ),
     ]
-    learns = {n: w for n, w in network.named_parameters() if n.startswith(("body.", "heads.task.", "heads.task_pair."))}
+    learns = {
+        n: w for n, w in network.named_parameters() if n.startswith(("encoder.", "heads.task.", "heads.task_pair."))
+    }
     groups = [
         {"params": [w for w in learns.values() if (w.ndim > 1) == matrix], "weight_decay": 0.01 * matrix}
         for matrix in (True, False)
@@ -170,7 +178,7 @@ def test_an_epoch_reads_every_row_of_every_task_once(tmp_path: Path) -> None:
         for start in range(0, phase.steps, epoch):
             read: Counter[tuple[str, int]] = Counter()
             for step in range(start, start + epoch):
-                (turn,) = phase.weighting.turns(step)
+                (turn,) = phase.weighting.schedule(step)
                 assert turn.weight == 1
                 read.update((turn.objective, int(row)) for row in tasks[turn.objective].stream.positions(turn.step))
             assert read == {(name, int(row)): 1 for name, rows in wanted.items() for row in rows}
@@ -194,28 +202,28 @@ _TEXTS = st.lists(st.integers(0, 40), min_size=18, max_size=18)
 def test_rows_beside_are_those_of_its_own_draws_that_say_nothing_about_what_is_scored(
     texts: list[int], others: list[int], groups: list[int] | None, folds: int | None, seed: int
 ) -> None:
-    end, further = task_of(texts, groups, "end"), task_of(others, groups, "further")
+    end, auxiliary = task_of(texts, groups, "end"), task_of(others, groups, "further")
     plan, rows = Plan(samples=2, folds=folds, seed=seed), Rows.of(end)
     draws = make_draws(rows, plan)
-    own = make_draws(Rows.of(further), Plan(samples=2, seed=seed))
-    found = FurtherRows("further", further, rows, draws, plan)
+    own = make_draws(Rows.of(auxiliary), Plan(samples=2, seed=seed))
+    found = FurtherRows("further", auxiliary, rows, draws, plan)
     for number, draw in enumerate(draws):
         seen = [rows.examples[row] for row in (*draw.test, *draw.held_out(4, 2))]
         expected = []
         for row in own[number].order:
-            one = further.train[row]
+            one = auxiliary.train[row]
             if not any(group_key(one) == group_key(other) or one.text == other.text for other in seen):
                 expected.append(int(row))
         assert found.learned(4, number).tolist() == expected[:4]
 
 
 def test_numbers_of_labels_for_which_a_task_has_too_few_rows() -> None:
-    end, further = task_of(list(range(300)), None, "end"), task_of(list(range(300, 510)), None, "further")
+    end, auxiliary = task_of(list(range(300)), None, "end"), task_of(list(range(300, 510)), None, "further")
     rows = Rows.of(end)
     draws = make_draws(rows, Plan())
-    beside = [FurtherRows("further", further, rows, draws, Plan())]
+    beside = [FurtherRows("further", auxiliary, rows, draws, Plan())]
     assert fitting_beside((50, 70, 80), Plan(), beside) == (50, 70)
-    message = r"--tasks all --labels 80: the further task 'further' has 70 rows to draw from \(fewer --labels"
+    message = r"--tasks all --labels 80: the auxiliary task 'further' has 70 rows to draw from \(fewer --labels"
     for plan, labels in ((Plan(labels=(50, 80)), (50, 80)), (Plan(), (80,))):
         with pytest.raises(InputError, match=message):
             fitting_beside(labels, plan, beside)
@@ -223,7 +231,7 @@ def test_numbers_of_labels_for_which_a_task_has_too_few_rows() -> None:
 
 @pytest.fixture(scope="module")
 def both_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose stage 1 knows no labels, with two further tasks."""
+    """A run whose pre-training knows no labels, with two auxiliary tasks."""
     data = tmp_path_factory.mktemp("both")
     tasks = {kind: {"path": str(write_kind(data / kind, kind) / "task")} for kind in ("tags", "score")}
     return make_run(toy, data / "run", tasks=tasks, finetune={"max_length": 16, "tasks": "all"})
@@ -265,17 +273,17 @@ def test_all_tasks_are_a_line_of_their_own_and_resume_run_by_run(
 
 def test_tasks_that_are_not_there_or_too_small_are_refused(both_run: Path, plain_run: Path, tmp_path: Path) -> None:
     plan = Plan.model_validate({**SMALL, "tasks": ("all",)})
-    with pytest.raises(InputError, match=r"--tasks all: the run has no further tasks \(--tasks main, or"):
+    with pytest.raises(InputError, match=r"--tasks all: the run has no auxiliary tasks \(--tasks main, or"):
         few_examples([plain_run], plan, tmp_path / "out")
     many = plan.model_copy(update={"labels": (50,), "held_out": "dev"})
-    with pytest.raises(InputError, match="--tasks all --labels 50: the further task 'tags' has 48 rows to draw from"):
+    with pytest.raises(InputError, match="--tasks all --labels 50: the auxiliary task 'tags' has 48 rows to draw from"):
         few_examples([both_run], many, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture(scope="module")
 def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tagging tasks and one of scores, after a stage 1 that learned where links are."""
+    """Two tagging tasks and one of scores, after pre-training that learned where links are."""
     folder = tmp_path_factory.mktemp("aligned")
     data = write_kind(folder / "data", "tags")
     shutil.copytree(data / "task", folder / "twin")
@@ -313,12 +321,12 @@ def test_a_further_head_is_kept_where_one_fits_and_new_elsewhere(
     plan = {**SMALL, "labels": (4,), "samples": 1, "seeds": (0, 1), "epochs": 1, "tasks": ("all",), "head": ("keep",)}
     few_examples([aligned_run], Plan.model_validate(plan), tmp_path / "out")
     first, second = started
-    body = "heads.{}.classifier.weight"
+    encoder = "heads.{}.classifier.weight"
     for weights in started:
-        aligned = weights[body.format("aligned_links")]
-        assert torch.equal(weights[body.format("task")], aligned[[1, 2, 0]])  # B-sky, I-sky, O
-        assert torch.equal(weights[body.format("task_twin")], aligned[[1, 2, 0]])
-    assert not torch.equal(first[body.format("task_score")], second[body.format("task_score")])
+        aligned = weights[encoder.format("aligned_links")]
+        assert torch.equal(weights[encoder.format("task")], aligned[[1, 2, 0]])  # B-sky, I-sky, O
+        assert torch.equal(weights[encoder.format("task_twin")], aligned[[1, 2, 0]])
+    assert not torch.equal(first[encoder.format("task_score")], second[encoder.format("task_score")])
 
 
 def test_results_say_which_tasks_learned(both_run: Path, tmp_path: Path) -> None:

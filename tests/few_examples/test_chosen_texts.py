@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from endtask.config import BatchSize
 from endtask.few_examples.chosen_texts import ChosenTexts
-from endtask.settings import BatchSize
-from endtask.text.packed import write_packed
-from endtask.text.sampling import BatchPlan
+from endtask.tokenization.packed_texts import write_packed
+from endtask.tokenization.sampling import BatchPlan
 from tests.tiny import make_network
 
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
+from endtask.encoders.batch import IGNORED
+from endtask.encoders.bert import TokenHead
+from endtask.encoders.lean import PredictionHead
+from endtask.encoders.modernbert import ModernTaskHead
 from endtask.few_examples.fused_heads import FusedHead, can_be_fused
 from endtask.few_examples.noise import Noise, dropout_factors
 from endtask.few_examples.stacked_heads import Asked, StackedHead, Weights
 from endtask.few_examples.threads import in_threads
-from endtask.models.batch import IGNORED
-from endtask.models.bert import TokenHead
-from endtask.models.lean import PredictionHead
-from endtask.models.modernbert import ModernTaskHead
 
 HIDDEN, ROWS = 20, 11
 

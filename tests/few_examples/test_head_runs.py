@@ -12,6 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from endtask.config import ModelSettings, TaskKind
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import TASK, Network, build_network
 from endtask.few_examples import head_runs
 from endtask.few_examples.bench import Bench, phase_settings
 from endtask.few_examples.body_runs import BodyRuns
@@ -23,17 +26,14 @@ from endtask.few_examples.plan import Key, Plan
 from endtask.few_examples.result import Result
 from endtask.few_examples.stacked_heads import Weights, with_given_dropout
 from endtask.few_examples.units import Units
-from endtask.models.network import TASK, Network, build_network
-from endtask.models.place import Place
 from endtask.records import Example
-from endtask.settings import ModelSettings, TaskKind
 from endtask.task import Task
-from endtask.text.packed import PackedTexts, pack_examples
-from endtask.text.tagged import pack_tagged
-from endtask.train.optimizer import build_optimizer
+from endtask.tokenization.packed_texts import PackedTexts, pack_examples
+from endtask.tokenization.word_alignment import pack_tagged
+from endtask.training.optimizer import build_optimizer
 from tests.tiny import ARCHITECTURES, MAX_LENGTH, WORDS, make_texts, make_tokenizer, shake
 
-CPU = Place(torch.device("cpu"))
+CPU = DeviceContext(torch.device("cpu"))
 
 
 def make_task(kind: TaskKind) -> Task:
@@ -209,9 +209,9 @@ def test_trained_bodies_leave_frozen_parts_alone(tmp_path: Path) -> None:
             after = dict(arm.network.named_parameters())
             moved[trained] = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
     assert all(name.startswith("heads.task.") for name in moved["head"])
-    assert any(name.startswith("body.layers.") for name in moved["transformer"])
-    assert not any(name.startswith("body.embeddings.") for name in moved["transformer"])
-    assert "body.embeddings.tok_embeddings.weight" in moved["all"]
+    assert any(name.startswith("encoder.layers.") for name in moved["transformer"])
+    assert not any(name.startswith("encoder.embeddings.") for name in moved["transformer"])
+    assert "encoder.embeddings.tok_embeddings.weight" in moved["all"]
     assert not any(name.startswith("heads.masked_lm.") for name in moved["all"])
     assert all(torch.equal(weight, before[name]) for name, weight in arm.network.named_parameters())
     assert all(weight.requires_grad for weight in arm.network.parameters())

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from endtask.evaluate.measures import Measure, score_runs
+from endtask.evaluation.task_metrics import Measure, score_runs
 from endtask.few_examples.draws import Draw
 from endtask.few_examples.outcome import Judge, Outcome, Row, judged
 from endtask.few_examples.page import chart, in_words, table, verdict, write_page

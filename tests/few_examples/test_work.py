@@ -39,7 +39,7 @@ def test_everything_learns_and_is_scored(run: str, train: str, request: pytest.F
         assert cell.scores["perplexity"]["mean"] > 1
     assert len(results(outcome)) == 8
     kept = json.loads((outcome.folder / RECORD).read_text(encoding="utf-8"))
-    assert kept["outcome"] == json.loads(json.dumps(outcome.figures()))
+    assert kept["outcome"] == json.loads(json.dumps(outcome.statistics()))
     assert "<svg" in (outcome.folder / PAGE).read_text(encoding="utf-8")
 
 
@@ -89,7 +89,7 @@ def test_a_stopped_command_goes_on_with_the_same_results(
     again = few_examples([plain_run], SMALL, tmp_path / "half")
     assert asked == [5]
     assert results(again) == results(whole)
-    assert again.figures() | {"folder": ""} == whole.figures() | {"folder": ""}
+    assert again.statistics() | {"folder": ""} == whole.statistics() | {"folder": ""}
     assert not list(half.folder.glob(".texts-*"))
 
 
@@ -98,7 +98,7 @@ def test_labels_that_stage_1_saw_are_spoken_of(toy: Path, tmp_path: Path) -> Non
     outcome = few_examples([run], Plan(labels=(12,), samples=1, epochs=1, head=("new", "keep")), tmp_path / "out")
     assert "learned from all 60 labels" in outcome.notes[0]
     assert [row.head for row in outcome.rows] == ["new", "keep"]
-    with pytest.raises(InputError, match="--folds: stage 1 learned from the labels of train"):
+    with pytest.raises(InputError, match="--folds: pre-training learned from the labels of train"):
         few_examples([run], Plan(folds=3), tmp_path / "folds")
     assert not (tmp_path / "folds").exists()
 
@@ -119,11 +119,11 @@ def test_what_cannot_be_done_is_refused(plain_run: Path, toy_pairs: Path, tmp_pa
     )
     half = Path(shutil.copytree(plain_run, tmp_path / "half"))
     shutil.rmtree(half / "pretrain")
-    assert "stage 1 is not finished (endtask run" in refused(half)
+    assert "pre-training is not finished (endtask run" in refused(half)
     twin = Path(shutil.copytree(plain_run, tmp_path / "twin" / "plain"))
     assert "two runs are called 'plain'" in refused(plain_run, twin)
     (twin / "pretrain" / "weights.safetensors").rename(twin / "weights")
-    assert "the weights of stage 1 are not here" in refused(twin)
+    assert "the weights of pre-training are not here" in refused(twin)
     changed = Path(shutil.copytree(plain_run, tmp_path / "changed"))
     manifest = changed / "read" / "manifest.json"
     tree = json.loads(manifest.read_text(encoding="utf-8"))
@@ -150,7 +150,7 @@ def test_results_made_otherwise_are_not_mixed(plain_run: Path, tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tagging task whose stage 1 learned where links are."""
+    """A tagging task whose pre-training learned where links are."""
     folder = tmp_path_factory.mktemp("aligned")
     return make_run(
         write_kind(folder / "data", "tags"),

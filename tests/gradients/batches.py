@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.models.batch import Room, TextBatch, lay_out
-from endtask.models.network import Network, build_network
+from endtask.config import ModelSettings
+from endtask.encoders.batch import Room, TextBatch, lay_out
+from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking
-from endtask.settings import ModelSettings
 from tests.tiny import shake
 
 CLASSES = 3

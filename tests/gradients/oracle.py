@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.network import Network
 from endtask.gradients.layers import choose_weights
 from endtask.gradients.losses import TextLosses
-from endtask.models.batch import TextBatch
-from endtask.models.network import Network
 
 
 def alone(batch: TextBatch, text: int) -> TextBatch:

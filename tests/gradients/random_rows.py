@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from endtask.gradients.options import Way
 from endtask.gradients.rows import Block, Gradients, LinearRows, LookupRows, Uses
 
-EXACT: tuple[Way, ...] = ("pairs", "matrix", "bilinear")
 LINEAR, WORDS = Block("linear", 4, 3), Block("words", 6, 3)
 
 

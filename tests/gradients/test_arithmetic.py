@@ -6,22 +6,23 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from endtask.gradients import arithmetic, kept
+from endtask.gradients import arithmetic
+from endtask.gradients import targets as targets_module
 from endtask.gradients.arithmetic import matrices, squared_norms, sums_by_owner
 from endtask.gradients.capture import Capture
-from endtask.gradients.options import Options
+from endtask.gradients.plan import STRATEGIES, Options, Strategy
 from endtask.gradients.rows import Block, LinearRows, LookupRows
 from endtask.gradients.targets import products
-from tests.gradients.random_rows import EXACT, LINEAR, WORDS, as_flat, random_gradients
+from tests.gradients.random_rows import LINEAR, WORDS, as_flat, random_gradients
 
 
-@pytest.mark.parametrize("options", [*(Options(way=way) for way in EXACT), Options(way="low_rank", rank=2)])
-def test_small_pieces_change_nothing(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_small_pieces_change_nothing(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
     random = torch.Generator().manual_seed(5)
-    candidates, targets = random_gradients(7, random), random_gradients(5, random)
+    candidates, targets, options = random_gradients(7, random), random_gradients(5, random), Options(strategy=strategy)
     whole = products(candidates, targets, "cosine", options)
     monkeypatch.setattr(arithmetic, "_MOST_NUMBERS", 1)
-    monkeypatch.setattr(kept, "_MOST_PAIRS", 1)
+    monkeypatch.setattr(targets_module, "_MOST_PAIRS", 1)
     assert torch.allclose(products(candidates, targets, "cosine", options), whole, atol=1e-12)
 
 

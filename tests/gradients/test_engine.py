@@ -11,17 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from endtask.encoders.batch import Room, TextBatch
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import TLM_TASK, Network
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.options import Options
+from endtask.gradients.plan import STRATEGIES, Options
 from endtask.gradients.rows import LinearRows, LookupRows
 from endtask.gradients.targets import products
-from endtask.models.batch import Room, TextBatch
-from endtask.models.network import TLM_TASK, Network
-from endtask.models.place import Place
 from tests.gradients.batches import PAD, labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients, relative_error
-from tests.gradients.random_rows import EXACT
 from tests.tiny import ARCHITECTURES
 
 LAYERS = ("last", "half", "embedding", "*")
@@ -55,7 +54,7 @@ def engine_products(
     seed=st.integers(0, 1000),
     probability=st.floats(0.05, 0.9),
     chosen=st.sets(st.sampled_from(LAYERS), min_size=1, max_size=2),
-    way=st.sampled_from(["auto", *EXACT]),
+    strategy=st.sampled_from(["auto", *STRATEGIES]),
 )
 def test_products_equal_those_of_a_loop(
     model: tuple[str, str],
@@ -66,13 +65,13 @@ def test_products_equal_those_of_a_loop(
     seed: int,
     probability: float,
     chosen: set[str],
-    way: str,
+    strategy: str,
 ) -> None:
     network = make_network(model[0], pooling=model[1], hidden=shape[0], heads=shape[1], layers=depth)
     masked = masked_batch(network, candidates, seed=seed, probability=probability)
     labelled = labelled_batch(network, targets, seed=seed + 1)
     layers = tuple(sorted(chosen))
-    ours = engine_products(network, masked, labelled, layers, Options(way=way))  # type: ignore[arg-type]
+    ours = engine_products(network, masked, labelled, layers, Options(strategy=strategy))  # type: ignore[arg-type]
     assert relative_error(ours, *flat_pair(network, masked, labelled, layers)) < 1e-8
 
 
@@ -183,7 +182,7 @@ def test_bfloat16_ranks_as_double_precision_does(architecture: str, layers: tupl
     network = make_network(architecture, hidden=32, dtype=torch.float32, shaken=False)
     masked, labelled = masked_batch(network, lengths, seed=1), labelled_batch(network, lengths[:6], seed=2)
     network.dtype = torch.bfloat16
-    engine = GradientEngine(network, layers, Place(torch.device("cpu"), torch.bfloat16))
+    engine = GradientEngine(network, layers, DeviceContext(torch.device("cpu"), torch.bfloat16))
     ours = products(engine.gradients(masked, masked_lm_losses), engine.gradients(labelled, task_losses))
     one, other = flat_pair(make_network(architecture, hidden=32, shaken=False), masked, labelled, layers)
     assert rank_correlation(ours, one @ other.T) >= 0.99
@@ -193,7 +192,7 @@ def test_the_network_is_left_as_it_was() -> None:
     network = make_network(dropout=0.5)
     network.train()
     network.heads["task"].eval()
-    network.body.final_norm.weight.requires_grad_(False)
+    network.encoder.final_norm.weight.requires_grad_(False)
     before = [module.training for module in network.modules()]
     wanted = [weight.requires_grad for weight in network.parameters()]
     engine = GradientEngine(network, ("*",))
@@ -220,7 +219,7 @@ def test_nothing_below_the_lowest_chosen_layer_is_differentiated(
 ) -> None:
     network = make_network(architecture, layers=3)
     # The layer that holds the chosen weight is the first whose output has a graph; its input has none.
-    stack = network.body.layers if architecture == "lean" else network.body.encoder.layer
+    stack = network.encoder.layers if architecture == "lean" else network.encoder.encoder.layer
     graphs: list[tuple[bool, bool]] = []
 
     def look(module: torch.nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
@@ -236,7 +235,7 @@ def test_nothing_below_the_lowest_chosen_layer_is_differentiated(
 
 def test_the_lower_half_of_a_cut_encoder_is_not_differentiated() -> None:
     network = make_network("lean", layers=3)
-    stack = network.body.layers
+    stack = network.encoder.layers
     graphs: list[bool] = []
     hooks = [
         module.register_forward_hook(lambda module, inputs, output: graphs.append(output.requires_grad))

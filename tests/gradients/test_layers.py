@@ -16,7 +16,7 @@ def test_depths_of_twelve_layers_are_those_of_the_iss_paper(architecture: str) -
     for name, number in (("quarter", 2), ("half", 5), ("three_quarters", 8), ("last", 11)):
         ((path, weight),) = choose_weights(network, [name]).items()
         assert f".{number}.att" in path
-        assert weight is network.body.get_submodule(path).weight
+        assert weight is network.encoder.get_submodule(path).weight
         assert weight.shape == (8, 8)
 
 

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.gradients.arithmetic import matrices
-from endtask.gradients.lookups import LookupProducts
+from endtask.gradients.arithmetic import LookupProducts, matrices
 from endtask.gradients.rows import Block, LinearRows, LookupRows
 
 WORDS = Block("words", 12, 3)

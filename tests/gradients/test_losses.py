@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from endtask.encoders.batch import Room
 from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.models.batch import Room
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import alone
 from tests.tiny import ARCHITECTURES

@@ -10,15 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.device_context import DeviceContext
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses
 from endtask.gradients.scoring import made_ahead, score_batches
 from endtask.gradients.targets import products
-from endtask.models.batch import TextBatch
-from endtask.models.place import Place
 from tests.gradients.batches import make_network, masked_batch
 
-CPU = Place(torch.device("cpu"))
+CPU = DeviceContext(torch.device("cpu"))
 
 
 @settings(max_examples=50, deadline=None)

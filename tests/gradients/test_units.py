@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.gradients.units import Units
+from endtask.gradients.rows import Units
 from tests.gradients.random_rows import as_flat, random_gradients
 
 

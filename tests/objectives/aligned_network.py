@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from endtask.models.network import Network, build_network
-from endtask.settings import ModelSettings
+from endtask.config import ModelSettings
+from endtask.encoders.network import Network, build_network
 from tests.aligned_toy import make_tokenizer
 from tests.tiny import LABELS
 

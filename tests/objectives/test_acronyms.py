@@ -12,18 +12,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.models.batch import IGNORED
-from endtask.models.network import Network
-from endtask.objectives.acronyms import Acronyms, GuidedAcronyms, words_head
-from endtask.objectives.made_pairs import MadePairs
-from endtask.objectives.made_stream import NothingToMake
-from endtask.objectives.pseudo_acronyms import FEWEST_WORDS, MOST_WORDS, AcronymMaker, longest_run
-from endtask.objectives.text_pieces import LONGEST as LONGEST_PIECE
-from endtask.objectives.text_pieces import SHORTEST, cut_texts, whole_texts
+from endtask.config import BatchSize
+from endtask.encoders.batch import IGNORED
+from endtask.encoders.network import Network
+from endtask.objectives.alignment.acronyms import Acronyms, GuidedAcronyms, words_head
+from endtask.objectives.alignment.pairs import MadePairs
+from endtask.objectives.alignment.pseudo_acronyms import FEWEST_WORDS, MOST_WORDS, AcronymMaker, longest_run
+from endtask.objectives.alignment.stream import NothingToMake
+from endtask.objectives.alignment.text_segments import LONGEST as LONGEST_PIECE
+from endtask.objectives.alignment.text_segments import SHORTEST, cut_texts, whole_texts
 from endtask.records import Document
-from endtask.settings import BatchSize
-from endtask.text.aligned_pack import pack_aligned
-from endtask.text.aligned_texts import AlignedTexts
+from endtask.tokenization.alignment_packing import pack_aligned
+from endtask.tokenization.alignment_texts import AlignedTexts
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 

@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.models.batch import IGNORED
-from endtask.models.network import Network
-from endtask.objectives.hyperlinks import CLASSES, SpanBoundaries, texts_with_spans, word_classes
+from endtask.config import BatchSize
+from endtask.encoders.batch import IGNORED
+from endtask.encoders.network import Network
+from endtask.objectives.alignment.hyperlinks import CLASSES, SpanBoundaries, texts_with_spans, word_classes
 from endtask.records import Document
-from endtask.settings import BatchSize
-from endtask.text.aligned_pack import pack_aligned
-from endtask.text.aligned_texts import MARKUP, AlignedTexts
+from endtask.tokenization.alignment_packing import pack_aligned
+from endtask.tokenization.alignment_texts import MARKUP, AlignedTexts
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_documents, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 

@@ -11,18 +11,18 @@ import pytest
 import torch
 from torch.nn import functional
 
-from endtask.models.architecture import as_table
-from endtask.models.batch import IGNORED, TextBatch, lay_out
-from endtask.models.huggingface import to_classifier, to_masked_lm
-from endtask.models.network import TLM_TASK, Network
+from endtask.config import BatchSize
+from endtask.encoders.base import as_table
+from endtask.encoders.batch import IGNORED, TextBatch, lay_out
+from endtask.encoders.huggingface import to_classifier, to_masked_lm
+from endtask.encoders.network import TLM_TASK, Network
+from endtask.objectives.classification import Classification
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification
 from endtask.objectives.task_base import JointTask
 from endtask.seeds import generator
-from endtask.settings import BatchSize
-from endtask.text.packed import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts
 from tests.tiny import ARCHITECTURES, LABELS, by_itself, make_labels, make_masking, make_network, make_packed, shake
 
 SEED = 3
@@ -47,7 +47,7 @@ def make(kind: str, stream: Any, **options: Any) -> Objective:
         return Classification("any", stream, make_labels(), **options)
     head = {"head": options.pop("head")} if "head" in options else {}
     task = Classification("any", stream, make_labels(), **head)
-    return JointTask(task, **{"rho2": 1.0, "normalize": True, **options})
+    return JointTask(task, **{"rho2": 1.0, **options})
 
 
 def stock_inputs(network: Network, batch: TextBatch) -> dict[str, torch.Tensor]:
@@ -112,15 +112,14 @@ def test_classification_is_the_stock_models_loss(architecture: str, texts: Packe
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("rho2", [1.0, 20.0])
-def test_the_joint_loss_is_eq_2_of_tlm(architecture: str, normalize: bool, rho2: float, texts: PackedTexts) -> None:
+def test_the_joint_loss_is_eq_2_of_tlm(architecture: str, rho2: float, texts: PackedTexts) -> None:
     network = shake(make_network(architecture))
-    objective = make("joint", stream_of(texts, network), rho2=rho2, normalize=normalize)
+    objective = make("joint", stream_of(texts, network), rho2=rho2)
     batch = by_itself(objective.batch(0))
     loss = objective.loss(network, batch)
     mlm, task = stock_mlm_loss(network, batch).item(), stock_task_loss(network, batch).item()
-    expected = (rho2 * mlm + task) / (rho2 + 1 if normalize else 1)
+    expected = (rho2 * mlm + task) / (rho2 + 1)
     assert loss.total.item() == pytest.approx(expected, rel=1e-5)
     assert {name: part.item() for name, part in loss.parts.items()} == pytest.approx({"mlm": mlm, "task": task})
     loss.total.backward()
@@ -152,38 +151,28 @@ def test_without_rho2_the_masked_lm_head_is_not_computed(
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_tlm_authors_head_is_dense_gelu_dense_on_the_first_token(architecture: str, texts: PackedTexts) -> None:
     network = shake(make_network(architecture, tlm_head=True))
-    objective = make("joint", stream_of(texts, network), head=TLM_TASK, rho2=2.0, normalize=False)
+    objective = make("joint", stream_of(texts, network), head=TLM_TASK, rho2=2.0)
     batch = by_itself(objective.batch(0))
     loss = objective.loss(network, batch)
     dense, out = (network.heads[TLM_TASK].get_submodule(name) for name in ("dense", "out"))
     first = network(batch)[batch.offsets[:-1].long()]
     task = functional.cross_entropy(out(functional.gelu(dense(first))), batch.labels)
     assert loss.parts["task"].item() == pytest.approx(task.item(), rel=1e-5)
-    assert loss.total.item() == pytest.approx((2 * loss.parts["mlm"] + task).item(), rel=1e-5)
+    assert loss.total.item() == pytest.approx((2 * loss.parts["mlm"] + task).item() / 3, rel=1e-5)
     loss.total.backward()
     assert without_gradient(network) == names(network, "heads.task.")
     assert objective.heads == (TLM_TASK, "masked_lm")
 
 
-def test_classes_and_texts_may_count_differently(texts: PackedTexts) -> None:
-    network = shake(make_network())
-    of_class, of_text = np.array([0.5, 1.0, 3.0], dtype=np.float32), np.linspace(0.1, 2, 24, dtype=np.float32)
+def test_texts_may_count_differently(texts: PackedTexts) -> None:
+    network, of_text = shake(make_network()), np.linspace(0.1, 2, 24, dtype=np.float32)
     stream = stream_of(texts, network, masked=False)
-
-    def weighted(**weights: np.ndarray) -> tuple[float, np.ndarray]:
-        objective = make("task", stream, **weights)
-        return objective.loss(network, objective.batch(1)).total.item(), stream.positions(1)
-
-    batch = make("task", stream).batch(1)
-    logits = network.task_logits(network(batch), batch)
-    loss, positions = weighted(class_weights=of_class)
-    expected = functional.cross_entropy(logits, batch.labels, weight=torch.from_numpy(of_class))
-    assert loss == pytest.approx(expected.item(), rel=1e-5)
-    each = functional.cross_entropy(logits, batch.labels, reduction="none").detach().numpy()
-    relative, classes = of_text[positions] / of_text.mean(), of_class[make_labels()[positions]]
-    assert weighted(text_weights=of_text)[0] == pytest.approx((each * relative).mean(), rel=1e-5)
-    both = (each * relative * classes).sum() / classes.sum()
-    assert weighted(text_weights=of_text, class_weights=of_class)[0] == pytest.approx(both, rel=1e-5)
+    objective = make("task", stream, text_weights=of_text)
+    batch = objective.batch(1)
+    each = functional.cross_entropy(network.task_logits(network(batch), batch), batch.labels, reduction="none")
+    relative = of_text[stream.positions(1)] / of_text.mean()
+    expected = (each.detach().numpy() * relative).mean()
+    assert objective.loss(network, batch).total.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_windows_of_a_long_text_count_as_one_text_whatever_batch_they_meet_in(texts: PackedTexts) -> None:
@@ -224,7 +213,7 @@ def test_a_batch_in_a_room_has_the_same_loss_and_gradients(architecture: str, ki
     network.fixed_shapes = True
     masked = kind != "task"
     stream = stream_of(texts, network, masked=masked)
-    options = {"joint": {"head": TLM_TASK}, "task": {"class_weights": np.array([1, 2, 3], dtype=np.float32)}}
+    options = {"joint": {"head": TLM_TASK}, "task": {"text_weights": np.linspace(0.1, 2, 24, dtype=np.float32)}}
     for step in (0, stream.plan.batches_per_epoch - 1):
         found = []
         for one in (stream, ExactStream(stream, texts, network, make_masking() if masked else None)):
@@ -307,9 +296,9 @@ def test_flops_count_the_heads_that_are_used(texts: PackedTexts) -> None:
     mlm, joint, task = (make(kind, stream) for kind in ("mlm", "joint", "task"))
     batch = joint.batch(0)
     assert batch.masked > 8
-    body = network.training_flops(batch)
-    masked_lm, head = mlm.flops(network, batch) - body, task.flops(network, batch) - body
-    assert joint.flops(network, batch) == pytest.approx(body + masked_lm + head)
+    encoder = network.training_flops(batch)
+    masked_lm, head = mlm.flops(network, batch) - encoder, task.flops(network, batch) - encoder
+    assert joint.flops(network, batch) == pytest.approx(encoder + masked_lm + head)
     hidden, vocabulary = 16, network.config.vocab_size
     assert masked_lm == pytest.approx(6 * batch.masked * hidden * (hidden + vocabulary))
     assert head == pytest.approx(6 * 8 * hidden * (hidden + len(LABELS)))

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.objectives.made_stream import NothingToMake, half_of
-from endtask.objectives.next_sentence import NextSentence
+from endtask.config import BatchSize
+from endtask.objectives.alignment.next_sentence import NextSentence
+from endtask.objectives.alignment.stream import NothingToMake, half_of
 from endtask.records import Document
-from endtask.settings import BatchSize
-from endtask.text.aligned_pack import pack_aligned
-from endtask.text.aligned_texts import AlignedTexts
+from endtask.tokenization.alignment_packing import pack_aligned
+from endtask.tokenization.alignment_texts import AlignedTexts
 from tests.aligned_toy import LONGEST, make_aligned, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 

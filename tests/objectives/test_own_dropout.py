@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from endtask.models.network import MASKED_LM, Network
+from endtask.config import BatchSize
+from endtask.encoders.network import MASKED_LM, Network
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.own_dropout import OwnDropout
 from endtask.objectives.stream import TextStream
-from endtask.settings import BatchSize
 from tests.tiny import make_masking, make_network, make_packed
 
 
@@ -54,7 +54,7 @@ def test_rates_that_take_turns_are_compiled_once_each(tmp_path: Path) -> None:
     torch._dynamo.reset()
     network, counter = make_network().train(), CompileCounter()
     network.fixed_shapes = True
-    for part in (network.body, network.heads[MASKED_LM]):
+    for part in (network.encoder, network.heads[MASKED_LM]):
         part.compile(dynamic=False, backend=counter)
     several = objectives(network, tmp_path, (0.0, 0.1, 0.3))
     compiled = []

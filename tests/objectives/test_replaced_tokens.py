@@ -12,25 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from endtask.models.batch import IGNORED, Room, TextBatch, lay_out
-from endtask.models.generator import add_generator
-from endtask.models.network import GENERATOR, REPLACED, Network
+from endtask.config import BatchSize
+from endtask.encoders.batch import IGNORED, Room, TextBatch, lay_out
+from endtask.encoders.generator import add_generator
+from endtask.encoders.network import GENERATOR, REPLACED, Network
 from endtask.objectives.replaced_tokens import ReplacedTokens, fill_gaps
 from endtask.objectives.stream import TextStream
-from endtask.settings import BatchSize
 from tests.tiny import by_itself, make_masking, make_network, make_packed, make_tokenizer, shake
 
 
 def network_with_generator(architecture: str = "lean") -> Network:
     network = make_network(architecture)
-    add_generator(network, 0.5, seed=1)
+    add_generator(network, seed=1)
     return network
 
 
 def objective_over(folder: Path, network: Network, batch_size: str = "6") -> ReplacedTokens:
     texts = make_packed(folder)
     stream = TextStream("x", texts, network, batch_size=BatchSize.parse(batch_size), seed=0, masking=make_masking())
-    return ReplacedTokens("x", stream, weight=7.0)
+    return ReplacedTokens("x", stream)
 
 
 @given(seed=st.integers(min_value=0, max_value=2**32), gaps=st.integers(min_value=1, max_value=9), padded=st.booleans())
@@ -95,7 +95,7 @@ def test_the_loss_is_that_of_both_networks_one_after_the_other(tmp_path: Path, a
     detection = functional.binary_cross_entropy_with_logits(logits, wrong)
     assert 0 < wrong.sum() < len(wrong)
     torch.testing.assert_close(loss.parts["replaced"], detection)
-    torch.testing.assert_close(loss.total, loss.parts["mlm"] / 7.0 + detection)
+    torch.testing.assert_close(loss.total, loss.parts["mlm"] / 50.0 + detection)
 
 
 def test_padding_does_not_count(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_each_loss_teaches_its_own_network(tmp_path: Path) -> None:
     loss = objective.loss(network, objective.batch(0))
     loss.parts["replaced"].backward(retain_graph=True)  # type: ignore[no-untyped-call]
     assert all(weight.grad is None for weight in network.heads[GENERATOR].parameters())
-    assert all(weight.grad is not None for weight in network.body.parameters())
+    assert all(weight.grad is not None for weight in network.encoder.parameters())
     network.zero_grad(set_to_none=True)
     loss.parts["mlm"].backward()  # type: ignore[no-untyped-call]
-    assert all(weight.grad is None for weight in network.body.parameters())
+    assert all(weight.grad is None for weight in network.encoder.parameters())
     assert all(weight.grad is not None for weight in network.heads[GENERATOR].parameters())
 
 

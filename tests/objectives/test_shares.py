@@ -10,13 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.models.network import Network
+from endtask.config import BatchSize
+from endtask.encoders.network import Network
+from endtask.objectives.classification import Classification
 from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task import Classification
 from endtask.objectives.task_base import JointTask
-from endtask.settings import BatchSize
-from endtask.text.sampling import BatchPlan
+from endtask.tokenization.sampling import BatchPlan
 from tests.tiny import make_labels, make_masking, make_network, make_packed
 
 SIZES = st.one_of(st.integers(1, 9).map(str), st.integers(60, 200).map(lambda tokens: f"{tokens}tok"))
@@ -61,7 +61,7 @@ def test_parts_of_the_loss_are_means_of_the_batch_and_its_total_is_not(tmp_path:
     network = make_network().eval()
     stream = stream_of(tmp_path, network, "5", masked=True)
     masked, task = MaskedLM("mlm", stream), Classification("task", stream, make_labels())
-    joint = JointTask(task, rho2=2.0, normalize=False)
+    joint = JointTask(task, rho2=2.0)
     short, long = (min, max)
     for which in (short, long):
         step = which(range(stream.plan.batches_per_epoch), key=lambda number: stream.plan.shares(number)[1])
@@ -70,7 +70,8 @@ def test_parts_of_the_loss_are_means_of_the_batch_and_its_total_is_not(tmp_path:
         found = masked.loss(network, masked.batch(step))
         torch.testing.assert_close(found.total, tokens * found.parts["mlm"])
         both = joint.loss(network, joint.batch(step))
-        torch.testing.assert_close(both.total, 2.0 * tokens * both.parts["mlm"] + texts * both.parts["task"])
+        expected = (2.0 * tokens * both.parts["mlm"] + texts * both.parts["task"]) / 3
+        torch.testing.assert_close(both.total, expected)
 
 
 def test_batches_that_mix_lengths_count_as_they_are(tmp_path: Path) -> None:

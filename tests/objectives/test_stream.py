@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.models.network import Network
+from endtask.config import BatchSize
+from endtask.encoders.network import Network
 from endtask.objectives.stream import TextStream
-from endtask.settings import BatchSize
-from endtask.text.packed import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts
 from tests.tiny import make_masking, make_network, make_packed
 
 

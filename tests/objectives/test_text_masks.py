@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.models.batch import TextBatch, lay_out
+from endtask.encoders.batch import TextBatch, lay_out
 from endtask.objectives.masking import Masking
 from endtask.objectives.text_masks import mask_texts
 from tests.gradients.batches import CLS, MASK, PAD, SEP, VOCABULARY, RandomTexts, make_network, random_texts
@@ -55,11 +55,11 @@ def test_a_texts_mask_does_not_hang_on_the_texts_beside_it(lengths: list[int], d
 
 
 @settings(max_examples=50, deadline=None)
-@given(lengths=LENGTHS, share=st.floats(0.05, 0.95), turns=st.integers(1, 9))
-def test_no_token_is_hidden_twice_before_each_was_once(lengths: list[int], share: float, turns: int) -> None:
+@given(lengths=LENGTHS, share=st.floats(0.05, 0.95), schedule=st.integers(1, 9))
+def test_no_token_is_hidden_twice_before_each_was_once(lengths: list[int], share: float, schedule: int) -> None:
     batch = laid_out(random_texts(lengths, 3), list(range(len(lengths))))
     times = np.zeros(len(batch.input_ids), dtype=np.int64)
-    for turn in range(turns):
+    for turn in range(schedule):
         masked = mask_texts(batch, np.arange(len(lengths)), masking(share), 0, turn)
         assert masked.masked_positions is not None
         times[masked.masked_positions.numpy()] += 1

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from endtask.config import BatchSize
 from endtask.errors import InputError
-from endtask.objectives.made_stream import NothingToMake
-from endtask.objectives.marked_relation import MarkedRelation, mark_ids
-from endtask.objectives.titles import Titles
-from endtask.settings import BatchSize
-from endtask.text.aligned_pack import pack_aligned
-from endtask.text.aligned_texts import MARKUP, AlignedTexts
+from endtask.objectives.alignment.marked_relation import MarkedRelation, mark_ids
+from endtask.objectives.alignment.stream import NothingToMake
+from endtask.objectives.alignment.titles import Titles
+from endtask.tokenization.alignment_packing import pack_aligned
+from endtask.tokenization.alignment_texts import MARKUP, AlignedTexts
 from tests.aligned_toy import LONGEST, make_aligned, make_documents, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 
@@ -35,7 +35,7 @@ def make_relation(texts: AlignedTexts, seed: int = 0) -> MarkedRelation:
     network, size = make_aligned_network(2), BatchSize.parse("8")
     spans = texts.spans(MARKUP)
     return MarkedRelation(
-        "marks", texts, spans, make_tokenizer(), network, marks=MARKS, batch_size=size, seed=seed, head=HEAD
+        "marks", texts, spans, make_tokenizer(), network, markers=MARKS, batch_size=size, seed=seed, head=HEAD
     )
 
 
@@ -61,16 +61,16 @@ def test_documents_without_titles_are_refused(tmp_path: Path) -> None:
 
 def test_marked_spans_stand_where_they_stood_or_are_of_another_document(texts: AlignedTexts) -> None:
     objective, tokenizer = make_relation(texts), make_tokenizer()
-    marks = [mark_ids(mark, tokenizer)[0] for mark in MARKS]
+    markers = [mark_ids(mark, tokenizer)[0] for mark in MARKS]
     own_classes = []
     for step in range(8):
         inputs, answers = objective.make(step)
         for made, answer, position in zip(inputs, answers, objective.stream.positions(step), strict=True):
             ids = made.tokens.tolist()
-            assert sorted(ids.count(mark) for mark in marks) == [1, 1, 1, 1]
-            assert ids.index(marks[0]) < ids.index(marks[1])
-            assert ids.index(marks[2]) < ids.index(marks[3])
-            unmarked = [token for token in ids if token not in marks]
+            assert sorted(ids.count(mark) for mark in markers) == [1, 1, 1, 1]
+            assert ids.index(markers[0]) < ids.index(markers[1])
+            assert ids.index(markers[2]) < ids.index(markers[3])
+            unmarked = [token for token in ids if token not in markers]
             assert (unmarked == texts[int(position)].tolist()) == bool(answer)
             own_classes.append(bool(answer))
     assert abs(np.mean(own_classes) - 0.5) < 0.1

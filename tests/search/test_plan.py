@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from endtask.config import Budget
 from endtask.errors import InputError
 from endtask.search.plan import Grid, Sampler, share_of
 from endtask.search.record import Trial
 from endtask.search.space import Choice, Range
-from endtask.settings import Budget
 
 SPACE = {
     "rate": Range(1e-4, 1e-2, whole=False, log=True),

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.search.record import NOT_ASKED, SEARCH_FILE, Record, Trial, open_record, read_record
-from endtask.settings import Settings
 
 ASKED = {
     "kind": "grid",
-    "space": {"train.rho1": [1, 19]},
+    "space": {"pretrain.rho1": [1, 19]},
     "trials_asked": 2,
     "metric": "macro_f1",
     "budget": "8steps",
@@ -23,21 +23,21 @@ ASKED = {
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     record = open_record(tmp_path, ASKED)
-    begun = record.with_trial(Trial(0, {"train.rho1": 1}))
+    begun = record.with_trial(Trial(0, {"pretrain.rho1": 1}))
     assert read_record(tmp_path) == begun
     assert begun.finished == ()
-    done = begun.with_trial(Trial(0, {"train.rho1": 1}, dev=(0.5, 0.6), seconds=1.5, tokens=10, flops=1e9))
-    failed = done.with_trial(Trial(1, {"train.rho1": 19}, failure="broke"))
+    done = begun.with_trial(Trial(0, {"pretrain.rho1": 1}, dev=(0.5, 0.6), seconds=1.5, tokens=10, flops=1e9))
+    failed = done.with_trial(Trial(1, {"pretrain.rho1": 19}, failure="broke"))
     ended = failed.with_winner({"number": 0, "mean": 0.5})
     assert read_record(tmp_path) == ended == open_record(tmp_path, ASKED)
-    assert ended.keys == ("train.rho1",)
+    assert ended.keys == ("pretrain.rho1",)
     changed = Settings(seed=7).model_dump(mode="json", exclude=set(NOT_ASKED))
     with pytest.raises(InputError, match=r"asked otherwise: seed \(0 -> 7\)"):
         open_record(tmp_path, {**ASKED, "settings": changed})
-    figures = json.loads((tmp_path / SEARCH_FILE).read_text())
-    assert figures["trials"][0]["mean"] == pytest.approx(0.55)
-    assert figures["trials"][0]["spread"] == pytest.approx(0.0707, abs=1e-4)
-    assert figures["trials"][0]["folder"] == "trials/000"
+    statistics = json.loads((tmp_path / SEARCH_FILE).read_text())
+    assert statistics["trials"][0]["mean"] == pytest.approx(0.55)
+    assert statistics["trials"][0]["spread"] == pytest.approx(0.0707, abs=1e-4)
+    assert statistics["trials"][0]["folder"] == "trials/000"
     assert [entry.name for entry in tmp_path.iterdir()] == [SEARCH_FILE]
 
 

@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 
+from endtask.config import Settings, load_settings
 from endtask.errors import InputError, TrainingError
-from endtask.files.stage_folder import read_manifest
+from endtask.io.stage_folder import read_manifest
 from endtask.search.plan import Grid, Sampler
 from endtask.search.record import SEARCH_FILE, Record, read_record
 from endtask.search.search import search
 from endtask.search.space import search_space
-from endtask.settings import Settings, load_settings
 from tests.search.stubs import Stubs, toy
 
-GRID = Grid({"train.rho1": (1, 19), "train.rho2": (20.0, 100.0)})
-SPACE = ["train.learning_rate=log:1e-4:1e-2", "train.rho1=choice:1,19,99", "train.mask_probability=float:0.1:0.9"]
+GRID = Grid({"pretrain.rho1": (1, 19), "pretrain.rho2": (20.0, 100.0)})
+SPACE = [
+    "pretrain.learning_rate=log:1e-4:1e-2",
+    "pretrain.rho1=choice:1,19,99",
+    "pretrain.mask_probability=float:0.1:0.9",
+]
 
 
 class Killed(BaseException):
@@ -31,8 +35,8 @@ def sampler(settings: Settings, trials: int = 6) -> Sampler:
 
 
 def without_times(record: Record) -> dict[str, Any]:
-    figures = record.figures()
-    return {**figures, "trials": [{**trial, "seconds": 0} for trial in figures["trials"]]}
+    statistics = record.statistics()
+    return {**statistics, "trials": [{**trial, "seconds": 0} for trial in statistics["trials"]]}
 
 
 def test_a_grid_tries_every_combination_and_only_the_winner_sees_test(
@@ -72,7 +76,7 @@ def test_the_budget_is_shared_out(toy_files: Path, tmp_path: Path, stubs: Stubs)
 
 
 def test_a_searched_stage_is_done_once_for_each_of_its_values(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
-    plan = Grid({"tokenizer.vocab_size": (100, 200), "train.rho1": (1, 19)})
+    plan = Grid({"tokenizer.vocab_size": (100, 200), "pretrain.rho1": (1, 19)})
     search(toy(toy_files, tmp_path / "search", budget="8steps"), plan)
     assert stubs.of("pack") == ["000", "002"]  # none in base, which stops before what is searched
     assert not (tmp_path / "search" / "base" / "pack").exists()
@@ -137,7 +141,7 @@ def test_a_trial_goes_on_with_the_values_it_began_with(
     begun = read_record(tmp_path / "search").trials[3]
     assert not begun.is_finished
     # Another release of Optuna may suggest something else after the same trials.
-    monkeypatch.setattr(Sampler, "values", lambda self, number, before: dict(begun.values, **{"train.rho1": 1}))
+    monkeypatch.setattr(Sampler, "values", lambda self, number, before: dict(begun.values, **{"pretrain.rho1": 1}))
     resumed = search(settings, sampler(settings))
     assert resumed.trials[3].values == begun.values
 
@@ -158,7 +162,7 @@ def test_broken_training_ends_a_trial_and_not_the_search(toy_files: Path, tmp_pa
 def test_every_trial_broken_is_said(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     stubs.trouble = {f"00{number} pretrain": TrainingError("too hot") for number in range(2)}
     with pytest.raises(InputError, match="no trial trained to its end; the first: too hot"):
-        search(toy(toy_files, tmp_path / "search", budget="60steps"), Grid({"train.rho1": (1, 19)}))
+        search(toy(toy_files, tmp_path / "search", budget="60steps"), Grid({"pretrain.rho1": (1, 19)}))
 
 
 def test_other_trouble_stops_the_search(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
@@ -177,7 +181,7 @@ def test_a_search_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path, st
     with pytest.raises(InputError, match=r"asked otherwise: budget \(60steps -> 90steps\)"):
         search(toy(toy_files, tmp_path / "search", budget="90steps"), GRID)
     with pytest.raises(InputError, match=r"space\.train\.rho1 \(\[1, 19\] -> \[1, 7\]\)"):
-        search(settings, Grid({**GRID.axes, "train.rho1": (1, 7)}))
+        search(settings, Grid({**GRID.axes, "pretrain.rho1": (1, 7)}))
     with pytest.raises(InputError, match=r"retrieve\.top_k \(5 -> 6\).*another --output"):
         search(toy(toy_files, tmp_path / "search", budget="60steps", retrieve={"top_k": 6}), GRID)
     assert (tmp_path / "search" / SEARCH_FILE).read_bytes() == before
@@ -188,7 +192,7 @@ def test_a_record_of_an_older_release_knows_fewer_settings(toy_files: Path, tmp_
     search(settings, GRID)
     path = tmp_path / "search" / SEARCH_FILE
     record = json.loads(path.read_text(encoding="utf-8"))
-    del record["settings"]["select"]["influence"]["rho1"], record["settings"]["max_skipped_steps"]
+    del record["settings"]["select"]["influence"]["recipe"], record["settings"]["max_skipped_steps"]
     path.write_text(json.dumps(record), encoding="utf-8")
     assert len(search(settings, GRID).finished) == 4
 

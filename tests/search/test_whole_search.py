@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 import endtask
-from endtask.report.page import summary
+from endtask.config import load_settings, resolve
+from endtask.reporting.page import summary
 from endtask.search.plan import Grid
 from endtask.search.search import search
-from endtask.settings import load_settings, resolve
 from tests.toy_run import results, toy_settings
 
 
 @pytest.mark.slow
 def test_a_trial_is_the_run_it_would_be_alone(toy: Path, tmp_path: Path) -> None:
     settings = resolve(toy_settings(toy, tmp_path / "search", budget="8steps"))
-    record = search(settings, Grid({"train.learning_rate": (1e-4, 3e-2)}))
+    record = search(settings, Grid({"pretrain.learning_rate": (1e-4, 3e-2)}))
     assert record.winner is not None
     winner = record.folder / record.winner["folder"]
     alone = endtask.run(

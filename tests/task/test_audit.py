@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from endtask.config import TaskKind
 from endtask.records import Example
-from endtask.settings import TaskKind
 from endtask.task import Audit, Task, audit, leaked_ids, normalize
 from endtask.task.counts import Overlap
 

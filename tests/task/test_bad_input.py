@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from endtask.config import ColumnSettings, TaskSettings
 from endtask.errors import InputError
 from endtask.records import Example
-from endtask.settings import ColumnSettings, TaskSettings
 from endtask.task import Task
 
 GOOD = [{"text": "good film", "label": "pos"}, {"text": "bad film", "label": "neg"}]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from endtask.config import ColumnSettings
 from endtask.errors import InputError
-from endtask.settings import ColumnSettings
 from endtask.task import Task
 from endtask.task import hub as hub_module
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from endtask.config import TaskSettings
 from endtask.errors import InputError
 from endtask.records import Example
-from endtask.settings import TaskSettings
 from endtask.task import Task, audit, leaked_ids
 from endtask.task.stored import read_task, task_files
 from endtask.task.targets import as_lists, from_lists, named, numbered, score_scale, targets

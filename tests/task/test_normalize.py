@@ -1,4 +1,4 @@
-"""Entity marks and normalised texts."""
+"""Entity markers and normalised texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.records import Example
-from endtask.task import normalize, remove_entity_marks
+from endtask.task import normalize, remove_entity_markers
 from endtask.task.normalize import exact_key, normalized_key
 
 
@@ -27,7 +27,7 @@ from endtask.task.normalize import exact_key, normalized_key
     ],
 )
 def test_marks_are_removed_in_pairs_only(marked: str, plain: str) -> None:
-    assert remove_entity_marks(marked) == plain
+    assert remove_entity_markers(marked) == plain
 
 
 def test_normalize_folds_case_punctuation_and_composition() -> None:

@@ -18,8 +18,8 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from endtask.config import ColumnSettings, TaskSettings
 from endtask.records import Example
-from endtask.settings import ColumnSettings, TaskSettings
 from endtask.task import Task
 
 Rows = Sequence[dict[str, Any]]
@@ -117,7 +117,7 @@ def test_single_file_is_carved_into_three(tmp_path: Path) -> None:
     assert list(task.splits) == ["train", "dev", "test"]
     assert (len(task.train), len(task.dev), len(task.test)) == (80, 10, 10)
     assert {row.id for rows in task.splits.values() for row in rows} == {f"train-{row}" for row in range(2, 102)}
-    expected = "no dev split given: 10 of 100 train rows carved off by group (equal texts without entity marks)"
+    expected = "no dev split given: 10 of 100 train rows carved off by group (equal texts without entity markers)"
     assert expected in task.notes
 
 
@@ -291,7 +291,7 @@ def test_from_examples_writes_labels_as_the_files_do() -> None:
 
 
 def test_docstrings_is_the_built_in_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    demo = types.ModuleType("endtask.task.demo")
+    demo = types.ModuleType("endtask.task.docstrings_task")
     demo.docstrings_task = lambda seed: f"built in, seed {seed}"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "endtask.task.demo", demo)
+    monkeypatch.setitem(sys.modules, "endtask.task.docstrings_task", demo)
     assert Task.read("docstrings", seed=3) == "built in, seed 3"

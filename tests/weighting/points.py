@@ -7,17 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from endtask.models.place import Place
+from endtask.config.meta import MetaSettings
+from endtask.config.training import PhaseSettings
+from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Loss
 from endtask.seeds import derive
-from endtask.settings.meta import MetaSettings
-from endtask.settings.training import PhaseSettings
-from endtask.train.loop import Phase
-from endtask.train.meta_gradient import HeldOutGradient
-from endtask.train.optimizer import StepOutcome
-from endtask.weighting.meta import Meta
-from endtask.weighting.meta_head import Classes
-from tests.train.numbers import Points
+from endtask.training.loop import Phase
+from endtask.training.optimizer import StepOutcome
+from endtask.weighting.meta.gradient import HeldOutGradient
+from endtask.weighting.meta.head import Classes
+from endtask.weighting.meta.rule import Meta
+from tests.training.numbers import Points
 
 CPU = torch.device("cpu")
 INPUTS, HIDDEN, CLASSES = 5, 6, 3
@@ -29,8 +29,8 @@ class PointNetwork(nn.Module):
     def __init__(self, names: tuple[str, ...], *, seed: int = 0, hidden: int = HIDDEN) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        self.body = nn.Sequential(nn.Linear(INPUTS, hidden), nn.Tanh(), nn.Dropout(0.5), nn.Linear(hidden, hidden))
-        self.body[2].p = 0.0
+        self.encoder = nn.Sequential(nn.Linear(INPUTS, hidden), nn.Tanh(), nn.Dropout(0.5), nn.Linear(hidden, hidden))
+        self.encoder[2].p = 0.0
         self.heads = nn.ModuleDict({name: nn.Linear(hidden, CLASSES) for name in names})
 
 
@@ -57,7 +57,7 @@ class PointClasses:
         return draw(self.name, step)
 
     def loss(self, network: PointNetwork, batch: Points) -> Loss:
-        outputs = network.heads[self.name](network.body(batch.inputs.to(network.heads[self.name].weight.dtype)))
+        outputs = network.heads[self.name](network.encoder(batch.inputs.to(network.heads[self.name].weight.dtype)))
         value = nn.functional.cross_entropy(outputs, batch.targets)
         return Loss(value, {"task": value})
 
@@ -77,7 +77,7 @@ class HeldOutPoints:
         return draw("task", 2000 + step, 10)
 
     def features(self, network: PointNetwork, batch: Points) -> Tensor:
-        features: Tensor = network.body(batch.inputs.to(network.body[0].weight.dtype))
+        features: Tensor = network.encoder(batch.inputs.to(network.encoder[0].weight.dtype))
         return features
 
     def own_outputs(self, network: PointNetwork, batch: Points) -> Tensor:
@@ -123,15 +123,15 @@ def point_phase(
     """A phase with learned weights, in float64; keywords change the rule."""
     network = (network or PointNetwork(names)).double()
     settings = meta_settings(**changes)
-    place = Place(CPU)
-    gradient = HeldOutGradient(network, HeldOutPoints(), settings=settings, place=place, seed=0)
+    context = DeviceContext(CPU)
+    gradient = HeldOutGradient(network, HeldOutPoints(), settings=settings, context=context, seed=0)
     return Phase(
         network=network,
         objectives={name: PointClasses(name) for name in names},
-        weighting=Meta(names, gradient, settings=settings, device=CPU, seed=0),
+        weighting=Meta(names, gradient, settings=settings, device=CPU),
         steps=steps,
         settings=PhaseSettings(),
         learning_rate=0.1,
         seed=0,
-        place=place,
+        context=context,
     )

@@ -17,7 +17,7 @@ def test_every_step_has_one_turn_and_each_objective_reads_its_own_in_order(weigh
     rule = Alternate(*NAMES[: len(weights)], weights=weights)
     seen = dict.fromkeys(NAMES, 0)
     for step in range(steps):
-        (turn,) = rule.turns(step)
+        (turn,) = rule.schedule(step)
         assert turn.weight == 1.0
         assert turn.step == seen[turn.objective]
         seen[turn.objective] += 1
@@ -26,13 +26,13 @@ def test_every_step_has_one_turn_and_each_objective_reads_its_own_in_order(weigh
 
 
 def test_alike_they_go_round() -> None:
-    turns = [Alternate("a", "b", "c").turns(step)[0].objective for step in range(7)]
-    assert "".join(turns) == "abcabca"
+    schedule = [Alternate("a", "b", "c").schedule(step)[0].objective for step in range(7)]
+    assert "".join(schedule) == "abcabca"
 
 
 def test_weight_zero_is_left_out() -> None:
     rule = Alternate("a", "b", weights=(0, 1))
-    assert {rule.turns(step)[0].objective for step in range(5)} == {"b"}
+    assert {rule.schedule(step)[0].objective for step in range(5)} == {"b"}
 
 
 @pytest.mark.parametrize("weights", [(1,), (1, -1), (0, 0)])

@@ -1,4 +1,4 @@
-"""An interleave that changes its share of internal batches, against sums of fractions step by step."""
+"""An interleave that changes its share of task batches, against sums of fractions step by step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shares(rho1: int, rho1_end: int, steps: int) -> list[Fraction]:
 def test_internal_batches_are_as_many_as_the_shares_add_up_to(rho1: int, rho1_end: int, steps: int) -> None:
     rule, total, internal = rule_of(rho1, rho1_end, steps), Fraction(0), 0
     for step, share in enumerate(shares(rho1, rho1_end, steps)):
-        (turn,) = rule.turns(step)
+        (turn,) = rule.schedule(step)
         total += share
         internal += turn.objective == "internal"
         assert internal == total.__floor__()
@@ -41,16 +41,16 @@ def test_internal_batches_are_as_many_as_the_shares_add_up_to(rho1: int, rho1_en
 @settings(max_examples=50, deadline=None)
 def test_each_objective_reads_its_data_in_order(rho1: int, rho1_end: int, steps: int) -> None:
     rule = rule_of(rho1, rho1_end, steps)
-    turns = [turn for step in range(2 * steps) for turn in rule.turns(step)]
+    schedule = [turn for step in range(2 * steps) for turn in rule.schedule(step)]
     for name in ("internal", "external"):
-        read = [turn.step for turn in turns if turn.objective == name]
+        read = [turn.step for turn in schedule if turn.objective == name]
         assert read == list(range(len(read)))
 
 
 @given(rho1=RHOS, steps=STEPS, step=st.integers(min_value=0, max_value=10**9))
 @settings(max_examples=50, deadline=None)
 def test_without_a_change_it_is_the_plain_interleave(rho1: int, steps: int, step: int) -> None:
-    assert rule_of(rho1, rho1, steps).turns(step) == Interleave("external", "internal", rho1).turns(step)
+    assert rule_of(rho1, rho1, steps).schedule(step) == Interleave("external", "internal", rho1).schedule(step)
 
 
 @given(rho1=RHOS, rho1_end=RHOS, steps=STEPS)
@@ -58,13 +58,13 @@ def test_without_a_change_it_is_the_plain_interleave(rho1: int, steps: int, step
 def test_after_the_last_step_the_last_share_stays(rho1: int, rho1_end: int, steps: int) -> None:
     rule, periods = rule_of(rho1, rho1_end, steps), 5
     after = range(steps, steps + periods * (rho1_end + 1))
-    assert [rule.turns(step)[0].objective for step in after].count("internal") == periods
+    assert [rule.schedule(step)[0].objective for step in after].count("internal") == periods
 
 
 @pytest.mark.parametrize(("rho1", "rho1_end"), [(99, 1), (1, 99)])
 def test_the_share_moves_from_the_first_to_the_last(rho1: int, rho1_end: int) -> None:
     rule = rule_of(rho1, rho1_end, 10_000)
-    tenths = [rule.internal_before(1000 * (tenth + 1)) - rule.internal_before(1000 * tenth) for tenth in range(10)]
+    tenths = [rule.task_before(1000 * (tenth + 1)) - rule.task_before(1000 * tenth) for tenth in range(10)]
     first, last = 1 / (rho1 + 1), 1 / (rho1_end + 1)
     expected = [1000 * (first + (last - first) * (tenth + 0.5) / 10) for tenth in range(10)]
     assert tenths == pytest.approx(expected, abs=1.01)
@@ -74,5 +74,5 @@ def test_the_share_moves_from_the_first_to_the_last(rho1: int, rho1_end: int) ->
 @settings(max_examples=80, deadline=None)
 def test_the_mean_has_as_many_internal_batches_in_all(rho1: int, rho1_end: int) -> None:
     steps = 10_000
-    mean = MeanInterleave("external", "internal", rho1, rho1_end).internal_before(steps)
-    assert abs(mean - rule_of(rho1, rho1_end, steps).internal_before(steps)) <= 1
+    mean = MeanInterleave("external", "internal", rho1, rho1_end).task_before(steps)
+    assert abs(mean - rule_of(rho1, rho1_end, steps).task_before(steps)) <= 1

@@ -27,6 +27,6 @@ def test_a_state_from_another_rule_is_refused(rule: Weighting) -> None:
 
 def test_a_rule_must_say_whose_turn_it_is() -> None:
     with pytest.raises(NotImplementedError):
-        Weighting().turns(0)
+        Weighting().schedule(0)
     with pytest.raises(NotImplementedError):
         Weighting().weigh(0, {})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from endtask.train.loop import train
+from endtask.training.loop import train
 
 from .points import PlainSteps, PointClasses, PointNetwork, Points, draw, point_phase
 

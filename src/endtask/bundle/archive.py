@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from endtask.errors import InputError
-from endtask.files.compression import READ_FAILURES, open_bytes, read_failure, zstd
+from endtask.io.compression import READ_FAILURES, open_bytes, read_failure, zstd
 
 SUFFIX = ".zst"
 _BLOCK = tarfile.BLOCKSIZE

@@ -10,12 +10,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
+from endtask.config import load_settings
 from endtask.errors import InputError
-from endtask.files.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
-from endtask.files.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
-from endtask.outside.brought import LEVELS_ABOVE
-from endtask.run import Run
-from endtask.settings import load_settings
+from endtask.io.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
+from endtask.io.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
+from endtask.pipeline.bundled_inputs import LEVELS_ABOVE
+from endtask.pipeline.run import Run
 
 Kind = Literal["tokens", "text"]
 LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}
@@ -102,7 +102,7 @@ def _part(stage: str, inside: Path) -> str:
     if stage == "select":
         return "selected text" if inside.name in (SELECTION, DOMAIN) else "settings"
     if stage == "pack" and len(inside.parts) > 1:
-        names = {"external": "tokens of the selection", "domain": "tokens of the domain", "tokenizer": "tokenizer"}
+        names = {"selection": "tokens of the selection", "domain": "tokens of the domain", "tokenizer": "tokenizer"}
         return names.get(inside.parts[0], "tokens of the task")
     return "task" if stage == "read" else "settings"
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from endtask.bundle.contents import Item
+from endtask.config import Settings
+from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
-from endtask.files.stage_folder import read_manifest
-from endtask.models.checkpoint_files import config_file, weight_files
-from endtask.outside.brought import COPIES, OUTSIDE, Brought, Piece
-from endtask.outside.data import asked_of, data_path, tokenizer_files
-from endtask.run import Run
-from endtask.settings import Settings
+from endtask.io.stage_folder import read_manifest
+from endtask.pipeline.bundled_inputs import COPIES, OUTSIDE, BundledInput, BundledInputs
+from endtask.pipeline.external_inputs import asked_of, data_path, tokenizer_files
+from endtask.pipeline.run import Run
 from endtask.task import Task
 from endtask.task.stored import task_files
 
@@ -27,7 +27,7 @@ _SHORT = 12
 class Outside:
     """The data from outside of several runs; what they have in common is there once."""
 
-    pieces: dict[str, Piece] = field(default_factory=dict)
+    pieces: dict[str, BundledInput] = field(default_factory=dict)
     items: dict[str, Item] = field(default_factory=dict)
     _tasks: dict[str, Task] = field(default_factory=dict)
 
@@ -39,15 +39,15 @@ class Outside:
             run.task = self._tasks[key]  # read once for all runs
         self._tasks[key] = run.task
         pieces = [self._piece(run, name) for name, asked in asked_for.items() if asked is not None]
-        run.brought = Brought(run.folder, tuple(piece for piece in pieces if piece is not None))
+        run.bundled = BundledInputs(run.folder, tuple(piece for piece in pieces if piece is not None))
 
     def all_items(self) -> Iterator[Item]:
         """The copies and the record of them."""
         yield from self.items.values()
-        record = Brought(Path(), tuple(self.pieces[key] for key in sorted(self.pieces))).as_json()
+        record = BundledInputs(Path(), tuple(self.pieces[key] for key in sorted(self.pieces))).as_json()
         yield Item(OUTSIDE, record.encode(), "settings")
 
-    def _piece(self, run: Run, name: str) -> Piece | None:
+    def _piece(self, run: Run, name: str) -> BundledInput | None:
         asked = asked_of(run.settings)[name]
         mark = _mark(run, name)
         if mark is None:
@@ -55,14 +55,14 @@ class Outside:
         key = json.dumps([name, asked], sort_keys=True)
         known = self.pieces.get(key)
         if known is None:
-            known = self.pieces[key] = Piece(name, asked, mark, self._copy(run, name, mark))
+            known = self.pieces[key] = BundledInput(name, asked, mark, self._copy(run, name, mark))
         if known.fingerprint != mark:
             what = f"the {name} ({data_path(run.settings, name)}) was another when an earlier of these runs read it"
             raise InputError(what, path=run.folder, hint="bundle one run alone, or redo them")
         return known
 
     def _copy(self, run: Run, name: str, mark: str) -> str | None:
-        here = run.brought.settings_here(run.settings)
+        here = run.bundled.settings_here(run.settings)
         files = dict(_files(run, name, here))
         if not files:
             return None

@@ -80,7 +80,7 @@ def parse_header(content: bytes, where: str) -> Header:
         if not is_safe(path):
             what = f"names a file outside of its folder or one that cannot be written, {path[:_LONGEST_PATH]!r}"
             raise InputError(f"{what}; nothing was unpacked", path=where)
-    _refuse_files_below_files(header.files, where)
+    _check_no_file_below_file(header.files, where)
     return header
 
 
@@ -116,7 +116,7 @@ def _entry(size: Any, sha256: Any) -> Entry:
     return Entry(size, sha256)
 
 
-def _refuse_files_below_files(files: Mapping[str, Entry], where: str) -> None:
+def _check_no_file_below_file(files: Mapping[str, Entry], where: str) -> None:
     for path in files:
         above = [parent.as_posix() for parent in PurePosixPath(path).parents]
         file = next((parent for parent in above if parent in files), None)

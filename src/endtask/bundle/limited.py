@@ -10,12 +10,12 @@ from pathlib import Path
 from endtask.bundle.archive import ArchiveWriter, content_of
 from endtask.bundle.contents import Item
 from endtask.bundle.header import HEADER, Entry, Header
+from endtask.config import SizeBudget
 from endtask.errors import InputError
-from endtask.files.atomic import whole_file
-from endtask.files.compression import read_failure
+from endtask.io.atomic import whole_file
+from endtask.io.compression import read_failure
 from endtask.progress import bar
-from endtask.report.format import size
-from endtask.settings import SizeBudget
+from endtask.reporting.format import size
 
 _SHRUNK_BY = {
     "tokens of the selection": "a smaller select.budget keeps less, a larger tokenizer.vocab_size cuts fewer tokens",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from endtask.bundle.contents import Item
-from endtask.files.run_layout import DOMAIN, SELECTION
+from endtask.io.run_layout import DOMAIN, SELECTION
 
 
 def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from endtask.bundle.archive import ArchiveReader, open_archive
 from endtask.bundle.header import HEADER, Header, parse_header
 from endtask.errors import InputError
-from endtask.files.compression import without_compression
-from endtask.files.links import link_or_copy
-from endtask.files.lock import run_lock
-from endtask.files.stage_folder import own_version
+from endtask.io.compression import without_compression
+from endtask.io.hard_links import link_or_copy
+from endtask.io.lock import run_lock
+from endtask.io.stage_folder import own_version
 from endtask.progress import warn
 
 _LARGEST_HEADER = 1 << 26
@@ -106,7 +106,7 @@ def _unpack(file: Path, folder: Path, header: Header, content: bytes) -> None:
     _refuse_place(folder, above)
     aside = above / f".{folder.name}.unpacking"
     whole = aside / "whole"
-    _refuse_full_disk(above, header, file)
+    _check_disk_space(above, header, file)
     aside.mkdir(exist_ok=True)
     with run_lock(aside):
         try:
@@ -120,7 +120,7 @@ def _unpack(file: Path, folder: Path, header: Header, content: bytes) -> None:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def _refuse_full_disk(above: Path, header: Header, file: Path) -> None:
+def _check_disk_space(above: Path, header: Header, file: Path) -> None:
     copied = {path for path, entry in header.files.items() if entry.bytes < _SMALLEST_LINK}
     sizes = [header.files[path].bytes for path in copied.union(header.members)]
     needed, free = sum(size + -size % _DISK_BLOCK for size in sizes), shutil.disk_usage(above).free

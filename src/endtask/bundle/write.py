@@ -23,11 +23,11 @@ from endtask.bundle.header import MOST_FILES, Header, is_safe
 from endtask.bundle.limited import Hashes, write_items
 from endtask.bundle.selection import with_plain_selections
 from endtask.bundle.unpack import bundle_header
+from endtask.config import SizeBudget
 from endtask.errors import InputError
-from endtask.files.stage_folder import own_version
+from endtask.io.stage_folder import own_version
+from endtask.pipeline.run import Run
 from endtask.progress import warn
-from endtask.run import Run
-from endtask.settings import SizeBudget
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def write_bundle(
     """
     folder = Path(folder)
     file = Path(file) if file is not None else default_file(folder)
-    _refuse_target(file)
+    _check_target(file)
     runs = [open_run(place) for place in find_runs(folder)]
     items = _all_items(folder, runs, kind)
-    _refuse_names(folder, items)
+    _check_names(folder, items)
     names = tuple(run.folder.relative_to(folder).as_posix() for run in runs)
     with TemporaryDirectory() as scratch:
         items = with_plain_selections(items, Path(scratch))
@@ -92,7 +92,7 @@ def _all_items(folder: Path, runs: Sequence[Run], kind: Kind) -> list[Item]:
     return [*items, *outside.all_items()]
 
 
-def _refuse_names(folder: Path, items: Sequence[Item]) -> None:
+def _check_names(folder: Path, items: Sequence[Item]) -> None:
     """Whoever unpacks would refuse them; better said here, before hours of transfer."""
     wrong = next((item.path for item in items if not is_safe(item.path)), None)
     if wrong is not None:
@@ -119,7 +119,7 @@ def _unprepared(run: Run, last: str) -> InputError:
     return InputError(f"settings or data changed since the stage {clash} was done", path=run.folder, hint=hint)
 
 
-def _refuse_target(file: Path) -> None:
+def _check_target(file: Path) -> None:
     if file.suffix.lower() != SUFFIX:
         raise InputError("not the name of a bundle", path=file, hint=f"let it end in .tar{SUFFIX}")
     if not file.parent.is_dir():

@@ -15,7 +15,7 @@ from endtask.progress import set_quiet
 
 if TYPE_CHECKING:
     from endtask.bundle.write import Bundle
-    from endtask.settings import SizeBudget
+    from endtask.config import SizeBudget
 
 NAME = "bundle"
 EXAMPLES = examples(
@@ -74,7 +74,7 @@ def command(
 
 
 def _in_words(made: Bundle) -> str:
-    from endtask.report.format import plural, size
+    from endtask.reporting.format import plural, size
 
     parts = ", ".join(f"{part} {size(amount)}" for part, amount in made.parts.items())
     return f"bundle: {made.file}, {size(made.bytes)}, {plural(len(made.runs), 'run')} ({parts})"
@@ -93,6 +93,6 @@ def _go_on(made: Bundle, folder: Path) -> str:
 
 def _size(text: str | None) -> SizeBudget | None:
     """The limit, read and checked as the setting is."""
-    from endtask.settings import load_settings
+    from endtask.config import load_settings
 
     return None if text is None else load_settings(given={"bundle_size": text}).bundle_size

@@ -43,7 +43,7 @@ def command(
 
     Nothing is written. The exit code is 1 if a problem would spoil the result, or stop the run.
     """
-    from endtask.check import check
+    from endtask.pipeline.check import check
 
     set_quiet(quiet or as_json)
     resolved = settings_from(settings, task=task, corpus=corpus, budget=budget, preset=preset, overrides=overrides)

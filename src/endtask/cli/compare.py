@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 NAME = "compare"
 EXAMPLES = examples(
     "endtask compare my-task.yaml --seeds 0,1,2  # the settings against every baseline",
-    "endtask compare my-task.yaml --values model.size=mini,small --values train.rho1=19,99 --by dev",
-    "endtask compare my-task.yaml --cell small: --cell large:model.size=base,train.learning_rate=5e-4 --seeds 0,1",
+    "endtask compare my-task.yaml --values model.size=mini,small --values pretrain.rho1=19,99 --by dev",
+    "endtask compare my-task.yaml --cell small: --cell large:model.size=base,pretrain.learning_rate=5e-4 --seeds 0,1",
     "endtask compare my-task.yaml --cells cells.yaml --devices 0,1 --results scores.json",
     "endtask compare runs/my-task-compare      # go on after a stop",
     "endtask compare runs/my-task-compare --finished --results scores.json  # or judge what is there",
@@ -125,7 +125,7 @@ def command(
     """
     from endtask.compare import compare, judge_finished
     from endtask.compare.flags import from_file, is_comparison, read_comparison_folder, with_flags
-    from endtask.report.results import check_results_file
+    from endtask.reporting.results import check_results_file
 
     set_quiet(quiet)
     if results is not None:
@@ -225,7 +225,7 @@ def _show(outcome: Outcome, as_json: bool) -> None:
     from endtask.compare.table import print_table, verdict
 
     if as_json:
-        print(json.dumps(outcome.figures(), ensure_ascii=False))
+        print(json.dumps(outcome.statistics(), ensure_ascii=False))
     elif not outcome.is_tested:
         print(f"prepared: {outcome.folder}")
     else:

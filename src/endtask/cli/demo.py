@@ -32,4 +32,4 @@ def command(
 
     set_quiet(quiet)
     outcome = run_demo(output)
-    print(json.dumps(outcome.figures(), ensure_ascii=False) if as_json else outcome.table())
+    print(json.dumps(outcome.statistics(), ensure_ascii=False) if as_json else outcome.table())

@@ -17,14 +17,15 @@ EXAMPLES = examples(
     "endtask few-examples runs/aligned runs/plain  # both with 50 to 1000 labels, tested against each other",
     "endtask few-examples runs/aligned --labels 200 --folds 5 --seeds 0,1",
     "endtask few-examples runs/aligned --labels 200 --train head,transformer,all --head new,keep",
-    "endtask few-examples runs/both --labels 200 --train transformer --tasks main,all  # its further tasks beside it",
+    "endtask few-examples runs/both --labels 200 --train transformer --tasks main,all  # its auxiliary tasks beside it",
     "endtask few-examples runs/aligned --labels 200 --rates 1e-4,1e-3 --set batch_size=32 --json",
 )
 
 
 def command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs whose stage 1 is finished, of one task.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of runs whose pre-training is finished, of one task."),
     ],
     labels: Annotated[
         str | None, typer.Option("--labels", metavar="A,B,...", help="Numbers of labels [50,100,150,200,1000].")
@@ -42,10 +43,11 @@ def command(
         str | None, typer.Option("--train", metavar="PARTS", help="What learns: head, transformer or all [head].")
     ] = None,
     head: Annotated[
-        str | None, typer.Option("--head", metavar="HEADS", help="new, or keep: the head of stage 1 [new].")
+        str | None, typer.Option("--head", metavar="HEADS", help="new, or keep: the head of pre-training [new].")
     ] = None,
     tasks: Annotated[
-        str | None, typer.Option("--tasks", metavar="TASKS", help="main, or all: further tasks learn beside it [main].")
+        str | None,
+        typer.Option("--tasks", metavar="TASKS", help="main, or all: auxiliary tasks learn beside it [main]."),
     ] = None,
     rates: Annotated[
         str | None, typer.Option("--rates", metavar="A,B,...", help="Learning rates [1e-3 for heads, else 1e-4].")
@@ -63,7 +65,7 @@ def command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Learn from few labels on top of stage 1, many times, and draw the learning curve.
+    """Learn from few labels on top of pre-training, many times, and draw the learning curve.
 
     Of several runs, parts, heads and tasks each combination is a line of the table, tested against the first in pairs.
     The same command given again goes on after a stop; runs, labels, seeds and rates may be added.
@@ -82,7 +84,7 @@ def command(
         raise InputError("give one of --samples and --folds")
     outcome = few_examples(runs, _plan(tree, overrides or []), output)
     if as_json:
-        print(json.dumps(outcome.figures(), ensure_ascii=False))
+        print(json.dumps(outcome.statistics(), ensure_ascii=False))
         return
     print_tables(outcome)
     print(verdict(outcome))
@@ -90,8 +92,8 @@ def command(
 
 
 def _plan(tree: dict[str, Any], overrides: list[str]) -> Any:
+    from endtask.config.loading import apply_override
     from endtask.few_examples.plan import check_plan
-    from endtask.settings.load import apply_override
 
     for override in overrides:
         apply_override(tree, override)

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from endtask.cli.options import CorpusOption, SetOption, TaskOption, examples, source_settings
+from endtask.config import load_settings
+from endtask.config.loading import apply_override
+from endtask.config.starter import starter_yaml, values_by_key
 from endtask.errors import InputError
-from endtask.files.atomic import write_text
-from endtask.settings import load_settings
-from endtask.settings.load import apply_override
-from endtask.settings.starter import starter_yaml, values_by_key
+from endtask.io.atomic import write_text
 
 NAME = "init"
 EXAMPLES = examples(
@@ -33,7 +33,7 @@ def command(
     ] = None,
     overrides: SetOption = None,
     align: Annotated[
-        bool, typer.Option("--align", help="Read the task, and propose an objective shaped like it for stage 1.")
+        bool, typer.Option("--align", help="Read the task, and propose an objective shaped like it for pre-training.")
     ] = False,
 ) -> None:
     """Write a commented settings file to start from; a file that is there is left alone."""
@@ -73,7 +73,7 @@ def _aligned(
     """The settings of an aligned objective for this task and corpus."""
     if task is None or not corpus:
         raise InputError("an objective is proposed for a task and a corpus", hint="--task ... --corpus ... --align")
-    from endtask.align import propose
+    from endtask.config.propose_alignment import propose
     from endtask.task import Task
 
     settings = load_settings(given={"task": {"path": task}}, overrides=overrides)

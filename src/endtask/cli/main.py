@@ -28,8 +28,8 @@ from endtask.cli import (
 )
 from endtask.cli.options import examples
 from endtask.errors import InputError
-from endtask.files.disk import disk_trouble
-from endtask.files.stage_folder import own_version
+from endtask.io.disk import disk_trouble
+from endtask.io.stage_folder import own_version
 
 
 class Stopped(Exception):

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from endtask.config import Budget, Settings, load_settings
 from endtask.errors import InputError
-from endtask.files.run_layout import SETTINGS_FILE
-from endtask.settings import Budget, Settings, load_settings
+from endtask.io.run_layout import SETTINGS_FILE
 
 SettingsPath = Annotated[
     Path | None, typer.Argument(metavar="SETTINGS", help="Settings file (YAML or JSON), or the folder of a run.")
@@ -39,7 +39,7 @@ PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", he
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a setting: --set train.learning_rate=1e-3; may be repeated."
+        "--set", metavar="KEY=VALUE", help="Override a setting: --set pretrain.learning_rate=1e-3; may be repeated."
     ),
 ]
 StartOption = Annotated[str | None, typer.Option("--from", metavar="STAGE", help="Redo this stage and all after it.")]

@@ -17,7 +17,7 @@ from endtask.errors import InputError
 from endtask.progress import say
 
 if TYPE_CHECKING:
-    from endtask.predict import Answer, Text
+    from endtask.serving.predictor import Answer, Text
 
 NAME = "predict"
 EXAMPLES = examples(
@@ -55,9 +55,9 @@ def command(
     ] = 32,
 ) -> None:
     """Label texts given as arguments, in a file, or line by line on standard input; one line out per text."""
-    from endtask.files.compression import bare_suffix
-    from endtask.files.rows import ROW_SUFFIXES, read_lines
-    from endtask.predict import in_batches, load
+    from endtask.io.compression import bare_suffix
+    from endtask.io.tables import ROW_SUFFIXES, read_lines
+    from endtask.serving.predictor import in_batches, load
 
     if texts and file:
         raise InputError("give texts or --file, not both")
@@ -86,7 +86,7 @@ def command(
 
 def trial_line(run: Path) -> str:
     """How a finished run is tried, with a text as its model takes it: in a pair, a TAB stands between the two."""
-    from endtask.predict import takes_pairs
+    from endtask.serving.predictor import takes_pairs
 
     text = "$'some text\\tanother text'" if takes_pairs(run) else '"some text"'
     return f"try it: endtask predict {shlex.quote(str(run))} {text}"
@@ -123,8 +123,8 @@ def _split(line: str) -> Text:
 
 def _columns_of(run: Path) -> dict[str, str | None]:
     """The columns that a run's task was read from, as its settings name them; a model elsewhere has none."""
-    from endtask.files.run_layout import SETTINGS_FILE
-    from endtask.settings.load import read_tree
+    from endtask.config.loading import read_tree
+    from endtask.io.run_layout import SETTINGS_FILE
 
     file = (run.parent if run.name == "model" else run) / SETTINGS_FILE
     task = read_tree(file).get("task") if file.is_file() else None
@@ -146,7 +146,7 @@ class _Column:
 
 def _table_texts(path: Path, text: _Column, pair: _Column | None, *, needs_pair: bool, tags: bool) -> Iterator[Text]:
     """The texts of a table file; those of a tagger may be lists of words, as in its task's files."""
-    from endtask.files.rows import find_column, read_rows
+    from endtask.io.tables import find_column, read_rows
 
     for number, row in read_rows(path):
         column = replace(text, usual="tokens" if tags and "text" not in row else text.usual).name_in(row)

@@ -10,7 +10,7 @@ import typer
 
 from endtask.cli.options import JsonOption, examples
 from endtask.errors import InputError
-from endtask.files.run_layout import SETTINGS_FILE
+from endtask.io.run_layout import SETTINGS_FILE
 
 NAME = "report"
 EXAMPLES = examples(
@@ -26,7 +26,7 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Write the report of a run again: one HTML page that needs nothing else."""
-    from endtask.report.page import summary, verdict_lines, write_report
+    from endtask.reporting.page import summary, verdict_lines, write_report
 
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
@@ -40,6 +40,6 @@ def command(
 
 
 def _latency(run: Path) -> list[str]:
-    from endtask.latency import latency_line, write_latency
+    from endtask.serving.latency import latency_line, write_latency
 
     return [latency_line(write_latency(run))]

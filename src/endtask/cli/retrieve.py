@@ -20,7 +20,7 @@ from endtask.cli.options import (
     settings_from,
 )
 from endtask.progress import set_quiet
-from endtask.report.selection_quality import quality_sentence
+from endtask.reporting.selection_quality import quality_sentence
 
 NAME = "retrieve"
 EXAMPLES = examples(
@@ -50,8 +50,8 @@ def command(
     The result is a Parquet table with text, source, rank, score and who asked, in the run's folder.
     """
     from endtask.errors import InputError
-    from endtask.files.run_layout import SELECTION
-    from endtask.run import run
+    from endtask.io.run_layout import SELECTION
+    from endtask.pipeline.run import run
 
     set_quiet(quiet)
     resolved = settings_from(settings, task=task, corpus=corpus, output=output, preset=preset, overrides=overrides)
@@ -79,7 +79,7 @@ def _searched(counts: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{counts['queries']:,} queries x {counts['top_k']:,} passages each asked for "
         f"{counts['passages']:,} of {counts['corpus']['passages']:,} passages; "
-        f"{counts['dropped_by_guard']:,} held dev or test texts and were dropped"
+        f"{counts['dropped_by_contamination_filter']:,} held dev or test texts and were dropped"
     )
     unlabelled, held_back = counts["unlabelled_texts"], counts["unlabelled_texts_in_dev_or_test"]
     if unlabelled or held_back:
@@ -95,7 +95,7 @@ def kept_lines(counts: dict[str, Any], *, has_corpus: bool) -> Iterator[str]:
     if "rows" in counts:
         yield (
             f"imported: {counts['rows']:,} rows; {counts['empty']:,} were empty, "
-            f"{counts['dropped_by_guard']:,} held dev or test texts and were dropped"
+            f"{counts['dropped_by_contamination_filter']:,} held dev or test texts and were dropped"
         )
     share = f", {counts['share_of_corpus']:.1%} of the corpus" if has_corpus else ""
     yield f"kept: {counts['passages']:,} passages, {counts['bytes'] / 1e6:.1f} MB{share}"

@@ -31,7 +31,7 @@ from endtask.progress import set_quiet, warn
 NAME = "run"
 EXAMPLES = examples(
     "endtask run --task data/chemprot --corpus 'corpus/*.jsonl.zst' --budget 10min --output runs/chemprot",
-    "endtask run my-task.yaml --set train.learning_rate=1e-3",
+    "endtask run my-task.yaml --set pretrain.learning_rate=1e-3",
     "endtask run runs/chemprot                  # go on after a stop",
     "endtask run runs/chemprot --from finetune  # redo fine-tuning and what follows",
     "endtask run --bundle chemprot.tar.zst --results chemprot.json  # made by endtask bundle on another machine",
@@ -67,16 +67,16 @@ def command(
 
     Finished stages are skipped and a stopped one goes on, so the same command may be given again at any time.
     """
-    from endtask.outside.data import unread_corpus
-    from endtask.report.page import verdict_lines
-    from endtask.run import Run
-    from endtask.run import run as run_stages
-    from endtask.settings.idle import idle_settings
-    from endtask.settings.uses import chosen_by_dev, uses_of
+    from endtask.config.data_usage import chosen_by_dev, data_usage
+    from endtask.config.unused_settings import unused_settings
+    from endtask.pipeline.external_inputs import unread_corpus
+    from endtask.pipeline.run import Run
+    from endtask.pipeline.run import run as run_stages
+    from endtask.reporting.page import verdict_lines
 
     set_quiet(quiet)
     if results is not None:
-        from endtask.report.results import check_results_file
+        from endtask.reporting.results import check_results_file
 
         check_results_file(results)
     if bundle is not None:
@@ -89,12 +89,12 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
-    for warning in (unread_corpus(resolved), *chosen_by_dev(uses_of(resolved)), *idle_settings(resolved)):
+    for warning in (unread_corpus(resolved), *chosen_by_dev(data_usage(resolved)), *unused_settings(resolved)):
         if warning:
             warn(warning)
     result = run_stages(resolved, until=until, start=start)
     if results is not None:
-        from endtask.report.results import write_results
+        from endtask.reporting.results import write_results
 
         write_results(results, result.folder)
     if as_json:

@@ -27,9 +27,9 @@ from endtask.progress import set_quiet
 NAME = "search"
 EXAMPLES = examples(
     "endtask search my-task.yaml --grid --budget 4h  # the TLM paper's rho1 x rho2",
-    "endtask search my-task.yaml --grid --values train.rho1=1,19,99 --values train.rho2=20,100 --budget 60min",
+    "endtask search my-task.yaml --grid --values pretrain.rho1=1,19,99 --values pretrain.rho2=20,100 --budget 60min",
     "endtask search my-task.yaml --trials 20 --budget 60min",
-    "endtask search my-task.yaml --trials 20 --space train.learning_rate=log:1e-4:3e-3 --output runs/rates",
+    "endtask search my-task.yaml --trials 20 --space pretrain.learning_rate=log:1e-4:3e-3 --output runs/rates",
 )
 
 GridOption = Annotated[bool, typer.Option("--grid", help="Try every combination; TLM's grid unless --values says.")]
@@ -90,7 +90,7 @@ def command(
     record = search(resolved, plan)
     assert record.winner is not None
     if as_json:
-        print(json.dumps(record.figures(), ensure_ascii=False))
+        print(json.dumps(record.statistics(), ensure_ascii=False))
         return
     print_table(record)
     print(verdict(record))

@@ -30,7 +30,7 @@ EXAMPLES = examples(
     "endtask select runs/chemprot --set select.selector=dsir --dry-run       # what would it keep, and how good is it?",
     "endtask select runs/chemprot --set select.selector=dsir --from select   # keep that instead; training is redone",
     "endtask select runs/chemprot --set select.selector=fusion --set 'select.fuse=[best_rank,classifier]' --dry-run",
-    "endtask select runs/chemprot --set select.selector=neighbours --set select.embedding=package:NAME --dry-run",
+    "endtask select runs/chemprot --set select.selector=neighbors --set select.embedding=package:NAME --dry-run",
 )
 
 
@@ -54,9 +54,9 @@ def command(
     What comes before is done if need be. The figures: how close the kept text is to the task's words (KL divergence),
     how many of its words tell a class, and how much of it the selector best_rank would keep too.
     """
-    from endtask.files.run_layout import SELECTION
-    from endtask.preview import preview_selection
-    from endtask.run import run
+    from endtask.io.run_layout import SELECTION
+    from endtask.pipeline.dry_run import dry_run_selection
+    from endtask.pipeline.run import run
 
     set_quiet(quiet)
     if dry_run and start is not None:
@@ -66,7 +66,7 @@ def command(
         settings, task=task, corpus=corpus, budget=budget, output=output, preset=preset, overrides=overrides
     )
     if dry_run:
-        counts, table = preview_selection(resolved), None
+        counts, table = dry_run_selection(resolved), None
     else:
         result = run(resolved, until="select", start=start)
         counts, table = result.stages["select"], result.folder / "select" / SELECTION

@@ -30,7 +30,7 @@ def command(
     JSONL and Parquet have all columns; CSV is `text,id,rank` with ranks from 0, as the TLM authors' programs read it.
     Any of them comes back with --set select.selector=imported --set select.path=FILE.
     """
-    from endtask.select.export import export_selection
+    from endtask.selectors.export import export_selection
 
     counts = export_selection(run, to)
     if as_json:

@@ -14,11 +14,19 @@ import typer
 
 from endtask.cli.options import JsonOption, examples
 from endtask.errors import InputError
-from endtask.report.format import plural
+from endtask.reporting.format import plural
 
 if TYPE_CHECKING:
-    from endtask.retrieve.explain import AskedPassage, Asker, AskingExample, QueryWord, WhyExample, WhyPassage, WordPart
-    from endtask.select.influence.lookup import HelpfulPassage, WhyHelpful
+    from endtask.retrieval.explain import (
+        AskingExample,
+        MatchedPassage,
+        MatchedQuery,
+        QueryWord,
+        WhyExample,
+        WhyPassage,
+        WordPart,
+    )
+    from endtask.selectors.influence.score_targets import HelpfulPassage, WhyHelpful
 
 NAME = "why"
 EXAMPLES = examples(
@@ -27,7 +35,7 @@ EXAMPLES = examples(
     "endtask why runs/chemprot --example train-17",
     "endtask why runs/chemprot --class INHIBITOR      # where select.selector was influence",
 )
-_TEXT_CHARACTERS, _ASKER_CHARACTERS = 600, 240
+_TEXT_CHARACTERS, _QUERY_CHARACTERS = 600, 240
 _WORDS_SHOWN, _WORDS_IN_LINE = 15, 8
 
 
@@ -65,7 +73,7 @@ def command(
 
 
 def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
-    from endtask.retrieve.explain import why_passage
+    from endtask.retrieval.explain import why_passage
 
     found = why_passage(run, passage, top=top or 3)
     return asdict(found), _passage_lines(found)
@@ -73,8 +81,8 @@ def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, An
 
 def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
     """What it asked for, and what helps it; dev rows ask for nothing, but may be helped."""
-    from endtask.retrieve.explain import why_example
-    from endtask.select.influence.lookup import lists_helpful, why_example_is_helped
+    from endtask.retrieval.explain import why_example
+    from endtask.selectors.influence.score_targets import lists_helpful, why_example_is_helped
 
     helped = why_example_is_helped(run, example, top=top or 5)
     if helped is None:
@@ -88,7 +96,7 @@ def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, An
 
 
 def _why_class(run: Path, label: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
-    from endtask.select.influence.lookup import why_class_is_helped
+    from endtask.selectors.influence.score_targets import why_class_is_helped
 
     found = why_class_is_helped(run, label, top=top or 5)
     return {"helped": asdict(found)}, _helped_lines(found)
@@ -98,7 +106,7 @@ def _helped_lines(found: WhyHelpful) -> Iterator[str]:
     whom = f"{found.kind} {_plain(found.name)}"
     if found.split == "dev":
         yield f"{_plain(found.name)} [{_plain(str(found.label))}]"
-        yield f"text: {_short(str(found.text), _ASKER_CHARACTERS)}"
+        yield f"text: {_short(str(found.text), _QUERY_CHARACTERS)}"
     if len(found.targets) > 1:
         yield f"one of {len(found.targets)} rows that were judged together: {', '.join(map(_plain, found.targets))}"
     for side, passages in (("most", found.most), ("least", found.least)):
@@ -111,34 +119,34 @@ def _helpful_lines(number: int, passage: HelpfulPassage) -> Iterator[str]:
     kept = "not kept" if passage.reason is None else f"kept ({_plain(passage.reason)})"
     yield f"{number}. {_plain(passage.id)}: {passage.score:+.2f}, {kept}"
     yield f"   {_origin(passage)}"
-    yield f"   {_short(passage.text, _ASKER_CHARACTERS)}"
+    yield f"   {_short(passage.text, _QUERY_CHARACTERS)}"
 
 
 def _passage_lines(found: WhyPassage) -> Iterator[str]:
     yield f"{_plain(found.id)}: {'kept' if found.kept else 'retrieved only, not kept'} ({_plain(found.reason)})"
     yield _origin(found)
-    if found.asked_by:
-        asked = "1 example" if found.asked_count == 1 else f"{found.asked_count:,} examples"
-        best = ", ".join(map(_plain, found.asked_by))
+    if found.matched_queries:
+        asked = "1 example" if found.matched_count == 1 else f"{found.matched_count:,} examples"
+        best = ", ".join(map(_plain, found.matched_queries))
         yield f"best rank {found.rank:,}, score {found.score:.4f}; {asked} asked, best first: {best}"
     else:
         yield "no example asked for it"
     yield f"text: {_short(found.text, _TEXT_CHARACTERS)}"
-    for number, asker in enumerate(found.askers, start=1):
+    for number, matched_query in enumerate(found.query_matches, start=1):
         yield ""
-        yield from _asker_lines(number, asker)
+        yield from _matched_query_lines(number, matched_query)
 
 
-def _asker_lines(number: int, asker: Asker) -> Iterator[str]:
-    yield f"{number}. {', '.join(map(_name, asker.examples))}: score {asker.score:.4f}"
-    yield f"   {_asked_with(asker.examples[0])}"
+def _matched_query_lines(number: int, matched_query: MatchedQuery) -> Iterator[str]:
+    yield f"{number}. {', '.join(map(_name, matched_query.examples))}: score {matched_query.score:.4f}"
+    yield f"   {_asked_with(matched_query.examples[0])}"
     yield f"{'part':>10} {'share':>6} {'idf':>8} {'in passage':>11} {'in example':>11}  word"
-    for one in asker.words[:_WORDS_SHOWN]:
-        share = one.part / asker.score if asker.score else 0.0
+    for one in matched_query.words[:_WORDS_SHOWN]:
+        share = one.part / matched_query.score if matched_query.score else 0.0
         yield f"{one.part:10.4f} {share:6.1%} {one.idf:8.4f} {one.in_passage:11} {one.in_query:11}  {_plain(one.word)}"
-    if rest := asker.words[_WORDS_SHOWN:]:
+    if rest := matched_query.words[_WORDS_SHOWN:]:
         part = sum(one.part for one in rest)
-        yield f"{part:10.4f} {part / asker.score:6.1%}  of {plural(len(rest), 'more word')}"
+        yield f"{part:10.4f} {part / matched_query.score:6.1%}  of {plural(len(rest), 'more word')}"
 
 
 def _example_lines(found: WhyExample) -> Iterator[str]:
@@ -149,10 +157,10 @@ def _example_lines(found: WhyExample) -> Iterator[str]:
         return
     yield from _query_lines(found.words)
     if found.unknown_words:
-        yield f"in no passage: {_short(', '.join(found.unknown_words), _ASKER_CHARACTERS)}"
+        yield f"in no passage: {_short(', '.join(found.unknown_words), _QUERY_CHARACTERS)}"
     yield ""
-    figures = f"{found.retrieved_count:,} retrieved, {found.kept_count:,} kept"
-    yield f"passages it asked for, as far as on record (the 20 best askers of each): {figures}"
+    statistics = f"{found.retrieved_count:,} retrieved, {found.kept_count:,} kept"
+    yield f"passages it asked for, as far as on record (the 20 best askers of each): {statistics}"
     for number, passage in enumerate(found.passages, start=1):
         yield from _asked_lines(number, passage)
 
@@ -165,10 +173,10 @@ def _query_lines(words: tuple[QueryWord, ...]) -> Iterator[str]:
         yield f"           and {plural(len(words) - _WORDS_SHOWN, 'more word')}"
 
 
-def _asked_lines(number: int, passage: AskedPassage) -> Iterator[str]:
+def _asked_lines(number: int, passage: MatchedPassage) -> Iterator[str]:
     yield f"{number}. {_plain(passage.id)}: score {passage.score:.4f}"
     yield f"   {_origin(passage)}"
-    yield f"   {_short(passage.text, _ASKER_CHARACTERS)}"
+    yield f"   {_short(passage.text, _QUERY_CHARACTERS)}"
     yield f"   {_word_line(passage.words)}"
 
 
@@ -178,9 +186,9 @@ def _word_line(words: tuple[WordPart, ...]) -> str:
     return f"words: {', '.join([*shown, *more])}"
 
 
-def _origin(passage: WhyPassage | AskedPassage | HelpfulPassage) -> str:
-    known = [("source", passage.source), ("title", passage.title), ("licence", passage.licence or "unknown")]
-    return "; ".join(f"{name}: {_short(value, _ASKER_CHARACTERS)}" for name, value in known if value)
+def _origin(passage: WhyPassage | MatchedPassage | HelpfulPassage) -> str:
+    known = [("source", passage.source), ("title", passage.title), ("license", passage.license or "unknown")]
+    return "; ".join(f"{name}: {_short(value, _QUERY_CHARACTERS)}" for name, value in known if value)
 
 
 def _name(example: AskingExample) -> str:
@@ -188,11 +196,11 @@ def _name(example: AskingExample) -> str:
 
 
 def _asked_with(example: AskingExample) -> str:
-    return "(an unlabelled text)" if example.text is None else _short(example.text, _ASKER_CHARACTERS)
+    return "(an unlabelled text)" if example.text is None else _short(example.text, _QUERY_CHARACTERS)
 
 
 def _short(text: str, characters: int) -> str:
-    from endtask.report.format import shorten
+    from endtask.reporting.format import shorten
 
     return shorten(_plain(text), characters)
 

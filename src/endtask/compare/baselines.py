@@ -8,18 +8,18 @@ from typing import Any
 
 from endtask.compare.cell import Cell, refuse_keys, seeds_that_matter
 from endtask.compare.comparison import TRAINED, UNTRAINED, Comparison
+from endtask.config import Settings, read_tree, resolve
+from endtask.config.loading import merge
+from endtask.config.overrides import with_values
+from endtask.config.preset_files import preset_layers
+from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
 from endtask.errors import InputError
-from endtask.files.run_layout import SETTINGS_FILE
-from endtask.models.bundled_checkpoint import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
-from endtask.settings import Settings, read_tree, resolve
-from endtask.settings.load import merge
-from endtask.settings.presets import preset_layers
-from endtask.settings.values import with_values
+from endtask.io.run_layout import SETTINGS_FILE
 
 CHECKPOINT_PRESET = "finetune-small-pretrained"
 _CORPUS_TEXTS = ("selection", "domain")
 _NOTES = {
-    "no_corpus": "the same without the corpus: stage 1 reads the task's texts alone; same tokenizer, same budget",
+    "no_corpus": "the same without the corpus: pre-training reads the task's texts alone; same tokenizer, same budget",
     "random": "as much text, drawn at random from the corpus",
 }
 
@@ -94,21 +94,21 @@ def _no_text(settings: Settings) -> str | None:
 
 
 def _no_selection(settings: Settings) -> str | None:
-    if settings.stage1 == "none":
-        return "without a stage 1 no corpus is read"
+    if settings.skip_pretraining:
+        return "without pre-training no corpus is read"
     if settings.select.selector == "none" and settings.corpus.sources:
         return "nothing is selected of the corpus (select.selector is none)"
     if not settings.has_selection:
         return "the settings have no corpus"
-    if not settings.train.reads("selection"):
+    if not settings.pretrain.reads("selection"):
         return "no objective reads the selection"
     return None
 
 
 def _nothing_else(settings: Settings) -> str | None:
     """Of TLM's two objectives the task is always left."""
-    others = [one for one in settings.train.objectives.values() if one.weight and one.reads == "task"]
-    return "the objectives read nothing but corpus text" if settings.train.objectives and not others else None
+    others = [one for one in settings.pretrain.objectives.values() if one.weight and one.reads == "task"]
+    return "the objectives read nothing but corpus text" if settings.pretrain.objectives and not others else None
 
 
 def _no_draw(settings: Settings) -> str | None:
@@ -121,27 +121,27 @@ def _no_checkpoint(settings: Settings, comparison: Comparison) -> str | None:
     if comparison.checkpoint is None and small_pretrained() is None:
         return f"no checkpoint is given, and {SMALL_PRETRAINED.partition(':')[2]} is not installed"
     path = comparison.checkpoint or SMALL_PRETRAINED
-    if settings.stage1 == "none" and settings.model.path == path:
+    if settings.skip_pretraining and settings.model.path == path:
         return "the settings fine-tune this checkpoint already"
     return None
 
 
 def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
     """The same model on the task's texts alone."""
-    values: dict[str, Any] = {"select.selector": "none", "train.order": "shuffled", "train.reselect.every": None}
-    if settings.train.rho1 == "inf" and not settings.learned_tasks:
-        values["train.rho1"] = 0  # nothing but task batches is left
-    for name, one in settings.train.objectives.items():
+    values: dict[str, Any] = {"select.selector": "none", "pretrain.reselect.every": None}
+    if settings.pretrain.rho1 == "inf" and not settings.learned_tasks:
+        values["pretrain.rho1"] = 0  # nothing but task batches is left
+    for name, one in settings.pretrain.objectives.items():
         if one.reads in _CORPUS_TEXTS:
-            values[f"train.objectives.{name}.weight"] = 0
-    left = [one for one in settings.train.objectives.values() if one.weight and one.reads not in _CORPUS_TEXTS]
-    if settings.train.weighting == "meta" and len(left) == 1:
-        values["train.weighting"] = "equal"  # there is nothing to learn weights for
+            values[f"pretrain.objectives.{name}.weight"] = 0
+    left = [one for one in settings.pretrain.objectives.values() if one.weight and one.reads not in _CORPUS_TEXTS]
+    if settings.pretrain.weighting == "meta" and len(left) == 1:
+        values["pretrain.weighting"] = "equal"  # there is nothing to learn weights for
     return with_values(settings, values, "no_corpus")
 
 
 def _at_random(settings: Settings, comparison: Comparison) -> Settings:
-    values = {"select.selector": "random", "select.per_class": False, "train.order": "shuffled"}
+    values = {"select.selector": "random", "select.per_class": False}
     return with_values(settings, values, "random")
 
 
@@ -149,11 +149,11 @@ def _checkpoint(settings: Settings, comparison: Comparison) -> Settings:
     """A checkpoint fine-tuned the plain way: nothing of our own recipe but the seeds."""
     tree = settings.model_dump(mode="json")
     seeds = tree["finetune"]["seeds"]
-    for section in ("tasks", "select", "tokenizer", "model", "train", "finetune"):
+    for section in ("tasks", "select", "tokenizer", "model", "pretrain", "finetune"):
         del tree[section]
     for layer in preset_layers(CHECKPOINT_PRESET):
         merge(tree, layer)
-    merge(tree, {"stage2": "finetune", "finetune": {"seeds": seeds}})
+    merge(tree, {"skip_finetuning": False, "finetune": {"seeds": seeds}})
     if comparison.checkpoint is not None:
         merge(tree, {"model": {"path": comparison.checkpoint}})
     return resolve(tree, "checkpoint")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from endtask.config import Settings
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.files.stage_folder import fingerprint
-from endtask.files.trees import differences
-from endtask.settings import Settings
-from endtask.settings.values import with_values
+from endtask.io.nested import differences
+from endtask.io.stage_folder import fingerprint
 
 CELLS = "cells"
 
@@ -19,14 +19,14 @@ _REFUSED = {
     "preset": "name the settings that it would change (docs/weighting.md has those of the ways to train)",
     "output_dir": "every run has a folder of its own",
     "evaluate.metric": "cells are compared by one metric",
-    "train.seed": "seeds are the same for all cells: give them as `seeds`",
+    "pretrain.seed": "seeds are the same for all cells: give them as `seeds`",
     "finetune.seeds": "seeds are the same for all cells: give them as `finetune_seeds`",
 }
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A name, the whole settings of its runs, the seeds of stage 1, and what a reader of its row has to know.
+    """A name, the whole settings of its runs, the seeds of pre-training, and what a reader of its row has to know.
 
     `tokenizer_of` names another cell whose tokenizer is taken, which has to be there first.
     """
@@ -81,17 +81,17 @@ class CellRun:
         """The whole settings of the run."""
         values: dict[str, Any] = {"output_dir": str(self.folder)}
         if self.seed != self.cell.settings.pretrain_seed:  # else it may stay unset, as in a run of the same settings
-            values["train.seed"] = self.seed
+            values["pretrain.seed"] = self.seed
         return with_values(self.cell.settings, values, f"cell {self.cell.name!r}")
 
 
 def refuse_keys(values: Mapping[str, Any], where: str) -> None:
     """Refuse settings in which cells may not differ.
 
-    >>> refuse_keys({"train.seed": 1}, "cells.yaml")
+    >>> refuse_keys({"pretrain.seed": 1}, "cells.yaml")
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: cells.yaml, key 'train.seed': cells cannot differ in this: seeds are the same for all \
+    endtask.errors.InputError: cells.yaml, key 'pretrain.seed': cells cannot differ in this: seeds are the same for all \
 cells: give them as `seeds`
     """
     for key in values:
@@ -111,4 +111,4 @@ def seeds_that_matter(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, 
 
 def is_fine_tuned_as_it_is(settings: Settings) -> bool:
     """Whether a checkpoint is, with a new head: no seed but those of fine-tuning then changes anything."""
-    return settings.stage1 == "none" and settings.model.path is not None and settings.finetune.reset_head
+    return settings.skip_pretraining and settings.model.path is not None and settings.finetune.reset_head

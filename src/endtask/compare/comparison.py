@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from endtask.config.loading import read_tree
+from endtask.config.messages import explain
+from endtask.config.section import Section, infinity_in_words
 from endtask.errors import InputError, did_you_mean
-from endtask.files.trees import flatten
-from endtask.settings.explain import explain
-from endtask.settings.load import read_tree
-from endtask.settings.section import Section, infinity_in_words
+from endtask.io.nested import flatten
 
 UNTRAINED = ("majority", "tfidf")
 TRAINED = ("no_corpus", "random", "checkpoint")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from endtask.config import Budget
 from endtask.errors import InputError
 from endtask.progress import warn
-from endtask.settings import Budget
 
 LOG = "log.txt"
 BROKEN_TRAINING = 3
@@ -50,7 +50,7 @@ def work_through(
     before: Callable[[Job, str], None],
     after: Callable[[Job, int], None],
     done: frozenset[str] = frozenset(),
-    pause: float = _PAUSE,
+    callback: float = _PAUSE,
 ) -> None:
     """Do all jobs, one at a time on each device; `before` is told of each start, `after` of each exit code.
 
@@ -75,7 +75,7 @@ def work_through(
                     del busy[place]
                     done = done | job.stages if code == 0 else done
                     after(job, code)
-            time.sleep(pause)
+            time.sleep(callback)
     finally:
         for _, process in busy.values():
             process.terminate()

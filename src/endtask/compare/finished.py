@@ -14,11 +14,11 @@ from endtask.compare.plan import make_plan
 from endtask.compare.record import open_record, read_record
 from endtask.compare.results import write_results
 from endtask.compare.work import Work
+from endtask.config import Settings
 from endtask.errors import InputError
-from endtask.files.lock import run_lock
-from endtask.report.format import plural
-from endtask.run import Run
-from endtask.settings import Settings
+from endtask.io.lock import run_lock
+from endtask.pipeline.run import Run
+from endtask.reporting.format import plural
 
 
 def judge_finished(
@@ -43,7 +43,7 @@ def judge_finished(
         work.refuse_other_task()
         _refuse_nothing_finished(gather(work, asked, comparison, tested=False, work_out=False), work)
         outcome = gather(work, asked, comparison, tested=True)
-        read_record(folder).with_outcome(outcome.figures())
+        read_record(folder).with_outcome(outcome.statistics())
         write_page(outcome)
         if results is not None:
             write_results(outcome, results)

@@ -12,12 +12,12 @@ import yaml
 from endtask.compare.comparison import Comparison, check_comparison, read_comparison
 from endtask.compare.plan import listed_cells
 from endtask.compare.record import COMPARE_FILE, read_record
+from endtask.config import Settings, resolve
+from endtask.config.overrides import read_list, split_entry
 from endtask.errors import InputError
-from endtask.settings import Settings, resolve
-from endtask.settings.values import read_list, split_entry
 
 _FLAGS = {"cells": "--cell", "grid": "--values"}
-_CELL_EXAMPLE = "large:model.size=base,train.learning_rate=5e-4"
+_CELL_EXAMPLE = "large:model.size=base,pretrain.learning_rate=5e-4"
 # A comma inside a value, such as a list, is not followed by another key.
 _BETWEEN_ENTRIES = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_.]*\s*=)")
 
@@ -107,7 +107,7 @@ def read_grid(entries: Sequence[str]) -> dict[str, list[Any]]:
     """The grid of `--values key=a,b`."""
     grid: dict[str, list[Any]] = {}
     for entry in entries:
-        key, text = split_entry(entry, "--values", "train.rho1=1,19,99")
+        key, text = split_entry(entry, "--values", "pretrain.rho1=1,19,99")
         if key in grid:
             raise InputError("the key is given twice", path="--values", key=key)
         grid[key] = read_list(text, "--values", key)

@@ -11,7 +11,7 @@ from endtask.compare.record import Record
 from endtask.compare.scored import Judged, Scored, read_run, scored_baseline
 from endtask.compare.untrained import known_baseline, untrained_baseline
 from endtask.compare.work import Work
-from endtask.evaluate.measures import measure_of
+from endtask.evaluation.task_metrics import measure_of
 
 Runs = dict[str, tuple[Scored, ...]]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.compare.scored import Cost, Judged, Scored
-from endtask.evaluate.measures import score_runs
-from endtask.evaluate.significance import bootstrap_interval, holm, metric_permutation
-from endtask.files.stage_folder import fingerprint
+from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation
+from endtask.evaluation.task_metrics import score_runs
+from endtask.io.stage_folder import fingerprint
 from endtask.task.targets import Answers
 
 VERSION = 2
@@ -61,7 +61,7 @@ class Figures:
 class Row:
     """A cell in the table; without `score` it has none yet, or all of its runs failed.
 
-    A checkpoint that is fine-tuned as it is has no stage 1 that another seed would make otherwise. `tokenizer` marks
+    A checkpoint that is fine-tuned as it is has no pre-training that another seed would make otherwise. `tokenizer` marks
     the one that its runs learned.
     """
 
@@ -123,7 +123,7 @@ class Outcome:
         times = len(trained) if self.row(name).has_stage_one else sum(len(run.finetune_seeds) for run in trained)
         return times == 1  # untrained baselines: 0, and no luck
 
-    def figures(self) -> Tree:
+    def statistics(self) -> Tree:
         """Plain values for JSON."""
         return {
             "folder": str(self.folder),
@@ -158,27 +158,27 @@ class Statistics:
             return replace(row, mark=mark, score=_read(known["score"]), leak_free=_read(known["leak_free"]))
         everything = np.ones(len(self.judged.truth), dtype=bool)
         assert row.score is not None
-        found = replace(row, mark=mark, score=self._figures(row.score, runs, everything))
+        found = replace(row, mark=mark, score=self._statistics(row.score, runs, everything))
         if row.leak_free is not None:
-            found = replace(found, leak_free=self._figures(row.leak_free, runs, self.judged.clean))
+            found = replace(found, leak_free=self._statistics(row.leak_free, runs, self.judged.clean))
         return found
 
-    def _figures(self, figures: Figures, runs: Sequence[Scored], rows: NDArray[np.bool_]) -> Figures:
+    def _statistics(self, statistics: Figures, runs: Sequence[Scored], rows: NDArray[np.bool_]) -> Figures:
         truth, metric, groups = self.judged.truth[rows], self.judged.measure, self.judged.groups[rows]
         one = _together(runs)[:, :, rows]
         low, high = bootstrap_interval(one, None, truth, metric, groups=groups, level=LEVEL, samples=self.permutations)
-        figures = replace(figures, low=low, high=high)
+        statistics = replace(statistics, low=low, high=high)
         if not self.against or runs is self.against:
-            return figures
+            return statistics
         other = _together(self.against)[:, :, rows]
-        mean = figures.mean - float(score_runs(_flat(other), truth, metric).mean())
+        mean = statistics.mean - float(score_runs(_flat(other), truth, metric).mean())
         # Luck that two cells share, such as one pre-training under two ways of fine-tuning, then cancels.
         paired = _seeds(runs) == _seeds(self.against)
         low, high = bootstrap_interval(
             one, other, truth, metric, groups=groups, level=LEVEL, samples=self.permutations, paired_runs=paired
         )
         p_value = metric_permutation(one, other, truth, metric, groups=groups, permutations=self.permutations)
-        return replace(figures, lead=Lead(mean, low, high, p_value))
+        return replace(statistics, lead=Lead(mean, low, high, p_value))
 
     def _mark(self, runs: Sequence[Scored]) -> str:
         """What the figures of a row depend on."""
@@ -214,14 +214,14 @@ def with_holm(rows: Sequence[Row]) -> tuple[Row, ...]:
         leads = {place: lead for place, row in enumerate(found) if (lead := _lead(row, part)) is not None}
         adjusted = holm([lead.p_value for lead in leads.values()])
         for (place, lead), value in zip(leads.items(), adjusted, strict=True):
-            figures = replace(getattr(found[place], part), lead=replace(lead, p_holm=value))
-            found[place] = replace(found[place], **{part: figures})
+            statistics = replace(getattr(found[place], part), lead=replace(lead, p_holm=value))
+            found[place] = replace(found[place], **{part: statistics})
     return tuple(found)
 
 
 def _lead(row: Row, part: str) -> Lead | None:
-    figures: Figures | None = getattr(row, part)
-    return figures.lead if figures is not None else None
+    statistics: Figures | None = getattr(row, part)
+    return statistics.lead if statistics is not None else None
 
 
 def _seeds(runs: Sequence[Scored]) -> list[tuple[int | None, tuple[int, ...]]]:

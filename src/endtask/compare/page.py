@@ -11,9 +11,9 @@ from markupsafe import Markup
 from endtask.compare.cell import CELLS
 from endtask.compare.outcome import Outcome, Row
 from endtask.compare.table import cost_cells, cost_columns, notes, score_cells, score_columns, verdict
-from endtask.files.atomic import write_text
-from endtask.report import format as shown
-from endtask.report.plots import BarGroup, bar_chart
+from endtask.io.atomic import write_text
+from endtask.reporting import format as shown
+from endtask.reporting.plots import BarGroup, bar_chart
 
 PAGE = "compare.html"
 
@@ -67,7 +67,7 @@ def _reports(outcome: Outcome, row: Row) -> list[tuple[int, str]]:
 @cache  # written again after every run
 def _template() -> jinja2.Template:
     # The report's folder lends its style sheet.
-    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("compare", "report")]
+    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("compare", "reporting")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,  # names and values are the user's

@@ -13,10 +13,10 @@ from typing import Any
 from endtask.compare.baselines import baseline_cells, untrained_baselines
 from endtask.compare.cell import CELLS, Cell, refuse_keys, seeds_that_matter
 from endtask.compare.comparison import Comparison
+from endtask.config import Settings
+from endtask.config.overrides import value_at, with_values
+from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.errors import InputError, did_you_mean
-from endtask.models.bundled_checkpoint import SMALL_PRETRAINED
-from endtask.settings import Settings
-from endtask.settings.values import value_at, with_values
 
 ONLY_CELL = "base"
 """The name of the one cell where none is given: the settings as they are, against the baselines."""

@@ -10,11 +10,11 @@ from typing import Any
 
 from endtask.compare.cell import CELLS
 from endtask.compare.plan import Plan
+from endtask.config.loading import up_to_date
 from endtask.errors import InputError
-from endtask.files.atomic import write_json
-from endtask.files.stage_folder import MANIFEST
-from endtask.files.trees import changes_in_words
-from endtask.settings.load import brought_up_to_date
+from endtask.io.atomic import write_json
+from endtask.io.nested import changes_in_words
+from endtask.io.stage_folder import MANIFEST
 
 COMPARE_FILE = "compare.json"
 Tree = dict[str, Any]
@@ -46,7 +46,7 @@ class Record:
         """The record with the figures of the table; saved."""
         return replace(self, outcome=dict(outcome)).save()
 
-    def figures(self) -> Tree:
+    def statistics(self) -> Tree:
         """Plain values for JSON."""
         return {
             "settings": self.settings,
@@ -58,7 +58,7 @@ class Record:
 
     def save(self) -> Record:
         """Write the record to its folder; returns it."""
-        write_json(self.folder / COMPARE_FILE, self.figures())
+        write_json(self.folder / COMPARE_FILE, self.statistics())
         return self
 
 
@@ -75,7 +75,7 @@ def open_record(folder: Path, plan: Plan) -> Record:
     if not _is_begun(folder):
         return Record(folder, **asked)
     found = read_record(folder)
-    before = brought_up_to_date(found.settings, without=_MAY_CHANGE, where=str(folder / COMPARE_FILE))
+    before = up_to_date(found.settings, without=_MAY_CHANGE, where=str(folder / COMPARE_FILE))
     _refuse_other(folder, "", _without_seeds(before), _without_seeds(asked["settings"]))
     changed = {name for name, values in asked["cells"].items() if found.cells.get(name, values) != values}
     for name in sorted(changed):
@@ -87,7 +87,7 @@ def open_record(folder: Path, plan: Plan) -> Record:
 
 
 def _without_seeds(settings: Tree) -> Tree:
-    """Fine-tuning with other seeds is done again, on the same stage 1."""
+    """Fine-tuning with other seeds is done again, on the same pre-training."""
     finetune = {name: value for name, value in settings["finetune"].items() if name != "seeds"}
     return {**settings, "finetune": finetune}
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from endtask.compare.outcome import Outcome
 from endtask.compare.scored import Scored
-from endtask.evaluate.measures import score_runs
-from endtask.files.atomic import write_text
-from endtask.files.machine import describe_machine
-from endtask.files.stage_folder import versions
+from endtask.evaluation.task_metrics import score_runs
+from endtask.io.atomic import write_text
+from endtask.io.machine import describe_machine
+from endtask.io.stage_folder import versions
 from endtask.task.targets import as_lists
 
 FORMAT = 1
@@ -25,7 +25,7 @@ def results_of_comparison(outcome: Outcome) -> Tree:
     judged = outcome.judged
     return {
         "format": FORMAT,
-        **outcome.figures(),
+        **outcome.statistics(),
         "versions": versions(),
         "machine": describe_machine(),
         "labels": list(judged.labels),

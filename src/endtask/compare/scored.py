@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.compare.cell import CellRun
+from endtask.config import TaskKind
 from endtask.errors import InputError
-from endtask.evaluate.baselines import Baseline
-from endtask.evaluate.measures import Measure
-from endtask.evaluate.predictions import Predictions, read_predictions
-from endtask.files.run_layout import DEV_PREDICTIONS
-from endtask.files.stage_folder import fingerprint
-from endtask.report.costs import corpus_text, stage_costs, total_cost
-from endtask.report.run_folder import RunFolder
-from endtask.report.scores import seed_rows
-from endtask.settings import TaskKind
+from endtask.evaluation.baselines import Baseline
+from endtask.evaluation.predictions import Predictions, read_predictions
+from endtask.evaluation.task_metrics import Measure
+from endtask.io.run_layout import DEV_PREDICTIONS
+from endtask.io.stage_folder import fingerprint
+from endtask.reporting.costs import corpus_text, stage_costs, total_cost
+from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.scores import seed_rows
 from endtask.task import Task, leaked_ids
 from endtask.task.split import group_numbers
 from endtask.task.targets import Answers, from_lists, targets

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from endtask.compare.outcome import CLEAR, Figures, Lead, Outcome, Row
 from endtask.compare.scored import Judged
-from endtask.report import format as shown
+from endtask.reporting import format as shown
 
 _WIDTH_OF_A_FILE = 200
 _NOTHING = ""
@@ -132,11 +132,11 @@ def _seeds_in_words(outcome: Outcome) -> str:
     return f"; cells were pre-trained {fewest} to {most} times{luck}"
 
 
-def score_in_words(row: Row, figures: Figures | None) -> str:
+def score_in_words(row: Row, statistics: Figures | None) -> str:
     """A mean with its spread over the row's models."""
-    if figures is None:
+    if statistics is None:
         return ("failed" if row.failures else "not yet") if row.score is None else _NOTHING
-    return shown.score_with_spread(figures.mean, figures.std, row.runs)
+    return shown.score_with_spread(statistics.mean, statistics.std, row.runs)
 
 
 def interval_in_words(ends: Figures | Lead | None) -> str:
@@ -151,9 +151,9 @@ def interval_in_words(ends: Figures | Lead | None) -> str:
     return f"{100 * ends.low:{sign}.1f} to {100 * ends.high:{sign}.1f}"
 
 
-def lead_in_words(figures: Figures | None) -> str:
+def lead_in_words(statistics: Figures | None) -> str:
     """A difference in points with its sign."""
-    return f"{100 * figures.lead.mean:+.1f}" if figures is not None and figures.lead is not None else _NOTHING
+    return f"{100 * statistics.lead.mean:+.1f}" if statistics is not None and statistics.lead is not None else _NOTHING
 
 
 def p_in_words(p_value: float) -> str:

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from endtask.evaluate.baselines import VERSION, Baseline, Split, majority_baseline, tfidf_baseline
-from endtask.evaluate.measures import Measure
-from endtask.files.atomic import write_text
-from endtask.files.stage_folder import fingerprint
+from endtask.config import TaskKind
+from endtask.evaluation.baselines import VERSION, Baseline, Split, majority_baseline, tfidf_baseline
+from endtask.evaluation.task_metrics import Measure
+from endtask.io.atomic import write_text
+from endtask.io.stage_folder import fingerprint
 from endtask.progress import say
-from endtask.settings import TaskKind
 from endtask.task import Task
 from endtask.task.targets import as_lists, from_lists
 

@@ -27,14 +27,14 @@ from endtask.compare.results import write_results
 from endtask.compare.scored import TRAINING
 from endtask.compare.work import LAST_PREPARED, Work
 from endtask.compare.workers import Workers
+from endtask.config import Settings
 from endtask.errors import InputError, TrainingError, did_you_mean
-from endtask.files.lock import run_lock
-from endtask.files.own_folder import make_own_folder
-from endtask.files.run_layout import STAGES
+from endtask.io.lock import run_lock
+from endtask.io.output_folder import make_own_folder
+from endtask.io.run_layout import STAGES
+from endtask.pipeline.run import Run
 from endtask.progress import say
-from endtask.report.format import plural
-from endtask.run import Run
-from endtask.settings import Settings
+from endtask.reporting.format import plural
 
 LAST_STAGE = {"test": "evaluate", "dev": "finetune"}
 
@@ -98,7 +98,7 @@ def _end(work: Work, record: Record, comparison: Comparison, last: str, results:
     scored = _has_scores(last, comparison)
     outcome = gather(work, record, comparison, tested=scored, work_out=scored)
     if scored:
-        record.with_outcome(outcome.figures())
+        record.with_outcome(outcome.statistics())
         write_page(outcome)
     if results is not None:
         write_results(outcome, results)

@@ -9,11 +9,11 @@ from pathlib import Path
 from endtask.compare.cell import Cell, CellRun
 from endtask.compare.plan import Plan
 from endtask.errors import InputError
-from endtask.files.run_layout import STAGES
-from endtask.files.stage_folder import StageFolder, read_manifest
+from endtask.io.run_layout import STAGES
+from endtask.io.stage_folder import StageFolder, read_manifest
+from endtask.pipeline.reuse import reuse_stages, share_inputs
+from endtask.pipeline.run import Run, uses_device
 from endtask.progress import say
-from endtask.run import Run, uses_device
-from endtask.share import lend_data, share_stages
 from endtask.task import Task
 
 LAST_PREPARED = "pack"
@@ -42,10 +42,10 @@ class Work:
 
     @property
     def task(self) -> Task:
-        """The labelled data, with the further tasks of all cells: a row that decides may stand in train of any."""
+        """The labelled data, with the auxiliary tasks of all cells: a row that decides may stand in train of any."""
         tasks = [self._first_of(cell).task for cell in self.plan.cells]
-        further = {f"{name} {one.fingerprint}": one for task in tasks for name, one in task.further.items()}
-        return replace(self._first_of(self.plan.cell(self.plan.against)).task, further=further)
+        auxiliary = {f"{name} {one.fingerprint}": one for task in tasks for name, one in task.auxiliary.items()}
+        return replace(self._first_of(self.plan.cell(self.plan.against)).task, auxiliary=auxiliary)
 
     def check(self, last: str) -> None:
         """Meet, before anything is written, what would stop a run: its settings, its data, other rows to judge by.
@@ -63,7 +63,7 @@ class Work:
                 _ = run.corpus
             except InputError as error:
                 raise type(error)(f"cell {cell.name!r}: {error}") from None
-            if _judging_rows(run.task) != _judging_rows(first.task):
+            if _validation_rows(run.task) != _validation_rows(first.task):
                 raise InputError(f"cell {cell.name!r}: its dev or test rows are not those of {self.plan.against!r}")
 
     def refuse_changed(self) -> None:
@@ -110,14 +110,14 @@ class Work:
     def give(self, run: CellRun) -> None:
         """Give a run every stage that another one did with the same settings and data."""
         others = [other.folder for other in self.runs if other != run]
-        share_stages(self._run(run), [*others, *self.lenders])
+        reuse_stages(self._run(run), [*others, *self.lenders])
 
     def is_finished(self, run: CellRun, until: str) -> bool:
         """Whether a stage of the run stands finished; those before it then do."""
         return self.stages(run)[until].is_finished()
 
     def _has_other_seeds(self, run: CellRun) -> bool:
-        """Whether the run was fine-tuned with the same settings and data but other seeds; stage 1 then stands."""
+        """Whether the run was fine-tuned with the same settings and data but other seeds; pre-training then stands."""
         stages = self.stages(run)
         clash = next((stage for stage in stages.values() if stage.clashes()), None)
         return clash is not None and clash.name == _FINETUNE and set(clash.changes()) == {_MAY_BE_REDONE}
@@ -128,7 +128,7 @@ class Work:
 
     def _run(self, run: CellRun) -> Run:
         made = Run(run.settings)
-        lend_data(self._first_of(run.cell), made)
+        share_inputs(self._first_of(run.cell), made)
         return made
 
     def _first_of(self, cell: Cell) -> Run:
@@ -138,11 +138,11 @@ class Work:
             if not self.reads_corpus:
                 made.corpus = None
             if cell.name != self.plan.against:
-                lend_data(self._first_of(self.plan.cell(self.plan.against)), made)
+                share_inputs(self._first_of(self.plan.cell(self.plan.against)), made)
             self._first[cell.name] = made
         return self._first[cell.name]
 
 
-def _judging_rows(task: Task) -> list[tuple[str, str, object]]:
+def _validation_rows(task: Task) -> list[tuple[str, str, object]]:
     splits = (split for split in ("dev", "test") if split in task.splits)
     return [(split, example.id, example.label) for split in splits for example in task.splits[split]]

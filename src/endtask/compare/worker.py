@@ -14,9 +14,9 @@ from pathlib import Path
 
 from endtask.compare.devices import BROKEN_TRAINING, LOG
 from endtask.errors import InputError, TrainingError
-from endtask.files.gpu_memory import cuda_at_work
-from endtask.parent import end_with
-from endtask.run import run
+from endtask.io.exit_with_parent import end_with
+from endtask.io.gpu_memory import cuda_at_work
+from endtask.pipeline.run import run
 
 
 def main(parent: str) -> None:

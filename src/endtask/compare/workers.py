@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from endtask.compare.devices import Job, Process
-from endtask.files.machine import usable_cores
+from endtask.io.machine import usable_cores
 
 _CRASHED = 1
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from endtask.corpus.sources import DOCSTRINGS, Source
-from endtask.files.compression import read_failure
+from endtask.io.compression import read_failure
 
 
 def source_contents(source: Source) -> dict[str, Any]:
     """All that decides which documents a source gives."""
-    head = {"name": source.name, "text": source.text, "licence": source.licence}
+    head = {"name": source.name, "text": source.text, "license": source.license}
     if source.path == DOCSTRINGS:
         from endtask.corpus.docstrings import docstring_fingerprint
 

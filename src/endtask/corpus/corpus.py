@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from endtask.config import AlignedSettings, CorpusSettings
 from endtask.corpus.contents import file_size, source_contents
+from endtask.corpus.deduplicate import Seen, key_of, key_of_words
 from endtask.corpus.links import Links, links_inside
 from endtask.corpus.passages import cut_places, number_passages
 from endtask.corpus.reading import Reading, read_source
-from endtask.corpus.seen import Seen, key_of, key_of_words
 from endtask.corpus.sources import Source, find_sources, parse_source
 from endtask.corpus.statistics import CorpusStatistics, SourceStatistics
-from endtask.files.compression import ReadProgress
-from endtask.files.stage_folder import fingerprint
+from endtask.io.compression import ReadProgress
+from endtask.io.stage_folder import fingerprint
 from endtask.records import Document
-from endtask.settings import AlignedSettings, CorpusSettings
 
 FORMAT = 1
 """Raised whenever the same files give other passages or ids."""
@@ -115,10 +115,10 @@ class Corpus:
                         continue
                     counts.passages += 1
                     counts.bytes += len(text) if text.isascii() else len(text.encode())
-                    yield Document(unique_id, text, source.name, reading.title, reading.licence, links)
+                    yield Document(unique_id, text, source.name, reading.title, reading.license, links)
                 counts.documents += passages > 0
                 counts.empty += passages == 0
-        statistics.refuse_empty(self.sources)
+        statistics.check_not_empty(self.sources)
 
 
 def passages_of(reading: Reading, passage_characters: int) -> Iterator[tuple[str, str]]:

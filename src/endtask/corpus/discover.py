@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from endtask.errors import InputError, nearest
-from endtask.files.compression import bare_suffix
-from endtask.files.rows import ROW_SUFFIXES
+from endtask.io.compression import bare_suffix
+from endtask.io.tables import ROW_SUFFIXES
 
 TEXT_SUFFIXES = (".txt", ".md", ".rst")
 
@@ -69,7 +69,7 @@ def _readable(text: str, base: Path, paths: Iterable[Path]) -> FoundFiles:
 
 def _files_below(folder: Path) -> Iterator[Path]:
     """All files but hidden ones and those in hidden folders (`.git`, editors' leavings)."""
-    for place, folders, names in os.walk(folder, onerror=_refuse):
+    for place, folders, names in os.walk(folder, onerror=_check):
         folders[:] = [name for name in folders if not name.startswith(".")]
         paths = (Path(place, name) for name in names if not name.startswith("."))
         yield from (path for path in paths if path.is_file())
@@ -99,7 +99,7 @@ def _known_kinds() -> str:
     return f"known: {', '.join((*ROW_SUFFIXES, *TEXT_SUFFIXES))}, or those .gz .zst .xz"
 
 
-def _refuse(error: OSError) -> None:
+def _check(error: OSError) -> None:
     raise InputError(f"cannot be read: {error.strerror or error}", path=error.filename)
 
 

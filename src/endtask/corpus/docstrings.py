@@ -181,18 +181,18 @@ def _indentation(line: str) -> int:
 
 
 def _licences(folders: Sequence[Path]) -> dict[str, str]:
-    """Licence by top-level import name, where the distribution states a short one."""
+    """License by top-level import name, where the distribution states a short one."""
     found: dict[str, str] = {}
     for distribution in metadata.distributions(path=[str(folder) for folder in folders]):
-        licence = _stated_licence(distribution.metadata)
-        if licence:
+        license = _stated_license(distribution.metadata)
+        if license:
             for file in distribution.files or ():
-                found.setdefault(file.parts[0].removesuffix(".py"), licence)
+                found.setdefault(file.parts[0].removesuffix(".py"), license)
     return found
 
 
-def _stated_licence(stated: metadata.PackageMetadata) -> str | None:
+def _stated_license(stated: metadata.PackageMetadata) -> str | None:
     classifiers = [line for line in stated.get_all("Classifier") or () if line.startswith("License :: ")]
     fields = [*(stated.get_all("License-Expression") or ()), *(stated.get_all("License") or ())]
-    short = [licence for licence in fields if len(licence) <= 60 and "\n" not in licence]
+    short = [license for license in fields if len(license) <= 60 and "\n" not in license]
     return next(iter([*short, *(line.rpartition(" :: ")[2] for line in classifiers)]), None)

@@ -10,7 +10,7 @@ from typing import Any
 from endtask.corpus.contents import file_digest
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
-from endtask.files.rows import Row
+from endtask.io.tables import Row
 
 
 def hub_rows(path: str) -> Iterator[tuple[int, Row]]:

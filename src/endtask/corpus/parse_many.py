@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from endtask.corpus.python_files import Named, docstrings_of_file
-from endtask.files.machine import usable_cores
+from endtask.io.machine import usable_cores
 
 _FEWEST_FILES_PER_WORKER = 200
 _WORKER = "from endtask.corpus.parse_many import work; work()"
@@ -24,7 +24,7 @@ def docstrings_of_files(paths: Sequence[Path]) -> list[list[Named]]:
     workers = min(usable_cores(), len(paths) // _FEWEST_FILES_PER_WORKER)
     if workers < 2:
         return [docstrings_of_file(path) for path in paths]
-    # Every n-th file to each worker: neighbours are of like size, so the shares are even.
+    # Every n-th file to each worker: neighbors are of like size, so the shares are even.
     started = [_start(paths[share::workers]) for share in range(workers)]
     found: list[list[Named]] = [[] for _ in paths]
     for share, process in enumerate(started):

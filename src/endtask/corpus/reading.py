@@ -10,8 +10,8 @@ from endtask.corpus.discover import is_text_file
 from endtask.corpus.links import COLUMN, Links, read_links
 from endtask.corpus.sources import DOCSTRINGS, Source, SourceFile
 from endtask.errors import InputError, did_you_mean
-from endtask.files.compression import ReadProgress
-from endtask.files.rows import Row, find_column, read_lines, read_rows
+from endtask.io.compression import ReadProgress
+from endtask.io.tables import Row, find_column, read_lines, read_rows
 
 TEXT_COLUMNS = ("text", "content", "body", "abstract", "passage", "document", "sentence")
 _BLOCK = 1 << 20  # characters of a text file held at once
@@ -24,7 +24,7 @@ class Reading(NamedTuple):
     place: str
     parts: Iterable[str]
     title: str | None = None
-    licence: str | None = None
+    license: str | None = None
     links: Links = ()
 
 
@@ -40,7 +40,7 @@ def read_source(source: Source, progress: ReadProgress | None = None, *, with_li
     for file in source.files:
         if is_text_file(file.path):
             blocks = _blocks(file.path, progress)
-            yield Reading(f"{source.name}/{file.label}", file.label, blocks, licence=source.licence)
+            yield Reading(f"{source.name}/{file.label}", file.label, blocks, license=source.license)
         else:
             yield from _table(source, file, progress, with_links)
 
@@ -67,8 +67,8 @@ def _docstrings(source: Source) -> Iterator[Reading]:
     from endtask.corpus.docstrings import docstring_documents
 
     for document in docstring_documents():
-        name, licence = _in_source(source, document.id), document.licence or source.licence
-        yield Reading(name, document.id, (document.text,), document.title, licence)
+        name, license = _in_source(source, document.id), document.license or source.license
+        yield Reading(name, document.id, (document.text,), document.title, license)
 
 
 def _from_row(source: Source, row: Row, column: str, path: Path | str, number: int, place: str) -> Reading:
@@ -77,8 +77,8 @@ def _from_row(source: Source, row: Row, column: str, path: Path | str, number: i
         raise _not_a_text(row, column, path, number)
     given_id = row.get("id")
     name = _in_source(source, place if given_id is None or given_id == "" else str(given_id))
-    licence = _optional(row.get("licence")) or _optional(row.get("license")) or source.licence
-    return Reading(name, place, (text,), _optional(row.get("title")), licence)
+    license = _optional(row.get("license")) or _optional(row.get("license")) or source.license
+    return Reading(name, place, (text,), _optional(row.get("title")), license)
 
 
 def _linked(reading: Reading, row: Row, column: str, path: Path | str, number: int) -> Reading:

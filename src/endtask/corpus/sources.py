@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from endtask.config import SourceSettings
 from endtask.corpus.discover import find_files, has_matches, is_text_file
 from endtask.errors import InputError
-from endtask.files.compression import without_compression
-from endtask.settings import SourceSettings
+from endtask.io.compression import without_compression
 
 DOCSTRINGS = "docstrings"
 HUB_PREFIX = "hf:"
@@ -37,7 +37,7 @@ class Source:
     name_given: bool = False
     files: tuple[SourceFile, ...] = ()
     text: str | None = None
-    licence: str | None = None
+    license: str | None = None
     skipped: int = 0
 
 
@@ -45,7 +45,7 @@ def parse_source(text: str) -> SourceSettings:
     """Read `path` or `name=path`; where a path with `=` in it exists, it is a path.
 
     >>> parse_source("wiki=data/*.jsonl")
-    SourceSettings(path='data/*.jsonl', name='wiki', text=None, licence=None)
+    SourceSettings(path='data/*.jsonl', name='wiki', text=None, license=None)
     """
     named = _NAMED.fullmatch(text)
     if named is None or Path(text).exists() or has_matches(text):
@@ -69,13 +69,13 @@ def find_sources(entries: Sequence[SourceSettings], *, key: str = "corpus.source
     for entry in entries:
         for source in _sources_of(entry, claimed):
             place = "" if source.files else source.path
-            kind = (source.name, source.name_given, source.text, source.licence, place)
+            kind = (source.name, source.name_given, source.text, source.license, place)
             found[kind] = _merged(found[kind], source) if kind in found else source
     return _with_distinct_names(found.values(), set(given))
 
 
 def _sources_of(entry: SourceSettings, claimed: set[Path]) -> Iterator[Source]:
-    blank = Source(entry.name or "", entry.path, bool(entry.name), text=entry.text, licence=entry.licence)
+    blank = Source(entry.name or "", entry.path, bool(entry.name), text=entry.text, license=entry.license)
     if entry.path == DOCSTRINGS:
         yield replace(blank, name=entry.name or DOCSTRINGS)
     elif entry.path.startswith(HUB_PREFIX):

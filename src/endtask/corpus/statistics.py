@@ -40,7 +40,7 @@ class CorpusStatistics:
         sums = {name: sum(getattr(source, name) for source in self.sources.values()) for name in names}
         return SourceStatistics(**sums)
 
-    def refuse_empty(self, sources: Sequence[Source]) -> None:
+    def check_not_empty(self, sources: Sequence[Source]) -> None:
         """Complain about a corpus without any text."""
         if self.total.passages == 0:
             names = ", ".join(f"{source.name} ({source.path})" for source in sources)

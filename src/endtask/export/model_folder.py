@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from endtask.evaluate.evaluate import threshold_of
-from endtask.files.atomic import write_json, write_text
-from endtask.files.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT, TASKS
-from endtask.models.architecture import marks_of
-from endtask.models.huggingface import save_classifier
-from endtask.models.network import TASK, Network
-from endtask.models.weights import load_weights
-from endtask.settings import Settings, TaskKind
+from endtask.config import Settings, TaskKind
+from endtask.encoders.base import markers_of
+from endtask.encoders.huggingface import save_classifier
+from endtask.encoders.network import TASK, Network
+from endtask.encoders.weights import load_weights
+from endtask.evaluation.evaluate import threshold_of
+from endtask.io.atomic import write_json, write_text
+from endtask.io.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT, TASKS
 from endtask.task import Task
 from endtask.task.targets import score_scale
-from endtask.text.tokenizer import load_tokenizer, save_tokenizer
+from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class _About:
 
 
 _CLASSIFY = 'classify = pipeline("text-classification", "path/to/this/folder", truncation=True)'
-_ABOUT_MARKS = """- The head reads the marked places of a text alone, which no stock classifier of transformers does:
+_ABOUT_MARKERS = """- The head reads the marked places of a text alone, which no stock classifier of transformers does:
   `AutoModel` loads the encoder, `endtask` the whole.
 """
-_USE_OF_MARKS = """import endtask
+_USE_OF_MARKERS = """import endtask
 answers = endtask.load("path/to/this/folder").predict(["a text with its [[ marks ]]"])"""
 _ABOUT: dict[TaskKind, _About] = {
     "text": _About("A text classifier", "text-classification", _CLASSIFY),
@@ -73,7 +73,7 @@ def save_model(
     return {"seed": best["seed"], "dev": best["dev"]}
 
 
-def save_further(
+def save_auxiliary_model(
     network: Network,
     name: str,
     task: Task,
@@ -84,7 +84,7 @@ def save_further(
     *,
     seed: int,
 ) -> None:
-    """Write a further task's model, whose network holds the weights of the seed that is saved, as that of the task."""
+    """Write a auxiliary task's model, whose network holds the weights of the seed that is saved, as that of the task."""
     results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))[TASKS][name]
     threshold = results.get("thresholds", {}).get(str(seed), 0.5)
     own = settings.model_copy(update={"task": settings.tasks[name]})
@@ -114,8 +114,8 @@ def _write(
     if facts:
         write_json(folder / MODEL_FACTS, facts)
     labels = tuple(network.config.id2label.values())
-    reads_marks = task.kind != "tags" and bool(marks_of(network.config))
-    card = model_card(settings, results, seed, labels, kind=task.kind, facts=facts, reads_marks=reads_marks)
+    reads_markers = task.kind != "tags" and bool(markers_of(network.config))
+    card = model_card(settings, results, seed, labels, kind=task.kind, facts=facts, reads_markers=reads_markers)
     write_text(folder / "README.md", card)
 
 
@@ -160,7 +160,7 @@ def model_card(
     *,
     kind: TaskKind = "text",
     facts: dict[str, Any] | None = None,
-    reads_marks: bool = False,
+    reads_markers: bool = False,
 ) -> str:
     """A short card: what it predicts, how it scored, how to load it."""
     about = _ABOUT[kind]
@@ -174,7 +174,7 @@ def model_card(
         else "no such rows"
     )
     weights = f"These weights are those of seed {seed}, the best on dev."
-    if settings.stage2 == "none":
+    if settings.skip_finetuning:
         weights = "These weights are those of the joint training; there was no fine-tuning after it."
     return f"""---
 library_name: transformers
@@ -191,9 +191,9 @@ from: {sources}.
 - the same on the {results["leak_free_rows"]} rows whose text does not stand in train: {leak_free}
 {_about_test_sets(results)}- {weights}
 - {_about_length(settings)}
-{_ABOUT_MARKS if reads_marks else ""}
+{_ABOUT_MARKERS if reads_markers else ""}
 ```python
-{_USE_OF_MARKS if reads_marks else f"from transformers import pipeline{chr(10)}{about.use}"}
+{_USE_OF_MARKERS if reads_markers else f"from transformers import pipeline{chr(10)}{about.use}"}
 ```
 """
 

@@ -1,4 +1,4 @@
-"""Few-example learning on top of stage 1: how a small model does with 50, 200 or 1000 labels."""
+"""Few-example learning on top of pre-training: how a small model does with 50, 200 or 1000 labels."""
 
 from endtask.few_examples.outcome import Outcome
 from endtask.few_examples.plan import Plan

@@ -1,4 +1,4 @@
-"""An arm: one run's stage 1, what is trained of it, and the head it starts with."""
+"""An arm: one run's pre-training, what is trained of it, and the head it starts with."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import TASK, Network
+from endtask.encoders.weights import load_weights
 from endtask.errors import InputError
 from endtask.few_examples.bench import Bench
 from endtask.few_examples.beside import Beside, further_rows
@@ -20,14 +23,11 @@ from endtask.few_examples.plan import Head, Key, Plan, Tasks, Trained
 from endtask.few_examples.result import Result
 from endtask.few_examples.stage_one import StageOne
 from endtask.few_examples.units import Units, packed_rows
-from endtask.models.network import TASK, Network
-from endtask.models.place import Place
-from endtask.models.weights import load_weights
 from endtask.seeds import derive
-from endtask.text.packed import PackedTexts
-from endtask.train.device import choose_place, move
-from endtask.train.kept_head import fitting_objective, keep_aligned_head, keep_further_head
-from endtask.train.start import network_for
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training.device import choose_device_context, move
+from endtask.training.initial_network import network_for
+from endtask.training.reused_head import fitting_objective, keep_aligned_head, reuse_auxiliary_head
 
 
 @dataclass(frozen=True)
@@ -56,31 +56,35 @@ class Arm:
         settings = self.stage_one.settings
         if self.head == "keep" and not (settings.reads_aligned or _keeps_task_head(self.stage_one)):
             raise InputError(
-                "stage 1 trained no head that could be kept: no objective is aligned, and none is the task",
+                "pre-training trained no head that could be kept: no objective is aligned, and none is the task",
                 path=self.stage_one.folder,
                 hint="--head new",
             )
-        if self.tasks == "all" and not self.stage_one.task.further:
+        if self.tasks == "all" and not self.stage_one.task.auxiliary:
             raise InputError(
-                "--tasks all: the run has no further tasks",
+                "--tasks all: the run has no auxiliary tasks",
                 path=self.stage_one.folder,
                 hint="--tasks main, or name some under `tasks` and set finetune.tasks: all",
             )
 
 
 def _keeps_task_head(one: StageOne) -> bool:
-    return one.settings.stage1 != "none" and one.settings.train.trains_task and one.settings.train.task_head == "stock"
+    return (
+        not one.settings.skip_pretraining
+        and one.settings.pretrain.trains_task
+        and one.settings.pretrain.task_head == "stock"
+    )
 
 
 def _keeps_further_head(one: StageOne, beside: Beside) -> bool:
-    """Whether stage 1 trained a head that answers a further task, or an aligned one that is shaped like it."""
+    """Whether pre-training trained a head that answers a auxiliary task, or an aligned one that is shaped like it."""
     settings, task = one.settings, beside.task
     fits = settings.reads_aligned and fitting_objective(task.kind, task.labels, settings) is not None
     return fits or beside.name in settings.learned_tasks
 
 
 class ArmWork:
-    """Trains the runs of the arms of one stage 1; its texts are tokenised in `scratch`."""
+    """Trains the runs of the arms of one pre-training; its texts are tokenised in `scratch`."""
 
     def __init__(
         self, one: StageOne, rows: Rows, draws: Sequence[Draw], plan: Plan, labels: tuple[int, ...], scratch: Path
@@ -89,7 +93,7 @@ class ArmWork:
         self._rows, self._draws = rows, draws
         self._texts: PackedTexts = packed_rows(rows, one.tokenizer, one.settings.finetune.max_length, scratch)
         self._bench = Bench(plan, labels, draws, Units(one.task, rows, self._texts))
-        self._place: Place = choose_place(one.settings)
+        self._context: DeviceContext = choose_device_context(one.settings)
 
     @property
     def units(self) -> Units:
@@ -99,7 +103,7 @@ class ArmWork:
     @cached_property
     def _network(self) -> Network:
         one = self._one
-        return move(network_for(one.task, one.folder / "pack", one.settings), one.settings, self._place)
+        return move(network_for(one.task, one.folder / "pack", one.settings), one.settings, self._context)
 
     def train(self, arm: Arm, keys: Sequence[Key]) -> Iterator[list[Result]]:
         """The results of the runs, some at a time."""
@@ -110,27 +114,27 @@ class ArmWork:
     def body_runs(self, arm: Arm) -> BodyRuns:
         """Runs through the whole network, one by one, from the arm's first weights."""
         self._load(arm)
-        return BodyRuns(self._bench, self._network, self._texts, self._place, arm.train, self._beside_of(arm))
+        return BodyRuns(self._bench, self._network, self._texts, self._context, arm.train, self._beside_of(arm))
 
     def _load(self, arm: Arm) -> None:
         load_weights(self._one.weights, self._network)
         if arm.head == "keep" and self._one.settings.reads_aligned:
             keep_aligned_head(self._network, self._one.settings)
             for one in self._beside_of(arm):
-                keep_further_head(self._network, one.name, one.task, self._one.settings)
+                reuse_auxiliary_head(self._network, one.name, one.task, self._one.settings)
 
     def _beside_of(self, arm: Arm) -> Sequence[Beside]:
         return self._beside if arm.tasks == "all" else ()
 
     @cached_property
     def _beside(self) -> tuple[Beside, ...]:
-        """The further tasks, tokenised when the first arm wants them."""
+        """The auxiliary tasks, tokenised when the first arm wants them."""
         one, found = self._one, further_rows(self._one.task, self._rows, self._draws, self._plan)
         length, folder = one.settings.finetune.max_length, self._scratch / "tasks"
         return tuple(Beside(rows, one.tokenizer, length, self._plan, folder / rows.name) for rows in found)
 
     def _reset_heads(self, arm: Arm, seed: int) -> None:
-        """New weights for the heads that are not kept; a further task may have none to keep."""
+        """New weights for the heads that are not kept; a auxiliary task may have none to keep."""
         if arm.head == "new":
             self.reset_head(seed)
         for one in self._beside_of(arm):
@@ -156,12 +160,12 @@ class ArmWork:
         """Give the task's head the random weights of a seed."""
         self._network.reset_task_head(self._seed_of_head(seed))
 
-    def _seed_of_head(self, seed: int, *further: str) -> int:
-        return derive(self._plan.seed, "few-examples", "head", seed, *further)
+    def _seed_of_head(self, seed: int, *auxiliary: str) -> int:
+        return derive(self._plan.seed, "few-examples", "head", seed, *auxiliary)
 
     @cached_property
     def _cache(self) -> Cache:
-        """Vectors of all rows that are read; arms that freeze the body share them."""
+        """Vectors of all rows that are read; arms that freeze the encoder share them."""
         rows = self._bench.all_rows()
-        vectors = unit_vectors(self._network, self._texts, self.units, rows, self._place)
+        vectors = unit_vectors(self._network, self._texts, self.units, rows, self._context)
         return Cache(vectors, self.units.of(rows), len(self.units.classes))

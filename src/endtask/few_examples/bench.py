@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from endtask.config import BatchSize, PhaseSettings
 from endtask.few_examples.draws import Draw, Numbers, held_out_of
 from endtask.few_examples.plan import Key, Plan
 from endtask.few_examples.units import Units
 from endtask.seeds import derive
-from endtask.settings import BatchSize, PhaseSettings
-from endtask.text.sampling import BatchPlan
+from endtask.tokenization.sampling import BatchPlan
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Further tasks that learn from as many labels beside the end task, on the body that all share."""
+"""Auxiliary tasks that learn from as many labels beside the end task, on the encoder that all share."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 
 import numpy as np
 
+from endtask.encoders.auxiliary_heads import auxiliary_head
+from endtask.encoders.network import Network
 from endtask.errors import InputError
 from endtask.few_examples.bench import batches_of
 from endtask.few_examples.chosen_texts import ChosenTexts
 from endtask.few_examples.draws import Draw, Numbers, Rows, held_out_of, make_draws
 from endtask.few_examples.plan import Key, Plan
 from endtask.few_examples.units import packed_rows
-from endtask.models.network import Network
-from endtask.models.task_heads import further_head
-from endtask.objectives.by_kind import task_objective
 from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_objective import task_objective
 from endtask.records import Example
 from endtask.task import Task
 from endtask.task.leaks import Sign, asked_signs, learned_signs
 
 
 class FurtherRows:
-    """The rows that a further task learns from: those of its train split that it would draw as an end task.
+    """The rows that a auxiliary task learns from: those of its train split that it would draw as an end task.
 
     None shares a group or a text with a row of the end task that is scored or chooses the epoch: what is known about a
     text helps with any question about it.
@@ -64,28 +64,28 @@ def _group_of(example: Example) -> set[Sign]:
 
 
 def further_rows(task: Task, rows: Rows, draws: Sequence[Draw], plan: Plan) -> list[FurtherRows]:
-    """The rows of each further task of an end task."""
-    return [FurtherRows(name, one, rows, draws, plan) for name, one in task.further.items()]
+    """The rows of each auxiliary task of an end task."""
+    return [FurtherRows(name, one, rows, draws, plan) for name, one in task.auxiliary.items()]
 
 
-def fitting_beside(labels: tuple[int, ...], plan: Plan, further: Sequence[FurtherRows]) -> tuple[int, ...]:
-    """Of numbers of labels those for which each further task has rows; refused if they were asked for, or all are."""
+def fitting_beside(labels: tuple[int, ...], plan: Plan, auxiliary: Sequence[FurtherRows]) -> tuple[int, ...]:
+    """Of numbers of labels those for which each auxiliary task has rows; refused if they were asked for, or all are."""
     fits = labels
-    for one in further:
+    for one in auxiliary:
         enough = tuple(number for number in fits if one.fewest(number) >= number)
         if not enough or (plan.labels is not None and enough != fits):
             number = next(number for number in fits if number not in enough)
-            there = f"the further task {one.name!r} has {one.fewest(number)} rows to draw from"
+            there = f"the auxiliary task {one.name!r} has {one.fewest(number)} rows to draw from"
             raise InputError(f"--tasks all --labels {number}: {there}", hint="fewer --labels, or --tasks main")
         fits = enough
     return fits
 
 
 class Beside:
-    """A further task with its texts tokenised, whose head learns in turn with that of the end task."""
+    """A auxiliary task with its texts tokenised, whose head learns in turn with that of the end task."""
 
     def __init__(self, rows: FurtherRows, tokenizer: Path, max_length: int, plan: Plan, folder: Path) -> None:
-        self.name, self.task, self.head = rows.name, rows.task, further_head(rows.name)
+        self.name, self.task, self.head = rows.name, rows.task, auxiliary_head(rows.name)
         self._rows, self._plan = rows, plan
         train = Rows(self.task.train, {"train": np.arange(len(self.task.train))})
         self._texts = packed_rows(train, tokenizer, max_length, folder)

@@ -1,4 +1,4 @@
-"""Runs in which the body learns too, one after the other, by the one training loop."""
+"""Runs in which the encoder learns too, one after the other, by the one training loop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from endtask.encoders.batch import IGNORED
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import TASK, Network
 from endtask.errors import TrainingError
 from endtask.few_examples.bench import Bench, phase_settings
 from endtask.few_examples.beside import Beside
@@ -18,21 +21,18 @@ from endtask.few_examples.draws import Numbers
 from endtask.few_examples.features import unit_vectors
 from endtask.few_examples.plan import Key, Trained
 from endtask.few_examples.result import Result, make_result
-from endtask.models.batch import IGNORED
-from endtask.models.network import TASK, Network
-from endtask.models.place import Place
-from endtask.objectives.tagging import Tagging
-from endtask.objectives.task import Classification
+from endtask.objectives.classification import Classification
 from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.token_classification import Tagging
 from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
-from endtask.text.packed import PackedTexts
-from endtask.text.tagged import WordPlaces
-from endtask.train.loop import Phase, build_optimizer, train
-from endtask.train.task_turns import END_TASK, batches_per_epoch, in_turn
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.word_alignment import WordPlaces
+from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.task_schedule import END_TASK, batches_per_epoch, in_turn
 
 _NAME = "few-examples"
-_BODY, _EMBEDDINGS = "body.", "body.embeddings."
+_BODY, _EMBEDDINGS = "encoder.", "encoder.embeddings."
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class BodyRuns:
         bench: Bench,
         network: Network,
         texts: PackedTexts,
-        place: Place,
+        context: DeviceContext,
         trained: Trained,
         beside: Sequence[Beside] = (),
     ) -> None:
-        self._bench, self._network, self._texts, self._place = bench, network, texts, place
+        self._bench, self._network, self._texts, self._context = bench, network, texts, context
         self._beside = beside
         self._first = {name: value.detach().clone() for name, value in network.state_dict().items()}
         heads = {TASK, *(one.head for one in beside)}
@@ -120,7 +120,7 @@ class BodyRuns:
             settings=phase_settings(),
             learning_rate=key.rate,
             seed=derive(plan.seed, _NAME, key.seed),
-            place=self._place,
+            context=self._context,
         )
 
     def _objective(self, key: Key) -> TaskObjective:
@@ -132,8 +132,8 @@ class BodyRuns:
         return Tagging(_NAME, stream, WordPlaces(self._texts), np.where(tags < units.known, tags, IGNORED))
 
     def _probabilities(self, rows: Numbers) -> NDArray[np.float32]:
-        vectors = unit_vectors(self._network, self._texts, self._bench.units, rows, self._place)
-        with torch.no_grad(), self._place.autocast():
+        vectors = unit_vectors(self._network, self._texts, self._bench.units, rows, self._context)
+        with torch.no_grad(), self._context.autocast():
             probabilities: NDArray[np.float32] = self._network.heads[TASK](vectors).float().softmax(-1).cpu().numpy()
         return probabilities
 
@@ -146,7 +146,7 @@ class BodyRuns:
 def _learns(name: str, trained: Trained, heads: Collection[str]) -> bool:
     """Whether a weight of the network is trained, beside the heads of the tasks that learn.
 
-    >>> [_learns("body.embeddings.norm.weight", trained, ["task"]) for trained in ("head", "transformer", "all")]
+    >>> [_learns("encoder.embeddings.norm.weight", trained, ["task"]) for trained in ("head", "transformer", "all")]
     [False, False, True]
     """
     if any(name.startswith(f"heads.{head}.") for head in heads):

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from endtask.config import BatchSize
+from endtask.encoders.batch import room_for
+from endtask.encoders.network import Network
 from endtask.few_examples.draws import Numbers
-from endtask.models.batch import room_for
-from endtask.models.network import Network
 from endtask.objectives.stream import TextStream
-from endtask.settings import BatchSize
-from endtask.text.packed import PackedTexts
-from endtask.text.sampling import BatchPlan
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.sampling import BatchPlan
 
 
 class ChosenTexts(TextStream):

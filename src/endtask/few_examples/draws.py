@@ -137,9 +137,9 @@ def fitting_labels(draws: Sequence[Draw], plan: Plan) -> tuple[int, ...]:
     fits = {labels: all(_fits(draw, labels, plan) for draw in draws) for labels in asked}
     chosen = tuple(sorted(labels for labels in asked if fits[labels]))
     if plan.labels is not None and len(chosen) < len(asked):
-        _refuse(min(labels for labels in asked if not fits[labels]), draws, plan)
+        _check(min(labels for labels in asked if not fits[labels]), draws, plan)
     if not chosen:
-        _refuse(min(asked), draws, plan)
+        _check(min(asked), draws, plan)
     return chosen
 
 
@@ -150,7 +150,7 @@ def _fits(draw: Draw, labels: int, plan: Plan) -> bool:
     return len(draw.held_out(labels, wanted)) >= wanted
 
 
-def _refuse(labels: int, draws: Sequence[Draw], plan: Plan) -> None:
+def _check(labels: int, draws: Sequence[Draw], plan: Plan) -> None:
     beside = "" if plan.held_out == "dev" else f" and {plan.held_out_rows(labels)} held-out ones beside them"
     fewest = min(len(draw.order) for draw in draws)
     hint = "fewer --labels" + ("" if plan.folds or plan.held_out == "dev" else ", or --held-out dev")

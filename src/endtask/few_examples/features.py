@@ -1,4 +1,4 @@
-"""What the body says about rows: one vector for each unit, which is all that a head reads."""
+"""What the encoder says about rows: one vector for each unit, which is all that a head reads."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from endtask.encoders.batch import TextBatch, lay_out
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network
 from endtask.few_examples.draws import Numbers
 from endtask.few_examples.units import Units
-from endtask.models.batch import TextBatch, lay_out
-from endtask.models.network import Network
-from endtask.models.place import Place
-from endtask.text.packed import PackedTexts
-from endtask.text.tagged import WordPlaces
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.word_alignment import WordPlaces
 
 _TEXTS_AT_ONCE = 64
 
 
 @torch.no_grad()
-def unit_vectors(network: Network, texts: PackedTexts, units: Units, rows: Numbers, place: Place) -> Tensor:
+def unit_vectors(network: Network, texts: PackedTexts, units: Units, rows: Numbers, context: DeviceContext) -> Tensor:
     """The vectors of the rows' units, row after row, without dropout: (units of the rows, hidden)."""
     network.eval()
     words = WordPlaces(texts) if network.kind == "tags" else None
     counts = units.offsets[rows + 1] - units.offsets[rows]
     starts = np.cumsum(counts) - counts
-    vectors = torch.zeros(int(counts.sum()), network.config.hidden_size, device=place.device)
+    vectors = torch.zeros(int(counts.sum()), network.config.hidden_size, device=context.device)
     order = np.argsort(texts.lengths[rows], kind="stable")  # like lengths together spare padding
-    with place.autocast(), network.uncompiled():
+    with context.autocast(), network.uncompiled():
         layout = network.layout(int(texts.lengths.max()))
         for start in range(0, len(order), _TEXTS_AT_ONCE):
             some = order[start : start + _TEXTS_AT_ONCE]
             batch = lay_out(texts, rows[some], layout)
-            hidden = network(on_device := batch.to(place.device))
+            hidden = network(on_device := batch.to(context.device))
             where = np.concatenate([np.arange(starts[n], starts[n] + counts[n]) for n in some])
-            vectors[torch.from_numpy(where).to(place.device)] = _read(
+            vectors[torch.from_numpy(where).to(context.device)] = _read(
                 network, hidden, on_device, words, rows[some]
             ).float()
     return vectors

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from endtask.encoders.lean import PredictionHead
+from endtask.encoders.modernbert import ModernTaskHead
 from endtask.few_examples.noise import Noise
 from endtask.few_examples.stacked_heads import Asked, StackedHead, Weights
-from endtask.models.lean import PredictionHead
-from endtask.models.modernbert import ModernTaskHead
 
 _DENSE, _NORM = "head.dense.weight", "head.norm.weight"
 _CLASSIFIER, _BIAS = "classifier.weight", "classifier.bias"

@@ -11,7 +11,7 @@ import math
 import numba
 import numpy as np
 
-from endtask.retrieve.compiled import compiled
+from endtask.retrieval.compiled import compiled
 
 # Sums may be taken in any order here, so that several numbers of a row are worked on at once. One loop to a function:
 # the compiler sees through those best.

@@ -1,4 +1,4 @@
-"""Heads on a frozen body: the body reads each text once, then all heads of a size learn side by side."""
+"""Heads on a frozen body: the encoder reads each text once, then all heads of a size learn side by side."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from endtask.encoders.batch import IGNORED
 from endtask.errors import TrainingError
 from endtask.few_examples.bench import Bench, phase_settings
 from endtask.few_examples.draws import Numbers
@@ -22,7 +23,6 @@ from endtask.few_examples.stacked_adamw import StackedAdamW
 from endtask.few_examples.stacked_heads import Asked, StackedHead, Weights
 from endtask.few_examples.threads import in_threads
 from endtask.few_examples.units import MOST_SURPRISE
-from endtask.models.batch import IGNORED
 
 # So many weights of a head side by side stay near the processor; more of them wait for memory.
 _WEIGHTS_AT_ONCE = 2_000_000
@@ -30,7 +30,7 @@ _FEWEST_AT_ONCE = 4
 
 
 class Cache:
-    """The body's vectors of the units of some rows: (units, hidden), found by the units' numbers."""
+    """The encoder's vectors of the units of some rows: (units, hidden), found by the units' numbers."""
 
     def __init__(self, vectors: Tensor, units: Numbers, total: int) -> None:
         self.vectors = vectors
@@ -126,7 +126,7 @@ def even_parts(keys: Sequence[Key], most: int, threads: int = 1) -> list[Sequenc
 class _Best:
     """The weights of each run at the epoch with the lowest loss on held-out rows so far.
 
-    A run that is over stays as it is, though its weights go on being trained while its neighbours need it.
+    A run that is over stays as it is, though its weights go on being trained while its neighbors need it.
     """
 
     def __init__(self, stacked: StackedHead, plan: Plan, runs: int) -> None:

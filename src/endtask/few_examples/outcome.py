@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluate.evaluate import mean_and_spread
-from endtask.evaluate.measures import Measure, score_runs
-from endtask.evaluate.significance import holm, metric_permutation
+from endtask.evaluation.evaluate import mean_and_spread
+from endtask.evaluation.significance import holm, metric_permutation
+from endtask.evaluation.task_metrics import Measure, score_runs
 from endtask.few_examples.draws import Draw
 from endtask.few_examples.paired import surprise_permutation
 from endtask.few_examples.plan import Plan
@@ -86,7 +86,7 @@ class Outcome:
         """What is shown and tested: the task's metric, accuracy and perplexity."""
         return tuple(dict.fromkeys((self.metric, "accuracy", PERPLEXITY)))
 
-    def figures(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, Any]:
         """Plain values for JSON."""
         tree = asdict(self)
         return {**tree, "folder": str(self.folder), "plan": self.plan.model_dump(mode="json")}

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from endtask.few_examples.outcome import PERPLEXITY, Cell, Outcome
-from endtask.files.atomic import write_text
-from endtask.report import format as shown
-from endtask.report.plots import Series, line_chart
+from endtask.io.atomic import write_text
+from endtask.reporting import format as shown
+from endtask.reporting.plots import Series, line_chart
 
 PAGE = "few-examples.html"
 _WIDTH_OF_A_FILE = 200
@@ -125,7 +125,7 @@ def _rates(outcome: Outcome) -> list[tuple[str, int, dict[str, float]]]:
 @cache
 def _template() -> jinja2.Template:
     # The report's folder lends its style sheet.
-    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("few_examples", "report")]
+    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("few_examples", "reporting")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,  # names are the user's

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluate.significance import numbered_groups
+from endtask.evaluation.significance import numbered_groups
 from endtask.seeds import generator
 
 _AT_ONCE = 500

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from endtask.config.messages import explain
+from endtask.config.section import Fraction, Positive, PositiveNumber, Section
 from endtask.errors import InputError
-from endtask.settings.explain import explain
-from endtask.settings.section import Fraction, Positive, PositiveNumber, Section
 
 Trained = Literal["head", "transformer", "all"]
 Head = Literal["new", "keep"]
@@ -38,10 +38,11 @@ class Plan(Section):
         ("head",), description="what learns: the prediction layers alone, the transformer too, the embeddings too"
     )
     head: Annotated[tuple[Head, ...], Field(min_length=1)] = Field(
-        ("new",), description="new: random weights; keep: those of stage 1's aligned objective, or of its task head"
+        ("new",),
+        description="new: random weights; keep: those of pre-training's aligned objective, or of its task head",
     )
     tasks: Annotated[tuple[Tasks, ...], Field(min_length=1)] = Field(
-        ("main",), description="main: the end task learns alone; all: as many labels of each further task beside it"
+        ("main",), description="main: the end task learns alone; all: as many labels of each auxiliary task beside it"
     )
     learning_rates: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
         None, description="of several, the best on held-out rows counts; unset: 1e-3 for heads, else 1e-4"
@@ -142,7 +143,7 @@ def check_plan(tree: Mapping[str, Any]) -> Plan:
     >>> check_plan({"train": ["heads"]})
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: key 'train': must be 'head', 'transformer' or 'all', got 'heads' (did you mean 'head'?)
+    endtask.errors.InputError: key 'pretrain': must be 'head', 'transformer' or 'all', got 'heads' (did you mean 'head'?)
     """
     try:
         return Plan.model_validate(dict(tree))

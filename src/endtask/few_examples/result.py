@@ -13,7 +13,7 @@ from endtask.errors import InputError
 from endtask.few_examples.draws import Numbers
 from endtask.few_examples.plan import Key
 from endtask.few_examples.units import Units
-from endtask.files.atomic import write_text
+from endtask.io.atomic import write_text
 from endtask.task.targets import Answers, as_lists, from_lists
 
 _PLACES = 6

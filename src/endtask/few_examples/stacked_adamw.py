@@ -8,12 +8,12 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
+from endtask.config import PhaseSettings
 from endtask.few_examples.stacked_heads import Weights
-from endtask.settings import PhaseSettings
 
 
 class StackedAdamW:
-    """What `train/optimizer.py` does to one head at a constant rate, done to R heads by as few kernels.
+    """What `training/optimizer.py` does to one head at a constant rate, done to R heads by as few kernels.
 
     Weight decay is for matrices only; gradients longer than `max_grad_norm` are scaled down, run by run. Steps without
     a finite gradient are not told apart: such a run has no finite perplexity from there on.
@@ -21,7 +21,7 @@ class StackedAdamW:
 
     def __init__(self, weights: Weights, rates: Sequence[float], settings: PhaseSettings) -> None:
         self._max_grad_norm = settings.max_grad_norm
-        # Views of the weights of neighbours at one rate: one tensor of each name, mostly.
+        # Views of the weights of neighbors at one rate: one tensor of each name, mostly.
         self._lengths = [len(list(alike)) for _, alike in groupby(rates)]
         self._parts = {name: value.split_with_sizes(self._lengths) for name, value in weights.items()}
         groups = [

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
+from endtask.encoders.batch import IGNORED
 from endtask.few_examples.noise import Noise
-from endtask.models.batch import IGNORED
 
 Weights = dict[str, Tensor]
 

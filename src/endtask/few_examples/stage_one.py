@@ -1,4 +1,4 @@
-"""A run whose stage 1 is finished: what few labels are added to."""
+"""A run whose pre-training is finished: what few labels are added to."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from endtask.config import Settings, load_settings
 from endtask.errors import InputError
-from endtask.files.run_layout import SETTINGS_FILE
-from endtask.files.stage_folder import read_manifest
-from endtask.run import Run
-from endtask.settings import Settings, load_settings
+from endtask.io.run_layout import SETTINGS_FILE
+from endtask.io.stage_folder import read_manifest
+from endtask.pipeline.run import Run
 from endtask.task import Task
 
 KINDS = ("text", "pair", "tags")
@@ -28,10 +28,10 @@ class StageOne:
 
     @property
     def weights(self) -> Path:
-        """Stage 1's weights: the last, or the best on dev where the run fine-tunes those."""
-        from endtask.train.pretrain import BEST_STAGE_1, WEIGHTS
+        """Pre-training's weights: the last, or the best on dev where the run fine-tunes those."""
+        from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS
 
-        return self.folder / "pretrain" / (BEST_STAGE_1 if self.settings.finetune.start_from == "best" else WEIGHTS)
+        return self.folder / "pretrain" / (BEST_PRETRAINED if self.settings.finetune.start_from == "best" else WEIGHTS)
 
     @property
     def tokenizer(self) -> Path:
@@ -40,9 +40,9 @@ class StageOne:
 
     @property
     def saw_labels(self) -> bool:
-        """Whether stage 1 learned from the labels of train."""
+        """Whether pre-training learned from the labels of train."""
         used = self.settings.used_objectives.values()
-        return self.settings.stage1 != "none" and any(one.sees_labels for one in used)
+        return not self.settings.skip_pretraining and any(one.sees_labels for one in used)
 
 
 def open_stage_one(folder: Path) -> StageOne:
@@ -51,7 +51,7 @@ def open_stage_one(folder: Path) -> StageOne:
         raise InputError("no run here", path=folder, hint="endtask run --output FOLDER --until pretrain makes one")
     manifests = {name: read_manifest(folder / name) for name in ("read", "pack", "pretrain")}
     if any(manifest is None or manifest["status"] != "finished" for manifest in manifests.values()):
-        raise InputError("stage 1 is not finished", path=folder, hint=f"endtask run {folder} --until pretrain")
+        raise InputError("pre-training is not finished", path=folder, hint=f"endtask run {folder} --until pretrain")
     run = Run(load_settings(folder / SETTINGS_FILE, given={"output_dir": str(folder)}))
     read, pretrain = manifests["read"], manifests["pretrain"]
     assert read is not None
@@ -62,10 +62,10 @@ def open_stage_one(folder: Path) -> StageOne:
         )
     if run.task.kind not in KINDS:
         raise InputError(f"few-example learning is for tasks of kind {', '.join(KINDS)}; this is {run.task.kind}")
-    settings = run.brought.settings_here(run.settings).model_copy(update={"compile": "graphs"})  # each run is short
+    settings = run.bundled.settings_here(run.settings).model_copy(update={"compile": "graphs"})  # each run is short
     found = StageOne(folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
     if not found.weights.is_file():
-        raise InputError("the weights of stage 1 are not here", path=found.weights)
+        raise InputError("the weights of pre-training are not here", path=found.weights)
     return found
 
 

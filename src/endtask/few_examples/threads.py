@@ -16,7 +16,7 @@ Made = TypeVar("Made")
 def in_threads(make: Callable[[Part, Event], Made], parts: Sequence[Part]) -> Iterator[Made]:
     """What `make` makes of each part, in their order, by as many threads as torch has, each of them alone.
 
-    Nothing waits for a neighbour inside a part, and what comes out cannot depend on the number of threads. The event is
+    Nothing waits for a neighbor inside a part, and what comes out cannot depend on the number of threads. The event is
     set when nobody waits for results any more, such as after an error; `make` may then end as it likes.
 
     >>> list(in_threads(lambda part, stop: abs(part), [-1, 2, -3]))

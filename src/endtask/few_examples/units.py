@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluate.answers import usual_tag
+from endtask.evaluation.labels import usual_tag
 from endtask.few_examples.draws import Numbers, Rows
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, numbered
-from endtask.text.packed import PackedTexts, runs
-from endtask.text.tagged import WordPlaces
+from endtask.tokenization.packed_texts import PackedTexts, runs
+from endtask.tokenization.word_alignment import WordPlaces
 
 _SMALLEST = 1e-7  # an impossible answer would make the perplexity of all infinite
 MOST_SURPRISE = -math.log(_SMALLEST)
@@ -80,7 +80,7 @@ class Units:
 
 def packed_rows(rows: Rows, tokenizer_folder: Path, max_length: int, folder: Path) -> PackedTexts:
     """All rows tokenised as one set of texts, by the tokenizer of a run."""
-    from endtask.text.pack import pack_task_texts
-    from endtask.text.tokenizer import load_tokenizer
+    from endtask.tokenization.packing import pack_task_texts
+    from endtask.tokenization.tokenizer import load_tokenizer
 
     return pack_task_texts(rows.examples, load_tokenizer(tokenizer_folder), max_length, folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.evaluate.measures import measure_of
+from endtask.evaluation.task_metrics import measure_of
 from endtask.few_examples.arm import Arm, ArmWork
 from endtask.few_examples.beside import fitting_beside, further_rows
 from endtask.few_examples.draws import Draw, Rows, fitting_labels, make_draws
@@ -20,12 +20,12 @@ from endtask.few_examples.plan import USUAL_LABELS, Plan
 from endtask.few_examples.result import Result, read_result, write_result
 from endtask.few_examples.stage_one import StageOne, open_all
 from endtask.few_examples.units import Units
-from endtask.files.atomic import remove_leftovers, write_json
-from endtask.files.lock import run_lock
-from endtask.files.own_folder import make_own_folder
-from endtask.files.trees import changes_in_words
+from endtask.io.atomic import remove_leftovers, write_json
+from endtask.io.lock import run_lock
+from endtask.io.nested import changes_in_words
+from endtask.io.output_folder import make_own_folder
 from endtask.progress import bar, say
-from endtask.train.memory_trouble import explained_memory_trouble
+from endtask.training.out_of_memory import explained_memory_trouble
 
 RECORD = "few-examples.json"
 _TEXTS = ".texts-"
@@ -33,7 +33,7 @@ _MAY_GROW = {"labels", "samples", "seeds", "train", "head", "tasks", "learning_r
 
 
 def few_examples(runs: Sequence[str | Path], plan: Plan | None = None, output: str | Path | None = None) -> Outcome:
-    """Learn from few labels on top of each run's stage 1, and test every other line against the first.
+    """Learn from few labels on top of each run's pre-training, and test every other line against the first.
 
     Finished runs in `output` are kept: the same call goes on after a stop, and may ask for more.
     """
@@ -64,9 +64,9 @@ def _refuse_seen_labels(stages: Sequence[StageOne], plan: Plan) -> None:
     saw = next((one for one in stages if one.saw_labels), None)
     if saw is not None and plan.folds is not None:
         raise InputError(
-            "--folds: stage 1 learned from the labels of train, which folds would score",
+            "--folds: pre-training learned from the labels of train, which folds would score",
             path=saw.folder,
-            hint="leave out --folds, or set train.objectives without the task",
+            hint="leave out --folds, or set pretrain.objectives without the task",
         )
 
 
@@ -107,7 +107,7 @@ class _Work:
         assert units is not None
         outcome = self._outcome(stages, arms, results, units)
         tree = json.loads((self._folder / RECORD).read_text(encoding="utf-8"))
-        write_json(self._folder / RECORD, {**tree, "outcome": outcome.figures()})
+        write_json(self._folder / RECORD, {**tree, "outcome": outcome.statistics()})
         write_page(outcome)
         return outcome
 
@@ -145,9 +145,11 @@ class _Work:
         saw = [one.name for one in stages if one.saw_labels]
         if saw:
             rows = len(stages[0].task.train)
-            notes.append(f"Stage 1 of {', '.join(saw)} learned from all {rows:,} labels of train: these are not few.")
+            notes.append(
+                f"Pre-training of {', '.join(saw)} learned from all {rows:,} labels of train: these are not few."
+            )
         if "all" in self._plan.tasks:
-            names = ", ".join(dict.fromkeys(name for one in stages for name in one.task.further))
+            names = ", ".join(dict.fromkeys(name for one in stages for name in one.task.auxiliary))
             notes.append(f"All tasks: in turn with the end task, from as many labels of each: {names}.")
         if self._plan.labels is None and len(self._labels) < len(USUAL_LABELS):
             left = ", ".join(str(number) for number in USUAL_LABELS if number not in self._labels)

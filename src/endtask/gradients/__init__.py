@@ -1,1 +1,1 @@
-"""Inner products of the gradients of single texts, exact, by the cheaper way per layer."""
+"""Inner products of the gradients of single texts, exact, by the cheaper of two strategies per layer."""

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from endtask.encoders.base import from_table
+from endtask.encoders.batch import TextBatch
 from endtask.gradients.rows import Block, LinearRows, LookupRows, Rows
-from endtask.models.architecture import from_table
-from endtask.models.batch import TextBatch
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def rows_of(use: Use, slope: Tensor, batch: TextBatch) -> Rows:
 
 
 def _owners(use: Use, batch: TextBatch) -> Tensor:
-    """The text of each row: of every token in the body, of every masked position in a head."""
+    """The text of each row: of every token in the encoder, of every masked position in a head."""
     if not use.in_head:
         return batch.text_ids
     assert batch.masked_positions is not None

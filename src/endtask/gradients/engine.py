@@ -1,22 +1,30 @@
-"""Gradients of single texts, for chosen weights of a network's body and any loss."""
+"""Gradients of single texts, for chosen weights of a network's body and any loss.
+
+Weights are caught wherever they are used. One attention output projection of the lean encoder has a faster path: the
+encoder is split there. The part below is most of the work and takes no gradient, so it can be compiled as any forward
+pass. In the last layer everything after attention works on each position alone: there the part above runs only where
+the loss reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from endtask.gradients.capture import Capture, Use, frozen, rows_of
-from endtask.gradients.halves import Halves, number_of
+from endtask.encoders.attention import Guide, guide_for
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.compiling import allow_shapes
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.lean import Layer, LeanEncoder
+from endtask.encoders.network import Network
+from endtask.gradients.capture import Capture, Use, frozen, rows_of, wide
 from endtask.gradients.layers import choose_weights
-from endtask.gradients.losses import TextLosses
-from endtask.gradients.rows import Block, Gradients, Rows, by_kind
-from endtask.models.batch import TextBatch
-from endtask.models.network import Network
-from endtask.models.place import Place
+from endtask.gradients.losses import Reading, TextLosses, masked_lm_losses, reading_of
+from endtask.gradients.rows import Block, Gradients, LinearRows, Rows, average, by_kind
 
 
 class GradientEngine:
@@ -25,32 +33,31 @@ class GradientEngine:
     Dropout is off, nothing below the lowest chosen weight is differentiated, and no gradient of a weight is ever
     formed; the network is left as it was. Rows are float32, or float64 where the network is.
 
-    One attention output projection of `lean` (any of the names by depth) has a way of its own, the encoder cut in two
-    there, which `compiled` makes faster on a GPU; for other weights it has no effect.
+    `compiled` makes the split lean encoder faster on a GPU; for other weights it has no effect.
     """
 
     def __init__(
         self,
         network: Network,
         layers: Sequence[str] = ("last",),
-        place: Place | None = None,
+        context: DeviceContext | None = None,
         *,
         compiled: bool = False,
     ) -> None:
         self.network = network
         self.weights = choose_weights(network, layers)
-        self.place = place or Place(network.embeddings.device)
+        self.context = context or DeviceContext(network.embeddings.device)
         number = number_of(network, self.weights)
-        self._halves = None if number is None else Halves(network, self.place, number, compiled=compiled)
+        self._split = None if number is None else SplitEncoder(network, self.context, number, compiled=compiled)
         self._is_compiled = compiled and number is not None
 
     def gradients(self, batch: TextBatch, losses: TextLosses) -> Gradients:
         """The gradient of each text's loss, in the order of the texts."""
-        moved = batch.to(self.place.device)
+        moved = batch.to(self.context.device)
         with frozen(self.network), nullcontext() if self._is_compiled else self.network.uncompiled():
-            if self._halves is None:
+            if self._split is None:
                 return self._caught(moved, losses)
-            return replace(self._halves.gradients(moved, losses), most_rows=self._halves.most_rows(batch, losses))
+            return replace(self._split.gradients(moved, losses), most_rows=self._split.most_rows(batch, losses))
 
     def _caught(self, batch: TextBatch, losses: TextLosses) -> Gradients:
         """For any weights, caught wherever they are used."""
@@ -63,7 +70,7 @@ class GradientEngine:
         return Gradients(batch.texts, {block: by_kind(rows) for block, rows in blocks.items()})
 
     def _forward(self, batch: TextBatch, losses: TextLosses) -> tuple[list[Use], Tensor]:
-        with self.place.autocast(), Capture(self.weights) as capture:
+        with self.context.autocast(), Capture(self.weights) as capture:
             hidden = self.network(batch)
             capture.in_head = True
             total = losses(self.network, hidden, batch).sum()
@@ -71,3 +78,124 @@ class GradientEngine:
         if missing:
             raise ValueError(f"no use of {', '.join(sorted(missing))} was seen in the forward pass")
         return capture.uses, total
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The same texts in one batch for each mask: their gradients are means over the masks."""
+
+    batches: tuple[TextBatch, ...]
+
+    def pin(self) -> Readings:
+        """The same in memory that a GPU can copy from while others work."""
+        return Readings(tuple(batch.pin() for batch in self.batches))
+
+    def gradients(self, engine: GradientEngine, losses: TextLosses) -> Gradients:
+        """The mean over the masks."""
+        return average([engine.gradients(batch, losses) for batch in self.batches])
+
+
+class SplitEncoder:
+    """Gradients of the attention output projection of one layer, without autograd for the part below it."""
+
+    def __init__(self, network: Network, context: DeviceContext, number: int, *, compiled: bool) -> None:
+        assert isinstance(network.encoder, LeanEncoder)
+        self._network, self._encoder, self._context, self._number = network, network.encoder, context, number
+        self._is_last = number == len(network.encoder.layers) - 1
+        height, width = layer_of(network.encoder, number).attn.Wo.weight.shape
+        self._block = Block(_path(number), height, width, whole=height)
+        if compiled:
+            allow_shapes()
+        # Batches that fill one room have one shape; for others the compiler makes sizes variable when it meets them.
+        self._lower = torch.compile(lower) if compiled else lower
+        self._upper = torch.compile(upper) if compiled else upper
+
+    def gradients(self, batch: TextBatch, losses: TextLosses) -> Gradients:
+        """Of each text, in the order of the texts; all weights are frozen before."""
+        guide = guide_for(self._network.backend, batch)
+        reading = reading_of(losses, self._network, batch) if self._is_last else None
+        read = None if reading is None else reading.positions
+        with self._context.autocast():
+            with torch.no_grad():
+                hidden, mixed, projected = self._lower(
+                    self._encoder, self._number, batch, guide, self._network.dtype, read
+                )
+            projected.requires_grad_(True)
+            above = batch if reading is None else reading.batch
+            total = self._upper(self._network, self._number, hidden, projected, above, guide, losses)
+        (slope,) = torch.autograd.grad(total, projected)
+        if reading is None:
+            rows = rows_of(Use(self._block, mixed, projected, in_head=False), slope, batch)
+        else:
+            rows = _rows_read(mixed, slope, reading)
+        return Gradients(batch.texts, {self._block: (rows,)})
+
+    def most_rows(self, batch: TextBatch, losses: TextLosses) -> int | None:
+        """Of one text, where a batch that still lies on the CPU tells it; the device would have to be waited for."""
+        if not self._is_last or losses is not masked_lm_losses or batch.text_ids.device.type != "cpu":
+            return None
+        assert batch.masked_positions is not None
+        owners = batch.text_ids[batch.masked_positions[: batch.masked]]
+        return int(torch.bincount(owners, minlength=1).max())
+
+
+def number_of(network: Network, layers: Iterable[str]) -> int | None:
+    """The layer to split at, from 0, where the chosen weights are one attention output projection of the lean encoder.
+
+    >>> from types import SimpleNamespace as Some
+    >>> lean = Some(architecture=Some(name="lean"), config=Some(num_hidden_layers=12))
+    >>> number_of(lean, ["layers.11.attn.Wo"]), number_of(lean, ["layers.11.mlp.Wo"])
+    (11, None)
+    """
+    chosen = list(layers)
+    if network.architecture.name != "lean":
+        return None
+    return next((number for number in range(network.config.num_hidden_layers) if chosen == [_path(number)]), None)
+
+
+def layer_of(encoder: LeanEncoder, number: int) -> Layer:
+    """A layer by its number, from 0."""
+    layer = encoder.layers[number]
+    assert isinstance(layer, Layer)
+    return layer
+
+
+def lower(
+    encoder: LeanEncoder, number: int, batch: TextBatch, guide: Guide, dtype: torch.dtype, read: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The stream before a layer, what its output projection reads and what that gives, at some or all positions.
+
+    (N,) -> three times (M, hidden)
+    """
+    cosine, sine = encoder.angles(batch.position_ids)
+    hidden = encoder.embeddings(batch.input_ids, dtype)
+    for below in range(number):
+        hidden = encoder.layers[below](hidden, cosine, sine, guide)
+    layer = layer_of(encoder, number)
+    mixed = layer.attn.mix(layer.attn_norm(hidden), cosine, sine, guide)
+    if read is not None:
+        hidden, mixed = hidden[read], mixed[read]
+    return hidden, mixed, layer.attn.Wo(mixed)
+
+
+def upper(
+    network: Network, number: int, hidden: Tensor, projected: Tensor, batch: TextBatch, guide: Guide, losses: TextLosses
+) -> Tensor:
+    """The sum of all losses, from the stream before a layer and the output of its projection: (M, hidden) -> ()"""
+    encoder = network.encoder
+    assert isinstance(encoder, LeanEncoder)
+    hidden = layer_of(encoder, number).after_attention(hidden + projected)
+    if number + 1 < len(encoder.layers):
+        cosine, sine = encoder.angles(batch.position_ids)
+        for above in range(number + 1, len(encoder.layers)):
+            hidden = encoder.layers[above](hidden, cosine, sine, guide)
+    return losses(network, encoder.final_norm(hidden), batch).sum()
+
+
+def _rows_read(mixed: Tensor, slope: Tensor, reading: Reading) -> LinearRows:
+    real = slice(reading.real)
+    return LinearRows(left=wide(slope[real]), right=wide(mixed[real]), owners=reading.batch.text_ids[real])
+
+
+def _path(number: int) -> str:
+    return f"layers.{number}.attn.Wo"

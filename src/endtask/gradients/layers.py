@@ -1,4 +1,4 @@
-"""Which weights of the body gradients are taken of: by a short name, a module's path or a pattern."""
+"""Which weights of the encoder gradients are taken of: by a short name, a module's path or a pattern."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
+from endtask.encoders.network import Network
 from endtask.errors import InputError, did_you_mean
-from endtask.models.network import Network
 
 DEPTHS = {"quarter": 0.25, "half": 0.5, "three_quarters": 0.75, "last": 1.0}
 """Names for the attention output projection of a layer, by the layer's depth; of 12 layers the 3rd, 6th, 9th, 12th."""
@@ -23,7 +23,7 @@ _OUTPUT_PROJECTIONS = {
 
 
 def choose_weights(network: Network, layers: Sequence[str]) -> dict[str, nn.Parameter]:
-    """The weights that the names stand for, by their module's path in the body, in the body's order.
+    """The weights that the names stand for, by their module's path in the encoder, in the encoder's order.
 
     A name is `last`, `three_quarters`, `half`, `quarter` (the attention output projection at that depth, as the ISS
     authors use), `embedding` (the word vectors), or the path of a Linear module, `*` standing for anything.
@@ -36,11 +36,11 @@ def choose_weights(network: Network, layers: Sequence[str]) -> dict[str, nn.Para
 
 
 def _known_weights(network: Network) -> dict[str, nn.Parameter]:
-    embeddings = network.architecture.embeddings(network.body)
-    weights = dict(network.body.named_parameters())
+    embeddings = network.architecture.embeddings(network.encoder)
+    weights = dict(network.encoder.named_parameters())
     return {
         path: weights[f"{path}.weight"]
-        for path, module in network.body.named_modules()
+        for path, module in network.encoder.named_modules()
         if isinstance(module, nn.Linear) or module is embeddings
     }
 
@@ -49,8 +49,8 @@ def _paths(network: Network, name: str, known: list[str]) -> list[str]:
     if name in DEPTHS:
         return [output_projection(network, DEPTHS[name])]
     if name == EMBEDDING:
-        embeddings = network.architecture.embeddings(network.body)
-        return [path for path, module in network.body.named_modules() if module is embeddings]
+        embeddings = network.architecture.embeddings(network.encoder)
+        return [path for path, module in network.encoder.named_modules() if module is embeddings]
     matching = [path for path in known if fnmatchcase(path, name)]
     if not matching:
         hint = did_you_mean(name, [*DEPTHS, EMBEDDING, *known])

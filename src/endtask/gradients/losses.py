@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from endtask.models.answer_errors import answer_errors
-from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.network import TASK, Network
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.network import TASK, Network
+from endtask.encoders.per_example_loss import per_example_losses
 
 TextLosses = Callable[[Network, Tensor, TextBatch], Tensor]
 """Network, one vector per token (N, hidden), batch -> one loss per text (S,)."""
@@ -33,7 +33,7 @@ def task_losses(network: Network, hidden: Tensor, batch: TextBatch, head: str = 
     """What each text's answer costs, of tags the mean over its words; 0 for texts of padding: (N, hidden) -> (S,)."""
     assert batch.labels is not None
     kind = network.kind_of(head)
-    errors = answer_errors(kind, network.task_logits(hidden, batch, head), batch)
+    errors = per_example_losses(kind, network.task_logits(hidden, batch, head), batch)
     if kind == "tags":
         return mean_by_text(errors, batch.text_ids, batch.labels != IGNORED, _texts(batch))
     return errors if batch.weights is None else errors * (batch.weights > 0)

@@ -1,10 +1,11 @@
-"""Scores of many batches: batches are made ready ahead, and results travel while the device works on."""
+"""Scores of many batches, prepared by a thread of their own, and one scale of scores for all targets."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.models.place import Place
+from endtask.encoders.device_context import DeviceContext
 
 _BATCHES_AHEAD = 4
 
@@ -26,15 +27,17 @@ class Pinned(Protocol):
 Ready = TypeVar("Ready", bound=Pinned)
 
 
-def score_batches(batches: Iterable[Ready], score: Callable[[Ready], Tensor], place: Place) -> Iterator[Tensor]:
+def score_batches(
+    batches: Iterable[Ready], score: Callable[[Ready], Tensor], context: DeviceContext
+) -> Iterator[Tensor]:
     """What `score` gives for each batch, in order, on the CPU; a GPU is never waited for while it has nothing to do.
 
-    >>> place = Place(torch.device("cpu"))
-    >>> list(score_batches(iter(["a", "bc"]), lambda batch: torch.tensor([len(batch)]), place))
+    >>> context = DeviceContext(torch.device("cpu"))
+    >>> list(score_batches(iter(["a", "bc"]), lambda batch: torch.tensor([len(batch)]), context))
     [tensor([1]), tensor([2])]
     """
     before: _Travelling | None = None
-    for batch in made_ahead(batches, place):
+    for batch in made_ahead(batches, context):
         now = _Travelling(score(batch))
         if before is not None:
             yield before.wait()
@@ -43,13 +46,13 @@ def score_batches(batches: Iterable[Ready], score: Callable[[Ready], Tensor], pl
         yield before.wait()
 
 
-def made_ahead(batches: Iterable[Ready], place: Place) -> Iterator[Ready]:
+def made_ahead(batches: Iterable[Ready], context: DeviceContext) -> Iterator[Ready]:
     """The batches, made by a thread of its own, in memory that the device can copy from."""
     source = iter(batches)
 
     def make() -> Ready | None:
         batch = next(source, None)
-        return batch.pin() if batch is not None and place.pins_memory else batch
+        return batch.pin() if batch is not None and context.pins_memory else batch
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="candidates")
     try:
@@ -70,6 +73,34 @@ def like_lengths(lengths: NDArray[np.int64], most_tokens: int) -> Iterator[NDArr
     rising = np.argsort(lengths, kind="stable")
     ends = np.cumsum(lengths[rising]) // most_tokens
     yield from np.split(rising, np.flatnonzero(np.diff(ends)) + 1)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Mean and deviation of each column's scores over a draw of the candidates.
+
+    Losses differ in the size of their gradients, and folds in their models; in deviations from what is usual for it,
+    every target has the same say.
+
+    >>> scores = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> Calibration.of(scores).apply(scores).tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
+
+    mean: NDArray[np.float32]
+    deviation: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, scores: Tensor) -> Calibration:
+        """From the scores of some units: (units, columns)."""
+        wide = scores.double()
+        deviation = wide.std(dim=0, correction=0)
+        return cls(wide.mean(0).float().cpu().numpy(), deviation.float().cpu().numpy())
+
+    def apply(self, scores: Tensor) -> Tensor:
+        """Scores in deviations from the mean; 0 in a column where all are alike."""
+        mean, deviation = (torch.from_numpy(part).to(scores.device) for part in (self.mean, self.deviation))
+        return torch.where(deviation > 0, (scores - mean) / deviation, 0)
 
 
 class _Travelling:

@@ -1,8 +1,9 @@
-"""The gradients of targets, kept in the cheapest form, and candidates' products with them."""
+"""The gradients of targets, stored as rows or as matrices, and the products of candidates with them."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -10,15 +11,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.errors import InputError
-from endtask.gradients.arithmetic import tensor_float
-from endtask.gradients.costs import Work
-from endtask.gradients.kept import Kept, KeptFewRows, KeptMatrices, KeptRows, KeptSketches
-from endtask.gradients.options import Options
-from endtask.gradients.plan import BlockPlan, Plan, make_plan
-from endtask.gradients.rows import Gradients
-from endtask.gradients.units import Units
+from endtask.gradients.arithmetic import (
+    LookupProducts,
+    by_owners,
+    matrices,
+    pair_products,
+    squared_norms,
+    sums_by_owner,
+    tensor_float,
+)
+from endtask.gradients.plan import BlockPlan, Options, Plan, Work, make_plan
+from endtask.gradients.rows import Block, Gradients, LookupRows, Rows, Units, Uses, by_kind
 
 Measure = Literal["dot", "cosine"]
+_MOST_PAIRS = 1 << 24  # held at once
 
 
 class Targets:
@@ -26,18 +32,18 @@ class Targets:
 
     def __init__(self, plan: Plan, units: Units) -> None:
         self.plan, self.units = plan, units
-        self._kept = {block: _empty(one, units.count, plan.options) for block, one in plan.blocks.items()}
+        self._stored = {block: _empty(one, units.count) for block, one in plan.blocks.items()}
         self._added = np.zeros(len(units.numbers), dtype=bool)
         self._inverse: Tensor | None = None  # 1 / length of every unit's gradient
 
     def add(self, gradients: Gradients, texts: NDArray[np.int64] | None = None) -> None:
-        """Add the gradients of some targets, each once; `texts` are their places among all, by default the first."""
+        """Add the gradients of some targets, each once; `texts` are their indices among all, by default the first."""
         texts = np.arange(gradients.count) if texts is None else texts
-        self._refuse_wrong_places(texts)
+        self._check_indices(texts)
         merged, numbers = self.units.merge(gradients, texts)
-        for block, kept in self._kept.items():
+        for block, stored in self._stored.items():
             uses = merged.blocks[block]
-            kept.add(uses, torch.from_numpy(numbers).to(uses[0].owners.device))
+            stored.add(uses, torch.from_numpy(numbers).to(uses[0].owners.device))
         self._added[texts] = True
         self._inverse = None
 
@@ -55,41 +61,33 @@ class Targets:
         if not candidates.count:
             return _empty_table(candidates, 0, self.units.count)
         with tensor_float(self.plan.options.tensor_float):
-            products = [kept.products(candidates.blocks[block], candidates.count) for block, kept in self._kept.items()]
+            products = [
+                stored.products(candidates.blocks[block], candidates.count) for block, stored in self._stored.items()
+            ]
         total = torch.stack(products).sum(0)
         return total if measure == "dot" else total * self._inverse_lengths(candidates)
 
     @property
     def bytes_per_target(self) -> float:
-        """What is held in memory for one target, over all layers."""
-        return sum(kept.bytes for kept in self._kept.values()) / max(1, len(self.units.numbers))
+        """The memory that one target takes, over all layers."""
+        return sum(stored.bytes for stored in self._stored.values()) / max(1, len(self.units.numbers))
 
-    @property
-    def lowest_share(self) -> float:
-        """The least share of a unit's squared norm, for one weight, that truncation left; 1 where none was truncated.
-
-        A unit that comes in several batches is truncated batch by batch and then as a whole: its share is the lowest of
-        its batches' times that of the whole.
-        """
-        few = [kept for kept in self._kept.values() if isinstance(kept, KeptFewRows)]
-        return min((float(kept.shares.min()) for kept in few), default=1.0)
-
-    def _refuse_wrong_places(self, texts: NDArray[np.int64]) -> None:
+    def _check_indices(self, texts: NDArray[np.int64]) -> None:
         if len(texts) and not 0 <= texts.min() <= texts.max() < len(self._added):
-            raise ValueError(f"places {texts.min()} to {texts.max()}, but there are {len(self._added)} targets")
+            raise ValueError(f"indices {texts.min()} to {texts.max()}, but there are {len(self._added)} targets")
         again = texts[self._added[texts]]
         if len(again):
-            raise ValueError(f"target {again[0]} was added before; of every further batch, name the places in `texts`")
+            raise ValueError(f"target {again[0]} was added before; give the indices of every further batch as `texts`")
         if len(np.unique(texts)) < len(texts):
             raise ValueError("a target is named twice in `texts`")
 
     def _inverse_lengths(self, candidates: Gradients) -> Tensor:
         """1 / (length of the candidate x length of the unit): (candidates, units)."""
         if self._inverse is None:
-            self._inverse = _inverse_roots([kept.squared_norms() for kept in self._kept.values()])
+            self._inverse = _inverse_roots([stored.squared_norms() for stored in self._stored.values()])
         own = [
-            kept.squared_norms_of(candidates.blocks[block], candidates.count, candidates.most_rows)
-            for block, kept in self._kept.items()
+            squared_norms(candidates.blocks[block], candidates.count, block, candidates.most_rows)
+            for block in self._stored
         ]
         return _inverse_roots(own)[:, None] * self._inverse
 
@@ -99,7 +97,7 @@ def products(
 ) -> Tensor:
     """All products of two sets of gradients that are at hand: (candidates, targets).
 
-    >>> from endtask.gradients.rows import Block, LinearRows
+    >>> from endtask.gradients.rows import LinearRows
     >>> rows = LinearRows(left=torch.ones(2, 1), right=torch.tensor([[3.0], [-5.0]]), owners=torch.tensor([0, 1]))
     >>> gradients = Gradients(2, {Block("W", 1, 1): (rows,)})
     >>> products(gradients, gradients).tolist()
@@ -110,25 +108,120 @@ def products(
     if not targets.count:
         return _empty_table(candidates, candidates.count, 0)
     work = Work(max(1, candidates.count), targets.count, targets.count)
-    kept = Targets(make_plan(candidates, targets, work, options), Units.single(targets.count))
-    kept.add(targets)
-    return kept.scores(candidates, measure)
+    stored = Targets(make_plan(candidates, targets, work, options), Units.single(targets.count))
+    stored.add(targets)
+    return stored.scores(candidates, measure)
+
+
+class _Stored(Protocol):
+    """The gradients of all units of targets for one block."""
+
+    def add(self, uses: Uses, units: Tensor) -> None:
+        """Add rows whose owner i is unit `units[i]`; a unit's gradient is the sum of all that was added to it."""
+        ...
+
+    def products(self, uses: Uses, count: int) -> Tensor:
+        """Inner products with the gradients of `count` candidates: (count, units)."""
+        ...
+
+    def squared_norms(self) -> Tensor:
+        """Of every unit's gradient: (units,)."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """The memory that is used."""
+        ...
+
+
+class _StoredRows:
+    """As rows: a product is a sum over pairs of a candidate's and a target's rows."""
+
+    def __init__(self, block: Block, units: int) -> None:
+        self._block, self._units = block, units
+        self._parts: list[Uses] = []
+        self._lookups: LookupProducts | None = None
+
+    def add(self, uses: Uses, units: Tensor) -> None:
+        self._parts.append(tuple(replace(rows, owners=units[rows.owners]) for rows in uses))
+
+    def products(self, uses: Uses, count: int) -> Tensor:
+        total = uses[0].right.new_zeros((count, self._units))
+        for rows in self._whole():
+            work = self._by_lookup if isinstance(rows, LookupRows) else _by_pair
+            by_row = work(uses, count, rows)  # (count, R')
+            total += sums_by_owner(by_row.T.contiguous(), rows.owners, self._units).T
+        return total
+
+    def _by_lookup(self, uses: Uses, count: int, rows: Rows) -> Tensor:
+        """Products with every single row: the targets' tokens need few rows of the candidate's matrix."""
+        if self._lookups is None or self._lookups.stored is not rows:
+            self._lookups = LookupProducts(rows, self._block.layer)
+        return self._lookups.products(uses, count)
+
+    def squared_norms(self) -> Tensor:
+        return squared_norms(self._whole(), self._units, self._block)
+
+    @property
+    def bytes(self) -> int:
+        return sum(rows.bytes for uses in self._parts for rows in uses)
+
+    def _whole(self) -> Uses:
+        """All rows, joined at the first reading."""
+        if len(self._parts) > 1:
+            self._parts = [by_kind([rows for uses in self._parts for rows in uses])]
+        return self._parts[0]
+
+
+class _StoredMatrices:
+    """As whole matrices; a candidate's gradient becomes one too."""
+
+    def __init__(self, block: Block, units: int) -> None:
+        self._block, self._units = block, units
+        self._matrices: Tensor | None = None  # (units, height, width)
+
+    def add(self, uses: Uses, units: Tensor) -> None:
+        if self._matrices is None:
+            self._matrices = uses[0].right.new_zeros((self._units, self._block.height, self._block.width))
+        done = 0
+        for size, part in by_owners(uses, len(units), self._block.size):
+            self._matrices[units[done : done + size]] += matrices(part, size, self._block)
+            done += size
+
+    def products(self, uses: Uses, count: int) -> Tensor:
+        flat = self._all().flatten(1).T  # (height * width, units)
+        parts = by_owners(uses, count, self._block.size)
+        return torch.cat([matrices(part, size, self._block).flatten(1) @ flat for size, part in parts])
+
+    def squared_norms(self) -> Tensor:
+        return torch.stack([matrix.square().sum() for matrix in self._all()])
+
+    @property
+    def bytes(self) -> int:
+        return 0 if self._matrices is None else self._matrices.nbytes
+
+    def _all(self) -> Tensor:
+        assert self._matrices is not None
+        return self._matrices
+
+
+def _by_pair(uses: Uses, count: int, rows: Rows) -> Tensor:
+    """Products with every single row from pairs of rows, some columns at a time: (count, R')."""
+    step = max(1, _MOST_PAIRS // max(1, *(len(one.owners) for one in uses)))
+    columns = []
+    for first in range(0, max(1, len(rows.owners)), step):
+        part = rows.part(slice(first, first + step))
+        pieces = [sums_by_owner(pair_products(one, part), one.owners, count) for one in uses]
+        columns.append(torch.stack(pieces).sum(0))
+    return torch.cat(columns, dim=1)
+
+
+def _empty(plan: BlockPlan, units: int) -> _Stored:
+    return _StoredRows(plan.block, units) if plan.strategy == "pairs" else _StoredMatrices(plan.block, units)
 
 
 def _empty_table(like: Gradients, height: int, width: int) -> Tensor:
     return next(iter(like.blocks.values()))[0].right.new_zeros((height, width))
-
-
-def _empty(plan: BlockPlan, units: int, options: Options) -> Kept:
-    if plan.way == "pairs":
-        return KeptRows(plan.block, units, options.dtype)
-    if plan.way == "low_rank":
-        assert options.rank is not None
-        return KeptFewRows(plan.block, units, options.rank, options.dtype)
-    if plan.way == "projected":
-        assert options.projection is not None
-        return KeptSketches(plan.block, units, options.projection)
-    return KeptMatrices(plan.block, units, bilinear=plan.way == "bilinear")
 
 
 def _inverse_roots(squares: list[Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What an objective is: a head, a stream of batches and a loss on the shared body."""
+"""What an objective is: a head, a stream of batches and a loss on the shared encoder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Objective(Protocol):
     processes and tests all see the same data without replay.
 
     One whose loss depends on the batch's tensors and the weights alone, on no number that Python knows and that
-    changes, may say `replayable = True`: a GPU then repeats its kernels without being told each (train/replay.py).
+    changes, may say `replayable = True`: a GPU then repeats its kernels without being told each (training/graph_replay.py).
     """
 
     name: str

@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.models.batch import IGNORED, Room, TextBatch
-from endtask.text.word_starts import WordStarts
+from endtask.encoders.batch import IGNORED, Room, TextBatch
+
+MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
+"""BERT's shares of the hidden tokens that become [MASK] and a random token; the others stay."""
 
 
 @dataclass(frozen=True)
@@ -19,19 +21,13 @@ class Masking:
     Of a batch's open tokens exactly the share `probability` is drawn, without replacement, in proportion to
     `weights` (one per token of the vocabulary) where given. BERT decides for each token by itself, so its number
     varies; ours is the same in every batch, which fixed shapes want.
-
-    With `word_starts` whole words are drawn instead, each by the weight of its first token; of the last one drawn only
-    as many tokens are hidden as the share still allows.
     """
 
     probability: float
     mask_id: int
     vocabulary: int
     special_ids: tuple[int, ...]
-    token_share: float = 0.8
-    random_share: float = 0.1
     weights: NDArray[np.float64] | None = None
-    word_starts: WordStarts | None = None
 
     def apply(self, batch: TextBatch, random: np.random.Generator, room: Room | None = None) -> TextBatch:
         """Hide tokens of a batch; at least one, so that the loss is always defined."""
@@ -39,8 +35,8 @@ class Masking:
         chosen = self._choose(ids[: batch.real_tokens], random)
         targets = ids[chosen].copy()
         lot = random.random(len(chosen))
-        ids[chosen[lot < self.token_share]] = self.mask_id
-        swapped = chosen[(lot >= self.token_share) & (lot < self.token_share + self.random_share)]
+        ids[chosen[lot < MASKED_SHARE]] = self.mask_id
+        swapped = chosen[(lot >= MASKED_SHARE) & (lot < MASKED_SHARE + RANDOM_SHARE)]
         ids[swapped] = random.integers(self.vocabulary, size=len(swapped))
         size = len(chosen) if room is None else room.masked
         return replace(
@@ -53,29 +49,11 @@ class Masking:
 
     def _choose(self, ids: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
         open_positions = np.flatnonzero(~np.isin(ids, self.special_ids))
-        if self.word_starts is not None:
-            return self._choose_words(ids, open_positions, random)
         open_positions, times = self._times(ids, open_positions, random)
         wanted = self._wanted(len(open_positions))
         if wanted == len(open_positions):
             return open_positions
         return np.sort(open_positions[np.argpartition(times, wanted)[:wanted]])
-
-    def _choose_words(
-        self, ids: NDArray[np.int64], open_positions: NDArray[np.int64], random: np.random.Generator
-    ) -> NDArray[np.int64]:
-        assert self.word_starts is not None
-        # Behind a token that is never hidden, such as [CLS], a word starts in any case.
-        after_a_gap = np.diff(open_positions, prepend=-2) > 1
-        starts = np.flatnonzero(after_a_gap | self.word_starts.among(ids)[open_positions])
-        sizes = np.diff(starts, append=len(open_positions))
-        drawn, times = self._times(ids[open_positions], starts, random)
-        in_turn = drawn[np.argsort(times, kind="stable")]
-        sizes_in_turn = sizes[np.searchsorted(starts, in_turn)]
-        # Position by position through the words in the order drawn.
-        firsts = np.cumsum(sizes_in_turn) - sizes_in_turn
-        places = np.arange(sizes_in_turn.sum()) + np.repeat(in_turn - firsts, sizes_in_turn)
-        return np.sort(open_positions[places[: self._wanted(len(places))]])
 
     def _wanted(self, count: int) -> int:
         return min(count, max(1, round(self.probability * count)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from endtask.models.network import Network
+from endtask.encoders.network import Network
 from endtask.objectives.base import Batch, Loss, Objective
 
 
@@ -15,10 +15,10 @@ class OwnDropout:
     compiled network keeps a graph for each rate that it has met: nothing is compiled again when rates take turns.
     """
 
-    def __init__(self, objective: Objective, dropout: float, *, heads: float | None = None) -> None:
+    def __init__(self, objective: Objective, dropout: float) -> None:
         self.name, self.heads, self.passes = objective.name, objective.heads, objective.passes
         self.replayable = getattr(objective, "replayable", False)
-        self.objective, self._dropout, self._of_heads = objective, dropout, heads
+        self.objective, self._dropout = objective, dropout
 
     @property
     def stream(self) -> Any:
@@ -31,7 +31,7 @@ class OwnDropout:
 
     def loss(self, network: Network, batch: Any) -> Loss:
         """The loss of a batch at this dropout."""
-        network.set_dropout(self._dropout, heads=self._of_heads)
+        network.set_dropout(self._dropout)
         return self.objective.loss(network, batch)
 
     def flops(self, network: Network, batch: Any) -> float:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.models.answer_errors import score_errors
-from endtask.models.batch import TextBatch
-from endtask.models.network import TASK
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.network import TASK
+from endtask.encoders.per_example_loss import score_errors
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective, weighted_sum, with_answers
 

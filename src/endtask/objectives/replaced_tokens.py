@@ -1,6 +1,6 @@
-"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the body spots what is wrong.
+"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the encoder spots what is wrong.
 
-Every token teaches the body something, not the masked ones alone, which pays for small models and short training.
+Every token teaches the encoder something, not the masked ones alone, which pays for small models and short training.
 """
 
 from __future__ import annotations
@@ -10,42 +10,45 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.generator import Generator, ReplacedHead
-from endtask.models.network import GENERATOR, REPLACED, Network
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.generator import Generator, ReplacedHead
+from endtask.encoders.network import GENERATOR, REPLACED, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 
+_WEIGHT = 50.0
+"""Of finding replaced tokens against the loss of the generator (ELECTRA, section 2)."""
+
 
 class ReplacedTokens:
-    """The detection loss of the body, and L_mlm of the generator divided by `weight`.
+    """The detection loss of the encoder, and L_mlm of the generator divided by `_WEIGHT`.
 
-    That is ELECTRA's sum (section 2) divided by its weight: the generator has a body of its own here, so `weight` times
-    the detection loss would only let it count so much more than the objectives beside it.
+    That is ELECTRA's sum (section 2) divided by its weight: the generator has a body of its own here, so the weight
+    times the detection loss would only let it count so much more than the objectives beside it.
     """
 
     heads: tuple[str, ...] = (GENERATOR, REPLACED)
     passes = 1
 
-    def __init__(self, name: str, stream: TextStream, *, weight: float = 50.0) -> None:
-        self.name, self.stream, self._weight = name, stream, weight
+    def __init__(self, name: str, stream: TextStream) -> None:
+        self.name, self.stream = name, stream
 
     def batch(self, step: int) -> TextBatch:
         """The masked texts of a step."""
         return self.stream.batch(step)
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Both losses; none of the body's reaches the generator, for a drawn token has no gradient."""
+        """Both losses; none of the encoder's reaches the generator, for a drawn token has no gradient."""
         generator, head = network.heads[GENERATOR], network.heads[REPLACED]
         assert isinstance(generator, Generator)
         mlm, guesses = generator(network, batch)
         filled, replaced = fill_gaps(batch, guesses)
         present = (batch.text_ids < batch.texts).float()  # (N,)
         detection = head(network(replace(batch, input_ids=filled)), replaced, present)
-        return Loss(batch.token_share * (mlm / self._weight + detection), {"mlm": mlm, "replaced": detection})
+        return Loss(batch.token_share * (mlm / _WEIGHT + detection), {"mlm": mlm, "replaced": detection})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
-        """The body and its head at every token, the generator and its head at the masked ones."""
+        """The encoder and its head at every token, the generator and its head at the masked ones."""
         generator, head = network.heads[GENERATOR], network.heads[REPLACED]
         assert isinstance(generator, Generator)
         assert isinstance(head, ReplacedHead)

@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.models.batch import Room, TextBatch, lay_out, room_for
-from endtask.models.network import Network
+from endtask.config import BatchSize
+from endtask.encoders.batch import Room, TextBatch, lay_out, room_for
+from endtask.encoders.network import Network
 from endtask.objectives.masking import Masking
 from endtask.seeds import generator
-from endtask.settings import BatchSize
-from endtask.text.packed import PackedTexts
-from endtask.text.sampling import BatchPlan
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.sampling import BatchPlan
 
 
 class TextStream:
-    """`batch(step)`: texts laid out for the network, masked if a masking is given, roughly in the order if one is.
+    """`batch(step)`: texts laid out for the network, masked if a masking is given.
 
     `left_out` says which texts a step's batch must not hold; it is then so much smaller.
     """
@@ -32,7 +32,6 @@ class TextStream:
         batch_size: BatchSize,
         seed: int,
         masking: Masking | None = None,
-        order: NDArray[np.int64] | None = None,
         left_out: Callable[[int], NDArray[np.bool_]] | None = None,
     ) -> None:
         self._left_out = left_out
@@ -41,7 +40,7 @@ class TextStream:
         # Where a padded table is computed, and its width may change, like lengths belong together.
         self._by_length = layout.grid and not network.fixed_shapes
         self._batch_size = batch_size
-        self._all = BatchPlan(texts.lengths, batch_size, seed, name, group_by_length=self._by_length, order=order)
+        self._all = BatchPlan(texts.lengths, batch_size, seed, name, group_by_length=self._by_length)
         self.plan = self._all
         self._only: NDArray[np.int64] | None = None
         self._room: Room | None = None
@@ -50,7 +49,7 @@ class TextStream:
         self._layout = replace(layout, room=self._room)
 
     def narrow(self, only: NDArray[np.int64] | None) -> None:
-        """Read these texts alone from now on, in no order, or all of them again; not while batches are being made."""
+        """Read these texts alone from now on, or all of them again; not while batches are being made."""
         self.plan, self._only = self._all, only
         if only is not None:
             lengths, size = self.texts.lengths[only], self._batch_size

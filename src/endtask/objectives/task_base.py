@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.models.batch import IGNORED, TextBatch
-from endtask.models.network import MASKED_LM, TASK, Network
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.network import MASKED_LM, TASK, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 
@@ -73,26 +73,26 @@ class TaskObjective(ABC):
 
 
 class JointTask:
-    """TLM's internal batch: rho2 * L_mlm + L_task, the same masked input feeding both heads (TLM, Eq. 2).
+    """TLM's task batch: rho2 * L_mlm + L_task, the same masked input feeding both heads (TLM, Eq. 2).
 
-    With `normalize` the sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the
-    external batches' loss. With rho2 = 0 the masked-LM head is not computed.
+    The sum is divided by rho2 + 1, as the authors' code does, which keeps its size near that of the corpus batches'
+    loss. With rho2 = 0 the masked-LM head is not computed.
     """
 
     passes = 1
     replayable = True
 
-    def __init__(self, task: TaskObjective, *, rho2: float, normalize: bool) -> None:
+    def __init__(self, task: TaskObjective, *, rho2: float) -> None:
         self.name, self.stream = task.name, task.stream
         self.heads: tuple[str, ...] = (task.head, MASKED_LM) if rho2 else (task.head,)
-        self._task, self._rho2, self._scale = task, rho2, 1.0 / (rho2 + 1.0) if normalize else 1.0
+        self._task, self._rho2, self._scale = task, rho2, 1.0 / (rho2 + 1.0)
 
     def batch(self, step: int) -> TextBatch:
         """The labelled texts of a step, masked if the stream masks."""
         return self._task.batch(step)
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Both losses from one pass through the body."""
+        """Both losses from one pass through the encoder."""
         hidden = network(batch)
         task = self._task.answer_loss(network.task_logits(hidden, batch, self._task.head), batch)
         if self._rho2 == 0:

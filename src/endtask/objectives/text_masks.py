@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.models.batch import TextBatch
-from endtask.objectives.masking import Masking
+from endtask.encoders.batch import TextBatch
+from endtask.objectives.masking import MASKED_SHARE, RANDOM_SHARE, Masking
 from endtask.seeds import derive, spread, uniform
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -28,8 +28,8 @@ def mask_texts(batch: TextBatch, keys: NDArray[np.int64], masking: Masking, seed
     chosen = _in_turn(is_open, owners, _numbers(keys[owners], positions, seed, "order"), masking.probability, turn)
     targets = ids[chosen].copy()
     lot = uniform(_numbers(keys[owners[chosen]], positions[chosen], own_seed, "lot"))
-    ids[chosen[lot < masking.token_share]] = masking.mask_id
-    swapped = chosen[(lot >= masking.token_share) & (lot < masking.token_share + masking.random_share)]
+    ids[chosen[lot < MASKED_SHARE]] = masking.mask_id
+    swapped = chosen[(lot >= MASKED_SHARE) & (lot < MASKED_SHARE + RANDOM_SHARE)]
     drawn = _numbers(keys[owners[swapped]], positions[swapped], own_seed, "token")
     ids[swapped] = (drawn % np.uint64(masking.vocabulary)).astype(np.int64)
     return replace(

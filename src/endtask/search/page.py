@@ -8,9 +8,9 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from endtask.files.atomic import write_text
-from endtask.report import format as shown
-from endtask.report.plots import STYLES, BarGroup, Series, bar_chart, line_chart
+from endtask.io.atomic import write_text
+from endtask.reporting import format as shown
+from endtask.reporting.plots import STYLES, BarGroup, Series, bar_chart, line_chart
 from endtask.search.record import Record, Trial
 from endtask.search.table import score_in_words, verdict
 
@@ -77,7 +77,7 @@ def _total(record: Record) -> Trial:
 @cache  # written again after every trial
 def _template() -> jinja2.Template:
     # The report's folder lends its style sheet.
-    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("search", "report")]
+    loaders = [jinja2.PackageLoader(f"endtask.{room}", "") for room in ("search", "reporting")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,  # keys and values are the user's

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
 
+from endtask.config import Budget
+from endtask.config.overrides import Values
 from endtask.errors import InputError
 from endtask.search.record import Trial
 from endtask.search.space import Axes, Choice, Dimension, Space
 from endtask.seeds import derive
-from endtask.settings import Budget
-from endtask.settings.values import Values
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -40,9 +40,9 @@ class Plan(Protocol):
 class Grid:
     """Every combination, the last key changing fastest.
 
-    >>> plan = Grid({"train.rho1": (1, 19), "train.rho2": (20.0, 100.0)})
+    >>> plan = Grid({"pretrain.rho1": (1, 19), "pretrain.rho2": (20.0, 100.0)})
     >>> plan.trials, plan.values(1, [])
-    (4, {'train.rho1': 1, 'train.rho2': 100.0})
+    (4, {'pretrain.rho1': 1, 'pretrain.rho2': 100.0})
     """
 
     axes: Axes

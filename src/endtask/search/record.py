@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from endtask.config.loading import up_to_date
 from endtask.errors import InputError
-from endtask.files.atomic import write_json
-from endtask.files.trees import changes_in_words
-from endtask.settings.load import brought_up_to_date
+from endtask.io.atomic import write_json
+from endtask.io.nested import changes_in_words
 
 SEARCH_FILE = "search.json"
 TRIALS = "trials"
@@ -27,7 +27,7 @@ class Trial:
 
     Stages that it was given by other trials cost nothing here.
 
-    >>> trial = Trial(7, {"train.rho1": 19}, dev=(0.5, 0.75))
+    >>> trial = Trial(7, {"pretrain.rho1": 19}, dev=(0.5, 0.75))
     >>> trial.folder, trial.mean, trial.is_finished
     ('trials/007', 0.625, True)
     """
@@ -93,7 +93,7 @@ class Record:
         """The record with its end; saved."""
         return self._saved(winner=winner)
 
-    def figures(self) -> Tree:
+    def statistics(self) -> Tree:
         """Plain values for JSON."""
         trials = [
             {**asdict(trial), "folder": trial.folder, "mean": trial.mean, "spread": trial.spread}
@@ -103,7 +103,7 @@ class Record:
 
     def _saved(self, **changes: Any) -> Record:
         changed = replace(self, **changes)
-        write_json(changed.folder / SEARCH_FILE, changed.figures())
+        write_json(changed.folder / SEARCH_FILE, changed.statistics())
         return changed
 
 
@@ -118,7 +118,7 @@ def open_record(folder: Path, asked: Tree) -> Record:
         return Record(folder, asked)._saved()
     before = {
         **found.asked,
-        "settings": brought_up_to_date(found.asked["settings"], without=NOT_ASKED, where=str(path)),
+        "settings": up_to_date(found.asked["settings"], without=NOT_ASKED, where=str(path)),
     }
     changes = [change.removeprefix("settings.") for change in changes_in_words(before, asked)]
     if changes:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from endtask.config import Settings
+from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.evaluate.measures import measure_of
-from endtask.files.lock import run_lock
-from endtask.files.own_folder import make_own_folder
+from endtask.evaluation.task_metrics import measure_of
+from endtask.io.lock import run_lock
+from endtask.io.output_folder import make_own_folder
+from endtask.pipeline.run import Run
 from endtask.progress import say
-from endtask.report import format as shown
-from endtask.run import Run
+from endtask.reporting import format as shown
 from endtask.search.page import write_page
 from endtask.search.plan import Plan, share_of
 from endtask.search.record import NOT_ASKED, SEARCH_FILE, Record, Trial, open_record
 from endtask.search.trials import prepare_base, run_trial
-from endtask.settings import Settings
-from endtask.settings.values import with_values
 
 BASE = "base"
 

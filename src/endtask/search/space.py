@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from endtask.config import Settings
+from endtask.config.overrides import read_list, split_entry
 from endtask.errors import InputError, did_you_mean
 from endtask.search.values import check_together, checked
-from endtask.settings import Settings
-from endtask.settings.values import read_list, split_entry
 
 VALUES, SPACE = "--values", "--space"
-_SPACE_EXAMPLE = "train.learning_rate=log:1e-4:3e-3 or train.rho1=choice:1,19,99"
+_SPACE_EXAMPLE = "pretrain.learning_rate=log:1e-4:3e-3 or pretrain.rho1=choice:1,19,99"
 
 # TLM's grid (Yao et al. 2022, appendix B).
 PAPER_RHO1 = (1, 3, 7, 19, 99, 499, 999, 1999)
@@ -66,7 +66,7 @@ def grid_axes(entries: Sequence[str], settings: Settings) -> Axes:
     """The lists of `--values`, or TLM's grid where none is given."""
     axes: Axes = {}
     for entry in entries:
-        key, text = split_entry(entry, VALUES, "train.rho1=1,19,99")
+        key, text = split_entry(entry, VALUES, "pretrain.rho1=1,19,99")
         _refuse_twice(key, axes, VALUES)
         axes[key] = checked(settings, key, read_list(text, VALUES, key), VALUES)
     axes = axes or _paper_grid(settings)
@@ -91,19 +91,19 @@ def default_space(settings: Settings) -> Space:
 
     What has no effect with these settings is left out.
     """
-    space: Space = {"train.learning_rate": _around(settings.train.learning_rate)}
-    if settings.stage2 == "finetune":
+    space: Space = {"pretrain.learning_rate": _around(settings.pretrain.learning_rate)}
+    if not settings.skip_finetuning:
         space["finetune.learning_rate"] = _around(*settings.finetune.learning_rates)
     space |= {key: Choice(values) for key, values in _paper_grid(settings).items()}
-    return {**space, "train.mask_probability": Range(0.15, 0.4, whole=False, log=False)}
+    return {**space, "pretrain.mask_probability": Range(0.15, 0.4, whole=False, log=False)}
 
 
 def _paper_grid(settings: Settings) -> Axes:
-    """TLM's grid; without a corpus there are no external batches to count, without masks no loss to weigh."""
-    train = settings.train
-    axes: Axes = {"train.rho1": PAPER_RHO1} if settings.has_selection and train.weighting == "interleave" else {}
+    """TLM's grid; without a corpus there are no corpus batches to count, without masks no loss to weigh."""
+    train = settings.pretrain
+    axes: Axes = {"pretrain.rho1": PAPER_RHO1} if settings.has_selection and train.weighting == "interleave" else {}
     is_joint = any(one.kind == "joint" for one in settings.used_objectives.values())
-    return {**axes, "train.rho2": PAPER_RHO2} if train.mask_task and is_joint else axes
+    return {**axes, "pretrain.rho2": PAPER_RHO2} if is_joint else axes
 
 
 def _around(*rates: float) -> Range:

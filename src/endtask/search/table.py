@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from endtask.report import format as shown
+from endtask.reporting import format as shown
 from endtask.search.record import Record, Trial
 
 _WIDTH_OF_A_FILE = 200

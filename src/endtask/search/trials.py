@@ -7,16 +7,16 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
+from endtask.config import Settings
 from endtask.errors import InputError, TrainingError
-from endtask.files.run_layout import STAGES
-from endtask.report.costs import stage_costs, total_cost
-from endtask.report.run_folder import RunFolder
-from endtask.report.scores import seed_rows
-from endtask.run import Run
+from endtask.io.run_layout import STAGES
+from endtask.pipeline.reuse import is_reused, reuse_stages, share_inputs
+from endtask.pipeline.run import Run
+from endtask.pipeline.stages import keys_read
+from endtask.reporting.costs import stage_costs, total_cost
+from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.scores import seed_rows
 from endtask.search.record import Trial
-from endtask.settings import Settings
-from endtask.share import is_shared, lend_data, share_stages
-from endtask.stages import keys_read
 
 LAST_STAGE = "finetune"
 """Where trials stop: dev has been scored there, test has not."""
@@ -43,9 +43,9 @@ def run_trial(settings: Settings, trial: Trial, base: Run, earlier: Sequence[Pat
     It is given the stages that `base` or `earlier` trials did with the same settings; two equal trials train once.
     """
     run = Run(settings)
-    lend_data(base, run)
+    share_inputs(base, run)
     try:
-        share_stages(run, [base.folder, *earlier])
+        reuse_stages(run, [base.folder, *earlier])
         run.go(until=LAST_STAGE)
     except TrainingError as error:  # a rate too high, a batch too large: the answer for these values, not the end
         return measured(replace(trial, failure=str(error)), run.folder)
@@ -58,7 +58,7 @@ def run_trial(settings: Settings, trial: Trial, base: Run, earlier: Sequence[Pat
 def measured(trial: Trial, folder: Path) -> Trial:
     """The trial with its dev scores and the cost of the stages that it did itself."""
     run = RunFolder(folder)
-    own = total_cost([cost for cost in stage_costs(run) if not is_shared(folder / cost.stage)])
+    own = total_cost([cost for cost in stage_costs(run) if not is_reused(folder / cost.stage)])
     return replace(
         trial,
         dev=() if trial.failure else tuple(row.dev for row in seed_rows(run)),

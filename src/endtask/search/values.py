@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from endtask.config import Settings
+from endtask.config.overrides import value_at, with_values
 from endtask.errors import InputError
-from endtask.settings import Settings
-from endtask.settings.values import value_at, with_values
 
 # Trials that differ in one of these have other dev rows, another score, another price, or nothing but other luck.
-_NOT_SEARCHED = ("output_dir", "budget", "seed", "train.seed", "task", "evaluate")
+_NOT_SEARCHED = ("output_dir", "budget", "seed", "pretrain.seed", "task", "evaluate")
 _MOST_COMBINATIONS = 4096
 
 

@@ -2,7 +2,7 @@
 
 from endtask.task.audit import Audit, audit
 from endtask.task.leaks import leaked_ids
-from endtask.task.normalize import normalize, remove_entity_marks
+from endtask.task.normalize import normalize, remove_entity_markers
 from endtask.task.task import Task
 
-__all__ = ["Audit", "Task", "audit", "leaked_ids", "normalize", "remove_entity_marks"]
+__all__ = ["Audit", "Task", "audit", "leaked_ids", "normalize", "remove_entity_markers"]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-from endtask.settings import TaskKind
+from endtask.config import TaskKind
 from endtask.task.counts import KeyedSplit, Overlap, SplitAudit, count_overlap, count_split
 from endtask.task.problems import Problem, find_problems
 from endtask.task.task import Task
@@ -40,14 +40,14 @@ class Audit:
         classes = f", {len(self.labels):,} {_NAMES.get(self.kind, 'classes')}" if self.labels else ""
         yield f"task {self.name}: kind {self.kind}{classes}"
         yield _HEADER
-        for split, figures in self.splits.items():
-            words = figures.words
+        for split, statistics in self.splits.items():
+            words = statistics.words
             yield (
-                f"{split:<6} {figures.rows:>8,} {words.minimum:>11,} {words.median:>7,} {words.p95:>7,}"
-                f" {words.maximum:>7,} {figures.exact_duplicates:>9,}"
+                f"{split:<6} {statistics.rows:>8,} {words.minimum:>11,} {words.median:>7,} {words.p95:>7,}"
+                f" {words.maximum:>7,} {statistics.exact_duplicates:>9,}"
             )
-        for split, figures in self.splits.items():
-            yield f"{split} {_spread(figures)}"
+        for split, statistics in self.splits.items():
+            yield f"{split} {_spread(statistics)}"
         yield from (f"note: {note}" for note in self.notes)
         yield from (str(problem) for problem in self.problems)
 
@@ -68,10 +68,10 @@ def audit(task: Task) -> Audit:
     return Audit(task.name, task.kind, task.labels, splits, overlaps, problems, task.notes)
 
 
-def _spread(figures: SplitAudit) -> str:
-    if figures.scores is not None:
-        lowest, middle, highest = figures.scores
+def _spread(statistics: SplitAudit) -> str:
+    if statistics.scores is not None:
+        lowest, middle, highest = statistics.scores
         return f"scores: from {lowest:g} to {highest:g}, median {middle:g}"
-    shown = [f"{name} {count:,}" for name, count in list(figures.labels.items())[:_SHOWN_LABELS]]
-    more = len(figures.labels) - len(shown)
+    shown = [f"{name} {count:,}" for name, count in list(statistics.labels.items())[:_SHOWN_LABELS]]
+    more = len(statistics.labels) - len(shown)
     return f"labels: {', '.join(shown)}" + (f" and {more:,} more" if more else "")

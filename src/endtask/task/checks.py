@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from endtask.config import TaskKind
 from endtask.errors import InputError, nearest
 from endtask.records import Example
-from endtask.settings import TaskKind
 
 _DELIMITERS = (";", "|", ",")
 """What several labels in one field are often joined by."""

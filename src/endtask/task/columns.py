@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from endtask.config import ColumnSettings, TaskKind
 from endtask.errors import InputError, nearest
-from endtask.settings import ColumnSettings, TaskKind
 
 _PAIRS = (
     ("text", "text_pair"), ("sentence", "text_pair"), ("text", "text2"), ("text1", "text2"),

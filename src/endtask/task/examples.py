@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from endtask.config import TaskKind
 from endtask.errors import InputError, a_few
-from endtask.files.rows import Row
+from endtask.io.tables import Row
 from endtask.records import Example, Label
-from endtask.settings import TaskKind
 from endtask.task.columns import Columns
 from endtask.task.sources import Table
 

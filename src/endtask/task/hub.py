@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from endtask.config import ColumnSettings
 from endtask.errors import InputError
-from endtask.files.rows import Row
-from endtask.settings import ColumnSettings
+from endtask.io.tables import Row
 from endtask.task.columns import find_columns
 from endtask.task.sources import HUB_PREFIX, SPLITS, Table, split_of, split_place
 

@@ -1,4 +1,4 @@
-"""Rows to be judged by whose text is learned: it stands in train of their own task, or of another on the same body."""
+"""Rows to be judged by whose text is learned: it stands in train of their own task, or of another on the same encoder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def leaked_ids(task: Task, split: str = "test", *, beside: Iterable[Task] = ()) 
     """The ids of a split's examples whose normalised text (and second text) stands in train.
 
     The leak-free score is taken over the other examples. Verbatim copies are always among these. Train of the task's
-    further tasks counts too, and that of tasks `beside` it.
+    auxiliary tasks counts too, and that of tasks `beside` it.
     """
     known = {normalized_key(example) for example in task.train}
-    others = {sign for one in (*task.further.values(), *beside) for row in one.train for sign in learned_signs(row)}
+    others = {sign for one in (*task.auxiliary.values(), *beside) for row in one.train for sign in learned_signs(row)}
     return frozenset(
         example.id
         for example in task.splits.get(split, ())

@@ -1,4 +1,4 @@
-"""Texts reduced to what makes two of them the same: no entity marks, no case, no punctuation."""
+"""Texts reduced to what makes two of them the same: no entity markers, no case, no punctuation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from endtask.records import Example
 
 # (a quick sign that the mark may occur, the mark, what is left of it); marks count in pairs only, so that
 # `cout << x` and a word piece such as `##ing` stay as they are.
-_MARKS: tuple[tuple[str, re.Pattern[str], str], ...] = (
+_MARKERS: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("[[", re.compile(r"\[\[\s*(.*?)\s*\]\]", re.DOTALL), r"\1"),
     ("<<", re.compile(r"<<\s*(.*?)\s*>>", re.DOTALL), r"\1"),
     ("[unused", re.compile(r"\[unused\d+\]\s*"), ""),
@@ -19,25 +19,25 @@ _MARKS: tuple[tuple[str, re.Pattern[str], str], ...] = (
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
-def remove_entity_marks(text: str) -> str:
+def remove_entity_markers(text: str) -> str:
     """The text without the marks that relation tasks put around entities.
 
-    >>> remove_entity_marks("<< EGFR >> inhibitors include [[ gefitinib ]] .")
+    >>> remove_entity_markers("<< EGFR >> inhibitors include [[ gefitinib ]] .")
     'EGFR inhibitors include gefitinib .'
     """
-    for sign, mark, rest in _MARKS:
+    for sign, mark, rest in _MARKERS:
         if sign in text:
             text = mark.sub(rest, text)
     return text
 
 
 def normalize(text: str) -> str:
-    """The letters and digits of a text without entity marks, case folded, with single blanks between.
+    """The letters and digits of a text without entity markers, case folded, with single blanks between.
 
     >>> normalize("The [[ Gefitinib ]] (Iressa, ZD-1839)!")
     'the gefitinib iressa zd 1839'
     """
-    composed = unicodedata.normalize("NFC", remove_entity_marks(text))
+    composed = unicodedata.normalize("NFC", remove_entity_markers(text))
     return _NOT_ALPHANUMERIC.sub(" ", composed.casefold()).strip()
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from endtask.config import TaskKind
 from endtask.errors import a_few
-from endtask.settings import TaskKind
 from endtask.task.counts import Overlap, SplitAudit
 
 Level = Literal["error", "warning", "note"]
@@ -15,7 +15,7 @@ Level = Literal["error", "warning", "note"]
 _FEW_ROWS = 5
 _NAMED = 5
 _WARNING_SHARE = 0.01
-_NORMALISED = "entity marks, case and punctuation are removed"
+_NORMALISED = "entity markers, case and punctuation are removed"
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def find_problems(
 ) -> tuple[Problem, ...]:
     """All findings, the gravest first."""
     found = [problem for overlap in overlaps for problem in _overlap_problems(overlap)]
-    for split, figures in splits.items():
-        found += _split_problems(split, figures)
+    for split, statistics in splits.items():
+        found += _split_problems(split, statistics)
     found += _label_problems(splits, labels, kind)
     gravity: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda problem: gravity[problem.level]))
@@ -77,10 +77,10 @@ def _what_is_shared(overlap: Overlap) -> str:
             f"{more:,} of {overlap.rows:,} {overlap.later} rows ({percent(more, overlap.rows)}) stand in"
             f" {earlier} once {_NORMALISED}, none verbatim"
         )
-    further = f", and {more:,} more do once {_NORMALISED}" if more else ""
+    auxiliary = f", and {more:,} more do once {_NORMALISED}" if more else ""
     return (
         f"{overlap.exact:,} of {overlap.rows:,} {overlap.later} rows ({percent(overlap.exact, overlap.rows)})"
-        f" stand verbatim in {earlier}, {overlap.exact_same_label:,} of them with the same label{further}"
+        f" stand verbatim in {earlier}, {overlap.exact_same_label:,} of them with the same label{auxiliary}"
     )
 
 
@@ -99,19 +99,19 @@ def _what_it_means(overlap: Overlap) -> str:
     )
 
 
-def _split_problems(split: str, figures: SplitAudit) -> Iterator[Problem]:
-    if figures.conflicting:
-        level: Level = "warning" if figures.conflicting >= _WARNING_SHARE * figures.rows else "note"
+def _split_problems(split: str, statistics: SplitAudit) -> Iterator[Problem]:
+    if statistics.conflicting:
+        level: Level = "warning" if statistics.conflicting >= _WARNING_SHARE * statistics.rows else "note"
         message = (
-            f"{figures.conflicting:,} of {figures.rows:,} {split} rows"
-            f" ({percent(figures.conflicting, figures.rows)}) have a text that stands in {split} with another"
+            f"{statistics.conflicting:,} of {statistics.rows:,} {split} rows"
+            f" ({percent(statistics.conflicting, statistics.rows)}) have a text that stands in {split} with another"
             " label too: no model can get all of them right"
         )
-        yield Problem(level, message, split, figures.conflicting_ids)
-    if figures.normalized_duplicates:
+        yield Problem(level, message, split, statistics.conflicting_ids)
+    if statistics.normalized_duplicates:
         message = (
-            f"{split} rows that repeat an earlier {split} row: {figures.exact_duplicates:,} verbatim,"
-            f" {figures.normalized_duplicates:,} once {_NORMALISED}; their texts weigh more than others"
+            f"{split} rows that repeat an earlier {split} row: {statistics.exact_duplicates:,} verbatim,"
+            f" {statistics.normalized_duplicates:,} once {_NORMALISED}; their texts weigh more than others"
         )
         yield Problem("note", message, split)
 
@@ -124,22 +124,24 @@ def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str], kin
             f" ({a_few((f'{name}: {count}' for name, count in few.items()), _NAMED)}): expect little on them"
         )
         yield Problem("note", message, "train")
-    for split, figures in splits.items():
-        unknown = sorted(set(figures.labels) - set(labels))
-        absent = sorted(set(labels) - set(figures.labels))
+    for split, statistics in splits.items():
+        unknown = sorted(set(statistics.labels) - set(labels))
+        absent = sorted(set(labels) - set(statistics.labels))
         if unknown:
             message = f"labels of {split} that never occur in train: {len(unknown):,} ({a_few(unknown, _NAMED)})"
             yield Problem("warning", f"{message}; every one of them will be missed", split)
-        if len(figures.labels) == 1 and kind in ("text", "pair"):
-            yield _single_label(split, figures)
-        elif absent and figures.labels:
+        if len(statistics.labels) == 1 and kind in ("text", "pair"):
+            yield _single_label(split, statistics)
+        elif absent and statistics.labels:
             message = f"{len(absent):,} of {len(labels):,} labels do not occur in {split} ({a_few(absent, _NAMED)})"
             yield Problem("note", f"{message}: the score says nothing about them", split)
 
 
-def _single_label(split: str, figures: SplitAudit) -> Problem:
+def _single_label(split: str, statistics: SplitAudit) -> Problem:
     """All rows of a split have one label, so that it cannot tell a good model from one that always answers so."""
-    rows = f"all {figures.rows:,} {split} rows have" if figures.rows > 1 else f"the only {split} row has"
+    rows = f"all {statistics.rows:,} {split} rows have" if statistics.rows > 1 else f"the only {split} row has"
     meaning = "dev cannot choose between models" if split == "dev" else "the score says nothing about other labels"
-    message = f"{rows} the label {next(iter(figures.labels))!r}: a model that always answers so is right, so {meaning}"
+    message = (
+        f"{rows} the label {next(iter(statistics.labels))!r}: a model that always answers so is right, so {meaning}"
+    )
     return Problem("warning", message, split)

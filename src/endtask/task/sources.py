@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from endtask.errors import InputError, nearest
-from endtask.files.compression import COMPRESSIONS, bare_suffix
-from endtask.files.rows import ROW_SUFFIXES, Row, read_rows
+from endtask.io.compression import COMPRESSIONS, bare_suffix
+from endtask.io.tables import ROW_SUFFIXES, Row, read_rows
 
 SPLITS = ("train", "dev", "test")
 SPLIT_NAMES: Mapping[str, str] = {

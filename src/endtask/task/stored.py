@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from endtask.config.objectives import check_names
 from endtask.errors import InputError
-from endtask.files.run_layout import TASKS
+from endtask.io.run_layout import TASKS
 from endtask.records import Example
-from endtask.settings.objectives import check_names
 from endtask.task.sources import SPLITS
 from endtask.task.task import Task
 
@@ -32,13 +32,13 @@ def task_files(task: Task) -> dict[str, bytes]:
         "notes": task.notes,
         "dropped": task.dropped,
         "fingerprint": task.fingerprint,
-        **({"further": list(task.further)} if task.further else {}),
+        **({"auxiliary": list(task.auxiliary)} if task.auxiliary else {}),
     }
     files = {_FACTS: json.dumps(facts, indent=2)}
     for split, examples in task.splits.items():
         files[f"{split}.jsonl"] = "".join(f"{json.dumps(_row(example))}\n" for example in examples)
     stored = {name: text.encode() for name, text in files.items()}
-    for name, one in task.further.items():
+    for name, one in task.auxiliary.items():
         stored |= {f"{TASKS}/{name}/{file}": content for file, content in task_files(one).items()}
     return stored
 
@@ -53,10 +53,10 @@ def read_task(folder: Path) -> Task:
         found = Task.from_examples(facts["name"], splits, kind=facts["kind"], dev_fraction=0, test_fraction=0)
         if found.fingerprint != facts["fingerprint"]:
             raise ValueError("other rows than were written")
-        names = list(facts.get("further", ()))
+        names = list(facts.get("auxiliary", ()))
         check_names(names, "tasks")  # before they become names of folders
-        further = {name: read_task(folder / TASKS / name) for name in names}
-        return replace(found, notes=tuple(facts["notes"]), dropped=facts["dropped"], further=further)
+        auxiliary = {name: read_task(folder / TASKS / name) for name in names}
+        return replace(found, notes=tuple(facts["notes"]), dropped=facts["dropped"], auxiliary=auxiliary)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
         reason = str(error) or type(error).__name__
         raise InputError(f"the copy of the task is damaged: {reason}", path=folder) from None

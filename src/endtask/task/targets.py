@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.settings import TaskKind
+from endtask.config import TaskKind
 from endtask.task.task import Task
 
 NO_WORD = -1

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
+from endtask.config import TaskKind, TaskSettings
 from endtask.errors import InputError, did_you_mean
 from endtask.records import Example
-from endtask.settings import TaskKind, TaskSettings
 from endtask.task.checks import check_ids, check_labels, label_names
 from endtask.task.columns import Columns, find_columns, require_columns
 from endtask.task.examples import WrongCell, complete, decide_kind, is_empty, read_examples
@@ -27,7 +27,7 @@ class Task:
 
     `labels` are the sorted classes, labels or tags of train, empty for scores; `notes` are sentences for people
     about what was done on the way; `dropped` counts the rows without text that were left out of each split;
-    `fingerprint` changes with any example, label or split, and with nothing else; `further` are tasks that are learned
+    `fingerprint` changes with any example, label or split, and with nothing else; `auxiliary` are tasks that are learned
     beside this one, by name.
 
     >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(40)]
@@ -43,14 +43,14 @@ class Task:
     notes: tuple[str, ...]
     fingerprint: str
     dropped: dict[str, int] = field(default_factory=dict)
-    further: dict[str, Task] = field(default_factory=dict)
+    auxiliary: dict[str, Task] = field(default_factory=dict)
 
     @property
     def whole_fingerprint(self) -> str:
-        """The fingerprint with those of the further tasks; without any it is the task's own."""
-        if not self.further:
+        """The fingerprint with those of the auxiliary tasks; without any it is the task's own."""
+        if not self.auxiliary:
             return self.fingerprint
-        each = [self.fingerprint, {name: task.fingerprint for name, task in self.further.items()}]
+        each = [self.fingerprint, {name: task.fingerprint for name, task in self.auxiliary.items()}]
         return blake2b(json.dumps(each).encode(), digest_size=16).hexdigest()
 
     @property
@@ -86,7 +86,7 @@ class Task:
         """Read a file, a folder with train/dev/test files, `hf:NAME[:CONFIG]` or `docstrings`."""
         settings = source if isinstance(source, TaskSettings) else TaskSettings(path=str(source))
         if settings.path == "docstrings":
-            from endtask.task.demo import docstrings_task
+            from endtask.task.docstrings_task import docstrings_task
 
             return docstrings_task(seed)
         if settings.path.startswith(HUB_PREFIX):
@@ -241,7 +241,7 @@ def _carve_into(splits: dict[str, list[Example]], split: str, fraction: float, s
             hint=f"give a {split} file" + (" or set task.test_fraction=0" if split == "test" else ""),
         )
     splits["train"], splits[split] = kept, carved
-    by = "one named column" if train[0].group is not None else "equal texts without entity marks"
+    by = "one named column" if train[0].group is not None else "equal texts without entity markers"
     return f"no {split} split given: {len(carved):,} of {rows:,} train rows carved off by group ({by})"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from endtask.weighting.base import Turn, Weighting
+from endtask.weighting.base import ScheduledObjective, Weighting
 
 _LARGEST_DENOMINATOR = 1_000_000
 
@@ -17,9 +17,9 @@ class Alternate(Weighting):
     of all steps passes a whole number; the others divide the rest in the same way. Shares are fractions of whole
     numbers, so the turn of any step is exact and known without those before it.
 
-    >>> [turn.objective for step in range(4) for turn in Alternate("mlm", "links", "acronyms").turns(step)]
+    >>> [turn.objective for step in range(4) for turn in Alternate("mlm", "links", "acronyms").schedule(step)]
     ['mlm', 'links', 'acronyms', 'mlm']
-    >>> [turn.objective for step in range(4) for turn in Alternate("mlm", "links", weights=(3, 1)).turns(step)]
+    >>> [turn.objective for step in range(4) for turn in Alternate("mlm", "links", weights=(3, 1)).schedule(step)]
     ['mlm', 'mlm', 'mlm', 'links']
     """
 
@@ -33,12 +33,12 @@ class Alternate(Weighting):
         # The share of each among itself and those before it.
         self._shares = [weight / sum(exact[: number + 1]) for number, weight in enumerate(exact)]
 
-    def turns(self, step: int) -> tuple[Turn, ...]:
+    def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
         """One objective, always with weight 1."""
         left = step  # how many of the steps before this one belong to the objectives not yet passed over
         for name, share in reversed(list(zip(self._objectives, self._shares, strict=True))):
             before, after = int(left * share), int((left + 1) * share)
             if after > before:
-                return (Turn(name, 1.0, before),)
+                return (ScheduledObjective(name, 1.0, before),)
             left -= before
         raise AssertionError

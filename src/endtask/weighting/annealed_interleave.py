@@ -1,4 +1,4 @@
-"""An interleave whose share of internal batches changes on the way, such as from much of the task to little of it."""
+"""An interleave whose share of task batches changes on the way, such as from much of the task to little of it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class AnnealedInterleave(Interleave):
     A step is internal when the integral of the share over all steps so far passes a whole number. That is a fraction
     of whole numbers, so the turn of any step is exact and known without those before it.
 
-    >>> rule = AnnealedInterleave("external", "internal", rho1=3, rho1_end=0, steps=8)
-    >>> "".join(rule.turns(step)[0].objective[0] for step in range(10))
+    >>> rule = AnnealedInterleave("corpus", "task", rho1=3, rho1_end=0, steps=8)
+    >>> "".join(rule.schedule(step)[0].objective[0] for step in range(10))
     'eeieiiiiii'
     """
 
@@ -20,7 +20,7 @@ class AnnealedInterleave(Interleave):
         super().__init__(external, internal, rho1)
         self._last_period, self._steps = rho1_end + 1, steps
 
-    def internal_before(self, step: int) -> int:
+    def task_before(self, step: int) -> int:
         """The whole part of the integral: step / p + (1 / q - 1 / p) step^2 / (2 steps), for periods from p to q."""
         first, last, steps = self._period, self._last_period, self._steps
         changing = min(step, steps)
@@ -29,10 +29,10 @@ class AnnealedInterleave(Interleave):
 
 
 class MeanInterleave(Interleave):
-    """A constant mix with as many internal batches in all as an annealed one, whatever the number of steps.
+    """A constant mix with as many task batches in all as an annealed one, whatever the number of steps.
 
-    >>> rule = MeanInterleave("external", "internal", rho1=1, rho1_end=0)
-    >>> "".join(rule.turns(step)[0].objective[0] for step in range(8))
+    >>> rule = MeanInterleave("corpus", "task", rho1=1, rho1_end=0)
+    >>> "".join(rule.schedule(step)[0].objective[0] for step in range(8))
     'eiiieiii'
     """
 
@@ -40,6 +40,6 @@ class MeanInterleave(Interleave):
         super().__init__(external, internal, rho1)
         self._last_period = rho1_end + 1
 
-    def internal_before(self, step: int) -> int:
+    def task_before(self, step: int) -> int:
         """The whole part of step times the mean share, (1 / p + 1 / q) / 2."""
         return step * (self._period + self._last_period) // (2 * self._period * self._last_period)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScheduledObjective:
     """One objective's part in a step; `step` counts this objective's own turns, so it reads its data in order."""
 
     objective: str
@@ -21,29 +21,24 @@ class Weighting:
     """A rule over named objectives. Most rules only say whose turn it is.
 
     A rule that learns its weights asks for gradients: the loop then hands it each objective's own gradient on the
-    shared body, flat, and takes the weights that it answers. It keeps what it has learned in `state`, which travels
+    shared encoder, flat, and takes the weights that it answers. It keeps what it has learned in `state`, which travels
     in the checkpoint.
     """
 
-    def turns(self, step: int) -> tuple[Turn, ...]:
+    def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
         """The objectives that run at this step; a pure function of the step."""
         raise NotImplementedError
-
-    @property
-    def period(self) -> int:
-        """Steps after which all objectives have had their turns: what a step costs is a mean over whole periods."""
-        return 1
 
     def sees_gradients(self, step: int) -> bool:
         """Whether `weigh` is to be called at this step."""
         return False
 
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Weights of all objectives, on the device, from the gradients (P,) of those that ran on the body's P weights.
+        """Weights of all objectives, on the device, from the gradients (P,) of those that ran on the encoder's P weights.
 
-        The P weights stand in the order of `body.parameters()`, in memory that the next step uses again. A rule that
+        The P weights stand in the order of `encoder.parameters()`, in memory that the next step uses again. A rule that
         needs more than these, such as the network for a gradient of its own, is given it when it is made; gradients
-        that it leaves in the body are overwritten. Learn in `after_step`: the step may yet be skipped.
+        that it leaves in the encoder are overwritten. Learn in `after_step`: the step may yet be skipped.
         """
         raise NotImplementedError
 

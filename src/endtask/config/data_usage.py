@@ -1,0 +1,126 @@
+"""Which texts and which split each part of training reads, and whether it sees labels: told before and after a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from endtask.config.objectives import KINDS, ObjectiveSettings
+from endtask.config.reselect import RESELECTION_FOLDS
+from endtask.config.root import Settings
+
+LEARNED_WEIGHTS = "learned weights"
+_SELECTION = "selection"
+_DEV_MAY_CHOOSE = {
+    _SELECTION: ("the texts of the selection", "select.influence.targets=folds"),
+    LEARNED_WEIGHTS: ("the weights of objectives", "pretrain.meta.split=folds"),
+}
+"""What labels of dev choose where they judge a part of training, and the setting by which train judges it."""
+_TEXTS = {
+    "task": "the task's texts",
+    "selection": "the selection",
+    "domain": "the domain",
+    "aligned": "the aligned sources",
+}
+
+
+@dataclass(frozen=True)
+class DataUse:
+    """What a part of training does with data; `labels` says whether it sees those of its split."""
+
+    part: str
+    learns: str
+    reads: str
+    split: str
+    labels: bool
+
+
+def data_usage(
+    settings: Settings, *, groups: int | None = None, absent: Collection[str] = frozenset()
+) -> tuple[DataUse, ...]:
+    """Every part of training that reads data, in the order of the work.
+
+    `groups` of train stay together, so that there are no more parts of it to hold out; unset where nobody counted.
+    `absent` objectives have no text to read, and are left out as they are in training.
+
+    >>> [(use.part, use.split, use.labels) for use in data_usage(Settings())]
+    [('corpus', '-', False), ('task', 'train', True), ('fine-tuning', 'train', True), ('best step', 'dev', True)]
+    """
+    found = (*_selection(settings), *_pretraining(settings, groups), *_finetuning(settings))
+    return tuple(use for use in found if use.part not in absent)
+
+
+def chosen_by_dev(uses: Iterable[DataUse]) -> tuple[str, ...]:
+    """What to tell whoever reads dev scores where labels of dev choose more than the best step.
+
+    >>> chosen_by_dev(data_usage(Settings()))
+    ()
+    """
+    judged = [use.part for use in uses if use.part in _DEV_MAY_CHOOSE and use.split.endswith("dev")]
+    return tuple(
+        f"labels of dev choose {what}, so dev scores are no longer those of unseen data; {instead} leaves dev alone"
+        for what, instead in map(_DEV_MAY_CHOOSE.__getitem__, judged)
+    )
+
+
+def data_usage_lines(uses: tuple[DataUse, ...]) -> Iterator[str]:
+    """A small table for people."""
+    rows = [("objective", "learns", "reads", "split", "labels")]
+    rows += [(use.part, use.learns, use.reads, use.split, "yes" if use.labels else "no") for use in uses]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _selection(settings: Settings) -> Iterator[DataUse]:
+    """Selectors that read labels; the others read the texts of train at most."""
+    select = settings.select
+    if select.uses_influence:
+        folds = "train, each half judged by a model of the other"
+        split = folds if select.influence.targets == "folds" else "train, judged by dev"
+        yield DataUse(_SELECTION, "which texts help", _TEXTS["task"], split, True)
+    elif select.per_class:
+        yield DataUse(_SELECTION, "which texts are near a class", _TEXTS["task"], "train", True)
+
+
+def _pretraining(settings: Settings, groups: int | None) -> Iterator[DataUse]:
+    train = settings.pretrain
+    if settings.skip_pretraining:
+        return
+    for name, one in settings.used_objectives.items():
+        yield objective_data_use(name, one)
+    if train.weighting == "meta":
+        by_dev = "dev" if train.meta.same_head else "train, judged by dev"  # a head of its own is fitted to train
+        split = by_dev if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)
+        yield DataUse(LEARNED_WEIGHTS, "which objectives help", _TEXTS["task"], split, True)
+    if train.reselect.every is not None:
+        folds = train.meta.folds if train.weighs_by_folds else RESELECTION_FOLDS
+        yield DataUse("re-selection", "which texts to read", _TEXTS["task"], _in_turn(folds, groups), True)
+    if train.eval_steps is not None:
+        yield DataUse("best step of pre-training", "when to stop", _TEXTS["task"], "dev", True)
+
+
+def _in_turn(folds: int, groups: int | None) -> str:
+    return f"train, 1/{folds if groups is None else min(folds, groups)} of it held out in turn"
+
+
+def _finetuning(settings: Settings) -> Iterator[DataUse]:
+    if not settings.skip_finetuning:
+        yield DataUse("fine-tuning", "the task", _TEXTS["task"], "train", True)
+        for name in settings.scored_tasks:
+            yield DataUse(f"fine-tuning of {name}", f"the task {name}", _texts_of("task", name), "train", True)
+        yield DataUse("best step", "when to stop", _TEXTS["task"], "dev", True)
+
+
+def objective_data_use(name: str, asked: ObjectiveSettings) -> DataUse:
+    """What an objective of pre-training reads; corpus text belongs to no split, and the contamination filter keeps dev and test out."""
+    of_task = asked.reads == "task"
+    learns = KINDS[asked.kind].meaning.replace("`", "")
+    if asked.learned_task is not None:
+        learns = learns.replace("the task", f"the task {asked.task}", 1)
+    reads = _texts_of(asked.reads, asked.task)
+    return DataUse(name, learns, reads, "train" if of_task else "-", KINDS[asked.kind].labels)
+
+
+def _texts_of(reads: str, task: str | None) -> str:
+    return _TEXTS[reads] if task is None else f"the texts of {task}"

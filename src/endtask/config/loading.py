@@ -1,0 +1,203 @@
+"""Settings from YAML, JSON, presets and `--set key=value`; every mistake becomes one line."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from endtask.config.messages import explain, section_of
+from endtask.config.preset_files import preset_layers
+from endtask.config.root import Settings
+from endtask.errors import InputError, did_you_mean_beside
+from endtask.io.compression import bare_suffix
+from endtask.io.tables import ROW_SUFFIXES
+
+Tree = dict[str, Any]
+
+_SIGNS_OF_YAML = frozenset("|>,#-:?&*!%@`")  # each means something else, or nothing, where a value begins
+
+
+class _YamlLoader(yaml.SafeLoader):
+    """YAML in which a key may stand only once; PyYAML alone would let the last one win in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        return super().construct_mapping(node, deep)
+
+
+def load_settings(
+    path: str | Path | None = None,
+    *,
+    preset: str | None = None,
+    overrides: Iterable[str] = (),
+    given: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Put settings together: preset, then file, then `given` (flags), then `--set` overrides; later ones win.
+
+    The file is YAML or JSON and may itself name a `preset`.
+
+    >>> load_settings(preset="laptop", overrides=["pretrain.learning_rate=2e-3"]).pretrain.learning_rate
+    0.002
+    """
+    tree = read_tree(path) if path is not None else {}
+    named_in_file = tree.pop("preset", None)
+    merged: Tree = {}
+    for layer in preset_layers(preset) if preset else _layers_named_in(path, named_in_file):
+        merge(merged, layer)
+    merge(merged, tree)
+    merge(merged, given or {})
+    overridden = [apply_override(merged, override) for override in overrides]
+    return resolve(merged, where=str(path) if path is not None else None, overridden=overridden)
+
+
+def _layers_named_in(path: str | Path | None, preset: str | None) -> list[Tree]:
+    """Those of the preset that a file names; a mistake is told with the file's name."""
+    try:
+        return preset_layers(preset) if preset else []
+    except InputError as error:
+        raise InputError(error.message, path=path, key="preset", hint=error.hint) from None
+
+
+def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Collection[str] = ()) -> Settings:
+    """Check a nested mapping against the typed settings.
+
+    >>> resolve({"pretrain": {"learnin_rate": 1}})
+    Traceback (most recent call last):
+    ...
+    endtask.errors.InputError: key 'pretrain.learnin_rate': unknown setting (did you mean 'pretrain.learning_rate'?)
+    """
+    try:
+        return Settings.model_validate(_without_empty_sections(tree, Settings))
+    except ValidationError as error:
+        raise explain(error, where, overridden, tree=tree) from None
+
+
+def up_to_date(tree: Tree, *, without: Collection[str], where: str) -> Tree:
+    """Settings that an older release wrote down, with the defaults of what it did not know.
+
+    >>> up_to_date({"select": {"budget": None}}, without=["seed"], where="a record")["select"]["selector"]
+    'best_rank'
+    """
+    return resolve(tree, where).model_dump(mode="json", exclude=set(without))
+
+
+def read_tree(path: str | Path) -> Tree:
+    """The nested mapping in a YAML or JSON file."""
+    path = Path(path)
+    text = _read_text(path)
+    try:
+        tree = _parse_json(text) if path.suffix == ".json" else yaml.load(text, _YamlLoader)
+    except yaml.MarkedYAMLError as error:
+        row = error.problem_mark.line + 1 if error.problem_mark else None
+        raise InputError(f"not valid YAML: {error.problem}", path=path, row=row) from None
+    except yaml.reader.ReaderError as error:
+        row = text.count("\n", 0, error.position) + 1
+        raise InputError(f"not valid YAML: {error.reason}", path=path, row=row) from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"not valid JSON: {error.msg}", path=path, row=error.lineno) from None
+    except ValueError as error:
+        raise InputError(f"not valid: {error}", path=path) from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise InputError("settings must be `key: value` lines", path=path)
+    return tree
+
+
+def _read_text(path: Path) -> str:
+    if path.is_file() and bare_suffix(path) in ROW_SUFFIXES:
+        raise InputError("data, where settings were looked for", path=path, hint=f"labelled data come by --task {path}")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        hint = did_you_mean_beside(path, _settings_files(path.parent))
+        raise InputError("no such settings file", path=path, hint=hint) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+    except UnicodeDecodeError as error:
+        row = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError("not valid UTF-8", path=path, row=row, hint="save the file as UTF-8") from None
+
+
+def _settings_files(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return [path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json")]
+
+
+def _parse_json(text: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> Tree:
+        names = [name for name, _ in pairs]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the key {twice!r} stands twice")
+        return dict(pairs)
+
+    return json.loads(text, object_pairs_hook=unique)
+
+
+def _without_empty_sections(tree: Mapping[str, Any], model: type[BaseModel]) -> Tree:
+    """Leave out sections whose keys are all commented out, which YAML reads as null."""
+    kept: Tree = {}
+    for key, value in tree.items():
+        section = section_of(model, key)
+        if section is not None and isinstance(value, Mapping):
+            kept[key] = _without_empty_sections(value, section)
+        elif section is None or value is not None:
+            kept[key] = value
+    return kept
+
+
+def merge(base: Tree, change: Mapping[str, Any]) -> None:
+    """Write `change` into `base`, section by section."""
+    for key, value in change.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
+            merge(base[key], value)
+        elif value is None and isinstance(base.get(key), dict):
+            continue  # a section whose keys are all commented out changes nothing
+        else:
+            # A copy, so that later overrides never reach into the caller's own mapping.
+            base[key] = copy.deepcopy(value)
+
+
+def apply_override(tree: Tree, override: str) -> str:
+    """Apply one `section.key=value` and return the key; the value is read as YAML: numbers, lists, `null`."""
+    key, equals, text = override.partition("=")
+    names = [name.strip() for name in key.split(".")]
+    if not equals or not all(names):
+        raise InputError(f"--set {override!r}: write it as key=value", hint="for example pretrain.learning_rate=1e-3")
+    for name in names[:-1]:
+        if tree.get(name) is None:
+            tree[name] = {}
+        if not isinstance(tree[name], dict):
+            raise InputError(f"--set {override!r}: {name!r} is a value, not a section")
+        tree = tree[name]
+    try:
+        tree[names[-1]] = _value(text)
+    except yaml.YAMLError:
+        raise InputError(f"--set {override!r}: the value is not valid YAML") from None
+    return ".".join(names)
+
+
+def _value(text: str) -> Any:
+    """A value as YAML reads it; but a sign alone, such as the delimiter `|`, is that sign and no beginning of more."""
+    sign = text.strip()
+    return sign if sign in _SIGNS_OF_YAML else yaml.load(text, _YamlLoader)
+
+
+def dump_yaml(settings: Settings) -> str:
+    """The resolved settings as YAML, accepted back by `load_settings`."""
+    tree = settings.model_dump(mode="json")
+    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    # PyYAML writes the character NEL as it is but reads it back as a line end; escaped, it survives.
+    return yaml.safe_dump(tree, sort_keys=False) if "\x85" in text else text

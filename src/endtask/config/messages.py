@@ -1,0 +1,263 @@
+"""Turn the type checker's complaints about settings into one line with the nearest right key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from endtask.config.objectives import no_name
+from endtask.config.root import Settings
+from endtask.errors import InputError, did_you_mean, nearest
+
+Location = tuple[int | str, ...]
+
+_KEY_ITSELF = "[key]"  # where pydantic complains about a key, behind it
+
+_PLAIN_WORDS = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "dict_type": "must be a section of `key: value` lines",
+    "finite_number": "must be a finite number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "invalid_key": "a key must be text",
+    "missing": "is required",
+    "model_type": "must be a section of `key: value` lines",
+    "string_type": "must be text",
+    "too_short": "must not be empty",
+    "tuple_type": "must be a list such as [a, b]",
+}
+_OTHER_NAMES = {
+    "classification": "text",
+    "text_classification": "text",
+    "sentence_pair": "pair",
+    "regression": "score",
+    "multilabel": "labels",
+    "multi_label": "labels",
+    "multi_label_classification": "labels",
+    "ner": "tags",
+    "tagging": "tags",
+    "token_classification": "tags",
+}
+"""What others call our kinds of tasks."""
+
+_OTHER_KEYS = {
+    "bf16": "precision",
+    "fp16": "precision",
+    "lr": "learning_rate",
+    "max_seq_length": "max_length",
+    "max_steps": "budget",
+    "metric_for_best_model": "evaluate.metric",
+    "mlm_probability": "mask_probability",
+    "model_name_or_path": "model.path",
+    "num_train_epochs": "epochs",
+    "per_device_eval_batch_size": "evaluate.batch_size",
+    "per_device_train_batch_size": "batch_size",
+    "save_steps": "checkpoint_steps",
+    "tokenizer_name": "tokenizer.path",
+    "torch_compile": "compile",
+    "use_cpu": "device",
+    "warmup_ratio": "warmup_fraction",
+}
+"""What Hugging Face's TrainingArguments and scripts call our settings: the key in the same section, or where it is."""
+
+
+def explain(
+    error: ValidationError,
+    where: str | None,
+    overridden: Collection[str] = (),
+    root: type[BaseModel] = Settings,
+    tree: Mapping[str, Any] | None = None,
+) -> InputError:
+    """The one line for a failed check: `where` names the file, unless the key came from `--set`.
+
+    `tree` is what was checked, where sections have names of the user's own.
+    """
+    complaints = error.errors()
+    # A misspelt key also leaves the right one unset, so the misspelling comes first.
+    first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
+    if first["loc"][-1:] == (_KEY_ITSELF,) and first["type"] != "extra_forbidden":  # which may itself be named so
+        *above, name, _ = first["loc"]
+        return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
+    place = _place(tuple(first["loc"]), root)
+    if first["type"] == "extra_forbidden":
+        # `--set fintune.epochs=3` makes a section that nobody knows: the complaint is about the section alone.
+        path = "--set" if _sets_below(place, overridden) else _origin(_dotted(place), "", where, overridden)
+        return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place, root))
+    same_place = [each for each in complaints if _place(tuple(each["loc"]), root) == place]
+    message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
+    # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
+    message = message.replace(" or must be ", " or ")
+    place, message = _key_in_front(place, message, root)
+    path = _origin(_dotted(place), message, where, overridden)
+    if first["type"] == "missing":  # of a section that `--set` may have made
+        path = "--set" if _sets_below(place[:-1], overridden) else path
+        bare = isinstance(first["input"], dict) and first["input"].keys() == {"weight"}
+        if (path == "--set" or bare) and _is_named(place[:-1], root):
+            return _unknown_name(place, path, tree or {})
+    hint = _right_value(same_place)
+    return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None, hint=hint)
+
+
+def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
+    """The section a key holds (or holds a list of, or several by name), or None for a plain value."""
+    field = model.model_fields.get(key)
+    kinds = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def holds_named_sections(model: type[BaseModel], key: str) -> bool:
+    """Whether a key holds sections by names of the user's own, such as `pretrain.objectives`."""
+    field = model.model_fields.get(key)
+    return field is not None and get_origin(field.annotation) is dict
+
+
+def _place(location: Location, root: type[BaseModel]) -> Location:
+    """The location as the user typed it: pydantic adds the name of a union's branch at the end."""
+    place: list[int | str] = []
+    for part in location:
+        # The name of a named section leads to a section itself.
+        if isinstance(part, str) and _section_at(tuple(place), root) is None:
+            break
+        place.append(part)
+    return tuple(place)
+
+
+def _key_in_front(place: Location, message: str, root: type[BaseModel]) -> tuple[Location, str]:
+    """A check over several keys of a section starts its message with the first of them, which is the place to name."""
+    model: type[BaseModel] | None = _section_at(place, root)
+    word, _, rest = message.partition(" ")
+    names = word.removesuffix(":").split(".")
+    known = iter(names)
+    for name in known:
+        if model is None or name not in model.model_fields:
+            return place, message
+        if holds_named_sections(model, name):
+            next(known, None)
+        model = section_of(model, name)
+    return (*place, *names), rest
+
+
+def _sets_below(place: Location, overridden: Collection[str]) -> bool:
+    return any(name.startswith(f"{_dotted(place)}.") for name in overridden)
+
+
+def _is_named(place: Location, root: type[BaseModel]) -> bool:
+    """Whether a place is a section that has a name of the user's own."""
+    above = _section_at(place[:-2], root)
+    return len(place) > 1 and above is not None and holds_named_sections(above, str(place[-2]))
+
+
+def _unknown_name(place: Location, path: str | None, tree: Mapping[str, Any]) -> InputError:
+    """A named section without the key that each must have: more likely a misspelt name than a new one.
+
+    >>> objectives = {"dap": {"weight": 1}, "dapt": {"kind": "mlm"}}
+    >>> print(_unknown_name(("pretrain", "objectives", "dap", "kind"), None, {"pretrain": {"objectives": objectives}}))
+    key 'pretrain.objectives.dap': there is no objective of this name, and a new one needs a kind (did you mean 'dapt'?)
+    """
+    *above, name, needed = place
+    beside: Any = tree
+    for part in above:
+        beside = beside.get(part) if isinstance(beside, Mapping) else None
+    others = [str(other) for other in beside if other != name] if isinstance(beside, Mapping) else []
+    message = f"there is no {str(above[-1]).removesuffix('s')} of this name, and a new one needs a {needed}"
+    hint = did_you_mean(str(name), others) if others else None
+    return InputError(message, path=path, key=_dotted(place[:-1]), hint=hint)
+
+
+def _origin(key: str, message: str, where: str | None, overridden: Collection[str]) -> str | None:
+    """The file, or `--set` if that gave the key, something above it, or another key that the message names."""
+    named = {word.strip(":;,") for word in message.split()}
+    blamed = any(key == name or key.startswith(f"{name}.") or name in named for name in overridden)
+    return "--set" if blamed else where
+
+
+def _section_at(place: Location, root: type[BaseModel]) -> type[BaseModel] | None:
+    """The section that a place leads to, or None for a plain value."""
+    model: type[BaseModel] | None = root
+    parts = iter(place)
+    for part in parts:
+        if isinstance(part, str) and model is not None:
+            if holds_named_sections(model, part):
+                next(parts, None)
+            model = section_of(model, part)
+    return model
+
+
+def _right_key(place: Location, root: type[BaseModel]) -> str:
+    """A hint: our name for Hugging Face's, else the nearest of the section, else the same key elsewhere, else all."""
+    wrong, ours = str(place[-1]), _OTHER_KEYS.get(str(place[-1]))
+    if ours is not None and (keys := _keys_named(ours, place[:-1], root)):
+        return _one_of(keys)
+    beside = (_section_at(place[:-1], root) or root).model_fields
+    if nearest(wrong, beside) is None and (elsewhere := _keys_named(wrong, place[:-1], root)):
+        return _one_of(elsewhere)
+    hint, prefix = did_you_mean(wrong, beside), _dotted(place[:-1])
+    return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
+
+
+def _keys_named(name: str, above: Location, root: type[BaseModel]) -> list[str]:
+    """The dotted keys of a name: in its section, else those nearest to the top; a dotted name is the key itself.
+
+    >>> _keys_named("epochs", ("select", "influence"), Settings), _keys_named("epochs", ("pretrain",), Settings)
+    (['select.influence.epochs'], ['finetune.epochs'])
+    """
+    section = _section_at(above, root)
+    if section is not None and name in section.model_fields:
+        return [_dotted((*above, name))]
+    found = [key for key in _all_keys(root) if name in (key, key.rpartition(".")[2])]
+    return [key for key in found if _depth(key) == min(map(_depth, found))]
+
+
+def _one_of(keys: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(map(repr, keys))}?"
+
+
+def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name in model.model_fields:
+        yield prefix + name
+        below = section_of(model, name)
+        if below is not None and not holds_named_sections(model, name):
+            yield from _all_keys(below, f"{prefix}{name}.")
+
+
+def _depth(key: str) -> int:
+    return key.count(".")
+
+
+def _dotted(place: Location) -> str:
+    return ".".join(str(part) for part in place)
+
+
+def _in_plain_words(complaint: Any) -> str:
+    message = _PLAIN_WORDS.get(complaint["type"]) or str(complaint["msg"])
+    message = message.removeprefix("Value error, ").replace("Input should be", "must be")
+    return message[0].lower() + message[1:]
+
+
+def _right_value(complaints: list[Any]) -> str | None:
+    """A hint where one of few words is wanted, and another name or a misspelling of one was given."""
+    given = complaints[0].get("input")
+    wanted = [word for each in complaints if each["type"] == "literal_error" for word in _words(each)]
+    if not isinstance(given, str) or not wanted:
+        return None
+    meant = _OTHER_NAMES.get(given.lower().replace("-", "_"))
+    hint = f"did you mean {meant!r}?" if meant in wanted else did_you_mean(given, wanted)
+    return hint if hint.startswith("did you mean") else None
+
+
+def _words(complaint: Any) -> list[str]:
+    return re.findall(r"'([^']*)'", complaint["ctx"]["expected"])
+
+
+def _what_was_given(complaint: Any) -> str:
+    given = complaint.get("input")
+    # Our own checks quote the value themselves.
+    shown = complaint["type"] != "value_error" and isinstance(given, str | int | float | bool)
+    return f", got {given!r}" if shown else ""

@@ -1,0 +1,103 @@
+"""Settings of tokenizer and encoder."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from endtask.config.section import Fraction, Positive, Section
+
+Size = Literal[
+    "tiny",
+    "mini",
+    "compact",
+    "small",
+    "medium",
+    "base",
+    "large",
+    "256x1",
+    "256x2",
+    "256x3",
+    "512x1",
+    "512x2",
+    "512x3",
+    "768x1",
+    "768x2",
+    "768x3",
+]
+
+
+class TokenizerSettings(Section):
+    """Trained on selection + task text, or loaded from `path`."""
+
+    path: str | None = Field(
+        None,
+        description="a Hugging Face fast tokenizer (a folder, `hf:NAME`, `package:NAME`); a given model brings its own",
+    )
+    kind: Literal["wordpiece", "bpe", "unigram"] = Field("wordpiece", description="how words are cut into tokens")
+    vocab_size: int = Field(8000, ge=64, description="tokens to learn, special ones included")
+    lowercase: bool = Field(True, description="fold upper case before cutting into tokens")
+    spell_capitals: bool = Field(
+        False, description="cut capitals that follow each other apart (DNA: d, n, a), for tasks about acronyms"
+    )
+    entity_markers: tuple[str, ...] = Field(
+        (), description="strings kept whole as single tokens, such as entity markers"
+    )
+    train_texts: Positive | None = Field(
+        None, description="learn from at most this many texts, drawn by `seed`; unset: from all"
+    )
+
+
+class ModelSettings(Section):
+    """The encoder; explicit sizes override the named one."""
+
+    architecture: Literal["lean", "bert", "roberta", "modernbert"] = Field(
+        "lean",
+        description="lean: our fast ModernBERT, all layers global; the others are Hugging Face's own classes",
+    )
+    path: str | None = Field(
+        None,
+        description="start from this checkpoint (a folder, `hf:NAME` or, from an installed package, `package:NAME`), "
+        "which then fixes architecture and sizes",
+    )
+    size: Size = Field(
+        "tiny",
+        description="a named set of the sizes below, from 128 x 2 to 1024 x 24; 256x3 and so on: width x layers, with "
+        "attention heads of 64",
+    )
+    hidden_size: Positive | None = Field(None, description="width of a token's vector")
+    num_hidden_layers: Positive | None = Field(None, description="number of layers")
+    num_attention_heads: Positive | None = Field(None, description="must divide the hidden size")
+    intermediate_size: Positive | None = Field(None, description="width inside the feed-forward blocks")
+    max_position_embeddings: Positive = Field(512, description="longest text the model can ever read, in tokens")
+    dropout: Fraction = Field(0.1, description="dropout of the encoder and its heads, pre-training apart")
+    pooling: Literal["auto", "cls", "mean", "entity_markers"] = Field(
+        "auto",
+        description="what the task head reads: the first token, the mean over all, or the mean over `tokenizer.entity_markers`; "
+        "auto: first for bert, else the marks where there are some, else the mean",
+    )
+    attention: Literal["auto", "varlen", "flex", "padded"] = Field(
+        "auto",
+        description="how attention stays inside each text; auto: the fastest that works here; padded: with bert and "
+        "roberta over tables of equally long texts, with dropout of attention weights",
+    )
+
+    @field_validator("path")
+    @classmethod
+    def path_says_something(cls, path: str | None) -> str | None:
+        # Presets that cannot do without a checkpoint leave it empty, so that nobody fine-tunes random weights unawares.
+        if path == "":
+            raise ValueError("name the checkpoint to start from, a folder, hf:NAME or package:NAME")
+        return path
+
+    @model_validator(mode="after")
+    def architecture_can(self) -> ModelSettings:
+        if self.path is not None:  # which architecture that is, it says itself
+            return self
+        if self.pooling in ("mean", "entity_markers") and self.architecture in ("bert", "roberta"):
+            raise ValueError(f"pooling: {self.pooling}: the stock head of {self.architecture} reads the first token")
+        able = {"varlen": ("lean", "bert", "roberta"), "flex": ("lean",)}.get(self.attention)
+        if able is not None and self.architecture not in able:
+            raise ValueError(f"attention: {self.attention}: {self.architecture} does not have it; use auto, or lean")
+        return self

@@ -1,0 +1,89 @@
+"""Settings with some values exchanged at dotted keys, and such keys and values as the command line writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from endtask.config.loading import merge, resolve
+from endtask.config.messages import holds_named_sections, section_of
+from endtask.config.root import Settings
+from endtask.errors import InputError
+
+Values = dict[str, Any]
+
+
+def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Settings:
+    """The settings with the values at some dotted keys exchanged; `where` begins the line of a mistake.
+
+    Sections are changed key by key; of those by names of the user's own, such as `tasks`, {} leaves none.
+
+    >>> with_values(Settings(), {"pretrain.rho1": 3}, "--values").pretrain.rho1
+    3
+    >>> with_values(Settings(), {"train.rho3": 3}, "--values")
+    Traceback (most recent call last):
+    ...
+    endtask.errors.InputError: --values, key 'pretrain.rho3': unknown setting (did you mean 'pretrain.rho2'?)
+    """
+    tree = settings.model_dump(mode="json")
+    for key, value in values.items():
+        *above, last = key.split(".")
+        change = {last: value}
+        for name in reversed(above):
+            change = {name: change}
+        if value == {} and _holds_names(above, last):
+            reduce(dict.__getitem__, above, tree)[last] = {}
+        else:
+            merge(tree, change)
+    return resolve(tree, where)
+
+
+def _holds_names(above: Sequence[str], last: str) -> bool:
+    """Whether sections stand at a key by names of the user's own, such as auxiliary tasks: {} leaves none of them."""
+    model: type[BaseModel] | None = Settings
+    for name in above:
+        model = section_of(model, name) if model is not None else None
+    return model is not None and holds_named_sections(model, last)
+
+
+def value_at(settings: Settings, key: str) -> Any:
+    """The value at a dotted key, as JSON has it.
+
+    >>> value_at(Settings(), "budget")
+    '10min'
+    """
+    value: Any = settings.model_dump(mode="json")
+    for name in key.split("."):
+        value = value[name]
+    return value
+
+
+def split_entry(entry: str, where: str, example: str) -> tuple[str, str]:
+    """The two sides of `key=...`.
+
+    >>> split_entry("pretrain.rho1=1,19", "--values", "pretrain.rho1=1,19,99")
+    ('pretrain.rho1', '1,19')
+    """
+    key, _, text = (side.strip() for side in entry.partition("="))
+    if not key or not text or not all(key.split(".")):
+        raise InputError(f"{where} {entry!r}: write it like {example}")
+    return key, text
+
+
+def read_list(text: str, where: str, key: str) -> list[Any]:
+    """Values between commas, each read as YAML: numbers, words, `null`, lists in brackets.
+
+    >>> read_list("1, inf, null, [0, 1]", "--values", "pretrain.rho1")
+    [1, 'inf', None, [0, 1]]
+    """
+    try:
+        values = yaml.safe_load(f"[{text}]")
+    except yaml.YAMLError:
+        values = None
+    if not isinstance(values, list) or not values:
+        raise InputError(f"{text!r} is not a list of values with commas between", path=where, key=key)
+    return values

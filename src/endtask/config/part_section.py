@@ -1,0 +1,110 @@
+"""Sections of the settings that name a part and hold the part's options beside their own keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar, Self
+
+from pydantic import ModelWrapValidatorHandler, model_validator
+
+from endtask.config.section import Section
+from endtask.registry import Registry, code_digest
+
+
+class PartConfig(Section):
+    """Base class of a part's own options."""
+
+
+class PartSection(Section):
+    """A section such as `select: {name: dsir, budget: 5%, buckets: 4096}`.
+
+    `part_key` names the part, other fields of the subclass are the section's own, and all further keys are options of
+    the part. A plain string stands for a section with the part's name alone. Options of other parts are refused.
+    """
+
+    registry: ClassVar[Registry[Any]]
+    part_key: ClassVar[str] = "name"
+    section_base: ClassVar[type[Any] | None] = None
+    """Of a section with the options of a part: the section without them."""
+
+    @classmethod
+    def for_part(cls, name: str) -> type[Self]:
+        """Return the section with the options of the part of this name as fields."""
+        return _with_options(_base_of(cls), name)
+
+    @classmethod
+    def chosen(cls, data: Mapping[str, Any]) -> str:
+        """Return the name of the part that a mapping chooses: the one it gives, or the default."""
+        name = data.get(cls.part_key, cls.model_fields[cls.part_key].default)
+        return name if isinstance(name, str) else str(name)
+
+    @property
+    def part_class(self) -> type[Any]:
+        """The class of the part."""
+        part: type[Any] = self.registry.get(getattr(self, self.part_key))
+        return part
+
+    @property
+    def options(self) -> PartConfig:
+        """The options of the part."""
+        config: type[PartConfig] = self.part_class.Config
+        own = type(self).model_fields
+        return config(**{key: getattr(self, key) for key in config.model_fields if key in own})
+
+    @property
+    def part(self) -> Any:
+        """The part, built from its options."""
+        return self.part_class(self.options)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _choose(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, str):
+            data = {cls.part_key: data}
+        if isinstance(data, Mapping) and _base_of(cls) is cls and cls.is_part(data):
+            return cls.for_part(cls.chosen(data)).model_validate(data)
+        return handler(data)
+
+    @classmethod
+    def is_part(cls, data: Mapping[str, Any]) -> bool:
+        """Whether a mapping holds more than the section's own keys, or names a part."""
+        return bool(data.keys() - cls.model_fields.keys()) or cls.part_key in data
+
+
+def _base_of(cls: type[PartSection]) -> type[Any]:
+    """The section without the options of a part."""
+    return cls.section_base or cls
+
+
+@cache
+def _with_options(base: type[PartSection], name: str) -> type[Any]:
+    part = base.registry.get(name)
+    config: type[PartConfig] = part.Config
+    both = base.model_fields.keys() & config.model_fields.keys()
+    if both:
+        raise TypeError(f"{part.__qualname__}.Config: {', '.join(sorted(both))} are keys of the section already")
+    doc = part.__doc__ or base.__doc__
+    return type(f"{base.__name__}_{name}", (base, config), {"__doc__": doc, "__module__": __name__, "section_base": base})
+
+
+def non_defaults(section: Section) -> dict[str, Any]:
+    """Return the values of a section that differ from their defaults, as JSON has them, section by section.
+
+    A part from outside the package adds a hash of its code, so that a changed plug-in redoes the stages that use it.
+    """
+    found: dict[str, Any] = {}
+    dumped = section.model_dump(mode="json")
+    for key, field in type(section).model_fields.items():
+        value, default = getattr(section, key), field.get_default(call_default_factory=True)
+        if isinstance(value, Section):
+            inner = non_defaults(value)
+            if inner:
+                found[key] = inner
+        elif isinstance(value, dict) and any(isinstance(item, Section) for item in value.values()):
+            found[key] = {name: non_defaults(item) for name, item in value.items()}
+        elif value != default:
+            found[key] = dumped[key]
+    if isinstance(section, PartSection) and (code := code_digest(section.part_class)) is not None:
+        found["code"] = code
+    return found

@@ -1,0 +1,182 @@
+"""The tensors of one batch of texts: laid end to end, with no padding between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from endtask.tokenization.packed_texts import PackedTexts
+
+_ROUND = 64
+IGNORED = -100
+"""The target that cross-entropy leaves out."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Space that every batch of a stream fills exactly, so that a compiled step sees one shape only."""
+
+    tokens: int
+    texts: int
+    masked: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How batches are laid out for an encoder.
+
+    `grid`: the indices of a padded table travel along, for attention without a variable-length kernel.
+    `padded`: the whole encoder runs over that table, as Hugging Face's classes do where no kernel spares it.
+    `longest` is the length of the longest text there may be; without a `room` the batch's own is used.
+    """
+
+    pad_id: int
+    longest: int
+    grid: bool = True
+    padded: bool = False
+    room: Room | None = None
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """N tokens of S texts, and the answers for whichever objectives use them; M positions are masked.
+
+    In a batch that fills a `Room`, texts of padding follow the real ones; their labels and targets are `IGNORED`.
+    """
+
+    input_ids: Tensor  # (N,) int64
+    position_ids: Tensor  # (N,) int64, from 0 in each text
+    token_type_ids: Tensor  # (N,) int64, 1 in the second text of a pair
+    text_ids: Tensor  # (N,) int64, which text a token belongs to
+    offsets: Tensor  # (S + 1,) int32, where each text starts; the last is N
+    longest: int  # no text is longer
+    grid: Tensor | None  # (S, longest) int64, where each text's tokens stand; N where it has none
+    texts: int  # real ones
+    real_tokens: int
+    padded_tokens: int  # tokens that the encoder computes
+    squared_lengths: int  # sum over the texts, for the cost of attention
+    even: bool  # every text has the same length, and there is no padding
+    masked: int = 0
+    masked_positions: Tensor | None = None  # (M,) int64, indices into the N tokens
+    masked_targets: Tensor | None = None  # (M,) int64, the tokens that stood there
+    labels: Tensor | None = None  # (S,) int64; scores (S,) float32; labels (S, classes) float32; tags (N,) int64
+    token_labels: Tensor | None = None  # (N,) int64, beside labels of texts, where an objective asks of both
+    weights: Tensor | None = None  # (S,) float32, the share of each text in the loss; of tags (N,), of each token
+    text_share: float = 1.0  # texts and tokens by those of a mean batch, where batches differ in them by design: what
+    token_share: float = 1.0  # a batch's mean loss must be multiplied with, for all texts or tokens to count alike
+
+    def to(self, device: torch.device) -> TextBatch:
+        """The same batch on another device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> TextBatch:
+        """The same batch in memory that a GPU can copy from while others work."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    @property
+    def form(self) -> Hashable:
+        """What a step's kernels depend on; batches that fill one room are alike in it."""
+        return self.longest, self.even, tuple((name, one.shape, one.dtype) for name, one in self._tensors().items())
+
+    def write_over(self, other: TextBatch) -> None:
+        """Put this batch into the tensors of another of its form."""
+        theirs = other._tensors()
+        for name, tensor in self._tensors().items():
+            theirs[name].copy_(tensor, non_blocking=True)
+
+    def twice(self) -> TextBatch:
+        """All of it once more behind itself, so that two readings are one call: (2N,) tokens of 2S texts."""
+        tokens, texts = len(self.input_ids), len(self.offsets) - 1
+        moved = {"text_ids": texts, "masked_positions": tokens}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        doubled: dict[str, Any] = {
+            name: torch.cat([value, value + moved[name] if name in moved else value])
+            for name, value in values.items()
+            if isinstance(value, Tensor) and name not in ("offsets", "grid")
+        }
+        doubled["offsets"] = torch.cat([self.offsets, self.offsets[1:] + tokens])
+        if self.grid is not None:  # N means no token there, and must stay beyond the last
+            doubled["grid"] = torch.cat([self.grid.where(self.grid < tokens, 2 * tokens), self.grid + tokens])
+        counts = ("texts", "real_tokens", "padded_tokens", "squared_lengths", "masked")
+        return replace(self, **doubled, **{name: 2 * values[name] for name in counts})
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> TextBatch:
+        changed: dict[str, Any] = {name: change(value) for name, value in self._tensors().items()}
+        return replace(self, **changed)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+def lay_out(texts: PackedTexts, positions: NDArray[np.int64], layout: Layout) -> TextBatch:
+    """Put the texts at `positions` end to end."""
+    tokens, lengths = texts.gather(positions)
+    return lay_out_tokens(tokens, lengths, texts.second[positions].astype(np.int64), layout)
+
+
+def lay_out_tokens(
+    tokens: NDArray[np.int64], lengths: NDArray[np.int64], second: NDArray[np.int64], layout: Layout
+) -> TextBatch:
+    """Put texts made on the way into a batch: their tokens end to end, and where each second text starts."""
+    real, count = len(tokens), len(lengths)
+    seconds = np.repeat(second, lengths)
+    sizes = lengths if layout.room is None else _with_padding(lengths, layout)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])  # (S + 1,)
+    total = int(offsets[-1])
+    text_ids = np.repeat(np.arange(len(sizes)), sizes)  # (N,)
+    position_ids = (np.arange(total) - offsets[text_ids]) % layout.longest  # padding may be one long text
+    longest = int(lengths.max()) if layout.room is None else layout.longest
+    padding = np.full(total - real, layout.pad_id)
+    types = np.concatenate([position_ids[:real] >= seconds, np.zeros(total - real, dtype=bool)])
+    return TextBatch(
+        input_ids=torch.from_numpy(np.concatenate([tokens, padding])),
+        position_ids=torch.from_numpy(position_ids),
+        token_type_ids=torch.from_numpy(types.astype(np.int64)),
+        text_ids=torch.from_numpy(text_ids),
+        offsets=torch.from_numpy(offsets.astype(np.int32)),
+        longest=longest,
+        grid=_grid(offsets, longest) if layout.grid else None,
+        texts=count,
+        real_tokens=real,
+        padded_tokens=len(sizes) * longest if layout.padded else total,
+        squared_lengths=int((lengths * lengths).sum()),
+        even=total == real == count * longest,
+    )
+
+
+def room_for(tokens: int, texts: int, mask_probability: float, layout: Layout) -> Room:
+    """Room for batches of at most so many tokens and texts, with places for texts of padding."""
+    places = 1 if layout.grid else tokens // layout.longest + 1
+    masked = -(-int(tokens * mask_probability + 1) // _ROUND) * _ROUND
+    return Room(tokens, texts + places, masked)
+
+
+def _with_padding(lengths: NDArray[np.int64], layout: Layout) -> NDArray[np.int64]:
+    """Sizes of all texts in a room: the real ones, padding that takes up what is left, empty ones.
+
+    Kernels for texts of any length want none above the longest, so there padding comes in pieces; in a padded table
+    one row of it does, whatever is computed there.
+    """
+    assert layout.room is not None
+    left = layout.room.tokens - int(lengths.sum())
+    piece = max(left, 1) if layout.grid else layout.longest
+    padding = [min(piece, left - start) for start in range(0, left, piece)]
+    sizes = np.zeros(layout.room.texts, dtype=np.int64)
+    if left < 0 or len(lengths) + len(padding) > len(sizes):
+        raise ValueError(f"{len(lengths)} texts of {lengths.sum()} tokens do not fit into {layout.room}")
+    sizes[: len(lengths) + len(padding)] = [*lengths, *padding]
+    return sizes
+
+
+def _grid(offsets: NDArray[np.int64], longest: int) -> Tensor:
+    columns = np.arange(longest)
+    lengths = np.diff(offsets)
+    table = np.where(columns < lengths[:, None], offsets[:-1, None] + columns, offsets[-1])  # (S, longest)
+    return torch.from_numpy(table)

@@ -1,0 +1,155 @@
+"""Start from a given checkpoint: its architecture, sizes and weights, with a new task head."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import BertConfig, ModernBertConfig, RobertaConfig
+
+from endtask.config import ModelSettings, TaskKind
+from endtask.encoders.base import Architecture
+from endtask.encoders.checkpoint_files import config_file, weight_files
+from endtask.encoders.checkpoint_weights import fill_network, read_tensors
+from endtask.encoders.modernbert import rotary_of_each_kind
+from endtask.encoders.network import ARCHITECTURES, Network, name_labels, name_markers, pooling_of
+from endtask.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_CONFIGS: dict[str, Any] = {"bert": BertConfig, "modernbert": ModernBertConfig, "roberta": RobertaConfig}
+_KEY = "model.path"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint whose configuration was read; its weights come later."""
+
+    path: str
+    """As the user wrote it."""
+    architecture: Architecture
+    config: Any
+
+    @property
+    def longest_text(self) -> int:
+        """How many tokens of a text it can read."""
+        return self.architecture.longest_text(self.config)
+
+
+def open_checkpoint(path: str) -> Checkpoint:
+    """Read the configuration in a folder, or of `hf:NAME`, and tell the architecture by it.
+
+    >>> open_checkpoint("absent")
+    Traceback (most recent call last):
+        ...
+    endtask.errors.InputError: absent, key 'model.path': no such checkpoint folder (on the hub it would be hf:absent)
+    """
+    file = config_file(path)
+    values = _values(file)
+    model_type = values.get("model_type")
+    if not isinstance(model_type, str) or model_type not in _CONFIGS:
+        hint = f"known: {', '.join(_CONFIGS)}"
+        raise InputError(f"a model of type {model_type!r} cannot be trained here", path=path, key=_KEY, hint=hint)
+    try:
+        config = _CONFIGS[model_type].from_dict(values, attn_implementation="sdpa")
+    except Exception as error:  # numbers can be wrong in ways that only the library knows
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"no configuration of {model_type}: {reason}", path=file, key=_KEY) from None
+    trouble = _trouble(config)
+    if trouble is not None:
+        raise InputError(trouble, path=file, key=_KEY)
+    return Checkpoint(path, _architecture_of(config), config)
+
+
+def check_tokenizer(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, *, key: str) -> None:
+    """Refuse a tokenizer whose tokens the checkpoint has no vectors for; `key` is the setting that named it."""
+    room = checkpoint.config.vocab_size
+    if len(tokenizer) > room:
+        raise InputError(
+            f"the tokenizer has {len(tokenizer)} tokens, the checkpoint {checkpoint.path} vectors for {room}",
+            key=key,
+            hint="tokenizer.entity_markers that are no tokens yet count too",
+        )
+    own, given = checkpoint.config.pad_token_id, tokenizer.pad_token_id
+    if checkpoint.architecture.name == "roberta" and own != given:
+        raise InputError(
+            f"the tokenizer pads with token {given}, the checkpoint {checkpoint.path} with {own}, "
+            "from which RoBERTa counts its positions",
+            key=key,
+        )
+
+
+def load_network(
+    checkpoint: Checkpoint,
+    settings: ModelSettings,
+    *,
+    pad_id: int,
+    labels: tuple[str, ...],
+    seed: int,
+    tlm_head: bool = False,
+    kind: TaskKind = "text",
+    markers: tuple[int, ...] = (),
+) -> Network:
+    """The checkpoint's encoder, and its masked-LM head if it has one; other heads have random weights by `seed`.
+
+    Of the settings only dropout and pooling count; sizes are the checkpoint's.
+    """
+    architecture, config = checkpoint.architecture, deepcopy(checkpoint.config)
+    tensors = read_tensors(weight_files(checkpoint.path), architecture.to_masked_lm["encoder."])
+    if not getattr(config, "decoder_bias", True):  # our masked-LM head has one: zero does the same
+        config.decoder_bias = True
+        tensors["decoder.bias"] = torch.zeros(config.vocab_size)
+    pooling = pooling_of(settings, architecture, markers)
+    architecture.adopt(config, dropout=settings.dropout, pooling=pooling)
+    config.pad_token_id = pad_id
+    config.tie_word_embeddings = True
+    config.dtype = torch.float32
+    name_labels(config, labels, kind)  # over those of the task it was trained on before
+    name_markers(config, pooling, markers)
+    network = Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
+    fill_network(network, tensors, checkpoint.path)
+    return network
+
+
+def _values(file: Path) -> dict[str, Any]:
+    """What stands in a configuration, less what other code than the library's would be needed for."""
+    try:
+        values = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise InputError(f"not valid JSON: {error}", path=file, key=_KEY) from None
+    if not isinstance(values, dict):
+        raise InputError("no JSON object", path=file, key=_KEY)
+    if isinstance(values.get("rope_parameters"), dict):
+        values["rope_parameters"] = rotary_of_each_kind(values["rope_parameters"])
+    values.pop("auto_map", None)
+    return values
+
+
+def _trouble(config: Any) -> str | None:
+    """What makes a configuration useless here though the library takes it."""
+    if getattr(config, "is_decoder", False):
+        return "a decoder; only encoders can be trained here"
+    if config.hidden_size % config.num_attention_heads:
+        return f"hidden_size {config.hidden_size} is not a multiple of num_attention_heads {config.num_attention_heads}"
+    if config.model_type == "roberta" and config.pad_token_id is None:
+        return "no pad_token_id, from which RoBERTa counts its positions"
+    return None
+
+
+def _architecture_of(config: Any) -> Architecture:
+    """Stock classes read every configuration; our own encoder those without local layers, biases or other quirks."""
+    if config.model_type != "modernbert":
+        return ARCHITECTURES[config.model_type]
+    plain = (
+        set(config.layer_types) == {"full_attention"}
+        and config.rope_parameters["full_attention"]["rope_type"] == "default"
+        and not (config.attention_bias or config.mlp_bias or config.norm_bias or config.classifier_bias)
+        and config.hidden_activation == config.classifier_activation == "gelu"
+        and getattr(config, "head_dim", None) is None
+    )
+    return ARCHITECTURES["lean" if plain else "modernbert"]

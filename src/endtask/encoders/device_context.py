@@ -1,0 +1,41 @@
+"""A device, and the precision of the matrix products there."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from threading import Lock
+
+import torch
+
+RECORDING = Lock()
+"""Held while a CUDA graph is recorded, and by other threads while they use a stream.
+
+Torch lends out its streams in turn, so another thread may have the one that is recorded; any order of its spoils it.
+"""
+
+
+@dataclass(frozen=True)
+class DeviceContext:
+    """A device, and the precision of the matrix products there; weights are always float32."""
+
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def pins_memory(self) -> bool:
+        """Whether batches are better copied from pinned memory."""
+        return self.device.type == "cuda"
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Run what follows in this precision."""
+        if self.dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)
+
+    def synchronize(self) -> None:
+        """Wait until the device has done what it was told."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()

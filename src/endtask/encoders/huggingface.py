@@ -1,0 +1,88 @@
+"""From our network to stock Hugging Face models; missing or unexpected weights are errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from endtask.encoders.base import markers_of
+from endtask.encoders.marker_pooling import TO_MARKED
+from endtask.encoders.modernbert import rotary_of_each_kind
+from endtask.encoders.network import Network
+from endtask.encoders.quiet_loading import without_bars
+from endtask.io.atomic import write_json
+
+
+def to_classifier(network: Network) -> Any:
+    """The stock classifier, of texts or tokens, with the network's weights: `from_pretrained` loads what it saves."""
+    architecture, is_tagger = network.architecture, network.kind == "tags"
+    model = (architecture.tagger if is_tagger else architecture.classifier)(network.config)
+    names = architecture.to_tagger if is_tagger else architecture.to_classifier
+    if markers_of(network.config) and not is_tagger:
+        names = TO_MARKED
+    model.load_state_dict(_renamed(network, names), strict=True)
+    model.eval()
+    return model
+
+
+def to_masked_lm(network: Network) -> Any:
+    """The stock masked language model with the network's weights, to go on from elsewhere."""
+    model = network.architecture.masked_lm(network.config)
+    loaded = model.load_state_dict(_renamed(network, network.architecture.to_masked_lm), strict=False)
+    # The output matrix (and BERT's second name for its bias) are tied to weights that are there.
+    untied = [name for name in loaded.missing_keys if name not in model._tied_weights_keys]
+    if untied or loaded.unexpected_keys:
+        raise ValueError(f"weights do not fit: missing {untied}, unexpected {loaded.unexpected_keys}")
+    model.tie_weights()
+    model.eval()
+    return model
+
+
+def save_classifier(network: Network, folder: Path) -> None:
+    """Write configuration and weights of the stock classifier, as Hugging Face does."""
+    _save(to_classifier(network), folder)
+
+
+def save_masked_lm(network: Network, folder: Path) -> None:
+    """Write configuration and weights of the stock masked language model, as Hugging Face does."""
+    _save(to_masked_lm(network), folder)
+
+
+def _save(model: Any, folder: Path) -> None:
+    with without_bars():
+        model.save_pretrained(str(folder))
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if config["model_type"] == "modernbert":
+        write_json(path, _with_keys_of_all_releases(config))
+
+
+def _with_keys_of_all_releases(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration of ModernBERT with what releases before `rope_parameters` and `layer_types` read instead."""
+    rotary = rotary_of_each_kind(config["rope_parameters"])
+    kinds = [kind == "full_attention" for kind in config["layer_types"]]
+    periods = [every for every in range(1, len(kinds) + 1) if kinds == [n % every == 0 for n in range(len(kinds))]]
+    written = {
+        **config,
+        "rope_parameters": rotary,
+        "global_rope_theta": rotary["full_attention"]["rope_theta"],
+        "local_rope_theta": rotary["sliding_attention"]["rope_theta"],
+        "sliding_window": config["local_attention"] // 2,
+    }
+    written.pop("global_attn_every_n_layers", None)  # some releases write their default whatever the layers are
+    if periods:
+        written["global_attn_every_n_layers"] = periods[0]
+    return dict(sorted(written.items()))
+
+
+def _renamed(network: Network, prefixes: dict[str, str]) -> dict[str, Tensor]:
+    """The network's weights under Hugging Face's names; weights without a new name stay behind."""
+    renamed = {}
+    for name, weight in network.state_dict().items():
+        for old, new in prefixes.items():
+            if name.startswith(old):
+                renamed[new + name.removeprefix(old)] = weight
+    return renamed

@@ -1,0 +1,325 @@
+"""The network under training: a body shared by all objectives, and heads by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from endtask.config import ModelSettings, TaskKind
+from endtask.encoders.attention import Backend, choose_backend
+from endtask.encoders.base import Architecture, Pooling, markers_of
+from endtask.encoders.batch import IGNORED, Layout, TextBatch
+from endtask.encoders.bert import Bert
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.flops import ModelCost
+from endtask.encoders.modernbert import Lean, ModernBert
+from endtask.encoders.roberta import Roberta
+from endtask.encoders.sizes import shape_of
+from endtask.errors import InputError
+
+ARCHITECTURES: dict[str, Architecture] = {one.name: one for one in (Lean(), ModernBert(), Bert(), Roberta())}
+MASKED_LM, TASK, TLM_TASK = "masked_lm", "task", "tlm_task"
+GENERATOR, REPLACED = "generator", "replaced"
+"""The heads of replaced-token detection, in encoders/generator.py."""
+SCORE = "score"
+"""The name of the only output of a model of kind `score`."""
+PROBLEM_TYPES = {"score": "regression", "labels": "multi_label_classification"}
+"""What Hugging Face's sequence classifiers call these kinds; without, they answer with one class."""
+_VOCABULARY_ROUND = 64  # matrix kernels want it; the rows beyond the tokenizer's stay unused
+
+
+class MaskedLMHead(nn.Module):
+    """A transform and a bias; the output matrix is the encoder's word embeddings, lent at each call."""
+
+    def __init__(self, transform: nn.Module, vocabulary: int) -> None:
+        super().__init__()
+        self.transform = transform
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,) -> ()
+
+        0 where nothing is masked, as in texts of special tokens only.
+        """
+        logits = self.logits(hidden[positions], embeddings)
+        total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
+        return total / (targets != IGNORED).sum().clamp(min=1)
+
+    def logits(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
+        """Vocabulary logits of the given positions: (M, hidden) -> (M, vocabulary)."""
+        return functional.linear(self.transform(hidden), embeddings, self.bias)
+
+
+class TlmTaskHead(nn.Module):
+    """The TLM authors' own head of pre-training: dense, GELU, dense on the first token, no dropout."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.out = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(S, hidden) -> (S, classes)"""
+        logits: Tensor = self.out(functional.gelu(self.dense(pooled)))
+        return logits
+
+
+class Network(nn.Module):
+    """Body and heads with explicit random weights.
+
+    `backend`, `dtype` say how the encoder computes; `move` in training/device.py sets them for a device. `kind` is that of
+    the task, which decides what its heads read: texts, or for `tags` every token; heads of auxiliary tasks have theirs.
+    """
+
+    def __init__(
+        self, architecture: Architecture, config: Any, seed: int, *, tlm_head: bool = False, kind: TaskKind = "text"
+    ) -> None:
+        super().__init__()
+        self.architecture = architecture
+        self.kind = kind
+        self._kinds: dict[str, TaskKind] = {}
+        self._costs: dict[str, ModelCost] = {}
+        self.config = config
+        self.backend: Backend = "padded"
+        self.dtype = torch.float32
+        self.fixed_shapes = False
+        self.encoder = architecture.encoder(config)
+        self.heads = nn.ModuleDict(
+            {
+                MASKED_LM: MaskedLMHead(architecture.masked_lm_transform(config), config.vocab_size),
+                TASK: architecture.token_head(config) if kind == "tags" else architecture.task_head(config),
+            }
+        )
+        if tlm_head:
+            self.heads[TLM_TASK] = TlmTaskHead(config)
+        self._cost = ModelCost(
+            config.hidden_size,
+            config.num_hidden_layers,
+            config.intermediate_size,
+            gated=architecture.gated,
+            vocabulary=config.vocab_size,
+            classes=config.num_labels,
+        )
+        initialize(self, seed, config)
+
+    def forward(self, batch: TextBatch) -> Tensor:
+        """One vector per token: (N, hidden)."""
+        return self.architecture.hidden_states(self.encoder, batch, self.backend, self.dtype)
+
+    @property
+    def embeddings(self) -> Tensor:
+        """The word vectors: (vocabulary, hidden)."""
+        return self.architecture.embeddings(self.encoder).weight
+
+    def masked_lm_loss(self, hidden: Tensor, batch: TextBatch) -> Tensor:
+        """Mean cross-entropy at the M masked positions of (N, hidden); the rest is never computed."""
+        positions, targets = batch.masked_positions, batch.masked_targets
+        loss: Tensor = self.heads[MASKED_LM](hidden, self.embeddings, positions, targets)
+        return loss
+
+    def masked_logits(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """Vocabulary logits at some positions: (N, hidden) and (M,) -> (M, vocabulary)."""
+        head = self.heads[MASKED_LM]
+        assert isinstance(head, MaskedLMHead)
+        return head.logits(hidden[positions], self.embeddings)
+
+    def task_logits(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
+        """Class logits of every text, of kind `tags` of every token: (N, hidden) -> (S or N, classes)."""
+        if self.kind_of(head) == "tags":
+            of_tokens: Tensor = self.heads[head](hidden)
+            return of_tokens
+        logits: Tensor = self.heads[head](self.pooled(hidden, batch, head))
+        return logits
+
+    def kind_of(self, head: str) -> TaskKind:
+        """The kind of the task that a head answers."""
+        return self._kinds.get(head, self.kind)
+
+    def pooled(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
+        """What a head reads of each text: (N, hidden) -> (S, hidden)."""
+        pooling = "cls" if head == TLM_TASK else self.architecture.pooling(self.config)
+        return pool(hidden, batch, pooling, markers_of(self.config))
+
+    def choose_backend(self, asked: str, context: DeviceContext, *, fixed_shapes: bool) -> Backend:
+        """How attention is computed at a place: as asked for, or by `auto` the fastest way that works there."""
+        name, backends = self.architecture.name, self.architecture.backends
+        if asked not in ("auto", *backends):
+            hint = "use auto, or model.architecture=lean"
+            raise InputError(f"{name} has {' and '.join(backends)}, not {asked}", key="model.attention", hint=hint)
+        size = self.config.hidden_size // self.config.num_attention_heads
+        return choose_backend(
+            asked, context.device, context.dtype, fixed_shapes=fixed_shapes, among=backends, head_size=size
+        )
+
+    def layout(self, longest: int) -> Layout:
+        """How batches for this network are laid out; rooms are the batch plan's matter."""
+        grid = self.backend == "padded"
+        return Layout(self.config.pad_token_id, longest, grid=grid, padded=grid and self.architecture.padded)
+
+    def training_flops(self, batch: TextBatch, *, masked: int = 0, texts: int = 0, head: str = TASK) -> float:
+        """Matrix products of one training step on a batch, padding left out; the `texts` are read by `head`."""
+        return self._costs.get(head, self._cost).step_flops(
+            tokens=batch.real_tokens, squared_lengths=batch.squared_lengths, masked=masked, texts=texts
+        )
+
+    def add_head(self, name: str, head: nn.Module, seed: int) -> None:
+        """Give the network one more head, with random weights."""
+        initialize(head, seed, self.config)
+        self.heads[name] = head
+
+    def add_task_head(self, name: str, head: nn.Module, seed: int, *, kind: TaskKind, classes: int) -> None:
+        """The same for a task of its own: its kind, and how many outputs the head has."""
+        self.add_head(name, head, seed)
+        self._kinds[name], self._costs[name] = kind, replace(self._cost, classes=classes)
+
+    def reset_task_head(self, seed: int, head: str = TASK) -> None:
+        """Give a task's head new random weights, as TLM does between its two stages."""
+        initialize(self.heads[head], seed, self.config)
+
+    def set_dropout(self, probability: float) -> None:
+        """Set every dropout of body and heads."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = probability
+
+    @contextmanager
+    def uncompiled(self) -> Iterator[None]:
+        """Run what follows as it is written; flex attention, which would then build whole matrices, gives way."""
+        backend = self.backend
+        self.backend = "padded" if backend == "flex" else backend
+        try:
+            with torch.compiler.set_stance("force_eager"):
+                yield
+        finally:
+            self.backend = backend
+
+    def compile_parts(self) -> None:
+        """Compile the encoder and the losses at tokens where they are called; weights keep their names."""
+        self.fixed_shapes = True
+        heads = (
+            head for name, head in self.heads.items() if isinstance(head, MaskedLMHead) or name in (GENERATOR, REPLACED)
+        )
+        for part in (self.encoder, *heads):
+            part.compile(dynamic=False)
+
+
+def pool(hidden: Tensor, batch: TextBatch, pooling: str, markers: tuple[int, ...] = ()) -> Tensor:
+    """One vector per text: its first token's, the mean over its tokens or over its marks: (N, hidden) -> (S, hidden).
+
+    A text without any mark (masked language modelling may hide them) counts with all of its tokens.
+    """
+    if pooling == "cls":
+        # An empty text of a fixed layout starts behind the last token.
+        return hidden[batch.offsets[:-1].long().clamp(max=len(hidden) - 1)]
+    lengths = batch.offsets.diff()  # (S,)
+    wide = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+    if pooling == "entity_markers":
+        counted = _read_tokens(batch, markers).to(wide.dtype)  # (N,)
+        wide = wide * counted[:, None]
+        lengths = torch.zeros_like(lengths, dtype=wide.dtype).index_add(0, batch.text_ids, counted)
+    total = wide.new_zeros((len(lengths), hidden.shape[1])).index_add(0, batch.text_ids, wide)
+    return (total / lengths.clamp(min=1)[:, None]).to(hidden.dtype)
+
+
+def _read_tokens(batch: TextBatch, markers: tuple[int, ...]) -> Tensor:
+    """Which tokens are marks, or all in texts that have none: (N,)."""
+    # Compared one by one: a tensor of the numbers would have to be brought to the device.
+    is_mark = torch.stack([batch.input_ids == mark for mark in markers]).any(0)  # (N,)
+    texts = len(batch.offsets) - 1
+    found = is_mark.new_zeros(texts, dtype=torch.int64).index_add(0, batch.text_ids, is_mark.long())  # (S,)
+    return is_mark | (found == 0)[batch.text_ids]
+
+
+def build_network(
+    settings: ModelSettings,
+    *,
+    vocabulary: int,
+    special_ids: dict[str, int],
+    labels: tuple[str, ...],
+    seed: int,
+    tlm_head: bool = False,
+    kind: TaskKind = "text",
+    markers: tuple[int, ...] = (),
+) -> Network:
+    """The network that the settings describe, with random weights; its configuration names the task's labels.
+
+    `markers` are the tokens that the task head reads where the settings say so.
+    """
+    architecture = ARCHITECTURES[settings.architecture]
+    pooling = pooling_of(settings, architecture, markers)
+    config = architecture.config(
+        shape_of(settings),
+        vocabulary=-(-vocabulary // _VOCABULARY_ROUND) * _VOCABULARY_ROUND,
+        special_ids=special_ids,
+        positions=settings.max_position_embeddings,
+        dropout=settings.dropout,
+        pooling=pooling,
+    )
+    name_labels(config, labels, kind)
+    name_markers(config, pooling, markers)
+    return Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
+
+
+def pooling_of(settings: ModelSettings, architecture: Architecture, markers: tuple[int, ...]) -> Pooling:
+    """What the task head reads, by the settings: marks where there are some and the architecture can."""
+    usual: Pooling = (
+        "entity_markers" if markers and "entity_markers" in architecture.poolings else architecture.poolings[0]
+    )
+    pooling = usual if settings.pooling == "auto" else settings.pooling
+    if pooling not in architecture.poolings:
+        raise InputError(f"the stock head of {architecture.name} cannot read the {pooling}", key="model.pooling")
+    if pooling == "entity_markers" and not markers:
+        raise InputError(
+            "there are no marks to read", key="model.pooling", hint="name them under tokenizer.entity_markers"
+        )
+    return pooling
+
+
+def name_markers(config: Any, pooling: Pooling, markers: tuple[int, ...]) -> None:
+    """Write the tokens that the task head reads into a configuration, which is how it is known that it does."""
+    if pooling == "entity_markers":
+        config.marker_token_ids = list(markers)
+    elif markers_of(config):  # those of the task that a checkpoint was trained on before
+        config.marker_token_ids = []
+
+
+def name_labels(config: Any, labels: tuple[str, ...], kind: TaskKind = "text") -> None:
+    """Write the task's labels into a configuration, and what they mean where that is not one class for each text."""
+    config.problem_type = PROBLEM_TYPES.get(kind)
+    labels = (SCORE,) if kind == "score" else labels
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: number for number, label in enumerate(labels)}
+
+
+@torch.no_grad()
+def initialize(module: nn.Module, seed: int, config: Any) -> None:
+    """Random weights by rules stated here, so that no library version can change them.
+
+    Matrices N(0, .02), norms 1, biases 0, as BERT's; matrices that write to the residual stream of a pre-norm encoder
+    are smaller by sqrt(2 x layers), as GPT-2's and ModernBERT's; the TLM authors' own head has PyTorch's uniform rule.
+    """
+    random = torch.Generator().manual_seed(seed)
+    deviation = config.initializer_range
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Linear) and TLM_TASK in name:
+            for weights in (part.weight, part.bias):
+                weights.copy_((2 * torch.rand(weights.shape, generator=random) - 1) / math.sqrt(part.in_features))
+            continue
+        if isinstance(part, nn.Linear | nn.Embedding):
+            smaller = math.sqrt(2 * config.num_hidden_layers) if name.endswith(".Wo") else 1.0
+            # Drawn on the CPU wherever the module lies: its generator serves no other device.
+            part.weight.copy_(torch.empty(part.weight.shape).normal_(0.0, deviation / smaller, generator=random))
+        elif isinstance(part, nn.LayerNorm):
+            part.weight.fill_(1.0)
+        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            part.weight[part.padding_idx].zero_()
+        bias = getattr(part, "bias", None)
+        if isinstance(bias, Tensor):
+            bias.zero_()

@@ -1,0 +1,107 @@
+"""Linear models over words, one for each kind of task: what a user would try before any network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from endtask.records import Example
+from endtask.task import Task
+from endtask.task.targets import NO_WORD, Answers, padded, targets
+
+Predict = Callable[[Sequence[Example]], Answers]
+
+# Signs are words too: what stands beside the mark of an entity, as in `]] inhibits`, says the most in relation tasks.
+_WORD = r"(?u)\w+|[^\w\s]+"
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A fitted model and what it is in words."""
+
+    predict: Predict
+    description: str
+
+
+def linear_models(task: Task) -> Iterator[Linear]:
+    """Models of different strengths for the task's kind; dev is to choose among them."""
+    yield from _taggers(task) if task.kind == "tags" else _of_texts(task)
+
+
+def _of_texts(task: Task) -> Iterator[Linear]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=_WORD)
+    train, answers = words.fit_transform(texts_of(task.train)), targets(task, "train")
+    unknown = len(task.all_labels) - len(task.labels)
+    for model, description in _models(task):
+        fitted = model.fit(train, answers[:, : len(task.labels)] if task.kind == "labels" else answers)
+
+        def predict(examples: Sequence[Example], fitted: Any = fitted) -> Answers:
+            found = np.asarray(fitted.predict(words.transform(texts_of(examples))))
+            if task.kind == "labels":
+                return np.pad(found.astype(np.int64), ((0, 0), (0, unknown)))
+            return found.astype(np.float64 if task.kind == "score" else np.int64)
+
+        yield Linear(predict, f"TF-IDF + {description}")
+
+
+def _models(task: Task) -> Iterator[tuple[Any, str]]:
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.multiclass import OneVsRestClassifier
+
+    if task.kind == "score":
+        for penalty in (0.1, 1.0, 10.0):
+            yield Ridge(alpha=penalty), f"ridge regression (alpha={penalty:g})"
+        return
+    for strength in (1.0, 10.0, 100.0):
+        model = LogisticRegression(C=strength, max_iter=2000)
+        if task.kind == "labels":
+            yield OneVsRestClassifier(model), f"logistic regression per label (C={strength:g})"
+        else:
+            yield model, f"logistic regression (C={strength:g})"
+
+
+def _taggers(task: Task) -> Iterator[Linear]:
+    """A linear classifier of each word by itself, its neighbors and its form."""
+    from sklearn.feature_extraction import FeatureHasher
+    from sklearn.linear_model import SGDClassifier
+
+    hasher = FeatureHasher(2**18, input_type="string")
+    answers = targets(task, "train")
+    train = hasher.transform(_words(task.train))
+    for penalty in (1e-5, 1e-4):
+        model = SGDClassifier(loss="log_loss", alpha=penalty, random_state=0).fit(train, answers[answers != NO_WORD])
+
+        def predict(examples: Sequence[Example], model: Any = model) -> Answers:
+            found = model.predict(hasher.transform(_words(examples)))
+            ends = np.cumsum([len(example.tokens or ()) for example in examples])
+            return padded([part.tolist() for part in np.split(found, ends[:-1])])
+
+        yield Linear(predict, f"words in context + logistic regression (alpha={penalty:g})")
+
+
+def _words(examples: Sequence[Example]) -> Iterator[list[str]]:
+    """The features of every word."""
+    for example in examples:
+        words = ["<start>", *(example.tokens or ()), "<end>"]
+        for before, word, after in zip(words, words[1:], words[2:], strict=False):
+            low = word.lower()
+            yield [
+                "any", f"w={low}", f"form={_form(word)}", f"end={low[-3:]}", f"end={low[-2:]}", f"begin={low[:3]}",
+                f"before={before.lower()}", f"after={after.lower()}", f"form before={_form(before)}",
+            ]  # fmt: skip
+
+
+def _form(word: str) -> str:
+    """Upper case, digits and signs without their number: `IL-2` is `A-0`."""
+    kinds = ["A" if sign.isupper() else "a" if sign.isalpha() else "0" if sign.isdigit() else sign for sign in word]
+    return "".join(kind for place, kind in enumerate(kinds) if place == 0 or kind != kinds[place - 1])
+
+
+def texts_of(examples: Sequence[Example]) -> list[str]:
+    """The texts, both of a pair together."""
+    return [" ".join(part for part in (example.text, example.text_pair) if part) for example in examples]

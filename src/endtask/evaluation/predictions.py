@@ -1,0 +1,85 @@
+"""What several runs of one system said about the same rows, read back from a run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.config import TaskKind
+from endtask.errors import InputError, did_you_mean
+from endtask.evaluation.counting import Values
+from endtask.evaluation.task_metrics import Measure, score_runs
+from endtask.io.run_layout import PREDICTIONS
+from endtask.task.targets import Answers, numbered
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Answers as `targets` has them, `truth` (rows, ...) and `predicted` (runs, rows, ...), and names of rows and runs.
+
+    Class and tag numbers lie below `classes`.
+
+    >>> both = Predictions(("a", "b"), np.array([0, 1]), np.array([[0, 1], [1, 1]]), 2, (0, 1))
+    >>> both.scores("accuracy")
+    array([1. , 0.5])
+    >>> both.part(np.array([False, True])).scores("accuracy")
+    array([1., 1.])
+    """
+
+    ids: tuple[str, ...]
+    truth: Answers
+    predicted: Answers
+    classes: int
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.truth) != len(self.ids) or self.predicted.shape != (len(self.seeds), *self.truth.shape):
+            raise ValueError(f"{len(self.ids)} rows and {len(self.seeds)} runs, but {self.predicted.shape} predictions")
+        for numbers in (self.truth, self.predicted):
+            if numbers.dtype.kind != "f" and numbers.size and not -1 <= numbers.min() <= numbers.max() < self.classes:
+                raise ValueError(f"class numbers must lie below {self.classes}")
+
+    def scores(self, metric: str | Measure) -> Values:
+        """The score of each run."""
+        return score_runs(self.predicted, self.truth, metric)
+
+    def part(self, rows: NDArray[np.bool_]) -> Predictions:
+        """Some of the rows alone, such as those that do not also stand in train."""
+        ids = tuple(name for name, kept in zip(self.ids, rows, strict=True) if kept)
+        return Predictions(ids, self.truth[rows], self.predicted[:, rows], self.classes, self.seeds)
+
+
+def read_predictions(folder: Path, labels: Sequence[str], kind: TaskKind = "text") -> Predictions:
+    """The predictions that the evaluate stage left in its folder; numbers are positions in `labels`."""
+    path = folder / PREDICTIONS
+    if not path.is_file():
+        raise InputError("no predictions: the run has not been evaluated", path=folder)
+    # Not splitlines(): a label may hold one of the other marks that it takes for the end of a line.
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    if kind != "score":
+        _check_labels(rows, labels, path)
+    seeds = list(rows[0]["predicted"]) if rows else []
+    truth = numbered([row["label"] for row in rows], kind, labels)
+    tables = [numbered([row["predicted"][seed] for row in rows], kind, labels) for seed in seeds]
+    return Predictions(
+        ids=tuple(row["id"] for row in rows),
+        truth=truth,
+        predicted=np.asarray(tables, dtype=truth.dtype).reshape(len(seeds), *truth.shape),
+        classes=max(2, len(labels)) if kind == "labels" else len(labels),
+        seeds=tuple(int(seed) for seed in seeds),
+    )
+
+
+def _check_labels(rows: Sequence[dict[str, Any]], labels: Sequence[str], path: Path) -> None:
+    known = set(labels)
+    for row, found in enumerate(rows, start=1):
+        for answer in (found["label"], *found["predicted"].values()):
+            for label in [answer] if isinstance(answer, str) else answer:
+                if label not in known:
+                    raise InputError(f"unknown label {label!r}", path=path, row=row, hint=did_you_mean(label, labels))

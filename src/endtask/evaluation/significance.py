@@ -1,0 +1,235 @@
+"""Is a difference more than chance, and how large may it be? Permutation tests and bootstrap intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from endtask.evaluation.counting import Values
+from endtask.evaluation.task_metrics import Measure, as_measure, checked_truth, runs_by_rows
+from endtask.seeds import generator
+from endtask.task.targets import Answers
+
+# Scores are at most 1 and equal ones may differ in their last bits; ties with the observed one must count as ties.
+_ROUNDING = 1e-12
+
+
+def metric_permutation(
+    first: ArrayLike,
+    second: ArrayLike,
+    truth: ArrayLike,
+    metric: str | Measure,
+    *,
+    groups: NDArray[np.int64] | None = None,
+    permutations: int = 10_000,
+    seed: int = 0,
+) -> float:
+    """Two-sided p-value of the difference of two systems' mean scores when they may be swapped in each row.
+
+    `first` and `second` are answers, runs x rows (a single run may be flat; groups x runs x rows count as so many
+    runs): class numbers, or for a `Measure` what its kind has; labels and tags have one axis more. A permutation swaps,
+    in each row or not, the predictions of all runs of the two systems together; the statistic is the mean over runs of
+    the first's score less that of the second's. Where the numbers of runs differ, both are repeated to their least
+    common multiple, which leaves the means as they are. The observed labelling counts as one permutation, so p is never
+    0. Where the rows in which the systems differ are so few that all their swaps are no more than `permutations`, each
+    is counted once and p is exact.
+
+    Rows that belong together, such as questions about one sentence, are no independent evidence: with `groups`, a
+    number for each row, those of one number are swapped together or not at all.
+
+    >>> metric_permutation([0, 1, 1, 1], [1, 0, 0, 0], [0, 1, 1, 1], "accuracy")
+    0.125
+    >>> metric_permutation([0, 1, 1, 1], [1, 0, 0, 0], [0, 1, 1, 1], "accuracy", groups=np.array([0, 0, 7, 7]))
+    0.5
+    """
+    measure = as_measure(metric)
+    right = checked_truth(truth, measure)
+    both = _as_many_runs(runs_by_rows(first, right), runs_by_rows(second, right))
+    swaps = _Swaps(*both, right, measure, numbered_groups(groups, len(right)))
+    observed = abs(swaps.differences(np.zeros((swaps.units, 1), dtype=np.bool_))[0]) - _ROUNDING
+    exact = 2**swaps.units <= permutations
+    drawn = _all_choices(swaps.units) if exact else _random_choices(swaps.units, permutations, swaps.at_once, seed)
+    extreme = sum(int((np.abs(swaps.differences(swapped)) >= observed).sum()) for swapped in drawn)
+    return extreme / 2**swaps.units if exact else (extreme + 1) / (permutations + 1)
+
+
+def bootstrap_interval(
+    first: ArrayLike,
+    second: ArrayLike | None,
+    truth: ArrayLike,
+    metric: str | Measure,
+    *,
+    groups: NDArray[np.int64] | None = None,
+    level: float = 0.95,
+    samples: int = 10_000,
+    seed: int = 0,
+    resample_runs: bool = True,
+    paired_runs: bool = False,
+) -> tuple[float, float]:
+    """Percentile interval of the first system's mean score over its runs, or of its lead over the second's.
+
+    Systems are answers, runs x rows (a single run may be flat). Runs that share something, such as fine-tuning
+    runs of one pre-training, stand together: families x runs x rows. Each sample draws rows with replacement, the same
+    for both systems; then families, then runs within each drawn one. Runs of the two systems are drawn independently,
+    or together where `paired_runs` says that run i of both has the same seeds, so that luck they share cancels.
+    Without `resample_runs` the interval is about new rows for these very models. With `groups`, a number for each row,
+    whole groups of rows are drawn, as many as there are.
+
+    >>> low, high = bootstrap_interval([0, 1, 1, 0] * 25, None, [0, 1, 0, 0] * 25, "accuracy")
+    >>> round(low, 2), round(high, 2)
+    (0.66, 0.83)
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level {level} does not lie between 0 and 1")
+    measure = as_measure(metric)
+    right = checked_truth(truth, measure)
+    systems = [first] if second is None else [first, second]
+    designs = [_design(system, right) for system in systems]
+    if paired_runs and len(set(designs)) > 1:
+        raise ValueError(f"runs cannot be paired: {designs[0]} and {designs[1]} families and runs in each")
+    counts = measure.counted(np.concatenate([runs_by_rows(system, right) for system in systems]), right)
+    rows, runs = generator(seed, "bootstrap", "rows"), generator(seed, "bootstrap", "runs")
+    group_of = numbered_groups(groups, len(right))
+    number = int(group_of.max(initial=-1)) + 1
+    values = []
+    for draws in _chunks(samples, counts.draws_at_once):
+        scores = counts.scores(counts.weighted(_drawn_groups(rows, number, draws)[group_of]))
+        shares = _drawn_shares(runs, designs, draws, paired=paired_runs) if resample_runs else _equal_shares(designs)
+        values.append(_lead(scores, shares))
+    low, high = np.quantile(np.concatenate(values), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: p-values that hold for all the tests together, in the order given.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p_values, dtype=np.float64)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(f"p-values lie between 0 and 1, not {list(p_values)}")
+    order = np.argsort(values, kind="stable")
+    steps = values[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return [float(value) for value in adjusted]
+
+
+class _Swaps:
+    """The difference of two systems' mean scores when rows in which they differ are swapped, some groups of them."""
+
+    def __init__(
+        self, one: Answers, other: Answers, truth: Answers, measure: Measure, groups: NDArray[np.int64]
+    ) -> None:
+        self._differ = (one != other).any(axis=tuple(axis for axis in range(one.ndim) if axis != 1))
+        # What `other` says about the rows that may be swapped stands behind what `one` says about all of them, so
+        # that a swap moves weight from one place to the other.
+        said = np.concatenate([one, other[:, self._differ]], axis=1)
+        self._counts = measure.counted(said, np.concatenate([truth, truth[self._differ]]))
+        weights = np.concatenate([np.where(self._differ, 1, 2), np.ones(self._differ.sum())])
+        self._both_systems = self._counts.weighted(weights[:, None])
+        self._unit_of = numbered_groups(groups[self._differ], int(self._differ.sum()))
+
+    @property
+    def units(self) -> int:
+        """How many groups of rows can be swapped to any effect."""
+        return int(self._unit_of.max(initial=-1)) + 1
+
+    @property
+    def at_once(self) -> int:
+        """How many permutations are worth holding in memory together."""
+        return self._counts.draws_at_once
+
+    def differences(self, swapped_units: NDArray[np.bool_]) -> Values:
+        """The first's mean score less the second's for each column of `swapped_units` (units, permutations)."""
+        swapped = swapped_units[self._unit_of]
+        kept = np.ones((len(self._differ), swapped.shape[1]), dtype=np.float32)
+        kept[self._differ] = ~swapped
+        first = self._counts.weighted(np.concatenate([kept, swapped]))
+        second = self._both_systems - first
+        leads = self._counts.scores(first) - self._counts.scores(second)
+        means: Values = leads.mean(axis=0)
+        return means
+
+
+def _as_many_runs(one: Answers, other: Answers) -> tuple[Answers, Answers]:
+    """Both repeated to the least common multiple of their numbers of runs."""
+    runs = math.lcm(len(one), len(other))
+    return np.concatenate([one] * (runs // len(one))), np.concatenate([other] * (runs // len(other)))
+
+
+def _chunks(total: int, at_once: int) -> Iterator[int]:
+    for start in range(0, total, at_once):
+        yield min(at_once, total - start)
+
+
+def numbered_groups(groups: NDArray[np.int64] | None, rows: int) -> NDArray[np.int64]:
+    """The groups of rows numbered from 0 without gaps; every row is one where none are given: (rows,)."""
+    if groups is None:
+        return np.arange(rows)
+    if len(groups) != rows:
+        raise ValueError(f"{len(groups)} groups are given for {rows} rows")
+    return np.unique(groups, return_inverse=True)[1].reshape(-1)
+
+
+def _all_choices(units: int) -> Iterator[NDArray[np.bool_]]:
+    """Every choice of units once, (units, choices)."""
+    yield (np.arange(2**units) >> np.arange(units)[:, None] & 1).astype(np.bool_)
+
+
+def _random_choices(units: int, total: int, at_once: int, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """Random choices of units in chunks, (units, choices)."""
+    random = generator(seed, "permutation")
+    for choices in _chunks(total, at_once):
+        yield random.integers(0, 2, size=(units, choices), dtype=np.bool_)
+
+
+def _design(system: ArrayLike, truth: Answers) -> tuple[int, int]:
+    """Families and runs in each; runs without families share nothing."""
+    shape = np.asarray(system).shape[: np.ndim(system) - truth.ndim + 1]
+    if len(shape) == 3:
+        return shape[0], shape[1]
+    return (shape[0], 1) if len(shape) == 2 else (1, 1)
+
+
+def _drawn_groups(random: np.random.Generator, groups: int, draws: int) -> NDArray[np.int64]:
+    """How often each group of rows is drawn, (groups, draws)."""
+    return _times_drawn(random.integers(0, groups, size=(groups, draws)), groups)
+
+
+def _drawn_shares(
+    random: np.random.Generator, designs: list[tuple[int, int]], draws: int, *, paired: bool
+) -> list[Values]:
+    """For each system, how much each of its runs counts in its mean, (runs, draws)."""
+    if paired:
+        return [_drawn_runs(random, *designs[0], draws)] * len(designs)
+    return [_drawn_runs(random, families, runs, draws) for families, runs in designs]
+
+
+def _drawn_runs(random: np.random.Generator, families: int, runs: int, draws: int) -> Values:
+    """Families drawn with replacement, and runs within each, as shares of their mean (families * runs, draws)."""
+    first_runs = runs * random.integers(0, families, size=(families, 1, draws))
+    chosen = (first_runs + random.integers(0, runs, size=(families, runs, draws))).reshape(families * runs, draws)
+    return _times_drawn(chosen, families * runs) / (families * runs)
+
+
+def _equal_shares(designs: list[tuple[int, int]]) -> list[Values]:
+    return [np.full((families * runs, 1), 1 / (families * runs)) for families, runs in designs]
+
+
+def _lead(scores: Values, shares: list[Values]) -> Values:
+    """The mean of the first system's scores, less that of the second's if there is one."""
+    runs = len(shares[0])
+    means: Values = (scores[:runs] * shares[0]).sum(axis=0)
+    return means if len(shares) == 1 else means - (scores[runs:] * shares[1]).sum(axis=0)
+
+
+def _times_drawn(chosen: NDArray[np.int64], choices: int) -> NDArray[np.int64]:
+    """How often each of the choices stands in each column, (choices, columns)."""
+    columns = chosen.shape[1]
+    places = chosen * columns + np.arange(columns)
+    return np.bincount(places.ravel(), minlength=choices * columns).reshape(choices, columns)

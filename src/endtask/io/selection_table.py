@@ -1,0 +1,238 @@
+"""The selection as a Parquet table: every kept passage with who asked for it, how well it matched and why it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from endtask.io.atomic import whole_file
+from endtask.records import Document, Selected
+
+Batch = Any
+"""A `pyarrow.RecordBatch`; pyarrow has no types."""
+
+_ROWS_PER_GROUP = 5000
+_BYTES_PER_GROUP = 1 << 26  # an imported row may hold a whole book
+
+
+def selection_schema(*, class_ranks: bool = False) -> Any:
+    """The table's columns.
+
+    `class_ranks` adds the best rank among each class's examples, 0 where none of them asked: selectors need it of
+    what was retrieved; a selection does without.
+    """
+    import pyarrow as arrow
+
+    columns = [
+        ("id", arrow.string()),
+        ("source", arrow.string()),
+        ("title", arrow.string()),
+        ("license", arrow.string()),
+        ("text", arrow.string()),
+        ("position", arrow.int64()),
+        ("rank", arrow.int64()),
+        ("score", arrow.float64()),
+        ("matched_count", arrow.int64()),
+        ("matched_queries", arrow.list_(arrow.string())),
+        ("reason", arrow.string()),
+    ]
+    return arrow.schema([*columns, ("class_ranks", arrow.list_(arrow.int32()))] if class_ranks else columns)
+
+
+def selection_batch(
+    documents: Sequence[Document],
+    *,
+    position: ArrayLike,
+    rank: ArrayLike,
+    score: ArrayLike,
+    matched_count: ArrayLike,
+    matched_queries: Sequence[Sequence[str]],
+    reason: Sequence[str],
+    class_ranks: NDArray[np.int32] | None = None,
+) -> Batch:
+    """Some rows of the table, from one sequence per column; `class_ranks` is of shape (passages, classes)."""
+    import pyarrow as arrow
+
+    columns = [
+        arrow.array([document.id for document in documents], arrow.string()),
+        arrow.array([document.source for document in documents], arrow.string()),
+        arrow.array([document.title for document in documents], arrow.string()),
+        arrow.array([document.license for document in documents], arrow.string()),
+        arrow.array([document.text for document in documents], arrow.string()),
+        arrow.array(np.asarray(position, dtype=np.int64)),
+        arrow.array(np.asarray(rank, dtype=np.int64)),
+        arrow.array(np.asarray(score, dtype=np.float64)),
+        arrow.array(np.asarray(matched_count, dtype=np.int64)),
+        list_array(
+            arrow.array(list(chain.from_iterable(matched_queries)), arrow.string()),
+            [len(ids) for ids in matched_queries],
+        ),
+        arrow.array(reason, arrow.string()),
+    ]
+    if class_ranks is not None:
+        passages, classes = class_ranks.shape
+        columns.append(list_array(arrow.array(class_ranks.ravel(), arrow.int32()), [classes] * passages))
+    return arrow.RecordBatch.from_arrays(columns, schema=selection_schema(class_ranks=class_ranks is not None))
+
+
+def write_batches(path: Path, batches: Iterable[Batch], *, class_ranks: bool = False) -> int:
+    """Write batches of `selection_schema` in the order given, streaming; returns how many rows."""
+    import pyarrow.parquet as parquet
+
+    count = 0
+    schema = selection_schema(class_ranks=class_ranks)
+    with whole_file(path) as aside, parquet.ParquetWriter(aside, schema, compression="zstd") as writer:
+        for table in _tables(batches):
+            writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+            count += table.num_rows
+    return count
+
+
+def write_selection(path: Path, selected: Iterable[Selected]) -> int:
+    """Write passages in the order given, streaming; returns how many."""
+    return write_batches(path, map(_batch_of, _chunks(selected)))
+
+
+def read_batches(
+    path: Path, kept: NDArray[np.bool_] | None = None, columns: Sequence[str] | None = None
+) -> Iterator[Batch]:
+    """Read rows as batches, streaming; with `kept`, one entry per row, only the rows it marks."""
+    import pyarrow.parquet as parquet
+
+    start = 0
+    with parquet.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            end = start + file.metadata.row_group(group).num_rows
+            if kept is None or kept[start:end].any():
+                for batch in file.iter_batches(_ROWS_PER_GROUP, row_groups=[group], columns=columns):
+                    yield batch if kept is None else batch.take(np.flatnonzero(kept[start : start + len(batch)]))
+                    start += len(batch)
+            start = end
+
+
+def read_selection(path: Path, kept: NDArray[np.bool_] | None = None) -> Iterator[Selected]:
+    """Read passages back, streaming; with `kept`, one entry per row, only the rows it marks."""
+    columns = selection_schema().names
+    for batch in read_batches(path, kept, columns):
+        yield from _selected(batch)
+
+
+@dataclass(frozen=True)
+class SelectionStatistics:
+    """The numbers of a selection, one array entry per passage; `bytes` is the size of the text in UTF-8.
+
+    `class_ranks`, of shape (passages, classes), is the best rank among each class's examples, 0 where none asked.
+    """
+
+    rank: NDArray[np.int64]
+    score: NDArray[np.float64]
+    bytes: NDArray[np.int64]
+    class_ranks: NDArray[np.int32] | None = None
+
+
+def read_statistics(path: Path) -> SelectionStatistics:
+    """Read the numbers that selectors need; texts pass by, a few at a time."""
+    import pyarrow.compute as compute
+    import pyarrow.parquet as parquet
+
+    with parquet.ParquetFile(path) as file:
+        with_classes = "class_ranks" in file.schema_arrow.names
+        columns = file.read(columns=["rank", "score", *(["class_ranks"] if with_classes else [])])
+    sizes = [compute.binary_length(batch.column(0)).to_numpy() for batch in read_batches(path, columns=["text"])]
+    return SelectionStatistics(
+        columns["rank"].to_numpy(),
+        columns["score"].to_numpy(),
+        np.concatenate([np.zeros(0, dtype=np.int64), *sizes]).astype(np.int64),
+        _matrix(columns["class_ranks"]) if with_classes else None,
+    )
+
+
+class SelectedTexts:
+    """The texts of a selection, read from disk at each pass."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[str]:
+        for batch in read_batches(self._path, columns=["text"]):
+            yield from batch.column(0).to_pylist()
+
+
+def _tables(batches: Iterable[Batch]) -> Iterator[Any]:
+    """The batches put together to the size of a row group or more; a group for every few rows would read slowly."""
+    import pyarrow as arrow
+
+    held: list[Batch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= _ROWS_PER_GROUP or size >= _BYTES_PER_GROUP:
+            yield arrow.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield arrow.Table.from_batches(held)
+
+
+def _chunks(selected: Iterable[Selected]) -> Iterator[list[Selected]]:
+    chunk: list[Selected] = []
+    characters = 0
+    for item in selected:
+        chunk.append(item)
+        characters += len(item.document.text)
+        if len(chunk) >= _ROWS_PER_GROUP or characters >= _BYTES_PER_GROUP:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _batch_of(items: list[Selected]) -> Batch:
+    return selection_batch(
+        [item.document for item in items],
+        position=[item.position for item in items],
+        rank=[item.rank for item in items],
+        score=[item.score for item in items],
+        matched_count=[item.matched_count for item in items],
+        matched_queries=[item.matched_queries for item in items],
+        reason=[item.reason for item in items],
+    )
+
+
+def _selected(batch: Batch) -> Iterator[Selected]:
+    def values(*names: str) -> list[list[Any]]:
+        return [batch.column(name).to_pylist() for name in names]
+
+    documents = map(Document, *values("id", "text", "source", "title", "license"))
+    statistics = values("position", "rank", "score", "matched_count")
+    return map(Selected, documents, *statistics, _tuples(batch.column("matched_queries")), *values("reason"))
+
+
+def list_array(values: Any, lengths: ArrayLike) -> Any:
+    """A column of lists, from their values end to end and the length of each."""
+    import pyarrow as arrow
+
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
+    return arrow.ListArray.from_arrays(offsets, values)
+
+
+def _tuples(lists: Any) -> Iterator[tuple[str, ...]]:
+    """Every list's values; `to_pylist` on the lists themselves takes several times as long."""
+    import pyarrow.compute as compute
+
+    values = lists.flatten().to_pylist()
+    ends = np.cumsum(compute.list_value_length(lists).to_numpy()).tolist()
+    return (tuple(values[start:end]) for start, end in zip([0, *ends], ends, strict=False))
+
+
+def _matrix(lists: Any) -> NDArray[np.int32]:
+    """Lists of one length as the rows of a matrix."""
+    values = [np.asarray(chunk.flatten(), dtype=np.int32) for chunk in lists.chunks]
+    rows = max(len(lists), 1)
+    return np.concatenate([np.zeros(0, dtype=np.int32), *values]).reshape(len(lists), sum(map(len, values)) // rows)

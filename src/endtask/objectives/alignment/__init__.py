@@ -1,0 +1,1 @@
+"""Objectives shaped like the end task: hyperlink spans, acronyms, next sentences, titles, marked relations."""

@@ -1,0 +1,123 @@
+"""Where spans such as hyperlinks start and end: a class for every word (objective alignment, section 3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from endtask.config import BatchSize
+from endtask.encoders.batch import IGNORED, TextBatch
+from endtask.encoders.network import Network
+from endtask.objectives.alignment.stream import MadeStream
+from endtask.objectives.base import Loss
+from endtask.objectives.classification import cross_entropy
+from endtask.tokenization.alignment_texts import AlignedTexts
+from endtask.tokenization.ragged import Ragged
+
+Whole = NDArray[np.int64]
+Scheme = Literal["boundaries", "bio"]
+CLASSES: dict[str, tuple[str, ...]] = {"boundaries": ("none", "start", "end", "both"), "bio": ("O", "B", "I")}
+"""The classes of each scheme in the order of their numbers."""
+
+
+class SpanBoundaries:
+    """Predict for every word whether it starts a span, ends one, does both or neither; or B, I, O.
+
+    Spans that a cut left only a part of, or that start or end inside a word, have no class: their words are left out.
+    """
+
+    passes = 1
+    replayable = True
+
+    def __init__(
+        self,
+        name: str,
+        texts: AlignedTexts,
+        spans: Ragged,
+        network: Network,
+        *,
+        batch_size: BatchSize,
+        seed: int,
+        head: str,
+        scheme: Scheme = "boundaries",
+        every_token: bool = False,
+    ) -> None:
+        chosen = texts_with_spans(texts, spans)
+        self.name = name
+        lengths = texts.lengths[chosen]
+        self.stream = MadeStream(name, chosen, lengths, network, needs="span", batch_size=batch_size, seed=seed)
+        self.heads: tuple[str, ...] = (head,)
+        self._texts, self._spans, self._head = texts, spans, head
+        self._scheme: Scheme = scheme
+        self._every_token = every_token
+
+    def batch(self, step: int) -> TextBatch:
+        """The texts of a step with the classes of their tokens."""
+        positions = self.stream.positions(step)
+        batch = self.stream.lay_out_texts(self._texts, positions)
+        labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
+        starts = batch.offsets.numpy()
+        for place, position in zip(starts, positions, strict=False):
+            own = self.labels(int(position))
+            labels[place : place + len(own)] = own
+        has_class = labels != IGNORED
+        weights = has_class.astype(np.float32) / max(1, int(has_class.sum()))
+        return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
+
+    def labels(self, position: int) -> Whole:
+        """The class of every token of a text, [CLS] and [SEP] included, which have none."""
+        length = int(self._texts.offsets[position + 1] - self._texts.offsets[position])
+        spans = self._spans[position].astype(np.int64)
+        if self._every_token:
+            starts = np.arange(1, length - 1)
+            words = np.stack([starts, starts + 1], axis=1)
+        else:
+            words = self._texts.words[position][:, :2].astype(np.int64)
+        labels = np.full(length, IGNORED, dtype=np.int64)
+        labels[words[:, 0]] = word_classes(words, spans, self._scheme)
+        return labels
+
+    def loss(self, network: Network, batch: TextBatch) -> Loss:
+        """Mean cross-entropy over the tokens that have a class."""
+        value = cross_entropy(network.heads[self._head](network(batch)), batch)
+        return Loss(value, {"spans": value})
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Body, and the head once per token."""
+        return network.training_flops(batch, texts=batch.real_tokens)
+
+
+def texts_with_spans(texts: AlignedTexts, spans: Ragged) -> Whole:
+    """All texts of documents with some span; where a document has none, nobody may have looked for any."""
+    has_spans = np.zeros(int(texts.documents.max(initial=-1)) + 1, dtype=np.bool_)
+    has_spans[texts.documents[spans.lengths > 0]] = True
+    return np.flatnonzero(has_spans[texts.documents])
+
+
+def word_classes(words: Whole, spans: Whole, scheme: Scheme) -> Whole:
+    """The class of each word (first token, token behind the last), given a text's spans (the same, whole).
+
+    >>> words = np.array([[1, 2], [2, 4], [4, 5], [5, 6]])
+    >>> word_classes(words, np.array([[2, 5, 1], [5, 6, 1]]), "boundaries").tolist()
+    [0, 1, 2, 3]
+    >>> word_classes(words, np.array([[2, 5, 1]]), "bio").tolist()
+    [0, 1, 2, 0]
+    """
+    classes = np.zeros(len(words), dtype=np.int64)
+    for first, last, whole in spans:
+        met = np.flatnonzero((words[:, 0] < last) & (words[:, 1] > first))
+        if len(met) == 0:
+            continue
+        if not whole or words[met[0], 0] != first or words[met[-1], 1] != last:
+            classes[met] = IGNORED
+        elif scheme == "bio":
+            classes[met] = 2
+            classes[met[0]] = 1
+        else:
+            classes[met[0]] = 1
+            classes[met[-1]] += 2  # a span of one word starts and ends there
+    return classes

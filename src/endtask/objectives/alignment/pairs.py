@@ -1,0 +1,98 @@
+"""What objectives over inputs made on the way have in common: one class per input, read off the pooled vector."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from endtask.config import BatchSize
+from endtask.encoders.batch import TextBatch
+from endtask.encoders.network import Network
+from endtask.objectives.alignment.stream import MadeInput, MadeStream
+from endtask.objectives.base import Loss
+from endtask.objectives.classification import cross_entropy
+from endtask.objectives.task_base import with_answers
+from endtask.tokenization.alignment_texts import AlignedTexts
+from endtask.tokenization.templates import PairFrame
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Made = tuple[list[MadeInput], NDArray[np.int64]]
+
+
+class MadePairs(ABC):
+    """Tell whether the parts of an input belong together: class 1 if so, class 0 if not."""
+
+    passes = 1
+    replayable = True
+
+    def __init__(self, name: str, stream: MadeStream, *, head: str) -> None:
+        self.name, self.stream = name, stream
+        self.heads: tuple[str, ...] = self.heads_of(head)
+        self._head = head
+
+    def heads_of(self, head: str) -> tuple[str, ...]:
+        """The heads that are trained: the one for whole inputs, and others by its name."""
+        return (head,)
+
+    @abstractmethod
+    def make(self, step: int) -> Made:
+        """The inputs of a step and their classes; a pure function of seed and step."""
+
+    def batch(self, step: int) -> TextBatch:
+        """The labelled inputs of a step."""
+        return self.laid_out(*self.make(step))
+
+    def laid_out(self, inputs: list[MadeInput], answers: NDArray[np.int64]) -> TextBatch:
+        """The batch of what was made."""
+        return with_answers(self.stream.lay_out(inputs), answers, 1 / len(answers))
+
+    def loss(self, network: Network, batch: TextBatch) -> Loss:
+        """Mean cross-entropy of both classes."""
+        value = self.match_loss(network, network(batch), batch)
+        return Loss(value, {"match": value})
+
+    def match_loss(self, network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
+        """The same from what the encoder made of the tokens (N, width)."""
+        return cross_entropy(network.heads[self._head](network.pooled(hidden, batch)), batch)
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Body, and the head once per input."""
+        return network.training_flops(batch, texts=batch.texts)
+
+
+class FramedPairs(MadePairs):
+    """Pairs of a packed text, or a part of one, and something beside it: `[CLS] first [SEP] second [SEP]`."""
+
+    needs: str
+    """What a text must be or have for pairs to be made of it."""
+
+    def __init__(
+        self,
+        name: str,
+        texts: AlignedTexts,
+        tokenizer: PreTrainedTokenizerFast,
+        network: Network,
+        *,
+        batch_size: BatchSize,
+        seed: int,
+        head: str,
+    ) -> None:
+        self.name, self._seed = name, seed
+        self._texts, self._tokenizer, self._frame = texts, tokenizer, PairFrame.of(tokenizer)
+        self._chosen, most = self.choose(texts)
+        stream = MadeStream(name, self._chosen, most, network, needs=self.needs, batch_size=batch_size, seed=seed)
+        super().__init__(name, stream, head=head)
+
+    @abstractmethod
+    def choose(self, texts: AlignedTexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What pairs can be made of: the numbers of texts, or of pieces of them, and the most tokens of a pair."""
+
+    def framed(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> MadeInput:
+        """The input of two texts without special tokens."""
+        return MadeInput(*self._frame.join(first, second))

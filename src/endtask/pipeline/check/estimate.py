@@ -1,0 +1,194 @@
+"""What a run would need: time by stage, memory and disk; training is timed by a short trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from endtask.config import Budget, Settings
+from endtask.pipeline.check.retrieval import CorpusSize, RetrievalCost
+from endtask.progress import bar
+from endtask.reporting.format import duration
+from endtask.task import Task
+
+if TYPE_CHECKING:
+    from endtask.training.loop import Phase
+
+_TIMED = Budget.parse("10s")
+_MEMORY_AT_REST = 0.6e9
+_OPTIMIZER_COPIES = 4  # weights, gradients and two moments
+_MORE_GRADIENTS = 2  # of learned weights, beside one per objective: their sum, and that of held-out data
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would need; `seconds` by stage."""
+
+    seconds: dict[str, float]
+    memory_bytes: float
+    disk_bytes: float
+    corpus_bytes: float
+    parameters: int
+    retrieved_passages: float = 0.0
+    retrieved_bytes: float = 0.0
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    """What a run would be refused for."""
+
+    @property
+    def total_seconds(self) -> float:
+        """All stages together."""
+        return sum(self.seconds.values())
+
+
+def estimate_lines(estimate: Estimate) -> Iterator[str]:
+    """The estimate as a small table."""
+    stages = ", ".join(f"{name} {duration(seconds)}" for name, seconds in estimate.seconds.items())
+    yield f"time      about {duration(estimate.total_seconds)} on this machine ({stages})"
+    yield f"memory    about {estimate.memory_bytes / 1e9:.1f} GB"
+    yield f"disk      about {estimate.disk_bytes / 1e9:.2f} GB"
+    yield f"model     {estimate.parameters / 1e6:.1f} M parameters"
+    if estimate.corpus_bytes:
+        yield f"corpus    about {estimate.corpus_bytes / 1e6:.0f} MB of text"
+    yield from (f"error: {error}" for error in estimate.errors)
+    yield from (f"warning: {warning}" for warning in estimate.warnings)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A task, some of its train rows, these packed, and pre-training that reads nothing else."""
+
+    task: Task
+    few: Task
+    packed: Path
+    phase: Phase
+
+
+def estimate_of(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> Estimate:
+    """What the whole run would need."""
+    from endtask.training.budget_plan import parameters_of
+
+    parameters = parameters_of(trial.phase)
+    weights = 4.0 * parameters
+    training_memory = _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights + _gradients_apart(trial.phase)
+    return Estimate(
+        seconds={**retrieval.seconds, "train": _training_seconds(trial, retrieval, settings)},
+        memory_bytes=max(retrieval.memory_bytes, training_memory),
+        disk_bytes=retrieval.disk_bytes + weights * (_finetunings(settings) + 5),
+        corpus_bytes=retrieval.corpus.bytes,
+        parameters=parameters,
+        retrieved_passages=retrieval.retrieved.passages,
+        retrieved_bytes=retrieval.retrieved.bytes,
+    )
+
+
+def _gradients_apart(phase: Phase) -> float:
+    """Bytes of the encoder's gradients that learned weights look at, one by one."""
+    if not phase.weighting.sees_gradients(0):
+        return 0.0
+    encoder: int = sum(weight.numel() for weight in phase.network.encoder.parameters())
+    return 4.0 * encoder * (len(phase.weighting.schedule(0)) + _MORE_GRADIENTS)
+
+
+def _training_seconds(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
+    """Both stages: what the budget says, or a few steps of the stage that takes the most, timed."""
+    if settings.budget.seconds is not None:
+        return settings.budget.seconds + _beyond_budget(trial, settings)
+    with bar("a few steps of training, timed", None):
+        return _finetuning(trial, settings) if settings.skip_pretraining else _pretraining(trial, retrieval, settings)
+
+
+def _pretraining(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
+    from endtask.training.budget_plan import measure_cost, parameters_of, steps_for
+    from endtask.training.reselect import with_reselection
+
+    phase = trial.phase
+    read = _read_in_a_round(trial, retrieval.kept, settings)
+    cost = with_reselection(measure_cost(phase, _TIMED), phase.network, read, parameters_of(phase), settings)
+    assert cost.seconds is not None
+    return steps_for(settings.budget, cost) * cost.seconds
+
+
+def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> float:
+    """Tokens of a re-selection, from texts as long as the kept passages and rows as long as those of train."""
+    from endtask.selectors.influence.limits import BYTES_PER_TOKEN
+    from endtask.tokenization.packed_texts import PackedTexts
+    from endtask.training.reselect import Texts, read_in_a_round
+
+    train, asked = settings.pretrain, settings.pretrain.reselect
+    if asked.every is None or not kept.passages:
+        return 0.0
+    each = max(1.0, kept.bytes / kept.passages / BYTES_PER_TOKEN)
+    cut = min(each, train.max_length)
+    texts = Texts(kept.passages * (1.0 if train.truncate_passages else each / cut), cut)
+    mean = PackedTexts(trial.packed / "task").lengths.mean()
+    return read_in_a_round(asked, texts, Texts(len(trial.task.train), float(mean)))
+
+
+def _beyond_budget(trial: Trial, settings: Settings) -> float:
+    """Seconds by which the least that is fine-tuned, an epoch of each, goes over what the budget leaves to it."""
+    from endtask.training.budget_plan import measure_cost, split_budget
+    from endtask.training.finetune import epoch_of_end_task
+
+    _, share = split_budget(settings)
+    if share is None:
+        return 0.0
+    phase = _finetune_phase(trial, settings)
+    seconds = measure_cost(phase, _TIMED).seconds
+    assert seconds is not None
+    epoch = epoch_of_end_task(phase) * len(trial.task.train) / len(trial.few.train)
+    steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings) * settings.finetune.members
+    return max(0.0, seconds * steps - share.amount)
+
+
+def _finetuning(trial: Trial, settings: Settings) -> float:
+    from endtask.training.budget_plan import measure_cost, split_budget, steps_for
+
+    phase = _finetune_phase(trial, settings)
+    cost = measure_cost(phase, _TIMED)
+    assert cost.seconds is not None
+    whole = train_rows(trial.task, settings) / train_rows(trial.few, settings)
+    steps = _finetunings(settings) * phase.steps * (whole if settings.finetune.max_steps is None else 1.0)
+    _, share = split_budget(settings)
+    return cost.seconds * (steps if share is None else min(steps, steps_for(share, cost)))
+
+
+def _finetune_phase(trial: Trial, settings: Settings) -> Phase:
+    from endtask.training.finetune import finetune_phase
+
+    network, place, seed = trial.phase.network, trial.phase.context, settings.finetune.seeds[0]
+    return finetune_phase(network, trial.few, trial.packed, settings, place, seed=seed)
+
+
+def train_rows(task: Task, settings: Settings) -> int:
+    """How many rows an epoch of fine-tuning reads: those of the end task, and of the tasks that take turns with it."""
+    return sum(len(one.train) for one in (task, *(task.auxiliary[name] for name in settings.scored_tasks)))
+
+
+def _finetunings(settings: Settings) -> int:
+    return len(settings.model_seeds) * len(set(settings.finetune.learning_rates))
+
+
+def with_influence(estimate: Estimate, task: Task, few: Task, settings: Settings, folder: Path) -> Estimate:
+    """The same with a scoring model fitted and the retrieved passages scored, within their share of the budget."""
+    from endtask.selectors.influence.limits import influence_cost
+
+    passages = max(estimate.retrieved_passages, 1.0)
+    bytes_each = estimate.retrieved_bytes / passages
+    cost = influence_cost(task, few, settings, folder, candidates=passages, bytes_each=bytes_each)
+    share, before = settings.select.influence.share_of_budget, estimate.seconds
+    allowed = math.inf if share is None else share * before["train"]
+    seconds, said = cost.within(allowed)
+    told = (f"select.influence.share_of_budget: {said}",) if said else ()
+    is_refused = cost.is_refused(allowed)
+    return replace(
+        estimate,
+        seconds={"retrieve": before["retrieve"], "select": seconds, "pack": before["pack"], "train": before["train"]},
+        memory_bytes=max(estimate.memory_bytes, _MEMORY_AT_REST + cost.memory_bytes),
+        disk_bytes=estimate.disk_bytes + cost.disk_bytes,
+        warnings=estimate.warnings if is_refused else (*estimate.warnings, *told),
+        errors=(*estimate.errors, *told) if is_refused else estimate.errors,
+    )

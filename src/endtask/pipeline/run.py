@@ -1,0 +1,338 @@
+"""A run: the stages in order, what each reads, what is already done, and what changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from endtask.config import Settings, dump_yaml, load_settings
+from endtask.corpus import Corpus
+from endtask.encoders.checkpoint_files import checkpoint_fingerprint
+from endtask.errors import InputError, TrainingError, a_few, did_you_mean
+from endtask.io.atomic import remove_leftovers, write_text
+from endtask.io.disk import disk_trouble
+from endtask.io.lock import run_lock
+from endtask.io.output_folder import make_own_folder
+from endtask.io.run_layout import SETTINGS_FILE, STAGES
+from endtask.io.stage_folder import StageFolder, fingerprint, read_manifest
+from endtask.pipeline.bundled_inputs import find_bundled_inputs
+from endtask.pipeline.external_inputs import (
+    DATA,
+    aligned_fingerprint,
+    data_path,
+    reads_corpus,
+    tokenizer_fingerprint,
+    unlabelled_fingerprint,
+)
+from endtask.pipeline.missing_inputs import first_missing
+from endtask.pipeline.preflight import preflight
+from endtask.pipeline.stages import WORK, Counts, RunData, read_from_outside, settings_read
+from endtask.progress import say
+from endtask.reporting.costs import what_was_done
+from endtask.reporting.format import duration
+from endtask.selectors.imported import imported_fingerprint
+from endtask.task import Task
+from endtask.task.auxiliary import read_all
+
+PREVIOUS = "previous"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Where a run stands and what its finished stages counted."""
+
+    folder: Path
+    stages: dict[str, Counts]
+
+    @property
+    def score(self) -> float | None:
+        """Mean test score over the fine-tuning seeds, once evaluated."""
+        return self.stages["evaluate"]["mean"] if "evaluate" in self.stages else None
+
+
+def run(
+    settings: Settings | Mapping[str, Any] | str | Path,
+    *,
+    until: str | None = None,
+    start: str | None = None,
+) -> RunResult:
+    """Do what is left of a run and write its report.
+
+    `settings` are typed settings, a plain mapping (such as resolved settings read from JSON; it may name a `preset`), a
+    settings file or the folder of a run.
+    `until` stops after a stage; `start` redoes a stage and all after it, which is also how changed settings are
+    taken into an old run folder. What is redone is kept in the folder `previous`.
+    """
+    if isinstance(settings, str | Path):
+        settings = _load(Path(settings))
+    elif isinstance(settings, Mapping):
+        preset = settings.get("preset")
+        settings = load_settings(preset=preset, given={key: settings[key] for key in settings if key != "preset"})
+    return Run(settings).go(until=until, start=start)
+
+
+def _load(path: Path) -> Settings:
+    if not path.is_dir():
+        return load_settings(path)
+    # The folder of a run may have been moved or copied since its settings were written.
+    return load_settings(path / SETTINGS_FILE, given={"output_dir": str(path)})
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What the stages read; of `settings` the paths lead to what is on this machine, `asked` are as they were given."""
+
+    task: Task
+    corpus: Corpus | None
+    settings: Settings
+    asked: Settings
+
+
+class Run:
+    """One run folder and the settings it is asked to follow."""
+
+    def __init__(self, settings: Settings) -> None:
+        if not settings.task.path:
+            raise InputError("no task", key="task.path", hint="--task path/to/task")
+        if not settings.output_dir:
+            raise InputError("no folder for the run", key="output_dir", hint="--output runs/my-task")
+        self.settings = settings
+        self.folder = Path(settings.output_dir)
+        self.bundled = find_bundled_inputs(self.folder)
+
+    @cached_property
+    def task(self) -> Task:
+        """The labelled data, read once: from its files, or the copy that a bundle brought."""
+        return self.bundled.task(self.settings) or self._read_task()
+
+    @cached_property
+    def corpus(self) -> Corpus | None:
+        """The unlabelled text, if any is to be used; None too where it stayed on another machine."""
+        if not self.settings.corpus.sources or not reads_corpus(self.settings):
+            return None
+        if self.bundled.why_missing("corpus", self.settings):
+            return None
+        corpus = Corpus.read(self.settings.corpus)
+        next(corpus.documents())  # an empty or unreadable corpus is met before anything is written
+        return corpus
+
+    @property
+    def data(self) -> RunData:
+        """What the stages read."""
+        return _Data(self.task, self.corpus, self.bundled.settings_here(self.settings), self.settings)
+
+    def check(self, *, trains: bool = True) -> None:
+        """Raise the error that a later stage would raise; reads no corpus and writes nothing."""
+        has_selection = self.bundled.piece("selection", self.settings) is not None
+        here = self.bundled.settings_here(self.settings)
+        has_corpus = not self.bundled.why_missing("corpus", self.settings)
+        preflight(self.task, here, has_selection=has_selection, has_corpus=has_corpus, trains=trains)
+
+    def _read_task(self) -> Task:
+        try:
+            return read_all(self.settings)
+        except InputError as error:
+            raise self.bundled.about_other_task(self.settings, error) from None
+
+    def go(self, *, until: str | None = None, start: str | None = None) -> RunResult:
+        """Run the stages up to `until`, skipping those that stand finished unless at or after `start`."""
+        names = _stages_between(until, start)
+        self.check(trains=uses_device(names, self.settings))
+        stages = self.stage_folders()
+        make_own_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
+        with run_lock(self.folder):
+            try:
+                self._go(names, stages, start)
+            except Exception as error:
+                trouble = disk_trouble(error)
+                if trouble is None:
+                    raise
+                hint = "finished work is kept; once this is mended, the same run goes on"
+                raise InputError(trouble, path=self.folder, hint=hint) from None
+        return self.result()
+
+    def follow_settings(self, *, start: str | None = None) -> None:
+        """Have whoever goes on with the folder do so with these settings; stages from `start` on are set aside."""
+        stages = self.stage_folders()
+        make_own_folder(self.folder, SETTINGS_FILE)
+        with run_lock(self.folder):
+            for stage in stages.values():
+                stage.recover()
+            self._check_unchanged(stages, start)
+            self._take_over(stages, start)
+
+    def _take_over(self, stages: dict[str, StageFolder], start: str | None) -> None:
+        if start is not None:
+            self._set_aside(stages, start)
+        write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
+
+    def _go(self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None) -> None:
+        for stage in stages.values():
+            stage.recover()
+        self._check_unchanged(stages, start)
+        self._check_inputs_present(_to_do(names, stages, start), stages)
+        remove_leftovers(self.folder)
+        with self._put_back_if_refused(stages, start):
+            self._take_over(stages, start)
+            for name in names:
+                if stages[name].is_finished():
+                    say(f"{name}: finished before, skipped")
+                else:
+                    self._do(stages[name], stages)
+        self._report()
+
+    @contextmanager
+    def _put_back_if_refused(self, stages: dict[str, StageFolder], start: str | None) -> Iterator[None]:
+        """A redo that is refused before its first stage stands anew leaves the folder as it was.
+
+        Some things are only known then, such as what a selection would cost. What broke while training may go on.
+        """
+        file = self.folder / SETTINGS_FILE
+        settings = file.read_text(encoding="utf-8") if start is not None and file.exists() else None
+        try:
+            yield
+        except InputError as error:
+            if start is None or settings is None or isinstance(error, TrainingError):
+                raise
+            if not stages[start].final.exists():
+                for name in STAGES[STAGES.index(start) :]:
+                    stages[name].put_back()
+                write_text(file, settings)
+                with suppress(OSError):  # more than this redo's is in there
+                    (self.folder / PREVIOUS).rmdir()
+            raise
+
+    def result(self) -> RunResult:
+        """The counts of the stages that stand in the folder."""
+        manifests = {name: read_manifest(self.folder / name) for name in STAGES}
+        return RunResult(self.folder, {name: found["counts"] for name, found in manifests.items() if found})
+
+    def stage_folders(self) -> dict[str, StageFolder]:
+        """Every stage with its fingerprint: its own settings and all that its inputs depend on."""
+        outside = {name: self.fingerprint_from_outside(name) for name in DATA}
+        folders: dict[str, StageFolder] = {}
+        before: dict[str, str] = {}
+        for name in STAGES:
+            asked = settings_read(name, self.settings)
+            inputs = {**{key: outside[key] for key in read_from_outside(name, self.settings)}, **before}
+            mark = fingerprint(name, asked, inputs)
+            folders[name] = StageFolder(self.folder, name, mark, asked, inputs)
+            before = {name: mark}
+        return folders
+
+    def fingerprint_from_outside(self, name: str) -> str:
+        """What identifies data that is read from outside the folder: as a bundle says, else by its files."""
+        settings = self.settings
+        bundled = self.bundled.piece(name, settings)
+        by_files: dict[str, Callable[[], str]] = {
+            "task": lambda: self.task.whole_fingerprint,
+            "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
+            "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
+            "selection": lambda: imported_fingerprint(settings.select),
+            "aligned": lambda: aligned_fingerprint(settings),
+            "tokenizer": lambda: tokenizer_fingerprint(settings),
+            "checkpoint": lambda: checkpoint_fingerprint(settings.model.path),
+        }
+        return by_files[name]() if bundled is None else bundled.fingerprint
+
+    def first_clash(self) -> str | None:
+        """The first stage in the folder that was made with other settings or data, if any."""
+        return next((name for name, stage in self.stage_folders().items() if stage.clashes()), None)
+
+    def plan(self, *, until: str | None = None, start: str | None = None) -> list[tuple[str, str]]:
+        """What `go` would do, stage by stage, without doing it; raises the error that it would start with."""
+        names = _stages_between(until, start)
+        self.check(trains=uses_device(names, self.settings))
+        stages = self.stage_folders()
+        redone = () if start is None else STAGES[STAGES.index(start) :]
+        plan = {name: self._what_next(stages[name], redo=name in redone) for name in names}
+        missing = first_missing(_to_do(names, stages, start), stages, self.bundled, self.settings)
+        if missing is not None:
+            plan[missing[0]] = missing[1]
+        return list(plan.items())
+
+    def _what_next(self, stage: StageFolder, *, redo: bool) -> str:
+        if stage.can_resume():
+            return "goes on where it stopped"
+        if redo:
+            return "is redone" if stage.final.exists() else "to do"
+        if stage.clashes():
+            return f"was made otherwise: {self._what_changed(stage)}"
+        return "finished" if stage.is_finished() else "to do"
+
+    def _do(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
+        say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: goes on where it stopped")
+        counts = WORK[stage.name](self.data, stage, {name: folder.final for name, folder in stages.items()})
+        seconds = stage.finish(counts)
+        say(f"{stage.name}: {what_was_done(stage.name, counts)} ({duration(seconds)})")
+
+    def _check_unchanged(self, stages: dict[str, StageFolder], start: str | None) -> None:
+        """Stop before touching a stage that was made with other settings or data, unless told to redo it."""
+        changed = [stage for stage in stages.values() if stage.clashes()]
+        if not changed or (start is not None and STAGES.index(start) <= STAGES.index(changed[0].name)):
+            return
+        raise InputError(
+            f"{self._what_changed(changed[0])} since this run was made",
+            path=self.folder,
+            hint=f"redo with --from {changed[0].name}, or choose another --output; nothing was touched",
+        )
+
+    def _check_inputs_present(self, to_do: Sequence[str], stages: dict[str, StageFolder]) -> None:
+        """Stop before touching anything where a stage would need what a bundle left behind."""
+        missing = first_missing(to_do, stages, self.bundled, self.settings)
+        if missing is not None:
+            hint = "do it there and make another bundle; nothing was touched"
+            raise InputError(f"the stage {missing[0]} {missing[1]}", path=self.folder, hint=hint)
+
+    def _what_changed(self, stage: StageFolder) -> str:
+        changes = stage.changes()
+        if changes.get("corpus", ("", ""))[1] == "none" and self.settings.corpus.sources:
+            return f"select.selector is now {self.settings.select.selector}, for which no corpus is searched,"
+        if settings := stage.changed_settings():
+            return f"settings changed: {a_few(settings, 4)}"
+        files = [f"the files of the {name} ({data_path(self.settings, name)})" for name in DATA if name in changes]
+        return f"{' and '.join(files) or f'what the stage {stage.name} reads'} changed"
+
+    def _set_aside(self, stages: dict[str, StageFolder], start: str) -> None:
+        """Move the stages to be redone into `previous`, over what an earlier redo left there.
+
+        The last first: a kill in between leaves no stage that stands after a missing one.
+        """
+        for name in reversed(STAGES[STAGES.index(start) :]):
+            stages[name].set_aside(self.folder / PREVIOUS)
+
+    def _report(self) -> None:
+        from endtask.reporting.page import write_report
+
+        write_report(self.folder)
+
+
+def uses_device(names: Sequence[str], settings: Settings) -> bool:
+    """Whether some of the stages train or run a model; what others prepare may be meant for another machine.
+
+    >>> uses_device(["read", "select", "pack"], Settings()), uses_device(["pack", "pretrain"], Settings())
+    (False, True)
+    """
+    chooses = settings.select.uses_influence or settings.select.uses_embedding
+    return "pretrain" in names or (chooses and "select" in names)
+
+
+def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
+    """The stages up to `until`; both names are checked."""
+    for name in (until, start):
+        if name is not None and name not in STAGES:
+            raise InputError(f"unknown stage {name!r}", hint=did_you_mean(name, STAGES))
+    names = STAGES[: STAGES.index(until) + 1] if until else STAGES
+    if start is not None and start not in names:
+        raise InputError(f"the stage to start from, {start}, comes after the last one, {until}")
+    return names
+
+
+def _to_do(names: Sequence[str], stages: Mapping[str, StageFolder], start: str | None) -> list[str]:
+    """The stages that do not stand finished or are redone."""
+    redone = () if start is None else STAGES[STAGES.index(start) :]
+    return [name for name in names if name in redone or not stages[name].is_finished()]

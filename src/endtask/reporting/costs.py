@@ -1,0 +1,185 @@
+"""What each stage did and cost, from the manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from endtask.io.run_layout import TASKS
+from endtask.reporting import format as shown
+from endtask.reporting.run_folder import RunFolder
+
+Counts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """One finished stage: `bytes` is the text it read or kept, the other counts are those of training.
+
+    `flops` are the papers' 6 x parameters x tokens, `matmul_flops` the matrix products counted one by one. `joules` are
+    those of the whole machine, None where they cannot be read; `gpu_bytes` the most memory held on a GPU.
+    """
+
+    stage: str
+    what: str
+    seconds: float
+    tokens: int | None
+    padded_tokens: int | None
+    flops: float | None
+    matmul_flops: float | None
+    joules: float | None
+    gpu_bytes: int | None
+    bytes: int | None
+
+
+def stage_costs(run: RunFolder) -> list[StageCost]:
+    """The finished stages in order."""
+    return [_cost(stage, manifest) for stage, manifest in run.manifests.items()]
+
+
+def total_cost(costs: list[StageCost]) -> dict[str, float]:
+    """Sums over the stages, of memory the most; bytes are not added up, since stages read the same text in turn."""
+    return {
+        "seconds": round(sum(cost.seconds for cost in costs), 3),
+        "tokens": sum(cost.tokens or 0 for cost in costs),
+        "padded_tokens": sum(cost.padded_tokens or 0 for cost in costs),
+        "flops": sum(cost.flops or 0.0 for cost in costs),
+        "matmul_flops": sum(cost.matmul_flops or 0.0 for cost in costs),
+        "joules": round(sum(cost.joules or 0.0 for cost in costs), 1),
+        "gpu_bytes": max((cost.gpu_bytes or 0 for cost in costs), default=0),
+    }
+
+
+def corpus_text(counts: Counts) -> int:
+    """Bytes of the corpus that training reads, by what `select` counted: the selection, and what is of the domain.
+
+    >>> corpus_text({"bytes": 0, "domain": {"bytes": 7}})
+    7
+    """
+    return int(counts["bytes"]) + int(counts.get("domain", {}).get("bytes", 0))
+
+
+def less_of_domain(drawn: Counts) -> str:
+    """What to add to the passages drawn of the domain where there are fewer than were asked for.
+
+    >>> less_of_domain({"passages": 8, "less_than_asked": "10x of train would be 3,000"})
+    ', all there are; 10x of train would be 3,000'
+    """
+    return f", all there are; {drawn['less_than_asked']}" if "less_than_asked" in drawn else ""
+
+
+def better_weights(counts: Counts) -> str:
+    """Which weights `finetune.keep_better` kept, those before or after fine-tuning; nothing where it was off.
+
+    >>> better_weights({"kept_from_before": 1, "seeds": [{}, {}, {}]})
+    'fine-tuning did not help on dev: the weights before it are kept (1 of 3 seeds)'
+    >>> better_weights({"kept_from_before": 0, "seeds": [{}, {}]})
+    'fine-tuning helped on dev: the weights after it are kept (2 of 2 seeds)'
+    """
+    if "kept_from_before" not in counts:
+        return ""
+    before, seeds = counts["kept_from_before"], len(counts["seeds"])
+    if before:
+        return f"fine-tuning did not help on dev: the weights before it are kept ({before:,} of {seeds:,} seeds)"
+    return f"fine-tuning helped on dev: the weights after it are kept ({seeds:,} of {seeds:,} seeds)"
+
+
+def what_was_done(stage: str, counts: Counts) -> str:
+    """A stage's work in a few words."""
+    return _WHAT[stage](counts)
+
+
+def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
+    counts = manifest["counts"]
+    trained = stage in ("pretrain", "finetune")
+    texts: dict[str, Callable[[], int]] = {
+        "retrieve": lambda: int(counts["corpus"]["bytes"]),
+        "select": lambda: corpus_text(counts),
+    }
+    return StageCost(
+        stage,
+        what_was_done(stage, counts),
+        float(manifest["seconds"]),
+        tokens=int(counts["tokens"]) if trained else None,
+        padded_tokens=counts.get("padded_tokens"),
+        flops=float(counts["flops"]) if trained else _selection_flops(counts),
+        matmul_flops=counts.get("matmul_flops"),
+        joules=sum(manifest["joules"].values()) if manifest.get("joules") else None,
+        gpu_bytes=manifest.get("gpu_bytes"),
+        bytes=texts[stage]() if stage in texts else None,
+    )
+
+
+def _selection_flops(counts: Counts) -> float | None:
+    """Of a scoring model, where a selection was made by one."""
+    own = counts.get("influence")
+    return None if own is None else float(own["fitting_flops"] + own["scoring_flops"])
+
+
+def _read(counts: Counts) -> str:
+    tasks = {"": counts, **{f"{name}: ": each for name, each in counts.get(TASKS, {}).items()}}
+    return "; ".join(
+        before + ", ".join(f"{rows:,} {split}" for split, rows in each.items() if split != TASKS) + " rows"
+        for before, each in tasks.items()
+    )
+
+
+def _retrieved(counts: Counts) -> str:
+    if "queries" not in counts:
+        return "nothing to retrieve"
+    queries = f"{counts['queries']:,} {'query' if counts['queries'] == 1 else 'queries'}"
+    passages = f"{counts['passages']:,} of {shown.plural(counts['corpus']['passages'], 'passage')}"
+    return f"{queries}, best {counts['top_k']:,} each: {passages}; {counts['dropped_by_contamination_filter']:,} kept out by the contamination filter"
+
+
+def _selected(counts: Counts) -> str:
+    drawn = counts.get("domain")
+    domain = f"{shown.plural(drawn['passages'], 'passage')} of the domain{less_of_domain(drawn)}" if drawn else ""
+    if not counts["passages"]:
+        return domain or "no text kept"
+    kept = f"{shown.plural(counts['passages'], 'passage')} kept"
+    # Of an imported selection there may be no corpus to be a share of.
+    share = f"{shown.share(counts['share_of_corpus'])} of the bytes" if counts["share_of_corpus"] else ""
+    return ", ".join(part for part in (kept, share, domain) if part)
+
+
+def _packed(counts: Counts) -> str:
+    parts = [{name: part for name, part in counts.items() if name != TASKS}, *counts.get(TASKS, {}).values()]
+    tokens = sum(part["tokens"] for each in parts for part in each.values() if isinstance(part, dict))
+    return f"{shown.count(tokens)} tokens written, vocabulary of {counts['vocabulary']:,}"
+
+
+def _pretrained(counts: Counts) -> str:
+    """Steps, size and device; a stage that dev ended early says so.
+
+    >>> _pretrained({"steps": 10, "planned_steps": 80, "best_step": 5, "parameters": 1000, "device": "cpu"})
+    'stopped after 10 steps of 80, as dev had not risen since step 5, 1,000 parameters, on cpu'
+    """
+    if not counts["steps"]:
+        return f"no pre-training, {shown.count(counts['parameters'])} parameters"
+    steps, planned = shown.plural(counts["steps"], "step"), counts.get("planned_steps", counts["steps"])
+    if counts["steps"] < planned:
+        steps = f"stopped after {steps} of {planned:,}, as dev had not risen since step {counts['best_step']:,}"
+    return f"{steps}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
+
+
+def _finetuned(counts: Counts) -> str:
+    if not counts["steps_per_seed"]:
+        return "no fine-tuning"
+    runs = f"{shown.plural(len(counts['seeds']), 'seed')} of {shown.plural(counts['steps_per_seed'], 'step')}"
+    rates = counts.get("rates", [])
+    best = f"{runs}, best of {len(rates)} rates" if len(rates) > 1 else runs
+    return "; ".join(part for part in (best, better_weights(counts)) if part)
+
+
+_WHAT: dict[str, Callable[[Counts], str]] = {
+    "read": _read,
+    "retrieve": _retrieved,
+    "select": _selected,
+    "pack": _packed,
+    "pretrain": _pretrained,
+    "finetune": _finetuned,
+    "evaluate": lambda counts: f"{shown.plural(counts['rows'], 'row')} of {counts['split']} scored for every seed",
+    "model": lambda counts: f"seed {counts['seed']}, the best on dev, saved",
+}

@@ -1,0 +1,210 @@
+"""The report: one HTML file that needs nothing beside it, and the same figures for the command line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from endtask.io.atomic import write_text
+from endtask.reporting import format as shown
+from endtask.reporting.classes import ClassScores, Confusion, label_scores, span_scores
+from endtask.reporting.constant_predictions import same_answer
+from endtask.reporting.corpus_usage import domain_sentence, source_chart, source_shares
+from endtask.reporting.costs import stage_costs, total_cost
+from endtask.reporting.curves import finetune_charts, pretrain_charts
+from endtask.reporting.objectives import objective_rows
+from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.scores import (
+    all_scores,
+    constant_answer,
+    lines_of_auxiliary_tasks,
+    lines_of_test_sets,
+    metric_of,
+    notes_of,
+    scores_of_auxiliary_tasks,
+    scores_of_test_sets,
+    seed_rows,
+    verdict_of,
+)
+from endtask.reporting.selection_quality import quality_sentence
+from endtask.reporting.why import count_kept, explain
+
+REPORT = "report.html"
+_MATRIX_LABELS = 20
+_MISTAKES = 20
+_FILTERS = (
+    shown.duration,
+    shown.count,
+    shown.size,
+    shown.flops,
+    shown.energy,
+    shown.share,
+    shown.score,
+    shown.metric_name,
+    shown.moment,
+    shown.plural,
+    shown.score_with_spread,
+    shown.metric_with_spread,
+)
+
+_PIPELINES = {
+    "score": ("text-classification", ', function_to_apply="none"'),
+    "labels": ("text-classification", ", top_k=None"),
+    "tags": ("token-classification", ', aggregation_strategy="first"'),
+}
+
+Context = dict[str, Any]
+
+
+def write_report(folder: Path) -> Path:
+    """Write `report.html` into the run's folder from whatever finished stages stand there; returns its path."""
+    run = RunFolder(folder)
+    page = _template().render(_context(run))
+    write_text(folder / REPORT, page)
+    return folder / REPORT
+
+
+def verdict(folder: Path) -> str:
+    """One plain sentence on how the run came out."""
+    return verdict_of(RunFolder(folder))
+
+
+def verdict_lines(folder: Path) -> list[str]:
+    """The verdict, a line for each of several test sets and auxiliary tasks, and one if all rows got one answer."""
+    run = RunFolder(folder)
+    same = same_answer(run)
+    return [verdict_of(run), *lines_of_test_sets(run), *lines_of_auxiliary_tasks(run), *([same] if same else [])]
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """The figures of the report as plain values, for `--json`."""
+    run = RunFolder(folder)
+    costs = stage_costs(run)
+    baseline = constant_answer(run)
+    return {
+        "folder": str(folder),
+        "task": run.task_name,
+        "verdict": verdict_of(run),
+        "finished": list(run.manifests),
+        "missing": run.missing,
+        "metric": metric_of(run),
+        "results": run.results,
+        "seeds": [asdict(row) for row in seed_rows(run)],
+        "constant_answer": asdict(baseline) if baseline else None,
+        "classes": [asdict(scores) for scores in _class_scores(run)],
+        "objectives": [asdict(row) for row in objective_rows(run)],
+        "cost": {"total": total_cost(costs), "stages": [asdict(cost) for cost in costs]},
+        "selection": run.counts("select") or None,
+        "corpus": run.counts("retrieve").get("corpus"),
+        "latency": run.latency,
+    }
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("endtask.reporting", ""),
+        autoescape=True,  # task texts, labels and file names are the user's, not ours
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({function.__name__: function for function in _FILTERS})
+    return environment.get_template("page.html.jinja")
+
+
+def _context(run: RunFolder) -> Context:
+    """Everything the template shows."""
+    costs = stage_costs(run)
+    return {
+        "run": run,
+        "verdict": verdict_of(run),
+        "notes": notes_of(run),
+        "costs": costs,
+        "total": total_cost(costs),
+        **_corpus(run),
+        **_results(run),
+        "objectives": objective_rows(run),
+        "pretrain_charts": pretrain_charts(run),
+        "finetune_charts": finetune_charts(run),
+        "versions": _versions(run),
+        **_use(run),
+    }
+
+
+def _corpus(run: RunFolder) -> Context:
+    kept = count_kept(run.selected())
+    shares = source_shares(run.counts("retrieve").get("corpus", {}), kept)
+    return {
+        "sources": shares,
+        "selection_quality": quality_sentence(run.counts("select")),
+        "domain_drawn": domain_sentence(run.counts("select")),
+        "source_chart": source_chart(shares),
+        "answers": explain(kept.best, run.examples("train")) if kept.best else [],
+    }
+
+
+def _kind(run: RunFolder) -> str:
+    return str(run.audit["kind"]) if run.audit is not None else "text"
+
+
+def _confusion(run: RunFolder) -> Confusion:
+    """Which class is taken for which, where each row has one."""
+    return Confusion.count(run.predictions() if _kind(run) in ("text", "pair") else ())
+
+
+def _class_scores(run: RunFolder) -> list[ClassScores]:
+    """How each class, label or type of span fares."""
+    if _kind(run) == "tags":
+        return span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
+    return label_scores(run.predictions()) if _kind(run) == "labels" else _confusion(run).scores()
+
+
+def _results(run: RunFolder) -> Context:
+    confusion = _confusion(run)
+    return {
+        "all_scores": all_scores(run),
+        "test_sets": scores_of_test_sets(run),
+        "further_tasks": scores_of_auxiliary_tasks(run),
+        "class_scores": _class_scores(run),
+        "classes_are": {"tags": "span", "labels": "label"}.get(_kind(run), "class"),
+        "metric": metric_of(run),
+        "seeds": seed_rows(run),
+        "constant": constant_answer(run),
+        "confusion": confusion,
+        "matrix_fits": len(confusion.labels) <= _MATRIX_LABELS,
+        "mistakes": confusion.mistakes(_MISTAKES),
+    }
+
+
+def _versions(run: RunFolder) -> dict[str, str]:
+    """Every version met; stages made with different ones are told apart."""
+    met: dict[str, dict[str, list[str]]] = {}
+    for stage, manifest in run.manifests.items():
+        for name, version in manifest["versions"].items():
+            met.setdefault(name, {}).setdefault(version, []).append(stage)
+    return {
+        name: next(iter(found))
+        if len(found) == 1
+        else "; ".join(f"{version} ({', '.join(stages)})" for version, stages in found.items())
+        for name, found in met.items()
+    }
+
+
+def _use(run: RunFolder) -> Context:
+    """Commands to paste, with the folder's name quoted as shell and Python want it."""
+    pair = run.audit is not None and run.audit["kind"] == "pair"
+    pipeline, options = _PIPELINES.get(_kind(run), ("text-classification", ""))
+    argument = '{"text": "first text", "text_pair": "second text"}' if pair else '"a text to classify"'
+    return {
+        "is_pair": pair,
+        "pipeline": pipeline,
+        "pipeline_options": options,
+        "shell_folder": shlex.quote(str(run.path)),
+        "python_folder": json.dumps(str(run.path / "model"), ensure_ascii=False),
+        "python_argument": argument,
+    }

@@ -1,0 +1,122 @@
+"""A run's results as one small JSON file, to travel where its weights do not: scores, predictions, cost; no texts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from endtask.errors import InputError
+from endtask.evaluation.predictions import read_predictions
+from endtask.io.atomic import write_text
+from endtask.io.run_layout import DEV_PREDICTIONS
+from endtask.io.stage_folder import fingerprint, own_version
+from endtask.records import Example
+from endtask.reporting.costs import stage_costs, total_cost
+from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.scores import metric_of
+from endtask.task import Task, leaked_ids
+from endtask.task.targets import as_lists, targets
+
+FORMAT = 1
+# Of the run's place, not of what it came to.
+_LEFT_OUT = ("output_dir", "keep_scratch", "bundle_size", "report_to")
+_OF_A_STAGE = ("fingerprint", "seconds", "joules", "gpu_bytes", "counts", "finished", "versions", "machine")
+
+Tree = dict[str, Any]
+
+
+def results_of(folder: str | Path) -> Tree:
+    """Plain values of what stands in a run's folder; parts that are not there yet are null.
+
+    `predictions` holds, for dev and test, the truth and each seed's answers: class numbers (places in `labels`),
+    scores, 0 or 1 for each label, or the numbers of a row's tags; whether each row is leak-free, and a hash of the
+    rows' ids, by which two runs are told to be about the same rows.
+    """
+    run = RunFolder(Path(folder))
+    task = _task(run)
+    return {
+        "format": FORMAT,
+        "endtask": own_version(),
+        "task": run.task_name,
+        "kind": task.kind if task else None,
+        "labels": list(task.all_labels) if task else None,
+        "metric": metric_of(run),
+        "settings": {key: value for key, value in run.settings.items() if key not in _LEFT_OUT},
+        "stages": {
+            stage: {key: manifest[key] for key in _OF_A_STAGE if key in manifest}
+            for stage, manifest in run.manifests.items()
+        },
+        "cost": total_cost(stage_costs(run)),
+        "dev": run.counts("finetune").get("seeds"),
+        "test": run.results,
+        "predictions": {
+            split: found for split in ("dev", "test") if task and (found := _predictions(run, task, split))
+        },
+    }
+
+
+def write_results(file: Path, folder: Path) -> None:
+    """Write the results of a run to a file, over an older one."""
+    write_text(file, json.dumps(results_of(folder), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def check_results_file(file: Path) -> None:
+    """Refuse, before hours of work, a file that could not be written after them."""
+    if file.is_dir():
+        raise InputError("is a folder, not a file", path=file, hint="--results results.json")
+    if not file.absolute().parent.is_dir():
+        raise InputError("no such folder", path=file.parent, hint="make it first")
+
+
+def _task(run: RunFolder) -> Task | None:
+    """The task as the read stage wrote it down."""
+    if run.audit is None or "read" not in run.manifests:
+        return None
+    auxiliary = {name: _written(run, audit, name) for name, audit in run.auxiliary_audits.items()}
+    return replace(_written(run, run.audit), auxiliary=auxiliary)
+
+
+def _written(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
+    splits = {split: [_example(row) for row in run.examples(split, auxiliary)] for split in audit["splits"]}
+    return Task.from_examples(str(audit["name"]), splits, kind=audit["kind"], test_fraction=0)
+
+
+def _example(row: Tree) -> Example:
+    tokens = row.get("tokens")
+    return Example(
+        row["id"],
+        row["text"],
+        row["label"],
+        text_pair=row.get("text_pair"),
+        tokens=None if tokens is None else tuple(tokens),
+        part=row.get("part"),
+    )
+
+
+def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
+    by_seed = _of_dev(run) if split == "dev" else _of_test(run, task)
+    if not by_seed or split not in task.splits:
+        return None
+    leaked = leaked_ids(task, split)
+    return {
+        "rows": fingerprint([example.id for example in task.splits[split]]),
+        "truth": as_lists(targets(task, split), task.kind),
+        "leak_free": [int(example.id not in leaked) for example in task.splits[split]],
+        "predicted": by_seed,
+    }
+
+
+def _of_dev(run: RunFolder) -> dict[str, list[Any]]:
+    """By seed; runs of older releases did not keep them."""
+    seeds = [row["seed"] for row in run.counts("finetune").get("seeds", [])]
+    files = {str(seed): run.path / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds}
+    return {seed: json.loads(file.read_text(encoding="utf-8")) for seed, file in files.items() if file.exists()}
+
+
+def _of_test(run: RunFolder, task: Task) -> dict[str, list[Any]]:
+    if run.results is None or run.results["split"] != "test":
+        return {}
+    found = read_predictions(run.path / "evaluate", task.all_labels, task.kind)
+    return {str(seed): as_lists(row, task.kind) for seed, row in zip(found.seeds, found.predicted, strict=True)}

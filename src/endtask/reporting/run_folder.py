@@ -1,0 +1,126 @@
+"""What stands in a run's folder, read for the report; every part may still be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from endtask.config import read_tree
+from endtask.errors import InputError
+from endtask.io.run_layout import AUDIT, LATENCY, PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES, TASKS
+from endtask.io.selection_table import read_selection
+from endtask.io.stage_folder import LEFT_OUT, MANIFEST
+from endtask.io.tables import read_rows
+from endtask.records import Selected
+
+Tree = dict[str, Any]
+Row = dict[str, Any]
+
+
+class RunFolder:
+    """The finished stages of a run; a folder that holds no run is refused."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self.manifests: dict[str, Tree] = {}
+        for stage in STAGES:
+            manifest = _read_tree(folder / stage / MANIFEST)
+            if manifest is not None:
+                self.manifests[stage] = _checked(manifest, folder / stage / MANIFEST)
+        if not self.manifests and not (folder / SETTINGS_FILE).exists():
+            message = "no run stands here" if folder.is_dir() else "no such folder"
+            raise InputError(message, path=folder, hint="give the folder that `endtask run --output` made")
+
+    @property
+    def missing(self) -> list[str]:
+        """Stages that have not finished, in order."""
+        return [stage for stage in STAGES if stage not in self.manifests]
+
+    @property
+    def started(self) -> list[str]:
+        """Stages that were begun and not finished."""
+        return [stage for stage in self.missing if (self.path / f"{stage}.partial").exists()]
+
+    @property
+    def has_selection(self) -> bool:
+        """Whether the kept texts stand here; of tokens that came in a bundle they do not."""
+        return "select" in self.manifests and LEFT_OUT not in self.manifests["select"]
+
+    def counts(self, stage: str) -> Tree:
+        """What a finished stage counted; empty where it has not finished."""
+        counts: Tree = self.manifests.get(stage, {}).get("counts", {})
+        return counts
+
+    @cached_property
+    def settings(self) -> Tree:
+        """The resolved settings."""
+        return _read_tree(self.path / SETTINGS_FILE) or {}
+
+    @cached_property
+    def settings_text(self) -> str:
+        """The resolved settings as they stand in the file."""
+        path = self.path / SETTINGS_FILE
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    @cached_property
+    def audit(self) -> Tree | None:
+        """What was found in the task's data."""
+        return _read_tree(self.path / "read" / AUDIT)
+
+    @property
+    def auxiliary_audits(self) -> dict[str, Tree]:
+        """The same of the auxiliary tasks, by name."""
+        return {file.parent.name: read_tree(file) for file in sorted((self.path / "read" / TASKS).glob(f"*/{AUDIT}"))}
+
+    @cached_property
+    def results(self) -> Tree | None:
+        """Scores of every seed."""
+        return _read_tree(self.path / "evaluate" / RESULTS)
+
+    @property
+    def latency(self) -> Tree | None:
+        """How long the model takes for one text, where that was measured."""
+        return _read_tree(self.path / LATENCY)
+
+    @property
+    def task_name(self) -> str:
+        """The task's name as the audit gives it, else the last part of its path."""
+        if self.audit is not None:
+            return str(self.audit["name"])
+        return Path(str(self.settings.get("task", {}).get("path") or self.path)).name
+
+    def selected(self) -> Iterator[Selected]:
+        """The passages trained on, streamed."""
+        path = self.path / "select" / SELECTION
+        return read_selection(path) if path.exists() else iter(())
+
+    def examples(self, split: str, auxiliary: str | None = None) -> Iterator[Row]:
+        """The rows of a split, of the task or a further one, as the read stage wrote them."""
+        folder = self.path / "read" if auxiliary is None else self.path / "read" / TASKS / auxiliary
+        return _rows(folder / f"{split}.jsonl")
+
+    def predictions(self) -> Iterator[Row]:
+        """Id, true label and each seed's answer for the evaluated split."""
+        return _rows(self.path / "evaluate" / PREDICTIONS)
+
+    def curves(self, *place: str) -> list[Row]:
+        """The rows of a metrics file, given the stage's folder and, if there are several, the seed's."""
+        return list(_rows(self.path.joinpath(*place) / "metrics.jsonl"))
+
+
+def _read_tree(path: Path) -> Tree | None:
+    return read_tree(path) if path.exists() else None
+
+
+def _checked(manifest: Tree, path: Path) -> Tree:
+    for key in ("fingerprint", "seconds", "counts", "versions"):
+        if key not in manifest:
+            raise InputError("missing from the manifest", path=path, key=key, hint="was the file changed by hand?")
+    return manifest
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    if path.exists():
+        yield from (row for _, row in read_rows(path))

@@ -1,0 +1,137 @@
+"""What pass 1 leaves of each shard: a folder of flat arrays, read back a chunk at a time.
+
+Nothing in it depends on other shards, so a changed corpus redoes only the shards that changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.io.atomic import write_json
+
+PASSAGE = np.dtype(
+    [
+        ("text_key", "<u8"),
+        ("id_key", "<u8"),
+        ("fallback_key", "<u8"),  # of the id it gets where another passage has its own
+        ("document_key", "<u8"),
+        ("pairs", "<u4"),
+        ("words", "<u4"),
+        ("bytes", "<u4"),
+        ("guarded", "<u4"),
+    ]
+)
+_PAIR = np.dtype("<u4")
+_CHUNK = 1 << 15  # passages read at a time
+
+Passages = NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class ShardCounts:
+    """What a shard holds; `documents` had text, `empty` had none."""
+
+    documents: int = 0
+    empty: int = 0
+    passages: int = 0
+    pairs: int = 0
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some passages of a shard, in order, and all their pairs."""
+
+    first: int
+    passages: Passages
+    pairs: NDArray[np.uint32]
+
+
+class ShardFolder:
+    """A finished shard on disk."""
+
+    def __init__(self, path: Path, counts: ShardCounts, signature_size: int) -> None:
+        self.path = path
+        self.counts = counts
+        self._signature_size = signature_size
+
+    @classmethod
+    def open(cls, path: Path) -> ShardFolder | None:
+        """The shard in a folder, or None where it is not there or not whole."""
+        try:
+            head = json.loads((path / "shard.json").read_text(encoding="utf-8"))
+            shard = cls(path, ShardCounts(**head["counts"]), head["signature_size"])
+            sizes = {name: (path / name).stat().st_size for name in head["sizes"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return shard if sizes == head["sizes"] else None
+
+    def document_frequency(self) -> NDArray[np.int64]:
+        """In how many of the shard's passages each term occurs, whatever becomes of them."""
+        return np.fromfile(self.path / "frequency", dtype="<i8")
+
+    def passages(self) -> Iterator[tuple[int, Passages]]:
+        """(number of the first, passages) a chunk at a time."""
+        with open(self.path / "passages", "rb") as file:
+            for first in range(0, self.counts.passages, _CHUNK):
+                yield first, np.fromfile(file, dtype=PASSAGE, count=_CHUNK)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The same with their pairs."""
+        with open(self.path / "pairs", "rb") as file:
+            for first, passages in self.passages():
+                count = int(passages["pairs"].sum())
+                yield Chunk(first, passages, np.fromfile(file, dtype=_PAIR, count=count))
+
+    def signatures(self) -> Iterator[NDArray[np.uint32]]:
+        """(passages, size) for each chunk that `passages` gives."""
+        width = self._signature_size
+        with open(self.path / "signatures", "rb") as file:
+            for first in range(0, self.counts.passages, _CHUNK):
+                rows = min(_CHUNK, self.counts.passages - first)
+                yield np.fromfile(file, dtype=_PAIR, count=rows * width).reshape(rows, width)
+
+
+class ShardWriter:
+    """Writes a shard aside; `finish` puts it in its place."""
+
+    _NAMES = ("passages", "pairs", "signatures", "frequency")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        shutil.rmtree(self._aside, ignore_errors=True)
+        self._aside.mkdir(parents=True)
+        self._open = ExitStack()
+        self._files: dict[str, IO[bytes]] = {}
+        for name in self._NAMES:
+            self._files[name] = self._open.enter_context((self._aside / name).open("wb"))
+
+    def add(self, passages: Passages, pairs: NDArray[np.uint32], signatures: NDArray[np.uint32]) -> None:
+        """Append a block of passages."""
+        for name, array in (("passages", passages), ("pairs", pairs), ("signatures", signatures)):
+            self._files[name].write(array.tobytes())  # `tofile` does not tell of a disk that is full
+
+    def finish(self, frequency: NDArray[np.int64], counts: ShardCounts, signature_size: int) -> None:
+        """Make the shard appear whole."""
+        self._files["frequency"].write(frequency.astype("<i8").tobytes())
+        self.close()
+        sizes = {name: (self._aside / name).stat().st_size for name in self._NAMES}
+        head: dict[str, Any] = {"counts": asdict(counts), "signature_size": signature_size, "sizes": sizes}
+        write_json(self._aside / "shard.json", head)
+        if self._path.exists():  # not whole, or it would not be written anew
+            shutil.rmtree(self._path)
+        os.replace(self._aside, self._path)
+
+    def close(self) -> None:
+        """Close the files; without `finish` the shard is not there."""
+        self._open.close()

@@ -1,0 +1,183 @@
+"""Reading on all cores: plain interpreters that get jobs as lines of JSON and answer with lines of JSON.
+
+`multiprocessing` would import the user's own script again in each of them. A worker ends with the process that started
+it. One bad job does not stop the others: what they make is kept, and the first complaint is raised at the end.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from endtask.errors import InputError
+from endtask.io.exit_with_parent import end_with
+from endtask.progress import set_quiet
+
+Job = dict[str, Any]
+Report = Callable[..., None]
+"""Tells the starting process of progress, as keywords."""
+Handler = Callable[[Job, Report], None]
+
+
+def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> None:
+    """Do all jobs by the `handle(job, report)` of `module`: in this process and in `count - 1` others.
+
+    Jobs are taken in the order given, by whoever is free.
+    """
+    queue = _Queue(jobs)
+    workers: list[_Worker] = []
+    others = max(0, min(count, len(jobs)) - 1)
+    with ThreadPoolExecutor(max(1, others)) as pool:
+        started = [pool.submit(_serve_elsewhere, queue, module, report, workers) for _ in range(others)]
+        try:
+            queue.serve(importlib.import_module(module).handle, report)
+            for future in started:
+                future.result()
+        except BaseException:  # Ctrl-C too, which must not wait for a large shard
+            queue.close()
+            for worker in workers:
+                worker.kill()
+            raise
+    queue.raise_first()
+
+
+class _Queue:
+    """Jobs for several threads, and what became of those that failed."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._waiting = iter(enumerate(jobs))
+        self._lock = threading.Lock()
+        self._failures: dict[int, Exception] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Hand out no more jobs."""
+        self._closed = True
+
+    def serve(self, handle: Handler, report: Report) -> None:
+        """Do jobs until none is left; a disk that is full, or the like, stops all."""
+        while not self._closed:
+            with self._lock:
+                number, job = next(self._waiting, (-1, None))
+            if job is None:
+                return
+            try:
+                handle(job, report)
+            except InputError as failure:
+                self._failures[number] = failure
+            except OSError as failure:
+                self._failures[number] = failure
+                self.close()
+
+    def raise_first(self) -> None:
+        """Raise the failure of the first job that failed, if any."""
+        if self._failures:
+            raise self._failures[min(self._failures)]
+
+
+def _serve_elsewhere(queue: _Queue, module: str, report: Report, workers: list[_Worker]) -> None:
+    with _Worker(module) as worker:
+        workers.append(worker)
+        try:
+            queue.serve(worker.do, report)
+        except BaseException:
+            queue.close()
+            raise
+
+
+class _Worker:
+    """One interpreter at work."""
+
+    def __init__(self, module: str) -> None:
+        code = f"from endtask.retrieval.workers import work; work({module!r}, {os.getpid()})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C at the terminal is for the starting process alone
+        )
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+    def kill(self) -> None:
+        """Between jobs it waits; amid one, its half-made work is of no use."""
+        self._process.kill()
+
+    def do(self, job: Job, report: Report) -> None:
+        """Hand out a job and wait until it is done."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(json.dumps(job), file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            raise self._ended() from None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            if "input_error" in answer:
+                raise InputError(answer["input_error"])
+            if "os_error" in answer:
+                raise OSError(*answer["os_error"])
+            if answer.get("done"):
+                return
+            report(**answer)
+        raise self._ended()
+
+    def _ended(self) -> Exception:
+        code = self._process.wait()
+        if code == -signal.SIGKILL:
+            hint = "for lack of memory? --set threads=1 needs least; the same command goes on"
+            return InputError("a process that read the corpus was killed", hint=hint)
+        return RuntimeError(f"a reading process ended with code {code}")
+
+
+def _import_path() -> str:
+    """Where a fresh interpreter finds this very package, however this process came to it."""
+    here = str(Path(__file__).resolve().parent.parent.parent)
+    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+
+
+def work(module: str, parent: int) -> None:
+    """A worker's whole life, which ends with that of the process numbered `parent`."""
+    set_quiet(True)
+    # Whatever prints to standard output in here must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    end_with(parent)
+    handle: Handler = importlib.import_module(module).handle
+
+    def answer(**message: Any) -> None:
+        print(json.dumps(message), file=answers, flush=True)
+
+    for line in sys.stdin:
+        try:
+            handle(json.loads(line), answer)
+        except InputError as error:
+            answer(input_error=str(error))
+        except OSError as error:
+            # NumPy raises it with a message alone.
+            named = [error.errno, error.strerror, None if error.filename is None else str(error.filename)]
+            answer(os_error=[str(error)] if error.errno is None else named)
+        else:
+            answer(done=True)

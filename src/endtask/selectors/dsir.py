@@ -1,0 +1,52 @@
+"""Importance resampling by hashed n-grams (DSIR, Xie et al. 2023): texts as the task's own texts would be drawn.
+
+A text weighs p_task(text) / p_retrieved(text) under two bags of hashed words and word pairs; passages are drawn without
+replacement in proportion to their weights. Short texts are drawn like any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.io.run_layout import RETRIEVED
+from endtask.io.selection_table import SelectionStatistics
+from endtask.seeds import uniform
+from endtask.selectors.draws import table_draws
+from endtask.selectors.inputs import Inputs, Order
+from endtask.selectors.ngrams import BUCKETS, Counts, bucket_counts, example_keys, table_counts, table_sums
+from endtask.selectors.ranking import Ranking, by_score, ranks_of
+
+
+def rank_dsir(inputs: Inputs, statistics: SelectionStatistics) -> Ranking:
+    """Draw all candidates, one after the other, by their importance; the score is the logarithm of the weight."""
+    table = inputs.retrieved / RETRIEVED
+    weights = log_ratios(bucket_counts(example_keys(inputs.examples)), table_counts(table, "what was retrieved"))
+    score = table_sums(table, weights, "what was retrieved by importance")
+    noise = gumbel_noise(table_draws(table, inputs.seed, "dsir"))
+    order = by_score(score + noise, statistics)  # Gumbel top-k: the same as drawing without replacement
+    draws = ranks_of(order)
+
+    def reasons(places: Order) -> list[str]:
+        rows = zip(score[places].tolist(), draws[places].tolist(), strict=True)
+        return [f"dsir: log importance {value:+.1f}, draw {draw} of seed {inputs.seed}" for value, draw in rows]
+
+    return Ranking(order, score, reasons)
+
+
+def log_ratios(task: Counts, raw: Counts) -> NDArray[np.float64]:
+    """The logarithm of p_task / p_raw of every bucket.
+
+    Each bucket of `raw` counts once more than it was hit. The task is small, so as many imagined n-grams as there are
+    buckets, spread as in `raw`, are added to its own: what it never holds then counts against a text, within bounds,
+    and the fewer words the task has, the closer all weights are to nothing.
+    """
+    p_raw = (raw + 1.0) / (raw.sum() + BUCKETS)
+    p_task = (task + BUCKETS * p_raw) / (task.sum() + BUCKETS)
+    ratios: NDArray[np.float64] = np.log(p_task) - np.log(p_raw)
+    return ratios
+
+
+def gumbel_noise(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Random 64-bit numbers as Gumbel noise."""
+    return -np.log(-np.log(uniform(numbers)))

@@ -1,0 +1,87 @@
+"""A run's selection for other tools: JSON Lines, Parquet, or the TLM authors' CSV."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from endtask.errors import InputError, did_you_mean
+from endtask.io.compressed_output import whole_compressed_file
+from endtask.io.compression import COMPRESSIONS, bare_suffix
+from endtask.io.run_layout import SELECTION, SETTINGS_FILE
+from endtask.io.selection_table import read_batches, read_statistics
+from endtask.io.stage_folder import left_out
+
+
+def export_selection(run: Path, target: Path) -> dict[str, Any]:
+    """Write the selection of a run to a new file of the kind its name tells; returns counts."""
+    write = _writer(target)
+    table = _table_of(run)
+    if target.exists() or target.is_symlink():
+        raise InputError("the file exists and was left as it is", path=target, hint="choose another name")
+    if not target.parent.is_dir():
+        raise InputError("no such folder", path=target.parent)
+    sizes = read_statistics(table).bytes
+    with whole_compressed_file(target) as stream:
+        write(table, stream)
+    return {"file": str(target), "passages": len(sizes), "bytes": int(sizes.sum())}
+
+
+def _writer(target: Path) -> Callable[[Path, IO[bytes]], None]:
+    suffix = bare_suffix(target)
+    if suffix not in _WRITERS:
+        known = f"known: {', '.join(_WRITERS)}, or those {' '.join(COMPRESSIONS)}"
+        meant = did_you_mean(suffix, _WRITERS) if suffix else known
+        hint = meant if meant.startswith("did you mean") else known
+        raise InputError("unknown kind of file", path=target, hint=hint)
+    return _WRITERS[suffix]
+
+
+def _table_of(run: Path) -> Path:
+    table = run / "select" / SELECTION
+    if table.is_file():
+        return table
+    if not (run / SETTINGS_FILE).exists():
+        raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
+    if left_out(run / "select"):
+        raise InputError("the kept texts stayed on the machine where the bundle was made", path=run)
+    raise InputError("no selection here yet", path=run, hint=f"make it first: endtask run {run} --until select")
+
+
+def _write_jsonl(table: Path, stream: IO[bytes]) -> None:
+    """An object per passage, with all columns."""
+    for batch in read_batches(table):
+        lines = [f"{json.dumps(row, ensure_ascii=False)}\n" for row in batch.to_pylist()]
+        stream.write("".join(lines).encode())
+
+
+def _write_csv(table: Path, stream: IO[bytes]) -> None:
+    """`text,id,rank` with ranks from 0, as in the TLM authors' files."""
+    import pyarrow.compute as compute
+
+    stream.write(b"text,id,rank\n")
+    for batch in read_batches(table, columns=["text", "id", "rank"]):
+        ranks = compute.subtract(batch.column("rank"), 1)
+        cells = (_quoted(batch.column("text")), _quoted(batch.column("id")), ranks.to_pylist())
+        lines = [f"{text},{name},{rank}\n" for text, name, rank in zip(*cells, strict=True)]
+        stream.write("".join(lines).encode())
+
+
+def _quoted(texts: Any) -> list[str]:
+    """Cells in quotes, needed or not; the standard library is several times slower and leaves `\\r` bare."""
+    return ['"' + text.replace('"', '""') + '"' for text in texts.to_pylist()]
+
+
+def _write_parquet(table: Path, stream: IO[bytes]) -> None:
+    with open(table, "rb") as file:
+        shutil.copyfileobj(file, stream, 1 << 20)
+
+
+_WRITERS: dict[str, Callable[[Path, IO[bytes]], None]] = {
+    ".jsonl": _write_jsonl,
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+}

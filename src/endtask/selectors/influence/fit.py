@@ -1,0 +1,240 @@
+"""The scoring models: their settings, and their training with masked LM and the task through the one training loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
+from endtask.config.influence import InfluenceSettings
+from endtask.encoders.checkpoint import load_network, open_checkpoint
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.flops import training_flops
+from endtask.encoders.network import Network, build_network
+from endtask.encoders.sizes import SIZES, Shape, shape_of
+from endtask.encoders.weights import load_weights, save_weights
+from endtask.errors import InputError
+from endtask.gradients.layers import DEPTHS, EMBEDDING, choose_weights
+from endtask.io.atomic import write_json
+from endtask.io.selection_table import write_selection
+from endtask.objectives.masking import Masking
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_objective import task_objective
+from endtask.selectors.influence.folds import folds_of
+from endtask.task import Task
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.packing import pack, tokenizer_for
+from endtask.tokenization.tokenizer import save_tokenizer
+from endtask.training.budget_plan import parameters_of
+from endtask.training.checkpoint import CHECKPOINT
+from endtask.training.device import choose_device_context, move
+from endtask.training.initial_network import network_for
+from endtask.training.loop import Phase
+from endtask.training.phase_runner import run_phase
+from endtask.training.pretrain import pretrain_phase
+from endtask.training.pretrain_objectives import TASK_OBJECTIVE, masking_of
+
+TOKENIZER = "tokenizer"
+_PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
+_TIMES_SMALLER = 10
+"""Published budgets: choosing text by gradients pays with a scoring model about ten times below the trained one."""
+_RATE_FROM_RANDOM, _RATE_FROM_CHECKPOINT = 1e-3, 5e-5
+_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS = 3.0, 0.1, 128
+"""Of masked LM against the task loss; in fitting; and of a text. All are those of the ISS authors' code."""
+_TOKENIZER_TEXTS = 50_000
+
+
+def scoring_settings(settings: Settings) -> Settings:
+    """Settings under which pre-training fits the scoring model, on the task's text alone.
+
+    >>> found = scoring_settings(Settings(model=ModelSettings(size="base")))
+    >>> found.model.size, found.train.rho2, found.train.learning_rate
+    ('mini', 3.0, 0.001)
+    """
+    own, max_length = settings.select.influence, min(_MOST_TOKENS, settings.pretrain.max_length)
+    changed = {
+        "model": _model(settings, own, max_length),
+        "pretrain": _train(settings, own, max_length),
+        "finetune": FinetuneSettings(max_length=max_length),
+        "tokenizer": settings.tokenizer.model_copy(
+            update={"train_texts": min(_TOKENIZER_TEXTS, settings.tokenizer.train_texts or _TOKENIZER_TEXTS)}
+        ),
+        "skip_pretraining": False,
+        "seed": seed_of(settings),
+        "compile": "graphs",  # a few minutes of a small network are over before it would be compiled
+        "report_to": (),
+    }
+    return settings.model_copy(update=changed)
+
+
+def seed_of(settings: Settings) -> int:
+    """The seed of weights, folds and masks."""
+    own = settings.select.influence.seed
+    return settings.seed if own is None else own
+
+
+def size_for(model: ModelSettings) -> str:
+    """The largest named size with at most a tenth of the encoder's weights; the smallest where none is so small.
+
+    >>> [size_for(ModelSettings(size=size)) for size in ("large", "base", "compact", "tiny")]
+    ['medium', 'mini', 'tiny', 'tiny']
+    """
+    most = _weights(shape_of(model)) / _TIMES_SMALLER
+    fitting = [name for name in SIZES if _weights(shape_of(ModelSettings(size=name))) <= most]
+    return max(fitting, key=lambda name: _weights(shape_of(ModelSettings(size=name))), default="tiny")
+
+
+def _weights(shape: Shape) -> int:
+    """About as many as the layers have, whatever their kind."""
+    return 12 * shape.hidden_size**2 * shape.num_hidden_layers
+
+
+def _model(settings: Settings, own: InfluenceSettings, max_length: int) -> ModelSettings:
+    if settings.model.path is not None:
+        return settings.model.model_copy(update={"dropout": _DROPOUT})
+    return ModelSettings(
+        architecture=own.architecture,
+        size=size_for(settings.model) if own.size == "auto" else own.size,
+        pooling=own.pooling,
+        dropout=_DROPOUT,
+        attention=settings.model.attention if own.architecture == "lean" else "auto",
+        max_position_embeddings=max(max_length, settings.model.max_position_embeddings),
+    )
+
+
+def _train(settings: Settings, own: InfluenceSettings, max_length: int) -> PretrainSettings:
+    automatic = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
+    return PretrainSettings(
+        seed=seed_of(settings),
+        learning_rate=automatic if own.learning_rate == "auto" else own.learning_rate,
+        weight_decay=0.0,
+        batch_size=BatchSize.parse(str(own.recipe_values.batch_size)),
+        max_length=max_length,
+        mask_probability=own.recipe_values.mask_probability,
+        rho1=0,
+        rho2=_MLM_WEIGHT,
+        dropout=_DROPOUT,
+    )
+
+
+def check_influence(task: Task, settings: Settings) -> None:
+    """Refuse, before the corpus is read, train rows that cannot be halved and layers that no scoring model has."""
+    own = settings.select.influence
+    folds_of(task, own, seed_of(settings))
+    if not set(own.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
+        check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), own.layers)
+
+
+def _without_vocabulary(task: Task, model: ModelSettings) -> Network:
+    """A scoring model as far as the names of its layers go: there is no vocabulary yet."""
+    if model.path is not None:
+        checkpoint = open_checkpoint(model.path)
+        return load_network(checkpoint, model, pad_id=0, labels=task.labels, seed=0, kind=task.kind)
+    special_ids = {"pad": 0, "cls": 1, "sep": 2}
+    return build_network(model, vocabulary=8, special_ids=special_ids, labels=task.labels, seed=0, kind=task.kind)
+
+
+def check_layers_known(network: Network, layers: tuple[str, ...]) -> None:
+    """Refuse layers that the network does not have; the message names the setting."""
+    try:
+        choose_weights(network, layers)
+    except InputError as error:
+        raise InputError(str(error).replace("'layers'", "'select.influence.layers'")) from None
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A fold in its folder: its scoring model is fitted on the task's train rows and scores for its dev rows."""
+
+    task: Task
+    settings: Settings
+    folder: Path
+
+    @property
+    def packed(self) -> Path:
+        """The folder of the fold's tokens."""
+        return self.folder / _PACKED
+
+    @property
+    def targets(self) -> PackedTexts:
+        """The tokens of the rows whose loss is to fall."""
+        return PackedTexts(self.packed / "dev")
+
+    @property
+    def masking(self) -> Masking:
+        """How tokens are hidden in fitting, and in targets."""
+        return masking_of(self.packed, self.settings)
+
+    @property
+    def context(self) -> DeviceContext:
+        """Where the model is fitted and scores."""
+        return choose_device_context(self.settings)
+
+    @property
+    def weights(self) -> Path:
+        """The file of the fitted weights."""
+        return self.folder / "weights.safetensors"
+
+    def network(self) -> Network:
+        """A network for such weights, with its first ones."""
+        return move(network_for(self.task, self.packed, self.settings), self.settings, self.context)
+
+    def fitted_network(self) -> Network:
+        """The scoring model."""
+        network = self.network()
+        load_weights(self.weights, network)
+        return network
+
+    def answers(self, network: Network) -> TaskObjective:
+        """The task objective over the targets."""
+        stream = TextStream("targets", self.targets, network, batch_size=BatchSize.parse("32"), seed=0)
+        return task_objective(self.task, "targets", stream, split="dev")
+
+    def phase(self) -> Phase:
+        """The training of the scoring model."""
+        phase = pretrain_phase(self.task, self.packed, self.settings)
+        batches = phase.objectives[TASK_OBJECTIVE].stream.plan.batches_per_epoch  # type: ignore[attr-defined]
+        return replace(phase, steps=self.settings.select.influence.epochs * batches)
+
+
+def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Settings, folder: Path) -> list[Fold]:
+    """Learn or load the tokenizer, and tokenise each fold's rows; what a killed run left whole is not done again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / _LEARNED).exists():
+        tokenizer = tokenizer_for(task, retrieved, settings)
+        save_tokenizer(tokenizer, folder / TOKENIZER)
+        write_json(folder / _LEARNED, {"vocabulary": len(tokenizer)})
+    given = settings.tokenizer.model_copy(update={"path": str(folder / TOKENIZER)})
+    with_tokenizer = settings.model_copy(update={"tokenizer": given})
+    folds = [Fold(part, with_tokenizer, folder / f"fold-{number}") for number, part in enumerate(parts)]
+    for fold in folds:
+        if not (fold.folder / _IS_PACKED).exists():
+            fold.folder.mkdir(exist_ok=True)
+            write_selection(fold.folder / "none.parquet", [])
+            counts = pack(fold.task, fold.folder / "none.parquet", with_tokenizer, fold.packed)
+            write_json(fold.folder / _IS_PACKED, counts)
+    return folds
+
+
+def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Train a fold's scoring model and leave its weights in its folder; returns counts for the manifest."""
+    if (fold.folder / _FITTED).exists():
+        done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
+        return done
+    phase = fold.phase()
+    memory = run_phase(
+        phase,
+        fold.folder,
+        label=label,
+        on_checkpoint=on_checkpoint,
+        max_skipped_steps=fold.settings.max_skipped_steps,
+    )
+    save_weights(fold.weights, phase.network)
+    counts = {**memory, "flops": training_flops(parameters_of(phase), memory["tokens"])}
+    write_json(fold.folder / _FITTED, counts)
+    (fold.folder / CHECKPOINT).unlink(missing_ok=True)
+    return counts

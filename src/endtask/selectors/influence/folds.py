@@ -1,0 +1,124 @@
+"""The target rows whose loss is to fall, never those that their scoring model was fitted on, and their classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.config.influence import InfluenceSettings
+from endtask.errors import InputError
+from endtask.records import Example
+from endtask.task import Task
+from endtask.task.split import carve
+
+Rows = tuple[Example, ...]
+EVERY_SCORE = "every score"
+
+
+def folds_of(task: Task, settings: InfluenceSettings, seed: int) -> list[Task]:
+    """Tasks whose train rows a scoring model is fitted on and whose dev rows are its targets.
+
+    Halves of train are cut by group, as splits are: variants of one sentence never stand on both sides.
+    """
+    if settings.targets == "dev":
+        parts = [(task.train, task.dev)]
+    else:
+        one, other = carve(task.train, 0.5, seed, salt="influence")
+        if not other:
+            raise InputError(
+                f"the {len(task.train)} train rows cannot be cut into two halves",
+                key="select.influence.targets",
+                hint="use targets: dev",
+            )
+        parts = [(tuple(one), tuple(other)), (tuple(other), tuple(one))]
+    most = settings.recipe_values.most_targets
+    each = None if most is None else max(1, most // len(parts))
+    return [replace(task, splits={"train": fit, "dev": draw_targets(rows, each, seed)}) for fit, rows in parts]
+
+
+def draw_targets(rows: Rows, most: int | None, seed: int) -> Rows:
+    """All rows, or a draw from them by their ids, in their own order: of every class its share, and at least one.
+
+    Rows that do not have one class each are drawn from as a whole.
+    """
+    if most is None or len(rows) <= most:
+        return rows
+    from endtask.selectors.draws import draws  # numba: a machine that only fits and scores may lack it
+
+    numbers = draws([row.id for row in rows], seed, "influence targets")
+    names = [row.label if isinstance(row.label, str) else "" for row in rows]
+    _, classes, counts = np.unique(names, return_inverse=True, return_counts=True)
+    drawn = np.argsort(numbers, kind="stable")
+    by_class = drawn[np.argsort(classes[drawn], kind="stable")]
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # The first of every class, then evenly from all: the second of ten rows comes before the third of fifteen.
+    urgency = np.where(within == 0, -1.0, within / np.repeat(counts, counts))
+    chosen = by_class[np.lexsort((numbers[by_class], urgency))[: max(most, len(counts))]]
+    return tuple(rows[place] for place in np.sort(chosen).tolist())
+
+
+@dataclass(frozen=True)
+class Column:
+    """The target rows whose mean gradient is one column."""
+
+    examples: tuple[Example, ...]
+
+    @property
+    def name(self) -> str:
+        """For people: the row and its class, or the first row of several."""
+        first = self.examples[0]
+        more = f" and {len(self.examples) - 1} more" if len(self.examples) > 1 else ""
+        return f"{first.id}{more} ({_answer(first)})"
+
+
+def _answer(example: Example) -> str:
+    if isinstance(example.label, float):
+        return f"score {example.label:g}"
+    kind = "class" if isinstance(example.label, str) else "labels" if example.tokens is None else "tags"
+    return f"{kind} {', '.join(classes_of(example)) or 'none'}"
+
+
+def columns_of(parts: list[Task], target_batch: int) -> list[Column]:
+    """The columns in the order of the scorer's: fold after fold, in the order of the rows."""
+    return [
+        Column(part.dev[first : first + target_batch])
+        for part in parts
+        for first in range(0, len(part.dev), target_batch)
+    ]
+
+
+def class_names(task: Task) -> tuple[str, ...]:
+    """The classes, labels or tags by which means over targets are taken; scores have one mean over all."""
+    return task.labels or (EVERY_SCORE,)
+
+
+def classes_of(example: Example) -> tuple[str, ...]:
+    """Those that a row belongs to: its class, its labels, the tags that its words have.
+
+    >>> classes_of(Example("1", "a b c", ("O", "B", "O"), tokens=("a", "b", "c")))
+    ('B', 'O')
+    """
+    if isinstance(example.label, str):
+        return (example.label,)
+    return tuple(sorted(set(example.label))) if isinstance(example.label, tuple) else (EVERY_SCORE,)
+
+
+def memberships(examples: Sequence[Example], names: Sequence[str]) -> NDArray[np.int64]:
+    """1 where a row belongs to a class, else 0: (rows, classes); names that no model knows count nowhere."""
+    return np.asarray([[name in found for name in names] for found in map(classes_of, examples)], dtype=np.int64)
+
+
+def judged_labels(columns: list[Column], labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The classes of which there are targets: of the others nobody can tell what would help them."""
+    found = {name for column in columns for example in column.examples for name in classes_of(example)}
+    return tuple(label for label in labels if label in found)
+
+
+def class_shares(columns: list[Column], labels: tuple[str, ...]) -> NDArray[np.float32]:
+    """The share of each column in the mean over a class's targets: (columns, classes)."""
+    counts = np.stack([memberships(column.examples, labels).sum(axis=0) for column in columns])
+    shares: NDArray[np.float32] = (counts / np.maximum(counts.sum(axis=0), 1)).astype(np.float32)
+    return shares

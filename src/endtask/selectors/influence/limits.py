@@ -1,0 +1,259 @@
+"""What scoring may cost, and what it would cost on this machine: time, memory and disk, known before it starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from endtask.config import Budget, Settings
+from endtask.config.influence import InfluenceSettings
+from endtask.encoders.flops import training_flops
+from endtask.encoders.network import Network
+from endtask.encoders.sizes import shape_of
+from endtask.errors import InputError
+from endtask.gradients.layers import choose_weights
+from endtask.gradients.plan import Plan
+from endtask.io.machine import available_memory
+from endtask.io.selection_table import write_selection
+from endtask.selectors.influence.fit import Fold, prepare_folds, scoring_settings, seed_of
+from endtask.selectors.influence.folds import folds_of
+from endtask.task import Task
+from endtask.training.budget_plan import measure_cost
+from endtask.training.loop import Phase
+
+BYTES_PER_TOKEN = 4.5
+_OPTIMIZER_COPIES = 4  # weights, gradients and two moments
+_KEY = "select.influence.share_of_budget"
+_SHARE_OF_MEMORY = 0.25
+_TRIAL = Budget.parse("10s")
+_COUNTED = Budget.parse("1flops")
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How much scoring may cost, in the unit in which training is budgeted: seconds, or else FLOPs."""
+
+    amount: float
+    unit: str
+    share: float
+
+    @property
+    def in_seconds(self) -> bool:
+        """Whether a clock decides."""
+        return self.unit == "seconds"
+
+    def __str__(self) -> str:
+        whole = self._told(self.amount / self.share)
+        return f"{self._told(self.amount)} ({100 * self.share:g}% of the training budget of {whole})"
+
+    def _told(self, amount: float) -> str:
+        return f"{amount:,.0f} s" if self.in_seconds else f"{amount:.1e} FLOPs"
+
+    def check_fit_cost(self, cost: float) -> None:
+        """Refuse where fitting the scoring models alone costs more."""
+        if cost > self.amount:
+            raise InputError(
+                f"fitting the scoring models takes about {self._told(cost)}, more than {self}",
+                key=_KEY,
+                hint="raise it or the budget, or lower select.influence.epochs or size; null: no limit",
+            )
+
+    def candidates(self, fitted: float, each: float) -> int:
+        """How many candidates can be scored with what is left."""
+        return max(0, int((self.amount - fitted) / each))
+
+    def check_enough_targets(self, scored: int, candidates: int) -> None:
+        """Refuse where fewer can be scored than are kept."""
+        raise InputError(
+            f"{self} is enough to score {scored:,} of {candidates:,} candidates, no more than select.budget keeps",
+            key=_KEY,
+            hint="raise it or the budget, lower select.influence.size, or keep less; null: no limit",
+        )
+
+
+def allowance(settings: Settings) -> Allowance | None:
+    """What scoring may cost; None where it may cost anything.
+
+    >>> str(allowance(Settings(budget=Budget.parse("10min"))))
+    '60 s (10% of the training budget of 600 s)'
+    """
+    share, budget = settings.select.influence.share_of_budget, settings.budget
+    if share is None:
+        return None
+    if budget.unit == "seconds":
+        return Allowance(share * budget.amount, "seconds", share)
+    return Allowance(share * _training_flops(settings), "flops", share)
+
+
+def fitting_cost(phase: Phase, allowed: Allowance) -> float:
+    """What a scoring model's training will cost, in the allowance's unit; a time is measured by a short trial."""
+    cost = measure_cost(phase, _TRIAL if allowed.in_seconds else _COUNTED)
+    each = cost.seconds if allowed.in_seconds else cost.flops
+    assert each is not None
+    return phase.steps * each
+
+
+def seconds_per_token(phase: Phase) -> float:
+    """Of training, measured by a short trial."""
+    cost = measure_cost(phase, _TRIAL)
+    assert cost.seconds is not None
+    return cost.seconds / cost.tokens
+
+
+def target_memory(device: torch.device) -> int:
+    """The most that all targets' gradients may take: a quarter of what is free."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(_SHARE_OF_MEMORY * free)
+    return int(_SHARE_OF_MEMORY * available_memory())
+
+
+def check_size(plan: Plan, targets: int, memory: int) -> None:
+    """Refuse where even the smallest form of the targets' gradients takes more memory than there is for them."""
+    needed = plan.bytes_per_target * targets
+    if needed > memory:
+        raise InputError(
+            f"the gradients of {targets:,} targets take {needed / 1e6:,.1f} MB, and {memory / 1e6:,.1f} MB are free "
+            "for them",
+            key="select.influence.layers",
+            hint="compare fewer, lower select.influence.size, or raise select.influence.target_batch",
+        )
+
+
+def _training_flops(settings: Settings) -> float:
+    """About what the run's training costs: 6 x parameters x tokens."""
+    budget, train = settings.budget, settings.pretrain
+    if budget.unit == "flops":
+        return budget.amount
+    tokens = budget.amount
+    if budget.unit == "steps":
+        size = train.batch_size
+        texts = size.amount * train.max_length if size.unit == "texts" else size.amount
+        tokens *= texts * train.gradient_accumulation_steps
+    return training_flops(_parameters(settings), tokens)
+
+
+def _parameters(settings: Settings) -> int:
+    if settings.model.path is not None:
+        from endtask.encoders.checkpoint import open_checkpoint
+
+        config = open_checkpoint(settings.model.path).config
+        hidden, layers, vocabulary = config.hidden_size, config.num_hidden_layers, config.vocab_size
+    else:
+        shape = shape_of(settings.model)
+        hidden, layers, vocabulary = shape.hidden_size, shape.num_hidden_layers, settings.tokenizer.vocab_size
+    return int(12 * hidden * hidden * layers + vocabulary * hidden)
+
+
+@dataclass(frozen=True)
+class InfluenceCost:
+    """Seconds of fitting and of scoring, and the most memory and disk that is held at a time."""
+
+    fitting_seconds: float
+    scoring_seconds: float
+    memory_bytes: float
+    disk_bytes: float
+
+    def is_refused(self, allowed: float) -> bool:
+        """Whether a run would stop: fitting alone takes more than the seconds allowed."""
+        return self.fitting_seconds > allowed
+
+    def within(self, allowed: float) -> tuple[float, str]:
+        """The seconds of both where so many are allowed, and what a run would say to that.
+
+        >>> InfluenceCost(26, 10, 0, 0).within(4)
+        (4, 'fitting the scoring models would take about 26 s, more than the 4 s that it may: a run would be refused')
+        >>> InfluenceCost(26, 10, 0, 0).within(31)
+        (31, 'of the candidates, only about 50% would be scored, the best-ranked, in the 31 s that it may take')
+        >>> InfluenceCost(26, 10, 0, 0).within(60)
+        (36, '')
+        """
+        if self.is_refused(allowed):
+            fitting = f"fitting the scoring models would take about {self.fitting_seconds:.0f} s"
+            return allowed, f"{fitting}, more than the {allowed:.0f} s that it may: a run would be refused"
+        seconds = self.fitting_seconds + self.scoring_seconds
+        if seconds <= allowed:
+            return seconds, ""
+        share = (allowed - self.fitting_seconds) / self.scoring_seconds
+        few = f"of the candidates, only about {share:.0%} would be scored, the best-ranked"
+        return allowed, f"{few}, in the {allowed:.0f} s that it may take"
+
+
+@dataclass(frozen=True)
+class _Amounts:
+    """What the cost is made of."""
+
+    rows: int  # that the models are fitted on
+    targets: int
+    folds: int
+    row_tokens: float
+    candidates: float
+    candidate_tokens: float  # of all candidates
+
+
+def influence_cost(
+    task: Task, few: Task, settings: Settings, folder: Path, *, candidates: float, bytes_each: float
+) -> InfluenceCost:
+    """From a short trial of the scoring model on `few`, a sample of the task's train rows."""
+    own = settings.select.influence
+    write_selection(folder / "none.parquet", [])
+    parts = folds_of(task, own, seed_of(settings))
+    # The rows of a sample stand for the fold's: they tell lengths and time, and no model is judged.
+    sample = replace(few, splits={"train": few.train, "dev": few.train})
+    trial = scoring_settings(settings)
+    (fold,) = prepare_folds(few, [sample], folder / "none.parquet", trial, folder / "influence")
+    tokens = bytes_each / BYTES_PER_TOKEN
+    amounts = _Amounts(
+        rows=sum(len(part.train) for part in parts),
+        targets=sum(len(part.dev) for part in parts),
+        folds=len(parts),
+        row_tokens=float(fold.targets.lengths.mean()),
+        candidates=candidates,
+        candidate_tokens=candidates * min(tokens, trial.pretrain.max_length),
+    )
+    return _cost(fold, amounts, own)
+
+
+def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings) -> InfluenceCost:
+    phase = fold.phase()
+    # A pass forward is a third of training; of the rest, the layers above the lowest that is compared.
+    share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if own.layers == ("last",) else 1.0
+    fitted = own.epochs * amounts.rows * amounts.row_tokens
+    scored = amounts.candidate_tokens * amounts.folds * own.masks * share * _heavier(phase.network, own)
+    weights = 4.0 * sum(weight.numel() for weight in phase.network.parameters())
+    targets = amounts.targets * _target_bytes(phase.network, amounts.row_tokens, own)
+    each = seconds_per_token(phase)
+    table = 4.0 * math.ceil(amounts.candidates / own.candidate_batch) * _columns(amounts, own)
+    return InfluenceCost(
+        fitting_seconds=each * fitted,
+        scoring_seconds=each * scored,
+        memory_bytes=max(_OPTIMIZER_COPIES * weights, amounts.folds * weights + max(targets, table)),
+        disk_bytes=2.0 * amounts.candidate_tokens + table + amounts.folds * weights,
+    )
+
+
+def _heavier(network: Network, own: InfluenceSettings) -> float:
+    """How much more a token costs where candidates are scored than in fitting: more tokens are guessed.
+
+    Every token goes through the layers, and those to be guessed are compared with the whole vocabulary.
+    """
+    size = network.config.hidden_size
+    layers: float = 12.0 * size**2 * network.config.num_hidden_layers
+    guess: float = size * network.config.vocab_size
+    fitted, scored = own.recipe_values.mask_probability, own.score_mask_probability
+    return (layers + scored * guess) / (layers + fitted * guess)
+
+
+def _target_bytes(network: Network, row_tokens: float, own: InfluenceSettings) -> float:
+    """Of one target's gradients, stored as rows or as matrices."""
+    rows = 1.0 if own.layers == ("last",) and own.pooling == "cls" else row_tokens
+    compared = choose_weights(network, own.layers).values()
+    return sum(4.0 * min(sum(weight.shape) * rows, weight.numel()) for weight in compared)
+
+
+def _columns(amounts: _Amounts, own: InfluenceSettings) -> int:
+    """Numbers that are stored of each unit until something is chosen."""
+    return math.ceil(amounts.targets / own.target_batch) if own.choice == "top_k" else 0

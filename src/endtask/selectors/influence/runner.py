@@ -1,0 +1,255 @@
+"""The work of the selector in its folder: every step is done once, and found done after a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from endtask.config import Settings
+from endtask.config.influence import InfluenceSettings
+from endtask.encoders.compiling import compiles
+from endtask.encoders.flops import training_flops
+from endtask.errors import InputError
+from endtask.gradients.scoring import Calibration
+from endtask.io.atomic import whole_file
+from endtask.io.run_layout import INFLUENCE_WORK, RETRIEVED
+from endtask.io.selection_table import SelectionStatistics
+from endtask.progress import say, warn
+from endtask.selectors.best_rank import best_rank
+from endtask.selectors.fill_budget import fill
+from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw, pack_candidates, scoring_order
+from endtask.selectors.influence.fit import (
+    TOKENIZER,
+    Fold,
+    check_layers_known,
+    fit,
+    prepare_folds,
+    scoring_settings,
+    seed_of,
+)
+from endtask.selectors.influence.folds import Column, class_names, class_shares, columns_of, folds_of, judged_labels
+from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
+from endtask.selectors.influence.scorer import Scorer
+from endtask.selectors.influence.shards import Shards, ShardWork, score_units
+from endtask.selectors.inputs import Inputs, Order
+from endtask.task import Task
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.tokenizer import load_tokenizer
+
+_WORTH_COMPILING = 1e16
+"""FLOPs of scoring, counted as training is, that take a large GPU longer than compiling does: half a minute."""
+_CALIBRATION = "calibration.npz"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What scoring left behind: files of shards, and what their rows and columns stand for."""
+
+    shards: Shards
+    columns: list[Column]
+    labels: tuple[str, ...]  # of the classes that have targets
+    counts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InfluenceWork:
+    """Everything that the steps of the selector read."""
+
+    inputs: Inputs
+    statistics: SelectionStatistics
+
+    def score(self) -> Scored:
+        """Fit the scoring models, and score as many candidates as may be."""
+        columns = columns_of([fold.task for fold in self.folds], self.own.target_batch)
+        labels = judged_labels(columns, class_names(self.task))
+        self.look_ahead(labels)
+        fitted = self.expected_fitting()
+        counts = self.fit()
+        everything = self.units(np.arange(len(self.statistics.rank)))
+        memory = self.decided("memory", lambda: target_memory(self.folds[0].context.device))
+        scorer = Scorer(self.folds, everything, memory=memory, compiled=self.compiled)
+        self.say_size(scorer, len(columns))
+        calibration, cost = self.calibrate(scorer, everything)
+        scored = self.decided("candidates", lambda: self.allowed_candidates(fitted, cost))
+        units = everything if scored == len(everything.order) else self.units(best_rank(self.statistics)[:scored])
+        shards = Shards(units, self.folder / "shards")
+        shards.score(scorer, ShardWork(self.own, calibration, class_shares(columns, labels)), self.keep_time)
+        tokens = int(units.tokens.sum())
+        counts |= {"candidates": len(self.statistics.rank), "scored": scored, "scored_tokens": tokens}
+        counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
+        return Scored(shards, columns, labels, counts)
+
+    @property
+    def own(self) -> InfluenceSettings:
+        """The selector's settings."""
+        return self.inputs.settings.influence
+
+    @property
+    def task(self) -> Task:
+        """The labelled data."""
+        assert self.inputs.task is not None
+        return self.inputs.task
+
+    @property
+    def run(self) -> Settings:
+        """The settings of the run."""
+        assert self.inputs.run is not None
+        return self.inputs.run
+
+    @property
+    def folder(self) -> Path:
+        """Where the work lies."""
+        assert self.inputs.folder is not None
+        return self.inputs.folder / INFLUENCE_WORK
+
+    @property
+    def table(self) -> Path:
+        """The candidates."""
+        return self.inputs.retrieved / RETRIEVED
+
+    @cached_property
+    def compiled(self) -> bool:
+        """Whether what scores is compiled: by default on a GPU, where scoring takes longer than that does."""
+        if not compiles(self.run, self.folds[0].context.device):
+            return False
+        passes = len(self.folds) * self.own.masks
+        weights = sum(weight.numel() for weight in self.folds[0].network().parameters())
+        flops = training_flops(weights, float(passes * self.candidates.lengths.sum()))
+        return self.run.compile is True or flops >= _WORTH_COMPILING
+
+    @cached_property
+    def allowed(self) -> Allowance | None:
+        """What all of it may cost."""
+        return allowance(self.run)
+
+    @cached_property
+    def folds(self) -> list[Fold]:
+        """The folds with their tokens."""
+        parts = folds_of(self.task, self.own, seed_of(self.run))
+        return prepare_folds(self.task, parts, self.table, scoring_settings(self.run), self.folder)
+
+    @cached_property
+    def candidates(self) -> PackedTexts:
+        """The tokens of all candidates."""
+        tokenizer, max_length = load_tokenizer(self.folder / TOKENIZER), scoring_settings(self.run).pretrain.max_length
+        return pack_candidates(self.table, tokenizer, max_length, self.folder / "candidates")
+
+    def units(self, places: Order) -> CandidateUnits:
+        """Candidates at some places, in the units in which they are scored."""
+        size = self.own.candidate_batch
+        order = np.sort(places) if size == 1 else scoring_order(places, self.table, self.statistics, self.task.train)
+        return CandidateUnits(self.candidates, order, size)
+
+    def look_ahead(self, labels: tuple[str, ...]) -> None:
+        """Before anything is trained: refuse what cannot be ranked, and say what would surprise."""
+        check_layers_known(self.folds[0].network(), self.own.layers)
+        size, candidates = self.own.candidate_batch, len(self.statistics.rank)
+        if size > 1 and 2 * size > candidates:
+            raise InputError(
+                f"{candidates:,} candidates are less than two units of {size:,}: there is nothing to rank",
+                key="select.influence.candidate_batch",
+                hint="lower it, or retrieve more",
+            )
+        if self.inputs.settings.budget is None:
+            hint = "--set select.budget=20%retrieved"
+            warn(f"without select.budget every candidate is kept, and influence only orders them ({hint})")
+        if missing := [label for label in class_names(self.task) if label not in labels]:
+            warn(f"influence: no target is of class {', '.join(missing)}; nothing is chosen for it")
+
+    def expected_fitting(self) -> float:
+        """What fitting will cost, in the unit of the allowance; refused where that is too much."""
+        if self.allowed is None:
+            return 0.0
+        cost: float = self.decided("fitting", self.allowed_fitting)
+        return cost
+
+    def allowed_fitting(self) -> float:
+        """The same, before it is a decision: what is refused has begun nothing that other settings would throw away."""
+        assert self.allowed is not None
+        cost = len(self.folds) * self.fitting_cost()
+        self.allowed.check_fit_cost(cost)
+        return cost
+
+    def fit(self) -> dict[str, Any]:
+        """Fit the scoring models; returns what that cost."""
+        found = [
+            fit(fold, label=f"scoring model {number} of {len(self.folds)}", on_checkpoint=self.keep_time)
+            for number, fold in enumerate(self.folds, start=1)
+        ]
+        return {
+            "fitted_steps": sum(one["steps"] for one in found),
+            "fitted_tokens": sum(one["tokens"] for one in found),
+            "fitting_flops": sum(one["flops"] for one in found),
+        }
+
+    def fitting_cost(self) -> float:
+        """Of one scoring model."""
+        assert self.allowed is not None
+        return fitting_cost(self.folds[0].phase(), self.allowed)
+
+    def calibrate(self, scorer: Scorer, units: CandidateUnits) -> tuple[Calibration, float]:
+        """The usual scores of each target, from a draw of candidates, and the cost of scoring one candidate."""
+        path = self.folder / _CALIBRATION
+        if not path.exists():
+            drawn = calibration_draw(units.count, seed_of(self.run))
+            if self.compiled:  # which takes its time once, not for each candidate
+                score_units(scorer, units, drawn)
+            started = time.perf_counter()
+            found = Calibration.of(score_units(scorer, units, drawn))  # brings it to the CPU, so all is done
+            seconds = (time.perf_counter() - started) / len(drawn) / units.size
+            _check_distinct_scores(found, units.count)
+            with whole_file(path) as aside, open(aside, "wb") as file:
+                np.savez(file, mean=found.mean, deviation=found.deviation, seconds=seconds)
+        with np.load(path) as file:
+            calibration, seconds = Calibration(file["mean"], file["deviation"]), float(file["seconds"])
+        in_seconds = self.allowed is None or self.allowed.in_seconds
+        return calibration, seconds if in_seconds else scorer.flops_per_token * units.tokens.sum() / len(units.order)
+
+    def allowed_candidates(self, fitted: float, each: float) -> int:
+        """How many candidates are scored: all, or the best-ranked that the allowance is enough for."""
+        everything = len(self.statistics.rank)
+        if self.allowed is None:
+            return everything
+        most = self.allowed.candidates(fitted, each)
+        if most >= everything:
+            return everything
+        best, budget = best_rank(self.statistics)[:most], self.inputs.settings.budget
+        if len(fill(best, self.statistics.bytes, budget, corpus_bytes=self.inputs.corpus_bytes)) == most:
+            self.allowed.check_enough_targets(most, everything)
+        say(f"influence: {self.allowed} is enough for the {most:,} best-ranked of {everything:,} candidates")
+        return most
+
+    def decided(self, name: str, decide: Callable[[], Any]) -> Any:
+        """A decision, taken once: it stands in the stage's plan before anybody acts on it."""
+        stage = self.inputs.stage
+        if stage is None:
+            return decide()
+        decisions = stage.plan.get("influence", {})
+        if name not in decisions:
+            stage.set_plan(influence={**decisions, name: decide()})
+        return stage.plan["influence"][name]
+
+    def keep_time(self) -> None:
+        """So that a resumed stage counts the seconds spent before."""
+        if self.inputs.stage is not None:
+            self.inputs.stage.keep_time()
+
+    def say_size(self, scorer: Scorer, columns: int) -> None:
+        """What the targets take, before scoring starts."""
+        size = scorer.record()["bytes_per_target"] * sum(len(fold.task.dev) for fold in self.folds)
+        say(f"influence: {columns:,} targets in {size / 1e6:,.1f} MB; {len(self.statistics.rank):,} candidates")
+
+
+def _check_distinct_scores(calibration: Calibration, units: int) -> None:
+    if units > 1 and not calibration.deviation.any():
+        raise InputError(
+            "for every target all candidates have the same score: there is nothing to rank",
+            key="select.influence",
+            hint="are the candidates too short, or too few? other layers or more epochs may tell them apart",
+        )

@@ -1,0 +1,94 @@
+"""The baseline: passages drawn from the whole corpus without a look at the task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.config import SizeBudget
+from endtask.corpus import Corpus
+from endtask.errors import InputError
+from endtask.io.run_layout import PASSAGE_SIZES, RETRIEVED
+from endtask.io.selection_table import Batch, read_statistics, selection_batch, write_batches
+from endtask.records import Document
+from endtask.seeds import generator
+from endtask.selectors.fill_budget import fill, fill_or_raise
+from endtask.selectors.inputs import Inputs, Kept, Order
+
+_ROWS_PER_BATCH = 1000
+
+
+def select_random(inputs: Inputs, path: Path) -> Kept:
+    """Keep a seeded uniform draw from all that the contamination filter let through, as large as the best-ranked would be."""
+    assert inputs.corpus is not None
+    sizes = np.load(inputs.retrieved / PASSAGE_SIZES).astype(np.int64)
+    order = random_order(sizes, inputs.seed)
+    kept = fill_or_raise(
+        order,
+        sizes,
+        _with_a_budget(inputs),
+        otherwise="nothing was retrieved, or the contamination filter left no passage",
+    )
+    draw = np.zeros(len(sizes), dtype=np.int64)
+    draw[kept] = np.arange(1, len(kept) + 1)
+    written = write_batches(path, _drawn_batches(inputs.corpus, draw, sizes, inputs.seed))
+    return Kept(written, int(sizes[kept].sum()), {})
+
+
+def random_order(sizes: NDArray[np.int64], seed: int) -> Order:
+    """All positions with text, shuffled; passages added at the end leave the order of the others as it was.
+
+    >>> order = random_order(np.array([5, 0, 5, 5]), seed=0).tolist()
+    >>> sorted(order), order == [place for place in random_order(np.array([5, 0, 5, 5, 5]), 0).tolist() if place < 4]
+    ([0, 2, 3], True)
+    """
+    # Raw 64-bit numbers: NumPy promises this stream for good, but not what `permutation` makes of it.
+    keys = generator(seed, "select", "random").bit_generator.random_raw(len(sizes))
+    order = np.argsort(keys, kind="stable")
+    return order[sizes[order] > 0]
+
+
+def documents_at(corpus: Corpus, positions: Order) -> Iterator[tuple[int, Document]]:
+    """The passages at rising positions of the corpus."""
+    wanted = set(positions.tolist())
+    last = int(positions[-1]) + 1 if len(positions) else 0
+    documents = enumerate(islice(corpus.documents(), last))
+    return ((position, document) for position, document in documents if position in wanted)
+
+
+def _with_a_budget(inputs: Inputs) -> Inputs:
+    """The same budget, but no more than was retrieved: what the best-ranked would keep."""
+    sizes = read_statistics(inputs.retrieved / RETRIEVED).bytes
+    budget, corpus_bytes = inputs.settings.budget, inputs.corpus_bytes
+    if len(fill(np.arange(len(sizes)), sizes, budget, corpus_bytes=corpus_bytes)) < len(sizes):
+        return inputs
+    if budget is not None and budget.unit == "passages":
+        limit = SizeBudget(len(sizes), "passages", f"{len(sizes)}passages")
+    else:
+        limit = SizeBudget(int(sizes.sum()), "bytes", f"{int(sizes.sum())}B")
+    return replace(inputs, settings=inputs.settings.model_copy(update={"budget": limit}))
+
+
+def _drawn_batches(corpus: Corpus, draw: NDArray[np.int64], sizes: NDArray[np.int64], seed: int) -> Iterator[Batch]:
+    drawn = documents_at(corpus, np.flatnonzero(draw))
+    while chunk := list(islice(drawn, _ROWS_PER_BATCH)):
+        positions = np.asarray([position for position, _ in chunk], dtype=np.int64)
+        documents = [document for _, document in chunk]
+        found = np.asarray([len(document.text.encode()) for document in documents])
+        if not np.array_equal(found, sizes[positions]):
+            raise InputError("the corpus changed since it was searched", hint="redo with --from retrieve")
+        draws = draw[positions]
+        yield selection_batch(
+            documents,
+            position=positions,
+            rank=draws,
+            score=np.zeros(len(chunk)),
+            matched_count=np.zeros(len(chunk)),
+            matched_queries=[()] * len(chunk),
+            reason=[f"random: draw {number} of seed {seed}" for number in draws.tolist()],
+        )

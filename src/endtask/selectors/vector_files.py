@@ -1,0 +1,171 @@
+"""Anyone's own vectors of passages and train rows: files of ids and vectors, read a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.errors import InputError, did_you_mean
+
+KEY = "select.embedding"
+SUFFIXES = (".parquet", ".npz", ".npy", ".safetensors")
+_ROWS = 4096
+_NAMES = {".parquet": ("id", "vector"), ".npz": ("ids", "vectors"), ".safetensors": ("vectors",)}
+
+Vectors = NDArray[np.float32]
+Block = tuple[list[str], NDArray[Any]]
+
+
+def is_vector_file(embedding: str) -> bool:
+    """Whether the setting names a file of vectors, and not a model.
+
+    >>> is_vector_file("vectors.npy"), is_vector_file("package:some_model")
+    (True, False)
+    """
+    return Path(embedding).suffix in SUFFIXES
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """The file, and for kinds that hold no texts, the one with an id on each line: `vectors.ids.txt`."""
+    return (path, path.with_suffix(".ids.txt")) if path.suffix in (".npy", ".safetensors") else (path,)
+
+
+def check_files_exist(path: Path) -> None:
+    """Refuse what is not there."""
+    for file in files_of(path):
+        if not file.is_file():
+            what = "no such file" if file == path else "no such file; it has the ids of the vectors, one a line"
+            raise InputError(what, path=file, key=KEY)
+
+
+def vectors_for(path: Path, wanted: Sequence[str], what: str) -> Vectors:
+    """The vectors of the ids wanted, in their order: (ids, dimensions); `what` they are is told if one is missing."""
+    places = {name: place for place, name in enumerate(wanted)}
+    found = np.zeros(len(wanted), dtype=bool)
+    vectors: Vectors | None = None
+    for ids, block in _blocks(path):
+        rows = [(row, places[name]) for row, name in enumerate(ids) if name in places]
+        vectors = _room(len(wanted), block, path) if vectors is None else vectors
+        if block.shape[1] != vectors.shape[1]:
+            message = f"vectors of {vectors.shape[1]} and of {block.shape[1]} numbers"
+            raise InputError(message, path=path, key=KEY)
+        for row, place in rows:
+            if found[place]:
+                raise InputError(f"two vectors for {wanted[place]!r}", path=path, key=KEY)
+            found[place] = True
+            vectors[place] = block[row]
+    _check_no_gaps(found, wanted, what, path)
+    assert vectors is not None
+    if not np.isfinite(vectors).all():
+        bad = wanted[int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])]
+        raise InputError(f"the vector of {bad!r} holds a number that is not finite", path=path, key=KEY)
+    return vectors
+
+
+def _room(count: int, block: NDArray[Any], path: Path) -> Vectors:
+    if block.ndim != 2 or not block.shape[1]:
+        raise InputError(f"vectors of shape {block.shape}, not one row of numbers for each id", path=path, key=KEY)
+    return np.zeros((count, block.shape[1]), dtype=np.float32)
+
+
+def _check_no_gaps(found: NDArray[np.bool_], wanted: Sequence[str], what: str, path: Path) -> None:
+    if found.all() and len(found):
+        return
+    missing = np.flatnonzero(~found)
+    example = f", such as {wanted[int(missing[0])]!r}" if len(missing) else ""
+    raise InputError(f"no vector for {len(missing):,} of {len(wanted):,} {what}{example}", path=path, key=KEY)
+
+
+def _blocks(path: Path) -> Iterator[Block]:
+    check_files_exist(path)
+    if path.suffix == ".parquet":
+        yield from _parquet_blocks(path)
+        return
+    ids, vectors = _arrays(path)
+    if vectors.ndim != 2 or len(ids) != len(vectors):
+        message = f"{len(ids):,} ids for vectors of shape {vectors.shape}"
+        raise InputError(message, path=path, key=KEY, hint="one row of numbers for each id")
+    if vectors.dtype.kind not in "fiu":
+        raise InputError(f"vectors of {vectors.dtype}, which are no numbers", path=path, key=KEY)
+    for start in range(0, len(ids), _ROWS):
+        yield ids[start : start + _ROWS], vectors[start : start + _ROWS]
+
+
+def _arrays(path: Path) -> tuple[list[str], NDArray[Any]]:
+    """All ids, and their vectors, which stay on disk where the format allows."""
+    with _readable(path):
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                _require(_NAMES[".npz"], arrays.files, path)
+                return [_as_text(name) for name in arrays["ids"]], arrays["vectors"]
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _tensor(path)
+        return _lines(files_of(path)[1]), vectors
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say what is wrong with the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # the libraries raise whatever they trip over in a damaged file
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot be read: {reason}", path=path, key=KEY) from None
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a text file; other characters that may count as line ends can be part of an id."""
+    lines = path.read_bytes().decode("utf-8").split("\n")
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def _as_text(name: Any) -> str:
+    return name.decode("utf-8") if isinstance(name, bytes) else str(name)
+
+
+def _tensor(path: Path) -> NDArray[Any]:
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="np") as file:
+        _require(_NAMES[".safetensors"], list(file.keys()), path)
+        tensor: NDArray[Any] = file.get_tensor("vectors")
+        return tensor
+
+
+def _parquet_blocks(path: Path) -> Iterator[Block]:
+    import pyarrow.compute as compute
+    import pyarrow.parquet as parquet
+
+    with _readable(path), parquet.ParquetFile(path) as file:
+        _require(_NAMES[".parquet"], file.schema_arrow.names, path)
+        are_vectors = _holds_lists_of_numbers(file.schema_arrow.field("vector").type)
+        for batch in file.iter_batches(_ROWS, columns=["id", "vector"]):
+            names, lists = batch.column("id"), batch.column("vector")
+            lengths = set(compute.list_value_length(lists).to_pylist()) if are_vectors else {None}
+            if len(lengths) != 1 or None in lengths:
+                hint = "a list of numbers in every row, all of one length"
+                raise InputError("the column vector holds other things", path=path, key=KEY, hint=hint)
+            values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+            yield [_as_text(name) for name in names.to_pylist()], values.reshape(len(batch), -1)
+
+
+def _holds_lists_of_numbers(kind: Any) -> bool:
+    """Whether a column of this Arrow type does."""
+    from pyarrow import types
+
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return False
+    return bool(types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
+
+
+def _require(names: Sequence[str], present: Sequence[str], path: Path) -> None:
+    for name in names:
+        if name not in present:
+            hint = did_you_mean(name, present) if present else "there is nothing in it"
+            raise InputError(f"holds no {name!r}", path=path, key=KEY, hint=hint)

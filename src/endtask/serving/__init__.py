@@ -1,0 +1,1 @@
+"""Predictions of a finished run, and how long they take."""

@@ -1,0 +1,151 @@
+"""How long a saved model takes for one text on the CPU, from the text to the answer; ONNX beside torch."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from endtask.errors import InputError
+from endtask.io.atomic import write_json
+from endtask.io.machine import describe_machine
+from endtask.io.run_layout import LATENCY
+from endtask.progress import bar, say
+from endtask.serving.predictor import Text, load
+
+MOST_TEXTS = 300
+_WARM_UP = 10
+_NEEDED = ("onnx", "onnxscript", "onnxruntime")
+
+
+def write_latency(run: Path) -> dict[str, Any]:
+    """Measure the model of a finished run on its own dev texts and keep the figures in the run's folder."""
+    statistics = measure_latency(run, _texts_of(run))
+    write_json(run / LATENCY, statistics)
+    return statistics
+
+
+def measure_latency(folder: Path, texts: Sequence[Text]) -> dict[str, Any]:
+    """Milliseconds for one text at a time: the median, the slowest of a hundred and the mean, by torch and by ONNX.
+
+    `folder` is that of a run or of a model. Tokenizing is part of it, as whoever waits for an answer waits for it too.
+    """
+    import torch
+
+    predictor = load(folder)
+    some = list(texts)[:MOST_TEXTS]
+    return {
+        "texts": len(some),
+        "threads": torch.get_num_threads(),
+        "machine": describe_machine(),
+        "torch": time_calls(lambda text: predictor.predict([text]), some, "time torch"),
+        "onnx": _onnx(folder / "model" if (folder / "model").is_dir() else folder, some, predictor.kind),
+    }
+
+
+def latency_line(statistics: dict[str, Any]) -> str:
+    """The figures in one line for the command line.
+
+    >>> latency_line({"torch": {"p50_ms": 4.21, "p99_ms": 9.0}, "onnx": {"p50_ms": 1.0, "p99_ms": 2.06}})
+    'one text on the CPU: 4.2 ms, the slowest of a hundred 9.0 ms (torch); 1.0 ms and 2.1 ms (ONNX Runtime)'
+    """
+    torch, onnx = statistics["torch"], statistics["onnx"]
+    line = f"one text on the CPU: {torch['p50_ms']:.1f} ms, the slowest of a hundred {torch['p99_ms']:.1f} ms (torch)"
+    if "missing" in onnx:
+        return f"{line}; by ONNX Runtime not measured: {onnx['missing']}"
+    return f"{line}; {onnx['p50_ms']:.1f} ms and {onnx['p99_ms']:.1f} ms (ONNX Runtime)"
+
+
+def time_calls(answer: Callable[[Text], object], texts: Sequence[Text], name: str = "time") -> dict[str, float]:
+    """Milliseconds of single calls after a few that warm up: p50, p99 and mean.
+
+    >>> sorted(time_calls(lambda text: None, ["a", "b"]))
+    ['mean_ms', 'p50_ms', 'p99_ms']
+    """
+    for text in texts[:_WARM_UP]:
+        answer(text)
+    spent = []
+    with bar(name, len(texts)) as advance:
+        for text in texts:
+            start = time.perf_counter()
+            answer(text)
+            spent.append(1000 * (time.perf_counter() - start))
+            advance()
+    middle, slow = np.quantile(spent, [0.5, 0.99])
+    statistics = {"p50_ms": middle, "p99_ms": slow, "mean_ms": np.mean(spent)}
+    return {name: round(float(value), 4) for name, value in statistics.items()}
+
+
+def _onnx(model: Path, texts: Sequence[Text], kind: str | None) -> dict[str, Any]:
+    """The same by ONNX Runtime, or the reason why there is no figure."""
+    absent = [name for name in _NEEDED if find_spec(name) is None]
+    if absent:
+        return {"missing": f"{', '.join(absent)} not installed"}
+    with tempfile.TemporaryDirectory() as scratch:
+        say("export to ONNX")
+        return time_calls(_session(model, texts, kind, Path(scratch) / "model.onnx"), texts, "time ONNX Runtime")
+
+
+def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -> Callable[[Text], object]:
+    """The exported model behind the same tokenizer; raises where its answers are not those of torch."""
+    import torch
+    from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
+
+    from endtask.encoders.marker_pooling import classifier_class
+
+    tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
+    config = AutoConfig.from_pretrained(str(model), local_files_only=True)
+    stock = AutoModelForTokenClassification if kind == "tags" else classifier_class(config)
+    network = stock.from_pretrained(str(model), local_files_only=True).eval()
+
+    def inputs(text: Text, form: str) -> dict[str, Any]:
+        pair = (text,) if isinstance(text, str) else text
+        return dict(tokenizer(*pair, truncation=True, return_tensors=form))
+
+    example = inputs(texts[0], "pt")
+    tokens = torch.export.Dim("tokens", min=2, max=tokenizer.model_max_length)
+    shapes = {name: {1: tokens} for name in example}
+    with _exporter_silenced():
+        torch.onnx.export(network, kwargs=example, f=str(path), dynamo=True, dynamic_shapes=shapes, verbose=False)
+    session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def answer(text: Text) -> Any:
+        return session.run(None, inputs(text, "np"))[0]
+
+    with torch.inference_mode():
+        wanted = network(**example).logits.numpy()
+    if not np.allclose(answer(texts[0]), wanted, atol=1e-3):
+        raise InputError("the exported ONNX model does not answer as the model does", path=model)
+    return answer
+
+
+@contextmanager
+def _exporter_silenced() -> Iterator[None]:
+    """Without the exporter's warnings and log lines about its own workings, such as packages it could also serve."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _texts_of(run: Path) -> list[Text]:
+    """The texts of dev."""
+    path = run / "read" / "dev.jsonl"
+    if not path.exists():
+        raise InputError("no trained model here", path=run, hint=f"finish the run first: endtask run {run}")
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    return [(row["text"], row["text_pair"]) if "text_pair" in row else row["text"] for row in rows]

@@ -1,0 +1,303 @@
+"""Answers of a trained run, for texts one by one or streamed: classes, scores, labels or tags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from endtask.encoders.quiet_loading import without_bars
+from endtask.errors import InputError, did_you_mean_beside
+from endtask.io.run_layout import MODEL_FACTS, TASKS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+_WINDOWS_AT_ONCE = 32
+Text = str | tuple[str, str] | list[str]
+"""A text, a pair of texts, or the words of a text to be tagged."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The most probable label, and the probability of every label."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+    def __str__(self) -> str:
+        return f"{self.label}\t{self.probability:.4f}"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number on the scale of the training data."""
+
+    score: float
+
+    def __str__(self) -> str:
+        return f"{self.score:.4f}"
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """All labels that are probable enough, and the probability of every label."""
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+
+    def __str__(self) -> str:
+        return ", ".join(self.labels)
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A tag for each word, its probability (0 for a word that was cut off), and the spans that the tags make."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    spans: tuple[dict[str, Any], ...]
+
+    def __str__(self) -> str:
+        return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
+
+
+Answer = Prediction | Score | LabelSet | Tagged
+
+
+def load(run: str | Path) -> Predictor:
+    """Load the model of a finished run, or any folder with a classifier of texts or tokens in Hugging Face format.
+
+    >>> load("runs/absent")
+    Traceback (most recent call last):
+    ...
+    endtask.errors.InputError: runs/absent: no such folder
+    """
+    folder = Path(run)
+    if not folder.is_dir():
+        beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
+        hint = did_you_mean_beside(folder, (one.name for one in beside if one.is_dir()))
+        raise InputError("no such folder", path=folder, hint=hint)
+    model = folder / "model" if (folder / "model").is_dir() else folder
+    if not (model / "config.json").exists():
+        raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
+    return Predictor(model, kind=_kind_of(_task_of(model)), takes_pairs=_has_pairs(_task_of(model)))
+
+
+def _task_of(model: Path) -> Path:
+    """Where the run of a model wrote down its task; of a auxiliary task, `model/tasks/NAME`, that task."""
+    if (model.parent.parent.name, model.parent.name) == ("model", TASKS):
+        return model.parents[2] / "read" / TASKS / model.name
+    return model.parent / "read"
+
+
+def _kind_of(task: Path) -> str | None:
+    """The kind of task a model was trained on, if its folder is in a run's."""
+    audit = task / "audit.json"
+    return str(json.loads(audit.read_text(encoding="utf-8"))["kind"]) if audit.exists() else None
+
+
+def takes_pairs(run: Path) -> bool | None:
+    """Whether a run was trained on text pairs, if the folder is a run's."""
+    return _has_pairs(run / "read")
+
+
+def _has_pairs(task: Path) -> bool | None:
+    rows = task / "train.jsonl"
+    if not rows.exists():
+        return None
+    with open(rows, encoding="utf-8") as file:
+        return "text_pair" in json.loads(file.readline())
+
+
+def _kind_of_model(config: Any) -> str | None:
+    """What a configuration says of the kind; whether a classifier wants pairs it does not say."""
+    if any("TokenClassification" in name for name in config.architectures or ()):
+        return "tags"
+    return {"regression": "score", "multi_label_classification": "labels"}.get(config.problem_type)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a model folder says beyond Hugging Face's files: how windows start, and when a label is given."""
+
+    window_stride: int | None = None
+    threshold: float = 0.5
+
+    @classmethod
+    def read(cls, model: Path) -> _Facts:
+        path = model / MODEL_FACTS
+        if not path.exists():
+            return cls()
+        try:
+            facts = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            facts = {}
+        stride, threshold = facts.get("window_stride"), facts.get("threshold", 0.5)
+        if not (isinstance(stride, int) and stride >= 1) and (stride is not None or "threshold" not in facts):
+            raise InputError("does not say how windows are read", path=path, hint='{"window_stride": 64}')
+        if not isinstance(threshold, float) or not 0 < threshold < 1:
+            raise InputError("does not say when a label is given", path=path, hint='{"threshold": 0.5}')
+        return cls(stride, threshold)
+
+
+class Predictor:
+    """A model ready to use; unless it reads marks alone, nothing of endtask's own is needed to load it.
+
+    `kind` is that of the task where it is known, and `takes_pairs` says whether its texts come in pairs; others are
+    then refused. A single text longer than the model reads is cut off, unless it was trained to read such by windows.
+    """
+
+    def __init__(self, folder: Path, kind: str | None = None, takes_pairs: bool | None = None) -> None:
+        from transformers import (
+            AutoConfig,
+            AutoModelForTokenClassification,
+            AutoTokenizer,
+        )
+
+        from endtask.encoders.marker_pooling import classifier_class
+
+        self._facts = _Facts.read(folder)
+        with without_bars():
+            self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
+            self.kind = kind or _kind_of_model(config)
+            stock = AutoModelForTokenClassification if self.kind == "tags" else classifier_class(config)
+            self._model: PreTrainedModel = stock.from_pretrained(str(folder), local_files_only=True).eval()
+        self.takes_pairs = {"pair": True, "text": False, "tags": False}.get(self.kind or "", takes_pairs)
+        self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())
+
+    def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:
+        """Answers for texts, or for (text, second text) pairs: a `Prediction`, `Score`, `LabelSet` or `Tagged` each.
+
+        A text to be tagged may also be a list of its words, as in the task's files.
+        """
+        return list(self.stream(texts, batch_size=batch_size))
+
+    def stream(self, texts: Iterable[Text], *, batch_size: int = 32) -> Iterator[Any]:
+        """The same, batch by batch, so that the texts need not fit in memory."""
+        if isinstance(texts, str):
+            raise TypeError("give a list of texts, not a single string")
+        yield from self.stream_batches(in_batches(texts, batch_size))
+
+    def stream_batches(self, batches: Iterable[Sequence[Text]]) -> Iterator[Any]:
+        """The same for texts that the caller has put into batches, such as those that have come so far."""
+        before = 0
+        for batch in batches:
+            for number, text in enumerate(batch, start=before + 1):
+                self._check(number, text)
+            before += len(batch)
+            # Texts and pairs may come mixed; the tokenizer takes one kind at a time.
+            for _, group in groupby(batch, key=lambda text: isinstance(text, str)):
+                yield from self._predict_batch(list(group))
+
+    def _check(self, number: int, text: Text) -> None:
+        if isinstance(text, list):
+            if self.kind != "tags":
+                raise InputError(f"text {number} is a list of words", hint="this model does not tag words")
+            return
+        if self.takes_pairs is True and isinstance(text, str):
+            raise InputError(f"text {number} has no second text", hint="this model was trained on text pairs")
+        if self.takes_pairs is False and not isinstance(text, str):
+            raise InputError(f"text {number} is a pair", hint="this model was trained on single texts")
+
+    def _predict_batch(self, texts: list[Text]) -> Iterator[Answer]:
+        import torch
+
+        with torch.inference_mode():
+            if self.kind == "tags":
+                yield from self._tag([tuple(text.split() if isinstance(text, str) else text) for text in texts])
+                return
+            outputs = self._outputs(texts)
+        yield from (self._answer(row) for row in outputs.tolist())
+
+    def _answer(self, outputs: list[float]) -> Answer:
+        if self.kind == "score":
+            return Score(outputs[0])
+        by_label = dict(zip(self.labels, outputs, strict=True))
+        if self.kind == "labels":
+            given = tuple(label for label, value in by_label.items() if value >= self._facts.threshold)
+            return LabelSet(given, by_label)
+        best = max(range(len(outputs)), key=outputs.__getitem__)
+        return Prediction(self.labels[best], outputs[best], by_label)
+
+    def _activated(self, logits: Tensor) -> Tensor:
+        """What is averaged over windows and shown: probabilities, or scores as they are."""
+        if self.kind == "score":
+            return logits
+        return logits.sigmoid() if self.kind == "labels" else logits.softmax(-1)
+
+    def _outputs(self, texts: list[Text]) -> Tensor:
+        """(texts, labels) of single texts or of pairs, not of both."""
+        single = [text for text in texts if isinstance(text, str)]
+        pairs = [text for text in texts if not isinstance(text, str)]
+        if single and self._facts.window_stride is not None:
+            return self._mean_over_windows(single, self._facts.window_stride)
+        first, second = single or [pair[0] for pair in pairs], [pair[1] for pair in pairs] or None
+        inputs: Any = self._tokenizer(first, second, truncation=True, padding=True, return_tensors="pt")
+        return self._activated(self._model(**inputs).logits)
+
+    def _mean_over_windows(self, texts: list[str], stride: int) -> Tensor:
+        """The same windows as in training, a few at a time: a single text may have hundreds."""
+        import torch
+
+        from endtask.tokenization.packed_texts import window_options
+
+        options = window_options(self._tokenizer, self._tokenizer.model_max_length, stride)
+        inputs: Any = self._tokenizer(texts, padding=True, return_tensors="pt", **options)
+        owners: Tensor = inputs.pop("overflow_to_sample_mapping")  # (windows,)
+        parts = []
+        for start in range(0, len(owners), _WINDOWS_AT_ONCE):
+            some = {name: values[start : start + _WINDOWS_AT_ONCE] for name, values in inputs.items()}
+            parts.append(self._activated(self._model(**some).logits))
+        sums = torch.zeros(len(texts), len(self.labels)).index_add(0, owners, torch.cat(parts))
+        return sums / owners.bincount()[:, None]  # (texts, labels)
+
+    def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
+        """The words of each text are joined by single blanks, as in training."""
+        from endtask.tokenization.word_alignment import NO_TOKEN, first_tokens
+
+        inputs: Any = self._tokenizer(
+            [" ".join(one) for one in words],
+            truncation=True,
+            padding=True,
+            return_tensors="pt",
+            return_offsets_mapping=True,
+        )
+        spans = inputs.pop("offset_mapping").numpy()
+        probabilities, numbers = self._model(**inputs).logits.softmax(-1).max(-1)  # (texts, tokens)
+        for row, one in enumerate(words):
+            places = first_tokens(one, spans[row]).tolist()
+            tags = [self._outside if place == NO_TOKEN else self.labels[int(numbers[row, place])] for place in places]
+            sure = [0.0 if place == NO_TOKEN else float(probabilities[row, place]) for place in places]
+            yield Tagged(one, tuple(tags), tuple(sure), self._spans(one, tags))
+
+    @property
+    def _outside(self) -> str:
+        """The tag of a word that was cut off."""
+        return next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
+
+    def _spans(self, words: Sequence[str], tags: Sequence[str]) -> tuple[dict[str, Any], ...]:
+        from endtask.evaluation.spans import scheme_of, spans_of
+
+        found = spans_of(tags, scheme_of(self.labels))
+        return tuple(
+            {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])} for kind, start, end in found
+        )
+
+
+def in_batches(texts: Iterable[Text], size: int) -> Iterator[list[Text]]:
+    """Lists of `size` texts, the last one shorter.
+
+    >>> list(in_batches(["a", "b", "c"], 2))
+    [['a', 'b'], ['c']]
+    """
+    stream = iter(texts)
+    while batch := list(islice(stream, size)):
+        yield batch

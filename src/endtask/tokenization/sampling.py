@@ -1,0 +1,140 @@
+"""Which texts make up the batch of a step: a pure function of seed and step, every text once per epoch."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.config import BatchSize
+from endtask.seeds import generator
+
+_MOST_BATCHES_PER_WINDOW = 32
+_FEWEST_WINDOWS = 4
+_EPOCHS_LOOKED_AT = 4
+_SLACK = 1.03
+_MOST_SHUFFLES = 100
+_ROUND = 128
+
+
+class BatchPlan:
+    """Positions of the texts in each batch.
+
+    Each epoch is a fresh permutation, cut into batches of a number of texts (the last may be smaller) or into batches
+    of nearly equal numbers of tokens, none above the amount asked for. With `group_by_length`, texts are first sorted
+    by length inside windows of at most 32 batches, so that a batch holds texts of like length and little padding, and
+    the batches are shuffled over the whole epoch. An epoch has at least 4 windows: sorted as one, a small set would
+    meet in the same batches again and again.
+
+    >>> plan = BatchPlan(np.array([5, 3, 4]), BatchSize.parse("2"), seed=0, name="demo")
+    >>> sorted(int(place) for step in (0, 1) for place in plan.positions(step))
+    [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        lengths: NDArray[np.int64],
+        size: BatchSize,
+        seed: int,
+        name: str,
+        *,
+        group_by_length: bool = False,
+    ) -> None:
+        if len(lengths) == 0:
+            raise ValueError(f"{name}: no texts to sample from")
+        self._lengths, self._size = lengths, size
+        self._seed, self._name = seed, name
+        self._group_by_length = group_by_length
+        self._longest = int(lengths.max())
+        if size.unit == "tokens" and size.amount < 2 * self._longest:
+            raise ValueError(f"{name}: a batch of {size} is less than two texts of {self._longest} tokens")
+        self._epoch = lru_cache(maxsize=2)(self._shuffle_epoch)
+
+    @cached_property
+    def batches_per_epoch(self) -> int:
+        """Steps that read every text once."""
+        if self._size.unit == "texts":
+            return -(-len(self._lengths) // self._size.amount)
+        # Batches cut at equal shares of all tokens exceed their share by less than the longest text.
+        return -(-int(self._lengths.sum()) // (self._size.amount - self._longest + 1))
+
+    def positions(self, step: int) -> NDArray[np.int64]:
+        """The texts of a step's batch."""
+        epoch, index = divmod(step, self.batches_per_epoch)
+        return self._epoch(epoch)[index]
+
+    def shares(self, step: int) -> tuple[float, float]:
+        """Texts and tokens of a step's batch by those of the mean one; 1 where only chance tells batches apart.
+
+        Texts of like length are more to a batch of tokens if they are short, and have fewer tokens in a batch of texts.
+        """
+        if not self._group_by_length:
+            return 1.0, 1.0
+        batch, batches = self._lengths[self.positions(step)], self.batches_per_epoch
+        return len(batch) * batches / len(self._lengths), float(batch.sum()) * batches / float(self._lengths.sum())
+
+    @cached_property
+    def most(self) -> tuple[int, int]:
+        """The most tokens and texts of any batch; a rare epoch that would exceed them is shuffled again.
+
+        The same for every seed: networks of several seeds share what was compiled for these shapes.
+        """
+        assert not self._group_by_length
+        randoms = [generator(0, "room", epoch) for epoch in range(_EPOCHS_LOOKED_AT)]
+        epochs = [self._cut(random.permutation(len(self._lengths))) for random in randoms]
+        tokens, texts = self._largest([batch for epoch in epochs for batch in epoch])
+        if self._size.unit == "texts":
+            return _round_up(min(int(_SLACK * tokens), texts * self._longest)), texts
+        share = -(-int(self._lengths.sum()) // self.batches_per_epoch)
+        return _round_up(min(share + self._longest, self._size.amount)), min(
+            int(_SLACK * texts) + 1, len(self._lengths)
+        )
+
+    def _shuffle_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
+        if self._group_by_length:  # no room to fit into
+            return self._batches(epoch, 0)
+        for attempt in count():
+            batches = self._batches(epoch, attempt)
+            tokens, texts = self._largest(batches)
+            if tokens <= self.most[0] and texts <= self.most[1]:
+                return batches
+            if attempt == _MOST_SHUFFLES:
+                raise ValueError(f"{self._name}: texts too uneven for batches of {self._size}")
+        raise AssertionError
+
+    def _batches(self, epoch: int, attempt: int) -> list[NDArray[np.int64]]:
+        path = ("batches", self._name, epoch, *((attempt,) if attempt else ()))
+        random = generator(self._seed, *path)
+        order = random.permutation(len(self._lengths))
+        if not self._group_by_length:
+            return self._cut(order)
+        batches = self._cut(self._sort_windows(order))
+        return [batches[index] for index in random.permutation(len(batches))]
+
+    def _sort_windows(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        batches = min(_MOST_BATCHES_PER_WINDOW, self.batches_per_epoch // _FEWEST_WINDOWS)
+        window = max(1, batches) * -(-len(self._lengths) // self.batches_per_epoch)
+        windows = (order[start : start + window] for start in range(0, len(order), window))
+        rising = [part[np.argsort(self._lengths[part], kind="stable")] for part in windows]
+        # Every second one falls: where a batch ends in the next window, lengths are alike too.
+        return np.concatenate([part[:: (-1) ** number] for number, part in enumerate(rising)])
+
+    def _cut(self, order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        if self._size.unit == "texts":
+            return [order[start : start + self._size.amount] for start in range(0, len(order), self._size.amount)]
+        before = np.cumsum(self._lengths[order]) - self._lengths[order]  # tokens before each text
+        numbers = np.arange(1, self.batches_per_epoch)
+        starts = np.searchsorted(before, self._lengths.sum() / self.batches_per_epoch * numbers)
+        # A text longer than a batch's share may leave the next batch without any: it takes its neighbor's.
+        starts = np.maximum.accumulate(starts - numbers) + numbers
+        return np.split(order, np.minimum(starts, len(order) - self.batches_per_epoch + numbers))
+
+    def _largest(self, batches: list[NDArray[np.int64]]) -> tuple[int, int]:
+        return max(int(self._lengths[batch].sum()) for batch in batches), max(map(len, batches))
+
+
+def _round_up(tokens: int) -> int:
+    """To the block size of GPU kernels."""
+    return -(-tokens // _ROUND) * _ROUND

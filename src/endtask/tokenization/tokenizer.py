@@ -1,0 +1,135 @@
+"""Learn a tokenizer from the selection and the task, or load one; saved as a Hugging Face fast tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from endtask.config import TokenizerSettings
+from endtask.corpus.sources import HUB_PREFIX
+from endtask.errors import InputError
+from endtask.io.atomic import write_json
+from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
+from endtask.tokenization.bpe import learn_byte_pairs
+from endtask.tokenization.entity_markers import add_markers, check_markers
+from endtask.tokenization.special_tokens import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNKNOWN, frame
+from endtask.tokenization.spelled_capitals import spell, spell_capitals
+from endtask.tokenization.training_texts import LearningTexts
+from endtask.tokenization.unigram import learn_unigram
+from endtask.tokenization.wordpiece import learn_wordpiece
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+__all__ = ["SPECIAL_TOKENS", "load_tokenizer", "save_tokenizer", "train_tokenizer"]
+
+_LEARN: dict[str, Callable[[LearningTexts, TokenizerSettings], Tokenizer]] = {
+    "wordpiece": learn_wordpiece,
+    "bpe": learn_byte_pairs,
+    "unigram": learn_unigram,
+}
+
+
+def train_tokenizer(
+    texts: Iterable[str], settings: TokenizerSettings, max_length: int, *, seed: int = 0
+) -> PreTrainedTokenizerFast:
+    """Learn a vocabulary from `texts`, which are read several times: no generator.
+
+    The same texts, settings and seed give the same tokenizer, to the byte, in every process. Special tokens have the
+    ids 0 to 4 in all kinds, marks the next ones. Every letter (in BPE, every byte) is a token, even where that makes
+    more than `vocab_size`. The seed matters only where `train_texts` draws a sample.
+
+    >>> tokenizer = train_tokenizer(["a cat [[ sat ]]"], TokenizerSettings(entity_markers=("[[", "]]")), 32)
+    >>> tokenizer.convert_ids_to_tokens(tokenizer("cat [[ sat ]]")["input_ids"])
+    ['[CLS]', 'cat', '[[', 'sat', ']]', '[SEP]']
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    check_markers(settings.entity_markers, settings.kind)
+    change = spell if settings.spell_capitals else str
+    learning = LearningTexts(
+        texts, limit=settings.train_texts, markers=settings.entity_markers, seed=seed, change=change
+    )
+    if not any(text.strip() for text in learning):
+        raise InputError("there is no text to learn a tokenizer from", key="tokenizer")
+    tokenizer = _LEARN[settings.kind](learning, settings)
+    if settings.spell_capitals:
+        spell_capitals(tokenizer)
+    tokenizer.post_processor = frame()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        cls_token=CLS,
+        sep_token=SEP,
+        mask_token=MASK,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+    add_markers(fast, settings.entity_markers)
+    return fast
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Save under the class name that every transformers release knows."""
+    tokenizer.save_pretrained(str(folder))
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if config.get("tokenizer_class") == "TokenizersBackend":
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        write_json(path, config)
+
+
+def load_tokenizer(path: str | Path, *, key: str = "tokenizer.path") -> PreTrainedTokenizerFast:
+    """Load a tokenizer from a folder, `package:NAME` or `hf:NAME`, and check that masked language modelling can use it.
+
+    Only what is written as `hf:NAME` is looked for on the hub, and taken from the local cache where it is there.
+    Special tokens are known by their role, not their name: `<s>` and `</s>` serve as well as [CLS] and [SEP].
+    """
+    tokenizer = _read(path, key)
+    if not tokenizer.is_fast:
+        raise InputError("only fast tokenizers can be used", path=path, key=key)
+    _check_vocabulary(tokenizer, path, key)
+    for role in ("pad_token", "cls_token", "sep_token", "mask_token"):
+        if getattr(tokenizer, role) is None:
+            raise InputError(f"the tokenizer has no {role}", path=path, key=key)
+    # Some were saved with a fixed length to cut or pad to; it would go into our model's file, for other tools to obey.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    return tokenizer
+
+
+def _read(path: str | Path, key: str) -> PreTrainedTokenizerFast:
+    from transformers import AutoTokenizer
+
+    on_hub = str(path).startswith(HUB_PREFIX)
+    name = str(path).removeprefix(HUB_PREFIX) if on_hub else str(_folder(path, key))
+    if not name:
+        raise InputError("not an address on the hub", path=path, key=key, hint="write hf:NAME")
+    try:
+        return AutoTokenizer.from_pretrained(name, local_files_only=not on_hub)
+    except Exception as error:  # the libraries raise whatever they trip over: KeyError, plain Exception, ...
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"holds no tokenizer: {reason}", path=path, key=key) from None
+
+
+def _folder(path: str | Path, key: str) -> Path:
+    """Where a tokenizer lies on this machine."""
+    if str(path).startswith(PACKAGE_PREFIX):
+        return package_folder(str(path), key=key)
+    if not Path(path).is_dir():
+        hint = "name the folder, not a file in it" if Path(path).exists() else f"on the hub it would be hf:{path}"
+        raise InputError("no such tokenizer folder", path=path, key=key, hint=hint)
+    return Path(path)
+
+
+def _check_vocabulary(tokenizer: PreTrainedTokenizerFast, path: str | Path, key: str) -> None:
+    ids = tokenizer.get_vocab().values()
+    # From a model's folder without tokenizer files the library makes a tokenizer of special tokens alone.
+    if len(ids) <= len(tokenizer.all_special_ids):
+        raise InputError("holds no tokenizer: no vocabulary there", path=path, key=key)
+    if max(ids) >= len(tokenizer):
+        raise InputError("the numbers of the tokens have gaps", path=path, key=key)

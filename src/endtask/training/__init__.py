@@ -1,0 +1,1 @@
+"""One loop for every phase; budgets, checkpoints, pre-training and fine-tuning."""

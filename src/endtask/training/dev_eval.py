@@ -1,0 +1,102 @@
+"""Scoring the dev split between steps: the best weights are kept, and training ends when nothing gets better."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from endtask.config import Settings
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import TASK, Network
+from endtask.encoders.weights import save_tensors
+from endtask.evaluation.labels import Outputs, answers_of, best_threshold, perplexity
+from endtask.evaluation.probabilities import class_probabilities
+from endtask.evaluation.task_metrics import measure_of
+from endtask.io.atomic import write_text
+from endtask.io.run_layout import DEV_PREDICTIONS
+from endtask.task import Task
+from endtask.task.targets import Answers, as_lists, targets
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training.phase_runner import Callback, TrainState
+
+
+@dataclass(frozen=True)
+class _Best:
+    """What is written of the best step."""
+
+    step: int
+    weights: dict[str, Tensor]
+    answers: str
+
+
+class DevScores:
+    """The work of a `Callback`: `memory` holds steps done, the best scores, their step, and how many scores came since.
+
+    The best weights are written when asked to `keep` them: a short training has found better ones by then.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        task: Task,
+        packed: Path,
+        settings: Settings,
+        context: DeviceContext,
+        best_weights: Path,
+        *,
+        patience: int | None,
+        head: str = TASK,
+    ) -> None:
+        self._network, self._context, self._head = network, context, head
+        self._texts, self._task, self._truth = PackedTexts(packed / "dev"), task, targets(task, "dev")
+        self._evaluate, self._best_weights, self._patience = settings.evaluate, best_weights, patience
+        self._measure = measure_of(task, settings.evaluate)
+        self._best: _Best | None = None
+
+    def callback(self, steps: int, *, at_start: bool = False) -> Callback:
+        """The scores every so many steps."""
+        return Callback(steps, self.score, at_start, self.keep)
+
+    def score(self, step: int, memory: TrainState) -> dict[str, float]:
+        """Score the dev split; remember the weights if they are the best so far."""
+        outputs = class_probabilities(
+            self._network, self._texts, batch_size=self._evaluate.batch_size, context=self._context, head=self._head
+        )
+        threshold = self._threshold(outputs)
+        answers = answers_of(self._task, "dev", outputs, threshold=threshold)
+        scores = self._scores(answers, outputs)
+        memory["steps"] = step
+        metric = self._measure.name
+        if scores[metric] > memory.get("dev", {}).get(metric, -math.inf):
+            memory.update(dev=scores, best_step=step, scores_since_best=0)
+            if self._evaluate.threshold == "tuned":
+                memory["threshold"] = threshold
+            weights = {name: value.detach().clone() for name, value in self._network.state_dict().items()}
+            self._best = _Best(step, weights, json.dumps(as_lists(answers, self._task.kind)))
+        else:
+            memory["scores_since_best"] = memory.get("scores_since_best", 0) + 1
+        if self._patience is not None and memory["scores_since_best"] >= self._patience:
+            memory["stop"] = True
+        return {f"dev/{name}": value for name, value in scores.items()}
+
+    def keep(self, memory: TrainState) -> None:
+        """Write the best weights and their answers, unless training went back behind them since."""
+        best, self._best = self._best, None
+        if best is not None and best.step == memory.get("best_step"):
+            save_tensors(self._best_weights, best.weights, {})
+            write_text(self._best_weights.with_name(DEV_PREDICTIONS), best.answers)
+
+    def _threshold(self, outputs: Outputs) -> float:
+        asked = self._evaluate.threshold
+        if asked != "tuned":
+            return asked
+        return best_threshold(self._task, "dev", outputs, self._measure) if self._task.kind == "labels" else 0.5
+
+    def _scores(self, answers: Answers, outputs: Outputs) -> dict[str, float]:
+        scores = self._measure.all_scores(self._truth, answers)
+        surprise = perplexity(self._task, "dev", outputs)
+        return scores if surprise is None else {**scores, "perplexity": surprise}

@@ -1,0 +1,76 @@
+"""Where a phase is computed and in which way: device, threads, precision, compiled or not."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+
+from endtask.config import Settings
+from endtask.encoders.attention import choose_backend
+from endtask.encoders.compiling import allow_shapes, compiles
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.network import Network
+from endtask.errors import InputError
+
+_COMPILED_FROM = 30e6
+"""Tokens whose training gains by compiling what that takes, a quarter of a minute (`python -m benchmarks.replay`)."""
+
+
+def choose_device_context(settings: Settings) -> DeviceContext:
+    """The device and precision asked for, or the best ones present; also sets the number of CPU threads."""
+    device = choose_device(settings)
+    if settings.precision == "bfloat16" or (settings.precision == "auto" and _has_bfloat16(device)):
+        return DeviceContext(device, torch.bfloat16)
+    return DeviceContext(device)
+
+
+def choose_device(settings: Settings) -> torch.device:
+    """The device asked for, or the best one present; also sets the number of CPU threads."""
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if settings.device == "auto":
+        return torch.device(next(name for name in ("cuda", "mps", "cpu") if present[name]))
+    if not present[settings.device]:
+        raise InputError(f"this machine has no {settings.device} device", key="device", hint="use device=auto")
+    return torch.device(settings.device)
+
+
+def move(network: Network, settings: Settings, context: DeviceContext, *, tokens: float = math.inf) -> Network:
+    """Put the network on the device and set how it computes there, for training on about so many tokens."""
+    way = _way(network, settings, context, tokens)
+    compiled = way == "compiled"
+    network.to(context.device)
+    network.dtype = context.dtype
+    network.backend = network.choose_backend(settings.model.attention, context, fixed_shapes=compiled)
+    if compiled:
+        allow_shapes()
+        network.compile_parts()
+    network.fixed_shapes = way != "plain"
+    return network
+
+
+def check_device(settings: Settings) -> None:
+    """Refuse a device or a way of attention that this machine does not have."""
+    context = choose_device_context(settings)
+    if settings.model.attention != "auto":
+        compiled = compiles(settings, context.device)
+        choose_backend(settings.model.attention, context.device, context.dtype, fixed_shapes=compiled)
+
+
+def _way(
+    network: Network, settings: Settings, context: DeviceContext, tokens: float
+) -> Literal["plain", "compiled", "graphs"]:
+    """How steps are computed; compiling pays from some tokens on, and always for padded tables."""
+    if compiles(settings, context.device):
+        backend = network.choose_backend(settings.model.attention, context, fixed_shapes=True)
+        tables = network.architecture.padded and backend == "padded"
+        small = tokens < _COMPILED_FROM and not tables and settings.model.attention != "flex"
+        return "graphs" if small and settings.compile == "auto" else "compiled"
+    return "graphs" if settings.compile == "graphs" and context.device.type == "cuda" else "plain"
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)

@@ -1,0 +1,189 @@
+"""The one training loop: every phase of every method is this loop with other objectives, weights and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from endtask.config import PhaseSettings
+from endtask.encoders.device_context import DeviceContext
+from endtask.objectives.base import Objective
+from endtask.seeds import derive
+from endtask.training import optimizer as optimizers
+from endtask.training.graph_replay import Backward
+from endtask.training.module_gradients import ModuleGradients
+from endtask.training.optimizer import Optimizer
+from endtask.training.prefetch import PreparedBatch, costs_by_objective, prepare_ahead
+from endtask.training.schedule import batches_in_step, schedule_factor, warmup_steps_of
+from endtask.weighting.base import Weighting
+from endtask.weighting.meta.shared_heads import SharedHeads
+
+
+class RefreshHook(Protocol):
+    """What changes the batches of a phase every `steps` steps, such as a new choice of texts.
+
+    Batches are a pure function of the step and of its state, which travels in the checkpoint. None is made ready
+    across such a step.
+    """
+
+    @property
+    def steps(self) -> int:
+        """How many steps from one change to the next."""
+        ...
+
+    def renew(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
+        """Change the batches after so many steps; may add to the counts in `memory`, returns values for the curves."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What a resumed run must know."""
+        ...
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave."""
+        ...
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What is trained, on what, how fast and for how long.
+
+    With `update_unused_heads`, a head whose objective has no turn has a gradient of zeros instead of none, so that the
+    optimizer's momentum and decay go on moving it.
+
+    The network is any module with a part `encoder` that all objectives share, and `heads` by name.
+    """
+
+    network: Any
+    objectives: Mapping[str, Objective]
+    weighting: Weighting
+    steps: int
+    settings: PhaseSettings
+    learning_rate: float
+    seed: int
+    context: DeviceContext
+    accumulation: int = 1
+    ramp_fraction: float = 0.0
+    update_unused_heads: bool = False
+    head_weight_decay: float | None = None
+    clip_heads_apart: bool = False
+    average_decay: float | None = None
+    refresh: RefreshHook | None = None
+
+    def batches_in(self, step: int) -> int:
+        """How many batches of each objective make up a step."""
+        return batches_in_step(step, steps=self.steps, accumulation=self.accumulation, ramp_fraction=self.ramp_fraction)
+
+    def rate_factor(self, step: int) -> float:
+        """The schedule's share of the peak rate."""
+        settings = self.settings
+        return schedule_factor(
+            step,
+            steps=self.steps,
+            warmup_steps=warmup_steps_of(settings, self.steps),
+            kind=settings.lr_scheduler_type,
+        )
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one step did; losses and norm stay on the device until someone reads them."""
+
+    step: int  # steps done so far, this one included
+    learning_rate: float
+    losses: dict[str, Tensor]  # "objective/part"
+    grad_norm: Tensor
+    tokens: int  # without padding
+    padded_tokens: int
+    flops: float  # matrix products, padding left out
+    by_objective: dict[str, tuple[int, float]] = field(default_factory=dict)  # tokens and FLOPs of who had a turn
+
+
+def build_optimizer(phase: Phase) -> Optimizer:
+    """The optimizer of a phase."""
+    return optimizers.build_optimizer(
+        phase.network,
+        phase.settings,
+        phase.context.device,
+        learning_rate=phase.learning_rate,
+        head_weight_decay=phase.head_weight_decay,
+        clip=_clipping(phase),
+    )
+
+
+def _clipping(phase: Phase) -> optimizers.Clipping:
+    if phase.weighting.sees_gradients(0):
+        return "each head apart"  # heads learn by unweighted losses, whose long gradients would shorten the encoder's
+    return "heads apart" if phase.clip_heads_apart else "together"
+
+
+def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = None) -> Iterator[StepRecord]:
+    """Train from step `start` to the last or to `end`, yielding after every step; printing and saving are the caller's.
+
+    Batches and dropout depend on (seed, step) alone, so weights, optimizer and weighting state are all a resumed run
+    needs. Nothing in here waits for the device. Where a phase has a renewal, its caller does it between two calls.
+    """
+    phase.network.train()
+    gradients, heads = ModuleGradients(phase.network.encoder), SharedHeads(phase.network.heads, phase.objectives)
+    backward = Backward(phase.network, phase.context)
+    with prepare_ahead(phase, start, end) as batches:
+        for step, ready in enumerate(batches, start):
+            torch.manual_seed(derive(phase.seed, "dropout", step))
+            losses = _gradients(phase, step, ready, gradients, heads, backward)
+            factor = phase.rate_factor(step)
+            outcome = optimizer.step(factor)
+            phase.weighting.after_step(step, outcome.skipped)
+            losses |= phase.weighting.values()
+            yield StepRecord(
+                step + 1,
+                factor * optimizer.rate_scale * phase.learning_rate,
+                losses,
+                outcome.grad_norm,
+                sum(one.tokens for one in ready),
+                sum(one.padded_tokens for one in ready),
+                sum(one.flops for one in ready),
+                costs_by_objective(ready),
+            )
+
+
+def _gradients(
+    phase: Phase,
+    step: int,
+    ready: list[PreparedBatch],
+    gradients: ModuleGradients,
+    heads: SharedHeads,
+    backward: Backward,
+) -> dict[str, Tensor]:
+    """Leave the step's gradient in the weights; returns the parts of the losses, means over the batches."""
+    sees_gradients = phase.weighting.sees_gradients(step)
+    parts: dict[str, list[Tensor]] = {}
+    gradients.start()
+    heads.start()
+    for one in ready:
+        name = one.turn.objective
+        # Batches of a step share its weight. Heads learn from their own objectives alone, so that a learned weight
+        # has no part in their rate (TARTAN, Algorithm 1).
+        weight = (1.0 if sees_gradients else one.turn.weight) / phase.batches_in(step)
+        for part, value in backward(phase.objectives[name], one.batch, weight).items():
+            parts.setdefault(f"{name}/{part}", []).append(value)
+        if sees_gradients:
+            gradients.collect(name)
+            heads.collect(name)
+    if sees_gradients:
+        weights = phase.weighting.weigh(step, gradients.by_objective)
+        gradients.spread(weights)
+        heads.spread(weights)
+    if phase.update_unused_heads:
+        _fill_missing_gradients(phase)
+    return {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}
+
+
+def _fill_missing_gradients(phase: Phase) -> None:
+    heads = {head for objective in phase.objectives.values() for head in objective.heads}
+    for weight in (weight for head in sorted(heads) for weight in phase.network.heads[head].parameters()):
+        if weight.grad is None:
+            weight.grad = torch.zeros_like(weight)

@@ -1,0 +1,264 @@
+"""Re-selection: every so many steps, pre-training goes on with the corpus text that now help the task most."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from endtask.config import BatchSize, ObjectiveSettings, Settings
+from endtask.config.reselect import RESELECTION_FOLDS, ReselectSettings
+from endtask.encoders.flops import training_flops
+from endtask.encoders.network import Network
+from endtask.errors import InputError
+from endtask.objectives.masking import Masking
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_objective import task_objective
+from endtask.seeds import derive, generator
+from endtask.task import Task
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training.budget_plan import StepCost
+from endtask.training.loop import Phase
+from endtask.training.phase_runner import TrainState
+from endtask.training.pretrain_objectives import masking_of, pretrain_head
+from endtask.training.reselect_scores import MASKS, HelpScores, Places, reading_share
+from endtask.weighting.meta.build import pretrain_folds
+from endtask.weighting.meta.folds import Folds, part_numbers
+
+PART = "re-selection"
+MASK_PROBABILITY = 0.5
+"""Share of a text's tokens that each mask hides while it is scored."""
+MOST_TARGETS = 256
+"""Of more rows that judge, so many are drawn."""
+_STEP, _CHOSEN = "step", "chosen"
+
+
+@dataclass(frozen=True)
+class HeldOutRows:
+    """Which rows judge: the part of train that the folds hold out.
+
+    `streams` are the batches that leave that part out; none where somebody else sees to it.
+    """
+
+    folds: Folds
+    streams: Sequence[TextStream] = ()
+
+    def validation(self, step: int, last: int) -> Places:
+        """The rows that judge after so many steps, the last re-selection being after `last`."""
+        return np.flatnonzero(self.folds.held_out(last if self.streams else step - 1))
+
+    def leave_out(self, step: int | None) -> None:
+        """Leave out the part that is to judge next, or nothing."""
+        for stream in self.streams:
+            stream.narrow(None if step is None else np.flatnonzero(~self.folds.held_out(step)))
+
+
+class Reselection:
+    """A `RefreshHook`: scores a reservoir by the weights of the moment, and narrows the corpus batches to its best.
+
+    Which texts are drawn, masked and judge is a pure function of seed and step. The choice is the state: with it a
+    resumed run reads the same batches.
+    """
+
+    def __init__(
+        self,
+        scores: HelpScores,
+        external: Sequence[TextStream],
+        held_out: HeldOutRows,
+        settings: ReselectSettings,
+        *,
+        last_step: int,
+        seed: int,
+    ) -> None:
+        assert settings.every is not None
+        self.steps: int = settings.every
+        self._scores, self._external, self._held_out, self._settings = scores, external, held_out, settings
+        self._last_step, self._seed = last_step, seed
+        self._step, self._chosen = 0, np.ones(len(scores.candidates), dtype=bool)
+        self._put()
+
+    def renew(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
+        """Choose anew after so many steps; returns the mean score of what is kept, and of the whole reservoir."""
+        self._scores.context.synchronize()
+        started = time.perf_counter()
+        reservoir, rows = self.reservoir(step), self._rows(step)
+        scored = self._scores.scores(reservoir, rows, derive(self._seed, "mask", step))
+        scores = scored.values
+        best = best_of(scores, self._settings.keep)
+        self._step, self._chosen = step, np.zeros(len(self._chosen), dtype=bool)
+        self._chosen[reservoir[best]] = True
+        self._put()
+        count_round(memory, scored.tokens, scored.matmul_flops, time.perf_counter() - started)
+        return {"reselect/kept": float(scores[best].mean()), "reselect/reservoir": float(scores.mean())}
+
+    def reservoir(self, step: int) -> Places:
+        """The texts that are scored after so many steps."""
+        return _some(np.arange(len(self._chosen)), self._settings.reservoir, self._seed, "reservoir", step)
+
+    def state(self) -> dict[str, Tensor]:
+        """The texts that are read, and since which step."""
+        return {_STEP: torch.tensor(self._step), _CHOSEN: torch.from_numpy(self._chosen.copy())}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave; the texts must be as many as they were."""
+        if state.keys() != {_STEP, _CHOSEN} or len(state[_CHOSEN]) != len(self._chosen):
+            raise ValueError(f"a choice among {len(self._chosen)} texts is not in a state of {sorted(state)}")
+        self._step, self._chosen = int(state[_STEP]), state[_CHOSEN].bool().cpu().numpy().copy()
+        self._put()
+
+    def _put(self) -> None:
+        """Let the batches be those of the present choice."""
+        only = None if self._chosen.all() else np.flatnonzero(self._chosen)
+        for stream in self._external:
+            stream.narrow(only)
+        is_last = self._step + self.steps >= self._last_step
+        self._held_out.leave_out(None if is_last else self._step)
+
+    def _rows(self, step: int) -> Places:
+        found = self._held_out.validation(step, self._step)
+        texts = np.flatnonzero(np.isin(self._scores.validation.stream.texts.examples, found))
+        return _some(texts, MOST_TARGETS, self._seed, "targets", step)
+
+
+def best_of(scores: NDArray[np.float64], keep: float) -> Places:
+    """The places of the highest scores, rising; of equal ones the first.
+
+    >>> best_of(np.array([0.5, 2.0, 0.5, 1.0]), 0.6).tolist()
+    [0, 1, 3]
+    """
+    count = max(1, math.ceil(keep * len(scores) - 1e-9))
+    return np.sort(np.argsort(-scores, kind="stable")[:count])
+
+
+def _some(places: Places, most: int | None, seed: int, purpose: str, step: int) -> Places:
+    """All places, or a draw of so many, rising."""
+    if most is None or len(places) <= most:
+        return places
+    return np.sort(generator(seed, purpose, step).choice(places, most, replace=False))
+
+
+def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -> Reselection | None:
+    """What chooses the corpus text anew, if asked for; the batches are left as the first steps want them."""
+    asked = settings.pretrain.reselect
+    if asked.every is None:
+        return None
+    streams = [stream for stream, one in _streams(phase, settings) if one.reads == "selection"]
+    if not streams:
+        raise InputError("there is no corpus text to choose from", key="pretrain.reselect.every")
+    own = _masking(packed, settings)
+    masking = replace(own, probability=MASK_PROBABILITY)
+    scores = HelpScores(
+        phase.network,
+        phase.context,
+        streams[0].texts,
+        _validation(task, packed, phase.network),
+        masking,
+        int(_most_tokens(settings) * min(1.0, own.probability / masking.probability)),
+        pretrain_head(settings),
+    )
+    held_out = _held_out(phase, task, settings)
+    seed = derive(settings.pretrain_seed, "reselect")
+    return Reselection(scores, streams, held_out, asked, last_step=phase.steps, seed=seed)
+
+
+def _held_out(phase: Phase, task: Task, settings: Settings) -> HeldOutRows:
+    known = pretrain_folds(task, settings, phase.steps)
+    if known is not None:
+        return HeldOutRows(known)
+    every, seed = settings.pretrain.reselect.every, derive(settings.pretrain_seed, "reselect folds")
+    assert every is not None
+    folds = Folds(part_numbers(task.train, RESELECTION_FOLDS, seed, key="pretrain.reselect.every"), every)
+    return HeldOutRows(folds, [stream for stream, one in _streams(phase, settings) if one.reads_train])
+
+
+def _streams(phase: Phase, settings: Settings) -> list[tuple[TextStream, ObjectiveSettings]]:
+    """The batches of each objective, with its settings."""
+    used = settings.used_objectives
+    return [(one.stream, used[name]) for name, one in phase.objectives.items()]  # type: ignore[attr-defined]
+
+
+def _validation(task: Task, packed: Path, network: Network) -> TaskObjective:
+    texts = PackedTexts(packed / "task")
+    return task_objective(
+        task, "judging", TextStream("judging", texts, network, batch_size=BatchSize.parse("32"), seed=0)
+    )
+
+
+def _masking(packed: Path, settings: Settings) -> Masking:
+    used = settings.used_objectives.values()
+    own = next(one.mask_probability for one in used if one.kind == "mlm" and one.reads == "selection")
+    usual = masking_of(packed, settings)
+    return usual if own is None else replace(usual, probability=own)
+
+
+def _most_tokens(settings: Settings) -> int:
+    """As many as a batch of training has: scoring, which hides no more tokens at once, then never takes more memory."""
+    size = settings.pretrain.batch_size
+    return size.amount if size.unit == "tokens" else size.amount * settings.pretrain.max_length
+
+
+@dataclass(frozen=True)
+class Texts:
+    """How many there are, and the tokens of one."""
+
+    count: float
+    tokens: float
+
+
+def with_reselection(cost: StepCost, network: Network, read: float, parameters: int, settings: Settings) -> StepCost:
+    """The cost of a step with its part of a round, in which so many tokens are read."""
+    every = settings.pretrain.reselect.every
+    if every is None:
+        return cost
+    tokens = read / every
+    trained = reading_share(network) * tokens
+    seconds = None if cost.seconds is None else cost.seconds * (1 + trained / cost.tokens)
+    flops = cost.flops + training_flops(parameters, trained)
+    return replace(cost, tokens=cost.tokens + tokens, flops=flops, seconds=seconds)
+
+
+def count_round(memory: TrainState, tokens: int, matmul_flops: float, seconds: float) -> None:
+    """Remember what a round took; the totals of the stage get it at the end."""
+    usual = {"steps": 0, "tokens": 0, "matmul_flops": 0.0, "seconds": 0.0}
+    counts = memory.setdefault("objectives", {}).setdefault(PART, usual)
+    for name, value in (("steps", 1), ("tokens", tokens), ("matmul_flops", matmul_flops), ("seconds", seconds)):
+        counts[name] += value
+
+
+def count_reselection(memory: TrainState, network: Network) -> float:
+    """Add all rounds to the counts of the stage; returns the tokens of training that would have cost as much."""
+    counts = memory.get("objectives", {}).get(PART)
+    if counts is None:
+        return 0.0
+    memory["tokens"] += counts["tokens"]
+    memory["padded_tokens"] += counts["tokens"]
+    memory["matmul_flops"] += counts["matmul_flops"]
+    return float(reading_share(network) * counts["tokens"])
+
+
+def packed_round(packed: Path, asked: ReselectSettings) -> float:
+    """Tokens that a round reads of what is packed, from texts of mean length."""
+    if asked.every is None or not len(candidates := PackedTexts(packed / "selection")):
+        return 0.0
+    validation = PackedTexts(packed / "task")
+    return read_in_a_round(asked, *(Texts(len(one), float(one.lengths.mean())) for one in (candidates, validation)))
+
+
+def read_in_a_round(asked: ReselectSettings, candidates: Texts, validation: Texts) -> float:
+    """Tokens of the candidates that are drawn, once for each mask, and of the rows that judge them.
+
+    >>> read_in_a_round(ReselectSettings(reservoir=100), Texts(1000, tokens=30.0), Texts(50, tokens=10.0))
+    6050.0
+    """
+    reservoir = candidates.count if asked.reservoir is None else min(asked.reservoir, candidates.count)
+    rows = min(validation.count / RESELECTION_FOLDS, MOST_TARGETS)
+    return MASKS * reservoir * candidates.tokens + rows * validation.tokens

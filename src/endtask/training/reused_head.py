@@ -1,0 +1,106 @@
+"""The head of an aligned objective as the first weights of the task's own head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from endtask.config import Settings, TaskKind
+from endtask.config.objectives import ALIGNED_KINDS
+from endtask.encoders.auxiliary_heads import auxiliary_head
+from endtask.encoders.network import TASK, Network
+from endtask.errors import InputError
+from endtask.objectives.alignment.hyperlinks import CLASSES
+from endtask.task import Task
+from endtask.training.alignment_objectives import PAIR_CLASSES, aligned_head, learned_by
+
+_KEY = "aligned.keep_head"
+_KINDS = ("text", "pair", "tags")
+_OTHER_NAMES = {
+    "none": ("none", "n", "o", "neither"),
+    "start": ("start", "s", "begin"),
+    "end": ("end", "e"),
+    "both": ("both", "s&e", "se", "start&end"),
+    "no": ("no", "0", "false", "negative"),
+    "yes": ("yes", "1", "true", "positive"),
+}
+
+
+@torch.no_grad()
+def keep_aligned_head(network: Network, settings: Settings) -> None:
+    """Copy the head of the first aligned objective that is shaped like the task's; classes go by their names.
+
+    Classes with types, such as B-gene, all begin as the one without.
+    """
+    name, rows = kept_objective(network.kind, tuple(network.config.id2label.values()), settings)
+    _copy(network.heads[aligned_head(name)], network.heads[TASK], rows)
+
+
+@torch.no_grad()
+def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Settings) -> None:
+    """The same for a auxiliary task; where no objective is shaped like it, its head stays as it is."""
+    found = fitting_objective(task.kind, task.labels, settings)
+    if found is not None:
+        _copy(network.heads[aligned_head(found[0])], network.heads[auxiliary_head(name)], found[1])
+
+
+def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
+    """The objective whose head a task of that kind can start from, and its class for each label; refused if none."""
+    if kind not in _KINDS:
+        raise InputError(f"a task of kind {kind!r} has no classes to start from", key=_KEY, hint="leave it off")
+    found = fitting_objective(kind, labels, settings)
+    if found is None:
+        raise InputError(
+            f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
+            key=_KEY,
+            hint="leave it off, or see docs/alignment.md for the names that are understood",
+        )
+    return found
+
+
+def fitting_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
+    """The same, None if there is none."""
+    if kind not in _KINDS:
+        return None
+    # Next-sentence prediction answers yes and no too, but is shaped like a task only for want of anything else.
+    used = sorted(settings.used_objectives.items(), key=lambda item: item[1].kind == "next_sentence")
+    for name, one in used:
+        if one.kind not in ALIGNED_KINDS:
+            continue
+        spans = learned_by(one.kind, settings.aligned) == "spans"
+        if spans != (kind == "tags"):
+            continue
+        classes = CLASSES[settings.aligned.span_labels] if spans else PAIR_CLASSES
+        rows = [row for label in labels if (row := aligned_class(label, classes)) is not None]
+        if len(rows) == len(labels):
+            return name, rows
+    return None
+
+
+def aligned_class(label: str, classes: tuple[str, ...]) -> int | None:
+    """The class of an aligned objective that a label of the task stands for.
+
+    >>> aligned_class("B-gene", ("O", "B", "I")), aligned_class("S&E", ("none", "start", "end", "both"))
+    (1, 3)
+    """
+    plain = label.strip().lower()
+    for number, name in enumerate(classes):
+        own = name.lower()
+        if plain == own or plain in _OTHER_NAMES.get(own, ()) or (len(own) == 1 and plain.startswith(f"{own}-")):
+            return number
+    return None
+
+
+def _copy(source: nn.Module, target: nn.Module, rows: list[int]) -> None:
+    """All weights as they are, but of the last layer the rows of the classes."""
+    weights = dict(source.named_parameters())
+    for name, weight in target.named_parameters():
+        value = weights[name]
+        weight.copy_(value if value.shape == weight.shape and not _is_last(name) else value[rows])
+
+
+def _is_last(name: str) -> bool:
+    """Whether a weight is of the layer with one row per class, as the stock heads call it."""
+    return name.split(".")[-2] in ("classifier", "out_proj")

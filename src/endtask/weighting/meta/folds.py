@@ -1,0 +1,89 @@
+"""Parts of train that are held out in turn, so that learned weights need no dev labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.config.meta import MetaSettings
+from endtask.errors import InputError
+from endtask.records import Example
+from endtask.seeds import derive
+from endtask.task.split import group_key
+
+FOLD_STEPS = 100
+"""Steps from one part to the next."""
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The part that each example of train belongs to, and the steps for which a part is held out.
+
+    >>> folds = Folds(np.array([0, 1, 0]), steps=2)
+    >>> [folds.held_out(step).tolist() for step in (0, 2, 5)]
+    [[True, False, True], [False, True, False], [True, False, True]]
+    """
+
+    numbers: NDArray[np.int64]
+    steps: int
+
+    def held_out(self, step: int) -> NDArray[np.bool_]:
+        """Which examples are held out at a step."""
+        parts = int(self.numbers.max()) + 1
+        held: NDArray[np.bool_] = self.numbers == step // self.steps % parts
+        return held
+
+
+def folds_of(examples: Sequence[Example], settings: MetaSettings, seed: int, steps: int | None = None) -> Folds:
+    """The parts that judge learned weights in turn, in a stage of so many steps where they are known."""
+    numbers = part_numbers(examples, settings.folds, seed, key="pretrain.meta.split")
+    return Folds(numbers, FOLD_STEPS if steps is None else fold_steps(settings, steps))
+
+
+def fold_steps(settings: MetaSettings, steps: int) -> int:
+    """Steps for which a part is held out: fewer than usual where else not every part would have its turn.
+
+    >>> fold_steps(MetaSettings(folds=4, every=2), 12), fold_steps(MetaSettings(), 100_000)
+    (2, 100)
+    """
+    longest = max(settings.every, steps // settings.folds // settings.every * settings.every)  # from look to look
+    return min(FOLD_STEPS, longest)
+
+
+def groups_in(examples: Sequence[Example]) -> int:
+    """How many parts there can be at most: groups of examples that stay together.
+
+    >>> groups_in([Example("1", "same text", "a"), Example("2", "Same text", "a"), Example("3", "other", "a")])
+    2
+    """
+    return len({group_key(example) for example in examples})
+
+
+def check_several_groups(groups: int, key: str) -> None:
+    """What must stay together cannot be cut; `key` is the setting to complain about."""
+    if groups < 2:
+        hint = "use split: dev" if key == "pretrain.meta.split" else "leave it unset"
+        raise InputError("train is a single group, of which nothing can be held out", key=key, hint=hint)
+
+
+def part_numbers(examples: Sequence[Example], count: int, seed: int, *, key: str) -> NDArray[np.int64]:
+    """The part of each example, out of parts of nearly equal size and mix of labels.
+
+    What the task's splits keep together stays together here; `key` is the setting to complain about.
+    """
+    groups: dict[str, list[int]] = {}
+    for place, example in enumerate(examples):
+        groups.setdefault(group_key(example), []).append(place)
+    check_several_groups(len(groups), key)
+    parts = min(count, len(groups))
+    # Neighbours have the same label, and so go to different parts.
+    order = sorted(groups, key=lambda key: (str(examples[groups[key][0]].label), derive(seed, "fold", key)))
+    sizes, numbers = np.zeros(parts, dtype=np.int64), np.zeros(len(examples), dtype=np.int64)
+    for key in sorted(order, key=lambda key: -len(groups[key])):  # large groups first: small ones even out the rest
+        part = int(sizes.argmin())
+        numbers[groups[key]] = part
+        sizes[part] += len(groups[key])
+    return numbers

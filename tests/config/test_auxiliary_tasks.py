@@ -1,0 +1,210 @@
+"""Settings of auxiliary tasks: what learns them by default, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from endtask.compare.comparison import check_comparison
+from endtask.config import PretrainSettings, Settings, TaskSettings, dump_yaml, resolve
+from endtask.config.data_usage import data_usage
+from endtask.config.loading import read_tree
+from endtask.config.overrides import with_values
+from endtask.errors import InputError
+from endtask.pipeline.stages import LATER_KEYS, keys_read, settings_read
+
+NER = {"ner": {"path": "data/ner"}}
+TASK_AND_NER = {"task": {"kind": "task"}, "ner": {"kind": "task", "task": "ner"}}
+NER_THEN_TASK = dict(reversed(TASK_AND_NER.items()))
+KEPT = {"tasks": "all", "keep_better": True, "reset_head": False}
+
+
+@pytest.mark.parametrize(
+    ("tree", "learned"),
+    [
+        ({"pretrain": {"weighting": "equal"}}, ["external", "internal", "ner"]),
+        ({"pretrain": {"weighting": "meta"}}, ["external", "internal", "ner"]),
+        ({"pretrain": {"weighting": "alternate", "rho1": "inf"}}, ["external", "ner"]),
+        ({"pretrain": {"weighting": "alternate", "rho1": float("inf")}}, ["external", "ner"]),
+        ({"pretrain": {"weighting": "sequence"}}, ["external", "ner", "internal"]),
+        ({"pretrain": {"weighting": "equal"}, "skip_pretraining": True}, ["external", "internal"]),
+        ({"pretrain": {"weighting": "equal", "objectives": TASK_AND_NER}}, ["task", "ner"]),
+        ({"finetune": {"tasks": "all"}}, ["external", "internal"]),
+    ],
+)
+def test_where_nothing_is_said_all_are_learned(tree: dict[str, Any], learned: list[str]) -> None:
+    settings = resolve({"tasks": NER, "corpus": {"sources": [{"path": "texts"}]}, **tree})
+    assert list(settings.used_objectives) == learned
+
+
+@pytest.mark.parametrize(
+    ("tree", "learned"),
+    [
+        ({}, ["internal", "ner"]),
+        ({"select": {"selector": "none"}, "corpus": {"sources": [{"path": "texts"}]}}, ["internal", "ner"]),
+        ({"select": {"selector": "imported", "path": "texts.jsonl"}}, ["external", "internal", "ner"]),
+    ],
+)
+def test_corpus_text_has_a_part_where_there_is_some(tree: dict[str, Any], learned: list[str]) -> None:
+    settings = resolve({"tasks": NER, "pretrain": {"weighting": "equal"}, **tree})
+    assert list(settings.used_objectives) == learned
+
+
+def test_what_nobody_said_is_not_written_down(tmp_path: Any) -> None:
+    """Else a changed value would meet objectives that were made for another."""
+    settings = resolve({"tasks": NER, "pretrain": {"weighting": "equal"}})
+    assert settings.pretrain.objectives == {}
+    (tmp_path / "settings.yaml").write_text(dump_yaml(settings))
+    assert resolve(read_tree(tmp_path / "settings.yaml")) == settings
+    typed = Settings(tasks={"ner": TaskSettings(path="data/ner")}, train=PretrainSettings(weighting="equal"))
+    assert (typed.pretrain, typed.used_objectives) == (settings.pretrain, settings.used_objectives)
+
+
+@pytest.mark.parametrize(
+    ("values", "learned"),
+    [
+        ({"pretrain.rho1": "inf"}, ["external", "ner"]),
+        ({"select.selector": "none"}, ["internal", "ner"]),
+        ({"tasks": {}}, ["external", "internal"]),
+        ({"pretrain.weighting": "interleave", "tasks": {}}, ["external", "internal"]),
+        ({"tasks.pos.path": "data/pos"}, ["external", "internal", "ner", "pos"]),
+        ({"pretrain.objectives": TASK_AND_NER}, ["task", "ner"]),
+        ({"pretrain": {}}, ["external", "internal", "ner"]),
+    ],
+)
+def test_a_changed_value_means_what_it_says(values: dict[str, Any], learned: list[str]) -> None:
+    base = resolve({"tasks": NER, "pretrain": {"weighting": "equal"}, "corpus": {"sources": [{"path": "texts"}]}})
+    changed = with_values(base, values, "cell")
+    assert list(changed.used_objectives) == learned
+    same = with_values(changed, {}, "cell")
+    assert settings_read("pretrain", same) == settings_read("pretrain", changed)
+    (cell,) = check_comparison({"cells": {"one": values}}).cells.values()
+    assert with_values(base, cell, "cell") == changed
+
+
+def test_named_objectives_are_left_out_by_nothing_too() -> None:
+    base = resolve({"tasks": NER, "pretrain": {"weighting": "equal", "objectives": TASK_AND_NER}})
+    assert list(with_values(base, {"pretrain.objectives": {}}, "cell").used_objectives) == ["internal", "ner"]
+
+
+def test_the_end_task_stays_what_decides() -> None:
+    """Labels of another task are no labels of the end task: its head is not trained by them."""
+    only = {"weighting": "equal", "objectives": {"ner": {"kind": "task", "task": "ner"}}}
+    assert not resolve({"tasks": NER, "train": only}).pretrain.trains_task
+    with pytest.raises(InputError, match=r"would leave the task head untrained"):
+        resolve({"tasks": NER, "train": only, "skip_finetuning": True})
+    with pytest.raises(InputError, match=r"meta learns for the task"):
+        resolve({"tasks": NER, "pretrain": {**only, "weighting": "meta"}})
+
+
+@pytest.mark.parametrize(
+    ("tree", "scored"),
+    [
+        ({"pretrain": {"weighting": "equal"}}, ()),
+        ({"pretrain": {"weighting": "equal"}, "skip_finetuning": True}, ("ner",)),
+        ({"finetune": {"tasks": "all"}}, ("ner",)),
+        ({"finetune": {"tasks": "all"}, "skip_pretraining": True}, ("ner",)),
+        ({"pretrain": {"weighting": "sequence"}, "skip_finetuning": True}, ()),
+        ({"pretrain": {"weighting": "sequence", "objectives": NER_THEN_TASK}, "skip_finetuning": True}, ()),
+        ({"pretrain": {"weighting": "alternate", "objectives": NER_THEN_TASK}, "skip_finetuning": True}, ("ner",)),
+    ],
+)
+def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], scored: tuple[str, ...]) -> None:
+    assert resolve({"tasks": NER, **tree}).scored_tasks == scored
+
+
+@pytest.mark.parametrize(
+    ("tree", "line"),
+    [
+        ({"tasks": NER}, r"key 'tasks.ner': nothing learns it; pretrain.weighting: interleave takes turns between two"),
+        (
+            {"tasks": NER, "pretrain": {"weighting": "equal", "objectives": {"a": {"kind": "task"}}}},
+            r"key 'tasks.ner': nothing learns it; add pretrain.objectives.ner: \{kind: task, task: ner\}",
+        ),
+        (
+            {"tasks": NER, "pretrain": {"weighting": "equal", "objectives": {"a": {"kind": "task", "task": "nerr"}}}},
+            r"key 'pretrain.objectives.a.task': there is no task 'nerr'; did you mean 'ner'\?",
+        ),
+        (
+            {"pretrain": {"weighting": "equal", "objectives": {"a": {"kind": "joint", "task": "ner"}}}},
+            r"there is no task 'ner'; there are none under `tasks`",
+        ),
+        (
+            {"tasks": NER, "pretrain": {"objectives": {"a": {"kind": "mlm", "texts": "selection", "task": "ner"}}}},
+            r"key 'pretrain.objectives.a.task': mlm reads selection here, not the texts of a task",
+        ),
+        ({"tasks": {"ner": {}}}, r"key 'tasks.ner.path': say where the labelled data is"),
+        ({"tasks": {"ner": {"pth": "x"}}}, r"key 'tasks.ner.pth': unknown setting \(did you mean 'tasks.ner.path'\?\)"),
+        ({"tasks": {"a b": {"path": "x"}}}, r"key 'tasks': 'a b' is no name"),
+        ({"tasks": {"internal": {"path": "x"}}}, r"'internal' stands for the end task or its texts"),
+        ({"tasks": {"weight": {"path": "x"}}}, r"'weight' is the name of a curve"),
+        (
+            {"finetune": {"tasks": "all"}},
+            r"key 'finetune.tasks': there are no auxiliary tasks; name them under `tasks`",
+        ),
+        (
+            {"tasks": NER, "skip_finetuning": True, "finetune": {"tasks": "all"}},
+            r"key 'tasks.ner': nothing learns it; .*, or set skip_finetuning: false$",
+        ),
+        (
+            {"tasks": NER, "skip_finetuning": True},
+            r"nothing learns it; .*, or set skip_finetuning: false and finetune.tasks: all$",
+        ),
+        (
+            {"tasks": NER, "finetune": KEPT},
+            r"key 'finetune.keep_better': pre-training does not learn ner, whose head may then be saved untrained",
+        ),
+        (
+            {"tasks": NER, "finetune": KEPT, "pretrain": {"weighting": "sequence"}},
+            r"key 'finetune.keep_better': pre-training does not learn ner last, ",
+        ),
+        (
+            {"tasks": {1: {"path": "x"}}, "pretrain": {"weighting": "equal"}},
+            r"^key 'tasks': 1 is no name; write letters \(a to z\), digits, - and _, a letter first$",
+        ),
+        ({"tasks": 3, "pretrain": {"weighting": "equal"}}, r"key 'tasks': must be a section"),
+        ({"tasks": NER, "train": 3}, r"key 'pretrain': must be a section"),
+    ],
+)
+def test_what_cannot_be_is_refused(tree: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        resolve(tree)
+
+
+def test_stage_1_may_be_kept_where_it_learns_all() -> None:
+    assert resolve({"tasks": NER, "finetune": KEPT, "pretrain": {"weighting": "equal"}}).learned_tasks == ("ner",)
+    main = {**KEPT, "tasks": "main"}
+    assert resolve({"tasks": NER, "finetune": main, "pretrain": {"weighting": "sequence"}}).scored_tasks == ()
+
+
+def test_a_task_may_stand_by_with_weight_0() -> None:
+    """An ablation switches its objective off, or pre-training."""
+    off = {**TASK_AND_NER, "ner": {"kind": "task", "task": "ner", "weight": 0}}
+    assert list(resolve({"tasks": NER, "pretrain": {"weighting": "equal", "objectives": off}}).used_objectives) == [
+        "task"
+    ]
+    assert resolve({"tasks": NER, "skip_pretraining": True}).scored_tasks == ()
+
+
+def test_runs_without_further_tasks_keep_their_fingerprints() -> None:
+    """Only what such a run is told stands in what its stages read."""
+    plain = resolve({"pretrain": {"weighting": "equal", "objectives": {"task": {"kind": "task"}}}})
+    assert "task" not in settings_read("pretrain", plain)["pretrain"]["objectives"]["task"]
+    assert "tasks" not in keys_read("read", plain)
+    assert "tasks" in LATER_KEYS["finetune"]
+    told = resolve({"tasks": NER, "pretrain": {"weighting": "equal"}})
+    assert settings_read("read", told)["tasks"]["ner"]["path"] == "data/ner"
+    assert settings_read("pretrain", told)["pretrain"]["objectives"]["ner"]["task"] == "ner"
+
+
+def test_uses_name_the_task() -> None:
+    mixed = {**TASK_AND_NER, "tapt": {"kind": "mlm", "texts": "task", "task": "ner"}}
+    settings = resolve(
+        {"tasks": NER, "pretrain": {"weighting": "equal", "objectives": mixed}, "finetune": {"tasks": "all"}}
+    )
+    uses = {use.part: (use.learns, use.reads, use.split, use.labels) for use in data_usage(settings)}
+    assert uses["ner"] == ("the task ner on its texts as they are", "the texts of ner", "train", True)
+    assert uses["tapt"] == ("masked LM", "the texts of ner", "train", False)
+    assert uses["fine-tuning of ner"] == ("the task ner", "the texts of ner", "train", True)
+    assert uses["task"][1] == "the task's texts"

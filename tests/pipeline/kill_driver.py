@@ -1,0 +1,138 @@
+"""Kill runs with SIGKILL at chosen renames and training steps and start them again; a JSON line about each.
+
+Every write of a run ends in a rename, so the renames of an unbroken run number all the moments that matter on disk;
+checkpoints are renamed by a thread of their own, while steps go on. The unbroken run is done first, in this process;
+each kill and each new start is a fork of it, which spares a dozen imports of PyTorch. Run as: kill_driver.py SETTINGS
+FOLDER
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from endtask.cli.main import main
+from endtask.io.run_layout import STAGES
+from endtask.training.optimizer import Optimizer
+
+RENAMES_AT_RANDOM = 5
+STEPS_AT_RANDOM = 5
+
+
+def run(settings: str, output: Path) -> int:
+    try:
+        with redirect_stdout(io.StringIO()):
+            main(["run", settings, "--output", str(output), "--quiet"])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def watch_renames(output: Path, seen: Callable[[str, bool], None]) -> None:
+    """Call `seen(target, done)` before and after every rename below a run's folder.
+
+    Others, such as those of a compiler that fills its cache, happen once only.
+    """
+    rename = os.replace
+
+    def replace(source: str | Path, target: str | Path) -> None:
+        is_ours = Path(target).is_relative_to(output)
+        if is_ours:
+            seen(str(target), False)
+        rename(source, target)
+        if is_ours:
+            seen(str(target), True)
+
+    os.replace = replace  # type: ignore[assignment]
+
+
+def watch_steps(seen: Callable[[str, bool], None]) -> None:
+    """Call `seen("step", done)` before and after every training step."""
+    step = Optimizer.step
+
+    def watched(optimizer: Optimizer, factor: float) -> Any:
+        seen("step", False)
+        outcome = step(optimizer, factor)
+        seen("step", True)
+        return outcome
+
+    Optimizer.step = watched  # type: ignore[method-assign]
+
+
+def in_child(work: Callable[[], int]) -> int:
+    """The exit status of work done in a fork, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(120)
+        os._exit(work())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Moment(NamedTuple):
+    """Before or after the n-th rename or step."""
+
+    kind: str
+    number: int
+    done: bool
+
+
+def killed_run(settings: str, output: Path, moment: Moment) -> int:
+    counts, lock = {False: 0, True: 0}, Lock()
+
+    def seen(target: str, now_done: bool) -> None:
+        with lock:  # two threads rename, and one may begin while the other is at it
+            if (counts[now_done], now_done) == (moment.number, moment.done):
+                os.kill(os.getpid(), signal.SIGKILL)
+            counts[now_done] += 1
+
+    if moment.kind == "rename":
+        watch_renames(output, seen)
+    else:
+        watch_steps(seen)
+    return run(settings, output)
+
+
+def moments(renames: list[str], steps: int) -> dict[str, Moment]:
+    """The middle of every stage's work, and renames and steps of the whole run drawn by chance."""
+    found = {}
+    for stage in STAGES:
+        inside = [number for number, target in enumerate(renames) if f"/{stage}.partial/" in target]
+        found[f"in {stage}"] = Moment("rename", inside[len(inside) // 2], False)
+    chance = random.Random(0)
+    for kind, total, drawn in (("rename", len(renames), RENAMES_AT_RANDOM), ("step", steps, STEPS_AT_RANDOM)):
+        for number in sorted(chance.sample(range(total), drawn)):
+            found[f"at {kind} {number} of {total}"] = Moment(kind, number, chance.random() < 0.5)
+    return found
+
+
+def unbroken_run(settings: str, output: Path) -> tuple[list[str], int]:
+    """What an unbroken run renames, and how many steps it takes."""
+    seen: list[str] = []
+    rename, step = os.replace, Optimizer.step
+    watch_renames(output, lambda target, done: seen.append(target) if done else None)
+    watch_steps(lambda target, done: seen.append(target) if done else None)
+    assert run(settings, output) == 0
+    os.replace, Optimizer.step = rename, step  # type: ignore[method-assign]
+    return [target for target in seen if target != "step"], seen.count("step")
+
+
+def drive(settings: str, folder: Path) -> None:
+    for place, (name, moment) in enumerate(moments(*unbroken_run(settings, folder / "unbroken")).items()):
+        output = folder / f"killed-{place}"
+        status = in_child(lambda: killed_run(settings, output, moment))  # noqa: B023
+        left = sorted(entry.name for entry in output.iterdir())
+        again = in_child(lambda: run(settings, output))  # noqa: B023
+        answer = {"name": name, "folder": str(output), "killed": status, "left": left, "again": again}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    drive(sys.argv[1], Path(sys.argv[2]))

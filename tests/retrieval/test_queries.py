@@ -1,0 +1,215 @@
+"""Queries are the distinct task texts without marks, shortened as asked, and K follows the paper's table."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from endtask.config import ColumnSettings, RetrieveSettings
+from endtask.errors import InputError
+from endtask.records import Example, Label
+from endtask.retrieval.queries import (
+    LONG_TEXT,
+    Query,
+    QueryMode,
+    build_queries,
+    keep_rarest,
+    papers_top_k,
+    rarest_words,
+    task_queries,
+)
+from endtask.retrieval.words import words_of
+from endtask.task import Task
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+def example(name: str, text: str, pair: str | None = None, label: Label = "") -> Example:
+    return Example(name, text, label, text_pair=pair)
+
+
+def long_text(words: int) -> str:
+    return ". ".join(f"the word{number} of interest" for number in range(words // 4))
+
+
+def test_equal_texts_are_merged_with_marks_and_case_away() -> None:
+    examples = [
+        example("1", "<< EGFR >> binds [[ gefitinib ]]."),
+        example("2", "Another text"),
+        example("3", "EGFR binds gefitinib"),
+        example("4", "<e1>EGFR</e1> binds <e2>Gefitinib</e2>!"),
+    ]
+    assert build_queries(examples) == [
+        Query("egfr binds gefitinib", ("1", "3", "4")),
+        Query("another text", ("2",)),
+    ]
+
+
+def test_the_classes_that_ask_are_named_once_each() -> None:
+    labels: list[Label] = ["no", "yes", "no", "", 3.5, ("B", "O")]
+    examples = [example(str(number), "same", label=label) for number, label in enumerate(labels)]
+    assert build_queries(examples) == [Query("same", ("0", "1", "2", "3", "4", "5"), ("no", "yes"))]
+
+
+def test_words_come_in_order_with_repeats() -> None:
+    (query,) = build_queries([example("1", "To be, or not to be")])
+    assert query.words == ["to", "be", "or", "not", "to", "be"]
+
+
+def test_a_pair_asks_with_both_texts() -> None:
+    assert build_queries([example("1", "A man.", "He sleeps.")]) == [Query("a man he sleeps", ("1",))]
+    assert build_queries([example("1", "red fox", "lazy dog")], mode="rake") == [Query("red fox lazy dog", ("1",))]
+    crossed = build_queries([example("1", "an old red", "fox, old dog")], mode="rake")
+    assert crossed == [Query("old red old dog fox", ("1",))]  # "red fox" is no phrase of either
+
+
+@pytest.mark.parametrize("mode", get_args(QueryMode))
+def test_texts_without_words_ask_nothing(mode: QueryMode) -> None:
+    assert build_queries([example("1", "?!"), example("2", "[[ ]]"), example("3", "__", "--")], mode=mode) == []
+    assert build_queries([], mode=mode) == []
+
+
+@pytest.mark.parametrize("mode", get_args(QueryMode))
+@given(st.lists(st.text(alphabet="ab. ", max_size=6), max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_every_example_with_words_asks_once(mode: QueryMode, texts: list[str]) -> None:
+    queries = build_queries((example(str(number), text) for number, text in enumerate(texts)), mode=mode)
+    asked = [name for query in queries for name in query.example_ids]
+    assert sorted(asked) == sorted(str(number) for number, text in enumerate(texts) if words_of(text))
+    assert len({query.text for query in queries}) == len(queries)
+
+
+def test_key_phrases_ask_best_first_up_to_the_words_allowed() -> None:
+    text = "Small. We measured the mean arterial pressure, and the pulse of small dogs' X-ray images."
+    (query,) = build_queries([example("1", text)], mode="rake", query_words=100)
+    assert query.text == "mean arterial pressure x ray images small dogs small measured pulse"
+    (query,) = build_queries([example("1", text)], mode="rake", query_words=4)
+    assert query.text == "mean arterial pressure x"
+
+
+def test_a_text_of_stop_words_asks_with_what_it_has() -> None:
+    assert build_queries([example("1", "To be, or not to be")], mode="rake", query_words=4)[0].text == "to be or not"
+
+
+def test_auto_shortens_long_texts_only() -> None:
+    short, long = example("short", long_text(LONG_TEXT)), example("long", long_text(2 * LONG_TEXT))
+    assert build_queries([short], mode="auto") == build_queries([short], mode="full")
+    assert build_queries([long], mode="auto") == build_queries([long], mode="rake")
+    assert len(build_queries([long], mode="auto")[0].words) == 64
+    assert "the" not in build_queries([long], mode="auto")[0].words
+
+
+@pytest.mark.parametrize("mode", get_args(QueryMode))
+def test_queries_of_ten_thousand_words(mode: QueryMode) -> None:
+    (query,) = build_queries([example("1", long_text(10_000))], mode=mode)
+    assert len(query.words) == (10_000 if mode in ("full", "idf") else 64)
+    (rarest,) = keep_rarest([query], lambda word: 1 + len(word), 10)
+    assert len(set(rarest.words)) == 10
+
+
+@given(
+    st.lists(st.sampled_from("abcdefgh"), max_size=20),
+    st.fixed_dictionaries({word: st.integers(0, 4) for word in "abcdefgh"}),
+    st.integers(0, 10),
+)
+@settings(max_examples=100, deadline=None)
+def test_rarest_words_are_those_of_highest_idf(words: list[str], frequency: dict[str, int], count: int) -> None:
+    kept = rarest_words(words, frequency.__getitem__, count)
+    idf = {word: math.log(1 + (10 - times + 0.5) / (times + 0.5)) if times else -1 for word, times in frequency.items()}
+    by_idf = sorted(dict.fromkeys(words), key=lambda word: (-idf[word], words.index(word)))[:count]
+    assert kept == [word for word in words if word in by_idf]
+
+
+def test_rarest_words_also_takes_numbers() -> None:
+    frequencies = [9, 0, 2, 2, 5]
+    assert rarest_words([4, 3, 0, 2, 3, 1], frequencies.__getitem__, 2) == [3, 2, 3]
+    assert rarest_words([1, 1], frequencies.__getitem__, 2) == [1, 1]  # nothing known, nothing better
+
+
+def test_queries_that_become_equal_are_merged() -> None:
+    queries = [
+        Query("the sodium channel", ("1",), ("x",)),
+        Query("calcium", ("2",), ("y",)),
+        Query("a sodium channel", ("3", "4"), ("y", "x")),
+    ]
+    frequency = Counter({"the": 100, "a": 90, "sodium": 4, "channel": 5, "calcium": 6})
+    assert keep_rarest(queries, frequency.__getitem__, 2) == [
+        Query("sodium channel", ("1", "3", "4"), ("x", "y")),
+        Query("calcium", ("2",), ("y",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("examples", "top_k"),
+    [(1, 5000), (4999, 5000), (5000, 500), (100_000, 500), (100_001, 50)],
+)
+def test_papers_top_k_at_the_borders(examples: int, top_k: int) -> None:
+    assert papers_top_k(examples) == top_k
+    assert papers_top_k(examples, large_scale=True) == 2 * top_k
+
+
+def small_task() -> Task:
+    splits = {
+        "train": [
+            example("t1", "red fox", label="x"),
+            example("t2", "blue whale", label="y"),
+            example("t3", "!", label="x"),
+        ],
+        "dev": [example("d1", "green frog", label="x")],
+        "test": [example("e1", "grey wolf", label="y")],
+    }
+    return Task.from_examples("colours", splits)
+
+
+def test_a_task_asks_with_its_train_texts() -> None:
+    asked = task_queries(small_task(), RetrieveSettings())
+    assert asked.queries == [Query("red fox", ("t1",), ("x",)), Query("blue whale", ("t2",), ("y",))]
+    assert asked.counts() == {
+        "queries": 2,
+        "texts_without_words": 1,
+        "unlabelled_texts": 0,
+        "unlabelled_texts_in_dev_or_test": 0,
+    }
+
+
+def test_unlabelled_texts_ask_too_but_never_dev_or_test_texts(tmp_path: Path) -> None:
+    file = tmp_path / "more.txt"
+    file.write_text("Red fox!\nGreen FROG\nGrey wolf.\nblack bear\n???\n")
+    asked = task_queries(small_task(), RetrieveSettings(unlabelled=str(file)))
+    assert asked.queries == [
+        Query("red fox", ("t1", "unlabelled/1"), ("x",)),
+        Query("blue whale", ("t2",), ("y",)),
+        Query("black bear", ("unlabelled/4",)),
+    ]
+    assert asked.counts() == {
+        "queries": 3,
+        "texts_without_words": 2,
+        "unlabelled_texts": 3,
+        "unlabelled_texts_in_dev_or_test": 2,
+    }
+
+
+def test_the_columns_of_the_task_reach_the_unlabelled_file(tmp_path: Path) -> None:
+    file = tmp_path / "more.csv"
+    file.write_text("animal\nblack bear\n")
+    settings = RetrieveSettings(unlabelled=str(file))
+    with pytest.raises(InputError, match="no column for the text among animal"):
+        task_queries(small_task(), settings)
+    asked = task_queries(small_task(), settings, ColumnSettings(text="animal"))
+    assert asked.queries[-1] == Query("black bear", ("unlabelled/2",))
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
+def test_the_test_texts_of_a_real_task_cannot_ask() -> None:
+    folder = DATA / "tasks" / "sciie"
+    task = Task.read(folder)
+    asked = task_queries(task, RetrieveSettings(unlabelled=str(folder / "test.jsonl.zst")))
+    assert asked.unlabelled.examples == ()
+    assert asked.unlabelled.held_back == len(task.test)
+    assert asked.queries == build_queries(task.train)

@@ -1,0 +1,51 @@
+"""A small corpus, the passages retrieved from it, and the select stage run over both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from endtask.config import SelectSettings
+from endtask.corpus import Corpus
+from endtask.io.run_layout import PASSAGE_SIZES, RETRIEVED, SELECTION
+from endtask.io.selection_table import read_selection, write_selection
+from endtask.records import Document, Selected
+from endtask.selectors.select import select
+
+
+def passage(place: int, rank: int, score: float, text: str = "0123456789") -> Selected:
+    query_matches = tuple(f"asker-{place}-{number}" for number in range(2))
+    return Selected(Document(f"d{place}", text, "s"), place * 10, rank, score, 2, query_matches, "retrieved")
+
+
+def write_retrieved(folder: Path, passages: list[Selected]) -> Path:
+    folder.mkdir(exist_ok=True)
+    write_selection(folder / RETRIEVED, passages)
+    return folder
+
+
+def write_corpus(folder: Path, texts: list[str], dropped: tuple[int, ...] = ()) -> Corpus:
+    """A corpus, and in `folder` the sizes as the retrieve stage leaves them."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    sizes = np.asarray([len(text.encode()) for text in texts], dtype=np.uint32)
+    sizes[list(dropped)] = 0
+    np.save(folder / PASSAGE_SIZES, sizes)
+    return Corpus.read(path)
+
+
+def run_select(
+    folder: Path, *, corpus: Corpus | None = None, corpus_bytes: int = 80, **values: Any
+) -> tuple[dict[str, Any], list[Selected]]:
+    """Run the stage over what stands in `folder`; `values` are its settings, but for the stage's own arguments."""
+    arguments = {name: values.pop(name) for name in ("labels", "seed", "guarded", "examples") if name in values}
+    output = folder / "out"
+    output.mkdir(exist_ok=True)
+    settings = SelectSettings.model_validate(values)
+    counts = select(folder, settings, output, corpus=corpus, corpus_bytes=corpus_bytes, **arguments)
+    assert [entry.name for entry in output.iterdir()] == [SELECTION]
+    return counts, list(read_selection(output / SELECTION))

@@ -1,0 +1,117 @@
+"""A task of two dozen rows, a table of candidates, and the selector over both, small enough to train inside a test."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from endtask.config import Settings, resolve
+from endtask.io.run_layout import RETRIEVED, SELECTION
+from endtask.io.selection_table import read_selection, read_statistics, write_selection
+from endtask.io.stage_folder import StageFolder
+from endtask.records import Document, Example, Selected
+from endtask.selectors.influence.runner import InfluenceWork
+from endtask.selectors.inputs import Inputs
+from endtask.selectors.select import select
+from endtask.task import Task
+from tests.toy_run import WORDS, sentence
+
+ROWS, CANDIDATES = 24, 40
+BYTES = 10_000
+"""Of the corpus that the candidates came from."""
+
+
+def make_task(rows: int = ROWS) -> Task:
+    chance = random.Random(1)
+    labels = [list(WORDS)[number % 3] for number in range(rows)]
+    examples = [Example(f"train-{n}", f"{sentence(one, 5, chance)} {n}", one) for n, one in enumerate(labels)]
+    dev = [Example(f"dev-{n}", f"{sentence(one, 4, chance)} dev {n}", one) for n, one in enumerate(labels[:9])]
+    return Task.from_examples(
+        "small", {"train": examples, "dev": dev, "test": [Example("test-0", "sky and moon", "space")]}
+    )
+
+
+def make_candidates(count: int = CANDIDATES, longest: int = 14) -> list[Selected]:
+    chance = random.Random(2)
+    found = []
+    for place in range(count):
+        label = list(WORDS)[place % 3]
+        text = sentence(label, chance.randint(3, longest), chance)
+        matched_query = f"train-{chance.randrange(ROWS)}"
+        found.append(
+            Selected(
+                Document(f"d{place}", text, "s"),
+                place,
+                1 + place % 7,
+                9.0 - place / 9,
+                1,
+                (matched_query,),
+                "retrieved",
+            )
+        )
+    return found
+
+
+def small_settings(influence: dict[str, Any] | None = None, **select_values: Any) -> Settings:
+    own = {"size": "tiny", "epochs": 2, "share_of_budget": None, **(influence or {})}
+    return resolve(
+        {
+            "threads": 1,
+            "device": "cpu",
+            "tokenizer": {"vocab_size": 120},
+            "pretrain": {"max_length": 16},
+            "finetune": {"max_length": 16},
+            "select": {"selector": "influence", "budget": "10passages", **select_values, "influence": own},
+        }
+    )
+
+
+def write_table(folder: Path, candidates: list[Selected] | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_selection(folder / RETRIEVED, make_candidates() if candidates is None else candidates)
+    return folder
+
+
+def make_work(folder: Path, settings: Settings, *, task: Task | None = None) -> InfluenceWork:
+    """The selector's work over a table in `folder`, which is written if need be."""
+    if not (folder / RETRIEVED).exists():
+        write_table(folder)
+    task = task or make_task()
+    inputs = Inputs(
+        settings.select,
+        folder,
+        corpus_bytes=BYTES,
+        labels=task.labels,
+        examples=task.train,
+        folder=folder,
+        device="cpu",
+        task=task,
+        run=settings,
+    )
+    return InfluenceWork(inputs, read_statistics(folder / RETRIEVED))
+
+
+def run_influence(
+    folder: Path, settings: Settings, *, task: Task | None = None, stage: StageFolder | None = None
+) -> tuple[dict[str, Any], list[Selected]]:
+    """Run the stage over a table in `folder`, which is written if need be; returns counts and what was kept."""
+    if not (folder / RETRIEVED).exists():
+        write_table(folder)
+    task = task or make_task()
+    output = folder / "out" if stage is None else stage.start()
+    output.mkdir(exist_ok=True)
+    counts = select(
+        folder,
+        settings.select,
+        output,
+        corpus_bytes=BYTES,
+        labels=task.labels,
+        seed=settings.seed,
+        examples=task.train,
+        device="cpu",
+        task=task,
+        run=settings,
+        stage=stage,
+    )
+    return counts, list(read_selection(output / SELECTION))
