@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from pydantic import ModelWrapValidatorHandler, model_validator
 
@@ -38,7 +38,8 @@ class PartSection(Section):
     @classmethod
     def for_part(cls, name: str) -> type[Self]:
         """Return the section with the options of the part of this name as fields."""
-        return _with_options(_base_of(cls), name)
+        concrete: type[Self] = _with_options(cast(Any, _base_of(cls)), name)
+        return concrete
 
     @classmethod
     def chosen(cls, data: Mapping[str, Any]) -> str:
@@ -86,7 +87,7 @@ def _base_of(cls: type[PartSection]) -> type[Any]:
 
 
 @cache
-def _with_options(base: type[PartSection], name: str) -> type[Any]:
+def _with_options(base: Any, name: str) -> Any:
     part = base.registry.get(name)
     config: type[PartConfig] = part.Config
     both = base.model_fields.keys() & config.model_fields.keys()
