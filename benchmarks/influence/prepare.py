@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from endtask.selectors.inputs import Inputs
+from endtask.selectors.rankers import RANKERS
 
 from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, TOGETHER, Arm, base_settings, cells
 from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
@@ -37,11 +39,10 @@ from endtask.io.selection_table import read_statistics
 from endtask.pipeline.run import Run
 from endtask.seeds import generator
 from endtask.selectors.fusion import fused
+from endtask.selectors.influence import influence_config
 from endtask.selectors.influence.candidates import pack_candidates
 from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import folds_of
-from endtask.selectors.inputs import Inputs
-from endtask.selectors.rankers import RANKERS
 from endtask.selectors.ranking import by_score, ranks_of
 from endtask.selectors.table import keep_rows
 from endtask.task.stored import task_files
@@ -87,7 +88,7 @@ class Prepared:
         shutil.rmtree(folder, ignore_errors=True)
         settings = with_values(self.settings, {"tokenizer.path": str(self.tokenizer)}, "scoring")
         task, scoring = self.run.task, scoring_settings(settings)
-        parts = folds_of(task, settings.select.influence, seed_of(settings))
+        parts = folds_of(task, influence_config(settings), seed_of(settings))
         prepare_folds(task, parts, self.table, scoring, folder)
         tokenizer = load_tokenizer(folder / TOKENIZER)
         pack_candidates(self.table, tokenizer, scoring.pretrain.max_length, folder / CANDIDATES)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.io.selection_table import Batch, SelectionStatistics
-from endtask.selectors.inputs import Order
+from endtask.selectors.base import Order
 
 NOBODY = -1
 
@@ -24,12 +24,12 @@ class Dealt:
     class_ranks: NDArray[np.int32]
     labels: tuple[str, ...]
 
-    def reason(self, batch: Batch, places: Order) -> Any:
+    def reason(self, batch: Batch, indices: Order) -> Any:
         """One reason for each passage of a batch: the class that took it and the rank it had there."""
         import pyarrow as arrow
 
-        takers = self.taker[places].tolist()
-        ranks = self.class_ranks[places, self.taker[places]].tolist()
+        takers = self.taker[indices].tolist()
+        ranks = self.class_ranks[indices, self.taker[indices]].tolist()
         reasons = [
             "best_rank: asked for by unlabelled texts only"
             if taker == NOBODY
