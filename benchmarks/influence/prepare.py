@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from endtask.selectors.inputs import Inputs
-from endtask.selectors.rankers import RANKERS
 
 from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, TOGETHER, Arm, base_settings, cells
 from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
 from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
-from endtask.config import Settings, dump_yaml
+from endtask.config import SelectSettings, Settings, dump_yaml
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
 from endtask.io.atomic import whole_file, write_json, write_text
@@ -38,6 +36,7 @@ from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_statistics
 from endtask.pipeline.run import Run
 from endtask.seeds import generator
+from endtask.selectors.base import RunContext
 from endtask.selectors.fusion import fused
 from endtask.selectors.influence import influence_config
 from endtask.selectors.influence.candidates import pack_candidates
@@ -117,10 +116,9 @@ class Prepared:
             order = generator(self.settings.seed, "random of the candidates").permutation(len(statistics.rank))
             score = np.zeros(len(order))
         else:
-            inputs = Inputs(
-                self.settings.select, self.table.parent, seed=self.settings.seed, examples=self.run.task.train
-            )
-            ranking = RANKERS[name](inputs, statistics)
+            section = SelectSettings(name=name)
+            context = RunContext(section, self.table.parent, seed=self.settings.seed, examples=self.run.task.train)
+            ranking = section.part.rank(statistics, context)
             order, score = ranking.order, ranking.score
         with whole_file(path) as aside:
             keep_rows(self.table, order, aside, replaced={"rank": ranks_of(order), "score": score})

@@ -28,6 +28,8 @@ class PartSection(Section):
     part_key: ClassVar[str] = "name"
     section_base: ClassVar[type[Any] | None] = None
     """Of a section with the options of a part: the section without them."""
+    part_name: ClassVar[str] = ""
+    """Of such a section: the name of the part."""
 
     def __new__(cls, *args: Any, **data: Any) -> Self:
         """Make `SelectSettings(name="dsir", buckets=4096)` a section with the options of `dsir`."""
@@ -95,7 +97,9 @@ def _with_options(base: Any, name: str) -> Any:
         raise TypeError(f"{part.__qualname__}.Config: {', '.join(sorted(both))} are keys of the section already")
     doc = part.__doc__ or base.__doc__
     return type(
-        f"{base.__name__}_{name}", (base, config), {"__doc__": doc, "__module__": __name__, "section_base": base}
+        f"{base.__name__}_{name}",
+        (base, config),
+        {"__doc__": doc, "__module__": __name__, "section_base": base, "part_name": name},
     )
 
 
