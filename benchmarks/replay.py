@@ -120,7 +120,7 @@ def build_weighting(case: Case, network: Network, context: DeviceContext) -> Wei
     """A weight of one, learned or not."""
     if not case.learned:
         return Equal(case.objective)
-    return Meta([case.objective], Ones(network), settings=MetaSettings(), device=context.device, seed=0)
+    return Meta([case.objective], Ones(network), settings=MetaSettings(), device=context.device)
 
 
 def run_case(case: Case, texts: PackedTexts, *, size: str, steps: int, device: str) -> tuple[Row, list[float]]:

@@ -55,7 +55,8 @@ class Arm:
 
     name: str
     title: str
-    values: Tree
+    values: Tree | None
+    """None where its setting is gone: it is shown, and can no longer be trained."""
     objectives_in_turn: int = 1
     """How many share the steps of pre-training; it is so much longer, that each has as many as where they run together."""
 
@@ -103,9 +104,10 @@ def _names_of(arms: Iterable[Arm]) -> dict[str, str]:
     return {arm.name: arm.title for arm in arms}
 
 
-def _learned(name: str, title: str, meta: Tree) -> Arm:
+def _learned(name: str, title: str, meta: Tree | None) -> Arm:
     """META on the task's own text with some of its settings other than by default."""
-    return Arm(f"meta-{name}", f"META, {title}", {"pretrain.weighting": "meta", "pretrain.meta": meta})
+    values = None if meta is None else {"pretrain.weighting": "meta", "pretrain.meta": meta}
+    return Arm(f"meta-{name}", f"META, {title}", values)
 
 
 _DAPT = _trio("dapt", "DAPT", _auxiliary(0, 1))
@@ -143,10 +145,10 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         _learned("no-floor", "no floor", {"floor": 0.0}),
         _learned("dev", "judged by dev", {"split": "dev"}),
         _learned("slow", "a fifth of eta", {"learning_rate": 0.01}),
-        _learned("average", "cosines averaged over ten looks or so", {"average": 0.9}),
-        _learned("dot", "products in place of cosines", {"similarity": "dot"}),
+        _learned("average", "cosines averaged over ten looks or so", None),
+        _learned("dot", "products in place of cosines", None),
         _learned("same-head", "the task's own head", {"same_head": True}),
-        _learned("examples", "weights of examples too", {"example_weights": True}),
+        _learned("examples", "weights of examples too", None),
     ),
 }
 """The bundles; `plain` is shown in all tables and trained once."""
@@ -190,13 +192,13 @@ HEADS = {
 
 def cells(table: str, encoder: Body, budget: Budget) -> dict[str, Tree]:
     """The cells of a comparison, with the same budget of pre-training for each objective."""
-    return {arm.name: _values(arm, encoder, budget) for arm in TABLES[table]}
+    return {arm.name: _values(arm, arm.values, encoder, budget) for arm in TABLES[table] if arm.values is not None}
 
 
-def _values(arm: Arm, encoder: Body, budget: Budget) -> Tree:
-    rate = {"finetune.learning_rate": _RATES[encoder]} if _FINETUNED.items() <= arm.values.items() else {}
+def _values(arm: Arm, values: Tree, encoder: Body, budget: Budget) -> Tree:
+    rate = {"finetune.learning_rate": _RATES[encoder]} if _FINETUNED.items() <= values.items() else {}
     longer = {"budget": str(budget.share(arm.objectives_in_turn))} if arm.objectives_in_turn > 1 else {}
-    return {**arm.values, **rate, **longer}
+    return {**values, **rate, **longer}
 
 
 def titles(table: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from endtask.training.device import choose_device_context, move
 from endtask.training.loop import Phase, build_optimizer, train
 from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
-from endtask.weighting.meta.folds import Folds
+from endtask.weighting.meta.folds import FOLD_STEPS, Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes
 from endtask.weighting.meta.rule import Meta
@@ -72,10 +72,10 @@ def _meta(rule: MetaSettings, case: Case, network: Network, bench: Bench, contex
     stream = _stream("task", case.held_out, case, network, bench, masked=False)
     answered = Classification("task", stream, labels())
     sizes = rule.model_copy(update={"fit_batch": case.held_out, "gradient_batch": case.held_out})
-    folds = Folds(np.arange(TEXTS) % _FOLDS, rule.fold_steps)
+    folds = Folds(np.arange(TEXTS) % _FOLDS, FOLD_STEPS)
     source = TextHeldOut(answered, answered, Classes(CLASSES), folds=folds, settings=sizes, seed=SEED)
     gradient = HeldOutGradient(network, source, settings=sizes, context=context, seed=SEED)
-    return Meta(OBJECTIVES, gradient, settings=sizes, device=context.device, seed=SEED)
+    return Meta(OBJECTIVES, gradient, settings=sizes, device=context.device)
 
 
 def _stream(name: str, rows: int, case: Case, network: Network, bench: Bench, *, masked: bool) -> TextStream:

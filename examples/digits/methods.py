@@ -37,7 +37,8 @@ class Plan:
     score_every: int = 30
     batch_size: int = 64
     learning_rate: float = 1e-3
-    meta: MetaSettings = field(default_factory=lambda: MetaSettings(folds=5, fold_steps=50))
+    meta: MetaSettings = field(default_factory=lambda: MetaSettings(folds=5))
+    fold_steps: int = 50
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class _Work:
 
     def _folds(self) -> Folds:
         numbers = np.arange(len(self._task.train)) % self._plan.meta.folds
-        return Folds(generator(self._seed, "folds").permutation(numbers), self._plan.meta.fold_steps)
+        return Folds(generator(self._seed, "folds").permutation(numbers), self._plan.fold_steps)
 
     def _meta(self, names: list[str], folds: Folds | None) -> Meta:
         settings, classes = self._plan.meta, int(self._task.train.labels.max()) + 1
@@ -109,7 +110,7 @@ class _Work:
         gradient = HeldOutGradient(
             self._network, held_out, settings=settings, context=self._context, seed=derive(self._seed, "meta")
         )
-        return Meta(names, gradient, settings=settings, device=self._context.device, seed=self._seed)
+        return Meta(names, gradient, settings=settings, device=self._context.device)
 
     def _phase_of(self, objectives: dict[str, Objective], weighting: Weighting, steps: int) -> Phase:
         return Phase(

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from endtask.errors import InputError, did_you_mean
 
@@ -137,3 +137,12 @@ def code_digest(part: type) -> str | None:
 def _origin(part: type) -> str:
     file = getattr(sys.modules.get(part.__module__), "__file__", None)
     return str(file or part.__module__)
+
+
+selectors: Registry[Any] = Registry("selector", "endtask.selectors")
+objectives: Registry[Any] = Registry("objective", "endtask.objectives")
+weightings: Registry[Any] = Registry("weighting", "endtask.weighting")
+encoders: Registry[Any] = Registry("encoder", "endtask.encoders")
+metrics: Registry[Any] = Registry("metric", "endtask.evaluation.metrics")
+task_types: Registry[Any] = Registry("task type", "endtask.task_types")
+"""The kinds of parts. They are defined here, below everything else, so that the settings can ask them."""

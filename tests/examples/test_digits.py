@@ -30,7 +30,7 @@ from examples.digits.images import (
 )
 from examples.digits.methods import METHODS, Outcome, Plan, learn
 
-PLAN = Plan(steps=8, finetune_steps=4, score_every=4, batch_size=16, meta=MetaSettings(folds=3, fold_steps=2, every=2))
+PLAN = Plan(steps=8, finetune_steps=4, score_every=4, batch_size=16, meta=MetaSettings(folds=3, every=2), fold_steps=2)
 CPU = torch.device("cpu")
 
 

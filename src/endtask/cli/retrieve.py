@@ -27,8 +27,8 @@ EXAMPLES = examples(
     "endtask retrieve --task data/chemprot --corpus 'corpus/*.jsonl.zst' --output runs/chemprot",
     "endtask retrieve --task labels.csv --corpus notes/ --set retrieve.top_k=50 --set select.budget=300MB",
     "endtask retrieve runs/chemprot --set select.per_class=true --from select  # the same answers, dealt to classes",
-    "endtask retrieve --task labels.csv --corpus notes/ --set select.selector=random --output runs/random",
-    "endtask retrieve --task labels.csv --set select.selector=imported --set select.path=mine.csv "
+    "endtask retrieve --task labels.csv --corpus notes/ --set select.name=random --output runs/random",
+    "endtask retrieve --task labels.csv --set select.name=imported --set select.path=mine.csv "
     "--set select.budget=null --output runs/mine",
 )
 
@@ -55,10 +55,10 @@ def command(
 
     set_quiet(quiet)
     resolved = settings_from(settings, task=task, corpus=corpus, output=output, preset=preset, overrides=overrides)
-    if not resolved.corpus.sources and resolved.select.selector != "imported":
+    if not resolved.corpus.sources and resolved.select.part_class.reads_candidates:
         raise InputError("no corpus to retrieve from", key="corpus.sources", hint="--corpus path/to/text")
-    if resolved.select.selector == "none":
-        raise InputError("none keeps nothing", key="select.selector", hint="--set select.selector=best_rank")
+    if not resolved.select.part_class.selects:
+        raise InputError("none keeps nothing", key="select.name", hint="--set select.name=best_rank")
     result = run(resolved, until="select", start=start)
     retrieved, kept = result.stages["retrieve"], result.stages["select"]
     table = result.folder / "select" / SELECTION

@@ -27,10 +27,10 @@ from endtask.progress import set_quiet
 
 NAME = "select"
 EXAMPLES = examples(
-    "endtask select runs/chemprot --set select.selector=dsir --dry-run       # what would it keep, and how good is it?",
-    "endtask select runs/chemprot --set select.selector=dsir --from select   # keep that instead; training is redone",
-    "endtask select runs/chemprot --set select.selector=fusion --set 'select.fuse=[best_rank,classifier]' --dry-run",
-    "endtask select runs/chemprot --set select.selector=neighbors --set select.embedding=package:NAME --dry-run",
+    "endtask select runs/chemprot --set select.name=dsir --dry-run       # what would it keep, and how good is it?",
+    "endtask select runs/chemprot --set select.name=dsir --from select   # keep that instead; training is redone",
+    "endtask select runs/chemprot --set select.name=fusion --set 'select.selectors=[best_rank,classifier]' --dry-run",
+    "endtask select runs/chemprot --set select.name=nearest_neighbors --set select.embedding=package:NAME --dry-run",
 )
 
 
@@ -74,4 +74,4 @@ def command(
         print(json.dumps({"select": counts, "table": str(table) if table else None}, ensure_ascii=False))
         return
     lines = kept_lines(counts, has_corpus=bool(resolved.corpus.sources))
-    print("\n".join([f"selector: {resolved.select.selector}", *lines, *([f"table: {table}"] if table else [])]))
+    print("\n".join([f"selector: {resolved.select.name}", *lines, *([f"table: {table}"] if table else [])]))

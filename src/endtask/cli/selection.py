@@ -28,7 +28,7 @@ def command(
     """Write the passages that a run selected to one file for other tools.
 
     JSONL and Parquet have all columns; CSV is `text,id,rank` with ranks from 0, as the TLM authors' programs read it.
-    Any of them comes back with --set select.selector=imported --set select.path=FILE.
+    Any of them comes back with --set select.name=imported --set select.path=FILE.
     """
     from endtask.selectors.export import export_selection
 

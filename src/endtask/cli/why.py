@@ -33,7 +33,7 @@ EXAMPLES = examples(
     "endtask why runs/chemprot abstracts/10072510",
     "endtask why runs/chemprot abstracts/10072510 --top 1 --json",
     "endtask why runs/chemprot --example train-17",
-    "endtask why runs/chemprot --class INHIBITOR      # where select.selector was influence",
+    "endtask why runs/chemprot --class INHIBITOR      # where select.name was influence",
 )
 _TEXT_CHARACTERS, _QUERY_CHARACTERS = 600, 240
 _WORDS_SHOWN, _WORDS_IN_LINE = 15, 8
@@ -58,7 +58,7 @@ def command(
     """Say why a passage was found: who asked for it, with which words, and what each word weighs.
 
     With --example, the other way round: the words of an example and the kept passages that it asked for. Where
-    gradients chose (select.selector: influence), also the texts that help it most and least; --class shows a class's.
+    gradients chose (select.name: influence), also the texts that help it most and least; --class shows a class's.
     """
     if [passage, example, label].count(None) != 2:
         raise InputError("give the id of a passage, --example ID or --class NAME, one of them")

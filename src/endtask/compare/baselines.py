@@ -96,8 +96,8 @@ def _no_text(settings: Settings) -> str | None:
 def _no_selection(settings: Settings) -> str | None:
     if settings.skip_pretraining:
         return "without pre-training no corpus is read"
-    if settings.select.selector == "none" and settings.corpus.sources:
-        return "nothing is selected of the corpus (select.selector is none)"
+    if not settings.select.part_class.selects and settings.corpus.sources:
+        return "nothing is selected of the corpus (select.name is none)"
     if not settings.has_selection:
         return "the settings have no corpus"
     if not settings.pretrain.reads("selection"):
@@ -114,7 +114,7 @@ def _nothing_else(settings: Settings) -> str | None:
 def _no_draw(settings: Settings) -> str | None:
     if not settings.corpus.sources:
         return "there is no corpus to draw from"
-    return "the selection is random already" if settings.select.selector == "random" else _no_selection(settings)
+    return "the selection is random already" if settings.select.name == "random" else _no_selection(settings)
 
 
 def _no_checkpoint(settings: Settings, comparison: Comparison) -> str | None:
@@ -128,7 +128,7 @@ def _no_checkpoint(settings: Settings, comparison: Comparison) -> str | None:
 
 def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
     """The same model on the task's texts alone."""
-    values: dict[str, Any] = {"select.selector": "none", "pretrain.reselect.every": None}
+    values: dict[str, Any] = {"select.name": "none", "pretrain.reselect.every": None}
     if settings.pretrain.rho1 == "inf" and not settings.learned_tasks:
         values["pretrain.rho1"] = 0  # nothing but task batches is left
     for name, one in settings.pretrain.objectives.items():
@@ -141,7 +141,7 @@ def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
 
 
 def _at_random(settings: Settings, comparison: Comparison) -> Settings:
-    values = {"select.selector": "random", "select.per_class": False}
+    values = {"select.name": "random"}
     return with_values(settings, values, "random")
 
 

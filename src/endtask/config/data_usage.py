@@ -12,7 +12,7 @@ from endtask.config.root import Settings
 LEARNED_WEIGHTS = "learned weights"
 _SELECTION = "selection"
 _DEV_MAY_CHOOSE = {
-    _SELECTION: ("the texts of the selection", "select.influence.targets=folds"),
+    _SELECTION: ("the texts of the selection", "select.targets=folds"),
     LEARNED_WEIGHTS: ("the weights of objectives", "pretrain.meta.split=folds"),
 }
 """What labels of dev choose where they judge a part of training, and the setting by which train judges it."""
@@ -74,13 +74,13 @@ def data_usage_lines(uses: tuple[DataUse, ...]) -> Iterator[str]:
 
 def _selection(settings: Settings) -> Iterator[DataUse]:
     """Selectors that read labels; the others read the texts of train at most."""
-    select = settings.select
-    if select.uses_influence:
-        folds = "train, each half judged by a model of the other"
-        split = folds if select.influence.targets == "folds" else "train, judged by dev"
-        yield DataUse(_SELECTION, "which texts help", _TEXTS["task"], split, True)
-    elif select.per_class:
-        yield DataUse(_SELECTION, "which texts are near a class", _TEXTS["task"], "train", True)
+    found = (selector.data_usage() for selector in settings.select.part.parts())
+    yield from (use for use in found if use is not None)
+
+
+def selection_use(learns: str, split: str) -> DataUse:
+    """Return how a selector uses the labels of the task."""
+    return DataUse(_SELECTION, learns, _TEXTS["task"], split, True)
 
 
 def _pretraining(settings: Settings, groups: int | None) -> Iterator[DataUse]:

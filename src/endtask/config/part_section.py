@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import ModelWrapValidatorHandler, model_validator
 
 from endtask.config.section import Section
+from endtask.errors import InputError
 from endtask.registry import Registry, code_digest
 
 
@@ -27,6 +28,12 @@ class PartSection(Section):
     part_key: ClassVar[str] = "name"
     section_base: ClassVar[type[Any] | None] = None
     """Of a section with the options of a part: the section without them."""
+
+    def __new__(cls, *args: Any, **data: Any) -> Self:
+        """Make `SelectSettings(name="dsir", buckets=4096)` a section with the options of `dsir`."""
+        concrete = cls.for_part(cls.chosen(data)) if _base_of(cls) is cls else cls
+        new: Self = super().__new__(concrete)
+        return new
 
     @classmethod
     def for_part(cls, name: str) -> type[Self]:
@@ -62,14 +69,15 @@ class PartSection(Section):
     def _choose(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
             data = {cls.part_key: data}
-        if isinstance(data, Mapping) and _base_of(cls) is cls and cls.is_part(data):
-            return cls.for_part(cls.chosen(data)).model_validate(data)
-        return handler(data)
-
-    @classmethod
-    def is_part(cls, data: Mapping[str, Any]) -> bool:
-        """Whether a mapping holds more than the section's own keys, or names a part."""
-        return bool(data.keys() - cls.model_fields.keys()) or cls.part_key in data
+        elif type(data) is cls and _base_of(cls) is cls:
+            data = dict(data)
+        if not isinstance(data, Mapping) or _base_of(cls) is not cls:
+            return handler(data)
+        try:
+            concrete = cls.for_part(cls.chosen(data))
+        except InputError as error:
+            raise ValueError(f"{cls.part_key}: {error}") from None
+        return concrete.model_validate(data)
 
 
 def _base_of(cls: type[PartSection]) -> type[Any]:
@@ -85,7 +93,9 @@ def _with_options(base: type[PartSection], name: str) -> type[Any]:
     if both:
         raise TypeError(f"{part.__qualname__}.Config: {', '.join(sorted(both))} are keys of the section already")
     doc = part.__doc__ or base.__doc__
-    return type(f"{base.__name__}_{name}", (base, config), {"__doc__": doc, "__module__": __name__, "section_base": base})
+    return type(
+        f"{base.__name__}_{name}", (base, config), {"__doc__": doc, "__module__": __name__, "section_base": base}
+    )
 
 
 def non_defaults(section: Section) -> dict[str, Any]:

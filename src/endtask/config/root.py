@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.aligned import AlignedSettings
 from endtask.config.auxiliary_tasks import check_tasks, objectives_with_tasks
 from endtask.config.budget import Budget, SizeBudget
 from endtask.config.domain import DomainSettings
 from endtask.config.evaluate import EvaluateSettings
-from endtask.config.influence import InfluenceSettings
 from endtask.config.model import ModelSettings, TokenizerSettings
 from endtask.config.objectives import Objectives
+from endtask.config.part_section import PartSection
 from endtask.config.section import Fraction, Positive, Section
 from endtask.config.source import SourceSettings
 from endtask.config.training import FinetuneSettings, PretrainSettings
+from endtask.registry import Registry, selectors
 
 TaskKind = Literal["text", "pair", "score", "labels", "tags"]
 
@@ -88,59 +89,16 @@ class RetrieveSettings(Section):
     )
 
 
-class SelectSettings(Section):
-    """Which of the retrieved passages are trained on."""
+class SelectSettings(PartSection):
+    """Which of the retrieved passages are trained on: a selector, its options, and how much it may select."""
 
-    selector: Literal[
-        "best_rank", "influence", "dsir", "classifier", "neighbors", "fusion", "random", "imported", "none"
-    ] = Field(
-        "best_rank",
-        description="the rule that chooses; influence: gradients that help the task (ISS); dsir: drawn by n-gram "
-        "importance; classifier: most like the task's texts to a linear classifier; neighbors: nearest to a train row "
-        "in `embedding`; fusion: of `fuse`; random: from the whole corpus; imported: from `path`; none: no corpus text",
-    )
-    fuse: tuple[Literal["best_rank", "influence", "dsir", "classifier", "neighbors"], ...] = Field(
-        ("best_rank", "dsir"), description="the selectors whose ranks `fusion` adds up: sums of 1 / (60 + rank)"
-    )
-    embedding: str | None = Field(
-        None,
-        description="for `neighbors`: an encoder (a folder, `package:NAME` or `hf:NAME`), or a file with the vectors "
-        "of passages and train rows (.parquet, .npz, .npy, .safetensors)",
-    )
-    neighbors: Positive = Field(1000, description="for `neighbors`: how many nearest passages each train row ranks")
-    path: str | None = Field(None, description="a selection of your own: JSONL, CSV, TSV or Parquet with a text column")
-    per_class: bool = Field(False, description="deal the budget to the classes in turn")
+    registry: ClassVar[Registry[Any]] = selectors
+
+    name: str = Field("best_rank", description="the selector")
     budget: SizeBudget | None = Field(
         SizeBudget.parse("5%"),
-        description="300MB, 50000passages, 5% of the corpus or 20%retrieved, of what was retrieved; "
-        "null: all retrieved, or the whole of `path`",
+        description="300MB, 50000passages, 5% of the corpus or 20%retrieved, of what was retrieved; null: no limit",
     )
-    influence: InfluenceSettings = Field(InfluenceSettings(), description="for `influence`")
-
-    @property
-    def uses_embedding(self) -> bool:
-        """Whether vectors have a part in the selection."""
-        return self._uses("neighbors")
-
-    @property
-    def uses_influence(self) -> bool:
-        """Whether gradients have a part in the selection."""
-        return self._uses("influence")
-
-    def _uses(self, selector: str) -> bool:
-        return selector in (self.selector, *(self.fuse if self.selector == "fusion" else ()))
-
-    @property
-    def outside_path(self) -> str | None:
-        """What the selector reads beside the corpus: the imported file, or the embedding."""
-        return self.path if self.selector == "imported" else self.embedding if self.uses_embedding else None
-
-    @field_validator("fuse")
-    @classmethod
-    def fused_selectors_differ(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(names)) < max(2, len(names)):
-            raise ValueError("name two selectors or more, each once")
-        return names
 
 
 class Settings(Section):
@@ -182,7 +140,7 @@ class Settings(Section):
     )
     corpus: CorpusSettings = CorpusSettings()
     retrieve: RetrieveSettings = RetrieveSettings()
-    select: SelectSettings = SelectSettings()
+    select: SerializeAsAny[SelectSettings] = Field(default_factory=SelectSettings)
     domain: DomainSettings = DomainSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
     model: ModelSettings = ModelSettings()
@@ -199,8 +157,8 @@ class Settings(Section):
     @property
     def has_selection(self) -> bool:
         """Whether texts are selected: of a corpus, or elsewhere."""
-        selector = self.select.selector
-        return selector == "imported" or (selector != "none" and bool(self.corpus.sources))
+        selector = self.select.part_class
+        return bool(selector.selects and (self.corpus.sources or not selector.reads_candidates))
 
     @property
     def reads_domain(self) -> bool:

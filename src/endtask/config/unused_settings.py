@@ -28,15 +28,9 @@ def unused_settings(settings: Settings) -> tuple[str, ...]:
 
 
 def _unused_sections(settings: Settings) -> Iterator[str]:
-    train, select = settings.pretrain, settings.select
+    train = settings.pretrain
     sections = (
         ("pretrain.meta", train.meta, train.weighting == "meta", f"pretrain.weighting is {train.weighting}; meta"),
-        (
-            "select.influence",
-            select.influence,
-            select.uses_influence,
-            f"select.selector is {select.selector}; influence",
-        ),
     )
     for name, section, is_used, why in sections:
         if not is_used and (changed := list(_changed(section))):

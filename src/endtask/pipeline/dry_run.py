@@ -14,7 +14,7 @@ from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.pipeline.external_inputs import needs_corpus
 from endtask.pipeline.missing_inputs import first_missing
 from endtask.pipeline.run import Run
-from endtask.pipeline.stages import WORK
+from endtask.pipeline.stages import STAGES
 
 _ASIDE = ".preview"
 
@@ -40,14 +40,14 @@ def _check_possible(run: Run, stages: Mapping[str, StageFolder]) -> None:
 
     Selectors that read nothing retrieved may go by a stage that was made for another selector.
     """
-    finished, selector = stages["retrieve"].is_finished(), run.settings.select.selector
+    finished, selector = stages["retrieve"].is_finished(), run.settings.select.name
     if not finished and needs_corpus(run.settings.select):
         hint = f"retrieve first: endtask retrieve {run.folder}, with --from retrieve where other settings changed too"
         raise InputError("nothing was retrieved with these settings", path=run.folder, hint=hint)
     if read_manifest(stages["retrieve"].final) is None:
         message = f"{selector} reads nothing retrieved, and nothing was retrieved that it could be compared with"
         hint = f"leave out --dry-run: endtask select {run.folder}"
-        raise InputError(message, path=run.folder, key="select.selector", hint=hint)
+        raise InputError(message, path=run.folder, key="select.name", hint=hint)
     to_do = ["select"] if finished else ["retrieve", "select"]
     missing = first_missing(to_do, stages, run.bundled, run.settings)
     if missing is not None:
@@ -61,6 +61,6 @@ def _select_aside(run: Run, stages: Mapping[str, StageFolder]) -> dict[str, Any]
     shutil.rmtree(folder, ignore_errors=True)  # a killed preview's
     try:
         aside = StageFolder(folder, "select", stages["select"].fingerprint, {}, {})
-        return WORK["select"](run.data, aside, {name: stage.final for name, stage in stages.items()})
+        return STAGES["select"].run(run.data, aside, {name: stage.final for name, stage in stages.items()})
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -31,7 +31,7 @@ def asked_of(settings: Settings) -> dict[str, Any]:
         "task": _asked_of_task(settings),
         "corpus": {"corpus": settings.corpus.model_dump(mode="json")} if has_corpus else None,
         "unlabelled": _path(settings.retrieve.unlabelled),
-        "selection": _path(settings.select.outside_path),
+        "selection": _path(_selector_path(settings)),
         "aligned": _asked_of_aligned(settings),
         "tokenizer": _path(settings.tokenizer.path or settings.model.path),
         "checkpoint": _path(settings.model.path),
@@ -47,7 +47,7 @@ def data_path(settings: Settings, name: str) -> str:
     paths = {
         "task": ", ".join(one.path for one in (settings.task, *settings.tasks.values())),
         "unlabelled": settings.retrieve.unlabelled,
-        "selection": settings.select.outside_path,
+        "selection": _selector_path(settings),
         "tokenizer": settings.tokenizer.path or settings.model.path,
         "checkpoint": settings.model.path,
     }
@@ -55,10 +55,20 @@ def data_path(settings: Settings, name: str) -> str:
 
 
 def needs_corpus(select: SelectSettings) -> bool:
-    """Whether the corpus has a part in the selection; of an imported one, only in its budget."""
-    if select.selector == "imported":
-        return select.budget is not None and select.budget.unit == "share"
-    return select.selector != "none"
+    """Whether the corpus has a part in the selection."""
+    return bool(select.part.reads_corpus(select.budget))
+
+
+def selection_digest(settings: Settings) -> str:
+    """Return what identifies the files that the selector reads beside the corpus; `none` without any."""
+    found = [part.external_digest() for part in settings.select.part.parts() if part.external_path() is not None]
+    return "none" if not found else found[0] if len(found) == 1 else fingerprint(found)
+
+
+def _selector_path(settings: Settings) -> str | None:
+    """What the selector reads beside the corpus: an imported file, or an embedding."""
+    paths = [path for part in settings.select.part.parts() if (path := part.external_path()) is not None]
+    return ", ".join(paths) or None
 
 
 def reads_corpus(settings: Settings) -> bool:
@@ -71,8 +81,8 @@ def unread_corpus(settings: Settings) -> str | None:
     if not settings.corpus.sources or reads_corpus(settings):
         return None
     could = [name for name, one in settings.pretrain.objectives.items() if one.reads == "domain" and not one.weight]
-    hint = f"pretrain.objectives.{could[0]}.weight=1 would" if could else "another select.selector would"
-    return f"nothing reads the corpus: select.selector is none, and no objective reads the domain ({hint})"
+    hint = f"pretrain.objectives.{could[0]}.weight=1 would" if could else "another select.name would"
+    return f"nothing reads the corpus: select.name is none, and no objective reads the domain ({hint})"
 
 
 def aligned_fingerprint(settings: Settings) -> str:

@@ -35,11 +35,13 @@ def first_missing(
 def opened_from_outside(stage: str, select: SelectSettings) -> tuple[str, ...]:
     """The data from outside that a stage opens, beside what is copied into every bundle.
 
-    >>> opened_from_outside("select", SelectSettings(selector="random"))
+    >>> opened_from_outside("select", SelectSettings(name="random"))
     ('corpus',)
     """
     if stage == "retrieve":
         return ("corpus", "unlabelled")
     if stage == "select":
-        return ("corpus",) if select.selector == "random" else ("selection",) if select.outside_path else ()
+        parts = select.part.parts()
+        corpus = ("corpus",) if any(part.opens_corpus for part in parts) else ()
+        return (*corpus, *(("selection",) if any(part.external_path() for part in parts) else ()))
     return ()

@@ -20,7 +20,7 @@ def preflight(
     what is prepared here may be trained on another machine.
     """
     if not has_selection:
-        check_selector(settings.select, has_corpus=bool(settings.corpus.sources), labels=task.labels)
+        check_selector(task, settings, has_corpus=bool(settings.corpus.sources), labels=task.labels)
     _check_text(task, settings)
     _check_kind(task, settings)
     _check_model(task, settings)
@@ -29,10 +29,6 @@ def preflight(
     if trains:
         _check_machine(settings)
     _check_aligned(task, settings)
-    if settings.select.uses_influence and not has_selection:
-        from endtask.selectors.influence.fit import check_influence
-
-        check_influence(task, settings)
 
 
 def _check_text(task: Task, settings: Settings) -> None:

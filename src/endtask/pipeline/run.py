@@ -18,23 +18,25 @@ from endtask.io.disk import disk_trouble
 from endtask.io.lock import run_lock
 from endtask.io.output_folder import make_own_folder
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
-from endtask.io.stage_folder import StageFolder, fingerprint, read_manifest
+from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.pipeline.bundled_inputs import find_bundled_inputs
 from endtask.pipeline.external_inputs import (
     DATA,
     aligned_fingerprint,
     data_path,
     reads_corpus,
+    selection_digest,
     tokenizer_fingerprint,
     unlabelled_fingerprint,
 )
+from endtask.pipeline.fingerprint import stage_fingerprint, values_read
 from endtask.pipeline.missing_inputs import first_missing
 from endtask.pipeline.preflight import preflight
-from endtask.pipeline.stages import WORK, Counts, RunData, read_from_outside, settings_read
+from endtask.pipeline.stage import Counts, RunData
+from endtask.pipeline.stages import STAGES as ALL_STAGES
 from endtask.progress import say
 from endtask.reporting.costs import what_was_done
 from endtask.reporting.format import duration
-from endtask.selectors.imported import imported_fingerprint
 from endtask.task import Task
 from endtask.task.auxiliary import read_all
 
@@ -82,16 +84,6 @@ def _load(path: Path) -> Settings:
     return load_settings(path / SETTINGS_FILE, given={"output_dir": str(path)})
 
 
-@dataclass(frozen=True)
-class _Data:
-    """What the stages read; of `settings` the paths lead to what is on this machine, `asked` are as they were given."""
-
-    task: Task
-    corpus: Corpus | None
-    settings: Settings
-    asked: Settings
-
-
 class Run:
     """One run folder and the settings it is asked to follow."""
 
@@ -123,7 +115,7 @@ class Run:
     @property
     def data(self) -> RunData:
         """What the stages read."""
-        return _Data(self.task, self.corpus, self.bundled.settings_here(self.settings), self.settings)
+        return RunData(self.task, self.corpus, self.bundled.settings_here(self.settings), self.settings)
 
     def check(self, *, trains: bool = True) -> None:
         """Raise the error that a later stage would raise; reads no corpus and writes nothing."""
@@ -216,12 +208,11 @@ class Run:
         outside = {name: self.fingerprint_from_outside(name) for name in DATA}
         folders: dict[str, StageFolder] = {}
         before: dict[str, str] = {}
-        for name in STAGES:
-            asked = settings_read(name, self.settings)
-            inputs = {**{key: outside[key] for key in read_from_outside(name, self.settings)}, **before}
-            mark = fingerprint(name, asked, inputs)
-            folders[name] = StageFolder(self.folder, name, mark, asked, inputs)
-            before = {name: mark}
+        for name, stage in ALL_STAGES.items():
+            inputs = {**{key: outside[key] for key in stage.inputs_read(self.settings)}, **before}
+            digest = stage_fingerprint(stage, self.settings, inputs)
+            folders[name] = StageFolder(self.folder, name, digest, values_read(stage, self.settings), inputs)
+            before = {name: digest}
         return folders
 
     def fingerprint_from_outside(self, name: str) -> str:
@@ -232,7 +223,7 @@ class Run:
             "task": lambda: self.task.whole_fingerprint,
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
             "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
-            "selection": lambda: imported_fingerprint(settings.select),
+            "selection": lambda: selection_digest(settings),
             "aligned": lambda: aligned_fingerprint(settings),
             "tokenizer": lambda: tokenizer_fingerprint(settings),
             "checkpoint": lambda: checkpoint_fingerprint(settings.model.path),
@@ -266,7 +257,8 @@ class Run:
 
     def _do(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
         say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: goes on where it stopped")
-        counts = WORK[stage.name](self.data, stage, {name: folder.final for name, folder in stages.items()})
+        finished = {name: folder.final for name, folder in stages.items()}
+        counts = ALL_STAGES[stage.name].run(self.data, stage, finished)
         seconds = stage.finish(counts)
         say(f"{stage.name}: {what_was_done(stage.name, counts)} ({duration(seconds)})")
 
@@ -291,7 +283,7 @@ class Run:
     def _what_changed(self, stage: StageFolder) -> str:
         changes = stage.changes()
         if changes.get("corpus", ("", ""))[1] == "none" and self.settings.corpus.sources:
-            return f"select.selector is now {self.settings.select.selector}, for which no corpus is searched,"
+            return f"select.name is now {self.settings.select.name}, for which no corpus is searched,"
         if settings := stage.changed_settings():
             return f"settings changed: {a_few(settings, 4)}"
         files = [f"the files of the {name} ({data_path(self.settings, name)})" for name in DATA if name in changes]
@@ -317,7 +309,7 @@ def uses_device(names: Sequence[str], settings: Settings) -> bool:
     >>> uses_device(["read", "select", "pack"], Settings()), uses_device(["pack", "pretrain"], Settings())
     (False, True)
     """
-    chooses = settings.select.uses_influence or settings.select.uses_embedding
+    chooses = any(part.runs_model for part in settings.select.part.parts())
     return "pretrain" in names or (chooses and "select" in names)
 
 

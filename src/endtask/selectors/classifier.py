@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.io.run_layout import RETRIEVED
-from endtask.io.selection_table import SelectionStatistics, read_batches
+from endtask.io.selection_table import read_batches
 from endtask.progress import bar
+from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, selectors
 from endtask.selectors.draws import draws, table_draws
-from endtask.selectors.inputs import Inputs, Order
 from endtask.selectors.ngrams import WordKeys, column_keys, example_texts, ngrams, table_rows, word_keys
-from endtask.selectors.ranking import Ranking, by_score, ranks_of
+from endtask.selectors.ranking import by_score, ranks_of
 
 FEATURES = 1 << 18
 _MOST_TEXTS = 10_000
@@ -38,27 +37,30 @@ class Linear:
         return odds
 
 
-def rank_by_classifier(inputs: Inputs, statistics: SelectionStatistics) -> Ranking:
-    """Rank by log odds; each passage is judged by one of two classifiers, the one that it was no example for.
+@selectors.register("classifier")
+class Classifier(Selector):
+    """most like the task's texts to a linear classifier"""
 
-    Passages are dealt to two halves by their ids. Else those that happen to be the counter-examples would be marked
-    down for that alone.
-    """
-    table = inputs.retrieved / RETRIEVED
-    numbers = table_draws(table, inputs.seed, "classifier")
-    half = (numbers & np.uint64(1)).astype(bool)
-    task = _some(example_texts(inputs.examples), inputs.seed)
-    others = [word_keys(_texts_at(table, _lowest(numbers, half == side))) for side in (False, True)]
-    judges = [fit(task, others[1 - side]) for side in (0, 1)]
-    score = _scores(table, half, judges)
-    order = by_score(score, statistics)
-    rank = ranks_of(order)
+    def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
+        """Rank by log odds; each passage is scored by the one of two classifiers that did not train on it.
 
-    def reasons(places: Order) -> list[str]:
-        rows = zip(score[places].tolist(), rank[places].tolist(), strict=True)
-        return [f"classifier: log odds {value:+.2f} to be the task's, rank {place}" for value, place in rows]
+        Passages are divided into two halves by their ids. Otherwise those that happen to be negative examples would
+        rank lower for that alone.
+        """
+        numbers = table_draws(run.table, run.seed, "classifier")
+        half = (numbers & np.uint64(1)).astype(bool)
+        task = _some(example_texts(run.examples), run.seed)
+        others = [word_keys(_texts_at(run.table, _lowest(numbers, half == side))) for side in (False, True)]
+        classifiers = [fit(task, others[1 - side]) for side in (0, 1)]
+        score = _scores(run.table, half, classifiers)
+        order = by_score(score, candidates)
+        rank = ranks_of(order)
 
-    return Ranking(order, score, reasons)
+        def reasons(indices: Order) -> list[str]:
+            rows = zip(score[indices].tolist(), rank[indices].tolist(), strict=True)
+            return [f"classifier: log odds {value:+.2f} to be the task's, rank {place}" for value, place in rows]
+
+        return Ranking(order, score, reasons)
 
 
 def fit(task: WordKeys, others: WordKeys) -> Linear:
@@ -105,14 +107,14 @@ def _texts_at(table: Path, places: Order) -> list[str]:
     return [by_place[place] for place in places.tolist()]
 
 
-def _scores(table: Path, half: Mask, judges: list[Linear]) -> NDArray[np.float64]:
+def _scores(table: Path, half: Mask, classifiers: list[Linear]) -> NDArray[np.float64]:
     score = np.zeros(len(half))
     start = 0
     with bar("classifying what was retrieved", len(half)) as advance:
         for batch in read_batches(table, columns=["text"]):
             rows = features(column_keys(batch.column(0)))
             here = slice(start, start + len(batch))
-            score[here] = np.where(half[here], judges[1].log_odds(rows), judges[0].log_odds(rows))
+            score[here] = np.where(half[here], classifiers[1].log_odds(rows), classifiers[0].log_odds(rows))
             start += len(batch)
             advance(len(batch))
     return score

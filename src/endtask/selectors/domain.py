@@ -17,8 +17,8 @@ from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import DOMAIN
 from endtask.io.selection_table import Batch, selection_batch, write_batches
 from endtask.progress import bar
+from endtask.selectors.base import Order
 from endtask.selectors.fill_budget import fill
-from endtask.selectors.inputs import Order
 from endtask.selectors.random import documents_at, random_order
 
 _ROWS_PER_BATCH = 1000

@@ -9,29 +9,30 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.io.run_layout import RETRIEVED
-from endtask.io.selection_table import SelectionStatistics
 from endtask.seeds import uniform
+from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, selectors
 from endtask.selectors.draws import table_draws
-from endtask.selectors.inputs import Inputs, Order
 from endtask.selectors.ngrams import BUCKETS, Counts, bucket_counts, example_keys, table_counts, table_sums
-from endtask.selectors.ranking import Ranking, by_score, ranks_of
+from endtask.selectors.ranking import by_score, ranks_of
 
 
-def rank_dsir(inputs: Inputs, statistics: SelectionStatistics) -> Ranking:
-    """Draw all candidates, one after the other, by their importance; the score is the logarithm of the weight."""
-    table = inputs.retrieved / RETRIEVED
-    weights = log_ratios(bucket_counts(example_keys(inputs.examples)), table_counts(table, "what was retrieved"))
-    score = table_sums(table, weights, "what was retrieved by importance")
-    noise = gumbel_noise(table_draws(table, inputs.seed, "dsir"))
-    order = by_score(score + noise, statistics)  # Gumbel top-k: the same as drawing without replacement
-    draws = ranks_of(order)
+@selectors.register("dsir")
+class Dsir(Selector):
+    """drawn by the importance of hashed n-grams (Xie et al., 2023)"""
 
-    def reasons(places: Order) -> list[str]:
-        rows = zip(score[places].tolist(), draws[places].tolist(), strict=True)
-        return [f"dsir: log importance {value:+.1f}, draw {draw} of seed {inputs.seed}" for value, draw in rows]
+    def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
+        """Draw all candidates, one after the other, by their importance; the score is the logarithm of the weight."""
+        weights = log_ratios(bucket_counts(example_keys(run.examples)), table_counts(run.table, "what was retrieved"))
+        score = table_sums(run.table, weights, "what was retrieved by importance")
+        noise = gumbel_noise(table_draws(run.table, run.seed, "dsir"))
+        order = by_score(score + noise, candidates)  # Gumbel top-k: the same as drawing without replacement
+        draws = ranks_of(order)
 
-    return Ranking(order, score, reasons)
+        def reasons(indices: Order) -> list[str]:
+            rows = zip(score[indices].tolist(), draws[indices].tolist(), strict=True)
+            return [f"dsir: log importance {value:+.1f}, draw {draw} of seed {run.seed}" for value, draw in rows]
+
+        return Ranking(order, score, reasons)
 
 
 def log_ratios(task: Counts, raw: Counts) -> NDArray[np.float64]:

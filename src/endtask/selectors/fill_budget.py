@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from endtask.config import SelectSettings, SizeBudget
 from endtask.errors import InputError
 from endtask.io.selection_table import read_statistics
-from endtask.selectors.inputs import Inputs, Order
+from endtask.selectors.base import Order, RunContext
 
 
 def fill(order: Order, sizes: NDArray[np.int64], budget: SizeBudget | None, *, corpus_bytes: int) -> Order:
@@ -39,9 +39,9 @@ def in_bytes(settings: SelectSettings, retrieved: Path) -> SelectSettings:
     return settings.model_copy(update={"budget": SizeBudget(allowed, "bytes", f"{allowed}B")})
 
 
-def fill_or_raise(order: Order, sizes: NDArray[np.int64], inputs: Inputs, *, otherwise: str) -> Order:
+def fill_or_raise(order: Order, sizes: NDArray[np.int64], run: RunContext, *, otherwise: str) -> Order:
     """The same under the settings' budget; to keep nothing is refused, for which `otherwise` is the other cause."""
-    kept = fill(order, sizes, inputs.settings.budget, corpus_bytes=inputs.corpus_bytes)
+    kept = fill(order, sizes, run.settings.budget, corpus_bytes=run.corpus_bytes)
     if len(kept) == 0:
         hint = f"{otherwise}, or the budget is smaller than one passage"
         raise InputError("no passage was kept", key="select.budget", hint=hint)

@@ -4,37 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, SerializeAsAny, field_validator
 
-from endtask.io.selection_table import SelectionStatistics
+from endtask.config import Settings
+from endtask.config.part_section import PartSection
+from endtask.registry import Registry
+from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
 from endtask.selectors.fill_budget import fill
-from endtask.selectors.inputs import Inputs, Order
 from endtask.selectors.overlap import overlap
-from endtask.selectors.ranking import Ranker, Ranking, by_score, ranks_of
+from endtask.selectors.ranking import by_score, ranks_of
+from endtask.task import Task
 
 _DAMPING = 60
 """The paper's: how little the very first ranks stand out."""
+_DEFAULT = ("best_rank", "dsir")
 
 
-def rank_by_fusion(inputs: Inputs, statistics: SelectionStatistics, rankers: Mapping[str, Ranker]) -> Ranking:
-    """Rank by the sum of 1 / (60 + rank) over the selectors that `select.fuse` names."""
-    names: tuple[str, ...] = inputs.settings.fuse
-    rankings = {name: rankers[name](inputs, statistics) for name in names}
-    orders = {name: ranking.order for name, ranking in rankings.items()}
-    ranks = {name: ranks_of(order) for name, order in orders.items()}
-    score = fused(list(ranks.values()))
+class FusedSettings(PartSection):
+    """One of the selectors that `fusion` combines, with its options."""
 
-    def reasons(places: Order) -> list[str]:
-        rows = np.stack([ranks[name][places] for name in names], axis=1).tolist()
-        told = [", ".join(f"{name} {rank}" for name, rank in zip(names, row, strict=True)) for row in rows]
-        return [f"fusion: ranks {row}" for row in told]
+    registry: ClassVar[Registry[Any]] = selectors
 
-    counts = {key: value for ranking in rankings.values() for key, value in ranking.counts.items()}
-    counts["fused"] = _overlaps(orders, inputs, statistics)
-    return Ranking(by_score(score, statistics), score, reasons, counts)
+    name: str = Field("best_rank", description="the selector")
+
+
+@selectors.register("fusion")
+class Fusion(Selector):
+    """the sum of 1 / (60 + rank) over several selectors (reciprocal rank fusion)"""
+
+    class Config(PartConfig):
+        """Options of `fusion`."""
+
+        selectors: tuple[SerializeAsAny[FusedSettings], ...] = Field(
+            (),
+            description="the selectors whose ranks are combined, by name or with options; empty: best_rank and dsir",
+        )
+
+        @field_validator("selectors")
+        @classmethod
+        def selectors_differ(cls, given: tuple[FusedSettings, ...]) -> tuple[FusedSettings, ...]:
+            names = [section.name for section in given]
+            if given and len(set(names)) < max(2, len(names)):
+                raise ValueError("name two selectors or more, each once")
+            for section in given:
+                if type(section.part).rank is Selector.rank or section.name == Fusion.name:
+                    raise ValueError(f"{section.name} does not rank candidates")
+            return given
+
+    config: Config
+
+    def members(self) -> tuple[Selector, ...]:
+        """Return the selectors that are combined."""
+        sections = self.config.selectors or tuple(FusedSettings(name=name) for name in _DEFAULT)
+        return tuple(section.part for section in sections)
+
+    def parts(self) -> tuple[Selector, ...]:
+        """Return this selector and its members."""
+        return (self, *self.members())
+
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+        """Refuse what a member refuses."""
+        super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
+        for member in self.members():
+            member.preflight(task, settings, has_corpus=has_corpus, labels=labels)
+
+    def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
+        """Rank by the sum of 1 / (60 + rank) over the members."""
+        rankings = {member.name: member.rank(candidates, run) for member in self.members()}
+        orders = {name: ranking.order for name, ranking in rankings.items()}
+        ranks = {name: ranks_of(order) for name, order in orders.items()}
+        score = fused(list(ranks.values()))
+
+        def reasons(indices: Order) -> list[str]:
+            rows = np.stack([ranks[name][indices] for name in ranks], axis=1).tolist()
+            return [
+                "fusion: ranks " + ", ".join(f"{name} {rank}" for name, rank in zip(ranks, row, strict=True))
+                for row in rows
+            ]
+
+        counts = {key: value for ranking in rankings.values() for key, value in ranking.counts.items()}
+        counts["fused"] = _overlaps(orders, run, candidates)
+        return Ranking(by_score(score, candidates), score, reasons, counts)
 
 
 def fused(ranks: Sequence[Order]) -> NDArray[np.float64]:
@@ -49,8 +103,10 @@ def fused(ranks: Sequence[Order]) -> NDArray[np.float64]:
     return score
 
 
-def _overlaps(orders: Mapping[str, Order], inputs: Inputs, statistics: SelectionStatistics) -> dict[str, Any]:
+def _overlaps(orders: Mapping[str, Order], run: RunContext, candidates: Candidates) -> dict[str, Any]:
     """How far every two of the selectors agree on what the budget holds."""
-    budget, size = inputs.settings.budget, inputs.corpus_bytes
-    kept = {name: fill(order, statistics.bytes, budget, corpus_bytes=size) for name, order in orders.items()}
-    return {f"{one}, {other}": overlap(kept[one], kept[other]) for one, other in combinations(kept, 2)}
+    budget, size = run.settings.budget, run.corpus_bytes
+    selected = {name: fill(order, candidates.bytes, budget, corpus_bytes=size) for name, order in orders.items()}
+    return {
+        f"{first}, {second}": overlap(selected[first], selected[second]) for first, second in combinations(selected, 2)
+    }

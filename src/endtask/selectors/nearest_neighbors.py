@@ -11,13 +11,16 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from endtask.io.run_layout import RETRIEVED
-from endtask.io.selection_table import SelectionStatistics, read_batches
+from endtask.config import Settings
+from endtask.config.section import Positive
+from endtask.io.selection_table import read_batches
 from endtask.progress import bar
-from endtask.selectors.inputs import Inputs, Order
-from endtask.selectors.ranking import Ranking
+from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
+from endtask.selectors.embedding import check_embedding_exists, embedding_fingerprint
 from endtask.selectors.vector_files import Vectors, is_vector_file, vectors_for
+from endtask.task import Task
 
 _NUMBERS_AT_ONCE = 1 << 24
 """Cosines held at a time: 64 MB."""
@@ -25,29 +28,72 @@ _DECIMALS = 6
 """Kept of a cosine: those beyond depend on the order in which a machine adds up."""
 
 
-def rank_neighbors(inputs: Inputs, statistics: SelectionStatistics) -> Ranking:
-    """Rank by the best place a passage has among the `select.neighbors` nearest of any train row.
+@selectors.register("nearest_neighbors")
+class NearestNeighbors(Selector):
+    """nearest to a train row in an embedding"""
 
-    As with BM25's ranks, ties go to the higher cosine, then to the earlier passage; what is near to no row comes last.
-    """
-    if not len(statistics.rank):
-        return Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), lambda places: [])
-    passages, rows = _vectors(inputs, len(statistics.rank))
-    nearest = find_nearest(passages, rows, inputs.settings.neighbors)
-    order = np.lexsort((np.arange(len(nearest.rank)), -nearest.cosine, nearest.rank))
-    names = [example.id for example in inputs.examples]
-    most = inputs.settings.neighbors
+    class Config(PartConfig):
+        """Options of `nearest_neighbors`."""
 
-    def reason(rank: int, row: int, cosine: float) -> str:
-        if row < 0:
-            return f"neighbors: among the {most} nearest of no example, cosine {cosine:.3f} at best"
-        return f"neighbors: number {rank} of those nearest to {names[row]}, cosine {cosine:.3f}"
+        embedding: str | None = Field(
+            None,
+            description="an encoder (a folder, `package:NAME` or `hf:NAME`), or a file with the vectors of passages and "
+            "train rows (.parquet, .npz, .npy, .safetensors)",
+        )
+        neighbors: Positive = Field(1000, description="how many nearest passages each train row ranks")
 
-    def reasons(places: Order) -> list[str]:
-        columns = (nearest.rank[places], nearest.row[places], nearest.cosine[places])
-        return [reason(*told) for told in zip(*(column.tolist() for column in columns), strict=True)]
+    runs_model = True
+    config: Config
 
-    return Ranking(order, nearest.cosine, reasons)
+    def external_path(self) -> str | None:
+        """Return the embedding."""
+        return self.config.embedding
+
+    def external_digest(self) -> str:
+        """Return a hash of the files of vectors, or what identifies the model and its tokenizer."""
+        assert self.config.embedding is not None
+        return embedding_fingerprint(self.config.embedding)
+
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+        """Refuse an embedding that is not named or not there."""
+        super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
+        check_embedding_exists(self.config.embedding)
+
+    def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
+        """Rank by the best place that a passage has among the nearest of any train row.
+
+        As with BM25's ranks, ties go to the higher cosine, then to the earlier passage; what is near to no row comes
+        last.
+        """
+        if not len(candidates.rank):
+            return Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), lambda indices: [])
+        most = self.config.neighbors
+        passages, rows = self._vectors(run, len(candidates.rank))
+        nearest = find_nearest(passages, rows, most)
+        order = np.lexsort((np.arange(len(nearest.rank)), -nearest.cosine, nearest.rank))
+        names = [example.id for example in run.examples]
+
+        def reason(rank: int, row: int, cosine: float) -> str:
+            if row < 0:
+                return f"nearest_neighbors: among the {most} nearest of no example, cosine {cosine:.3f} at best"
+            return f"nearest_neighbors: number {rank} of those nearest to {names[row]}, cosine {cosine:.3f}"
+
+        def reasons(indices: Order) -> list[str]:
+            columns = (nearest.rank[indices], nearest.row[indices], nearest.cosine[indices])
+            return [reason(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+
+        return Ranking(order, nearest.cosine, reasons)
+
+    def _vectors(self, run: RunContext, count: int) -> tuple[Vectors, Vectors]:
+        """Return vectors of length 1 of all passages and of all train rows."""
+        embedding = self.config.embedding
+        assert embedding is not None
+        if is_vector_file(embedding):
+            ids = [name for batch in read_batches(run.table, columns=["id"]) for name in batch.column(0).to_pylist()]
+            passages = vectors_for(Path(embedding), ids, "retrieved passages")
+            rows = vectors_for(Path(embedding), [example.id for example in run.examples], "train rows")
+            return _unit(passages), _unit(rows)
+        return _encoded(embedding, run, count)
 
 
 @dataclass(frozen=True)
@@ -100,37 +146,23 @@ def _best_places(cosines: NDArray[np.float64], count: int) -> Order:
     return places[np.lexsort((places, -cosines[places]))]
 
 
-def _vectors(inputs: Inputs, count: int) -> tuple[Vectors, Vectors]:
-    """Vectors of length 1 of all passages and of all train rows."""
-    embedding = inputs.settings.embedding
-    assert embedding is not None
-    table = inputs.retrieved / RETRIEVED
-    if is_vector_file(embedding):
-        ids = [name for batch in read_batches(table, columns=["id"]) for name in batch.column(0).to_pylist()]
-        passages = vectors_for(Path(embedding), ids, "retrieved passages")
-        rows = vectors_for(Path(embedding), [example.id for example in inputs.examples], "train rows")
-        return _unit(passages), _unit(rows)
-    return _encoded(inputs, table, count)
-
-
-def _encoded(inputs: Inputs, table: Path, count: int) -> tuple[Vectors, Vectors]:
+def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vectors]:
     """The same from a model; the passages' lie in a file without a name, which memory need not hold."""
     from endtask.selectors.model_vectors import ModelVectors
 
-    assert inputs.settings.embedding is not None
-    model = ModelVectors(inputs.settings.embedding, inputs.device)
-    with tempfile.TemporaryFile(dir=inputs.folder) as file:  # the map keeps the file open
+    model = ModelVectors(embedding, run.device)
+    with tempfile.TemporaryFile(dir=run.folder) as file:  # the map keeps the file open
         if sys.platform == "linux":  # a full disk is an error here, while writing to the map it would end the process
             os.posix_fallocate(file.fileno(), 0, count * model.dimensions * np.dtype(np.float32).itemsize)
         passages = np.memmap(file, dtype=np.float32, mode="w+", shape=(count, model.dimensions))
     start = 0
     with bar("encoding what was retrieved", count) as advance:
-        for batch in read_batches(table, columns=["text"]):
+        for batch in read_batches(run.table, columns=["text"]):
             texts = [(text, None) for text in batch.column(0).to_pylist()]
             passages[start : start + len(texts)] = _unit(model.of(texts))
             start += len(texts)
             advance(len(texts))
-    return passages, _unit(model.of([(example.text, example.text_pair) for example in inputs.examples]))
+    return passages, _unit(model.of([(example.text, example.text_pair) for example in run.examples]))
 
 
 def _unit(vectors: Vectors) -> Vectors:

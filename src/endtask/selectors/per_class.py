@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.io.selection_table import Batch, SelectionStatistics
-from endtask.selectors.inputs import Order
+from endtask.selectors.base import Order
 
 NOBODY = -1
 

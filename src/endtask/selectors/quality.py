@@ -14,10 +14,10 @@ from endtask.io.selection_table import read_batches, read_statistics
 from endtask.progress import bar
 from endtask.retrieval.scan import string_keys
 from endtask.retrieval.words import word_hash
+from endtask.selectors.base import RunContext
 from endtask.selectors.best_rank import best_rank
 from endtask.selectors.draws import table_draws
 from endtask.selectors.fill_budget import fill
-from endtask.selectors.inputs import Inputs
 from endtask.selectors.label_words import label_words
 from endtask.selectors.ngrams import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_rows
 from endtask.selectors.overlap import overlap
@@ -25,18 +25,18 @@ from endtask.selectors.overlap import overlap
 _DIGITS = 6
 
 
-def quality(inputs: Inputs, selection: Path) -> dict[str, Any]:
+def quality(run: RunContext, selection: Path) -> dict[str, Any]:
     """Figures of a selection beside those of what was retrieved.
 
     `kl_reduction` is how much closer to the task's words and word pairs the selection is than a random draw of as many
     bytes from what was retrieved, in nats; `label_words` tells how much of it are words that tell a class, beside the
     whole retrieved set; `overlap` compares it with `best_rank`.
     """
-    words = sorted({word for found in label_words(inputs.examples).values() for word in found})
+    words = sorted({word for found in label_words(run.examples).values() for word in found})
     keys = np.sort(np.asarray([word_hash(word) for word in words], dtype=np.uint64))
-    task = bucket_counts(example_keys(inputs.examples))
+    task = bucket_counts(example_keys(run.examples))
     kept = survey(selection, keys, "what was kept")
-    candidates = inputs.retrieved / RETRIEVED
+    candidates = run.retrieved / RETRIEVED
     has_candidates = candidates.exists() and table_rows(candidates) > 0
     retrieved = survey(candidates, keys, "what was retrieved") if has_candidates else None
     background = np.zeros_like(task) if retrieved is None else retrieved.buckets
@@ -47,13 +47,13 @@ def quality(inputs: Inputs, selection: Path) -> dict[str, Any]:
         "share": _rounded(kept.share),
     }
     if retrieved is not None:
-        drawn = random_draw(candidates, int(read_statistics(selection).bytes.sum()), inputs.seed)
+        drawn = random_draw(candidates, int(read_statistics(selection).bytes.sum()), run.seed)
         other = survey(candidates, keys, "a random draw", drawn)
         found["kl_random"] = _rounded(divergence(task, other.buckets, background))
         found["kl_reduction"] = _rounded(found["kl_random"] - found["kl"])
         label_statistics["share_retrieved"] = _rounded(retrieved.share)
-        if inputs.settings.selector != "best_rank" or inputs.settings.per_class:
-            found["overlap"] = {"best_rank": overlap(table_ids(selection), _best_ranked(inputs))}
+        if run.settings.selector != "best_rank" or run.settings.per_class:
+            found["overlap"] = {"best_rank": overlap(table_ids(selection), _best_ranked(run))}
     return {**found, "label_words": label_statistics} if len(keys) else found
 
 
@@ -115,11 +115,11 @@ def table_ids(table: Path, kept: NDArray[np.bool_] | None = None) -> NDArray[np.
     return np.concatenate([np.zeros(0, dtype=np.uint64), *keys])
 
 
-def _best_ranked(inputs: Inputs) -> NDArray[np.uint64]:
+def _best_ranked(run: RunContext) -> NDArray[np.uint64]:
     """What `best_rank` would keep under the same budget."""
-    candidates = inputs.retrieved / RETRIEVED
+    candidates = run.retrieved / RETRIEVED
     statistics = read_statistics(candidates)
-    best = fill(best_rank(statistics), statistics.bytes, inputs.settings.budget, corpus_bytes=inputs.corpus_bytes)
+    best = fill(best_rank(statistics), statistics.bytes, run.settings.budget, corpus_bytes=run.corpus_bytes)
     kept = np.zeros(len(statistics.rank), dtype=bool)
     kept[best] = True
     return table_ids(candidates, kept)

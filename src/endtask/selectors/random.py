@@ -1,4 +1,4 @@
-"""The baseline: passages drawn from the whole corpus without a look at the task."""
+"""The baseline: passages drawn from the whole corpus, whatever the task."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from endtask.io.run_layout import PASSAGE_SIZES, RETRIEVED
 from endtask.io.selection_table import Batch, read_statistics, selection_batch, write_batches
 from endtask.records import Document
 from endtask.seeds import generator
+from endtask.selectors.base import Order, RunContext, Selected, Selector, selectors
 from endtask.selectors.fill_budget import fill, fill_or_raise
-from endtask.selectors.inputs import Inputs, Kept, Order
 
 _ROWS_PER_BATCH = 1000
 
 
-def select_random(inputs: Inputs, path: Path) -> Kept:
-    """Keep a seeded uniform draw from all that the contamination filter let through, as large as the best-ranked would be."""
-    assert inputs.corpus is not None
-    sizes = np.load(inputs.retrieved / PASSAGE_SIZES).astype(np.int64)
-    order = random_order(sizes, inputs.seed)
-    kept = fill_or_raise(
-        order,
-        sizes,
-        _with_a_budget(inputs),
-        otherwise="nothing was retrieved, or the contamination filter left no passage",
-    )
-    draw = np.zeros(len(sizes), dtype=np.int64)
-    draw[kept] = np.arange(1, len(kept) + 1)
-    written = write_batches(path, _drawn_batches(inputs.corpus, draw, sizes, inputs.seed))
-    return Kept(written, int(sizes[kept].sum()), {})
+@selectors.register("random")
+class Random(Selector):
+    """drawn at random from the whole corpus (the baseline)"""
+
+    opens_corpus = True
+
+    def select(self, run: RunContext, path: Path) -> Selected:
+        """Write a seeded uniform draw from all uncontaminated passages, as large as that of `best_rank` would be."""
+        assert run.corpus is not None
+        sizes = np.load(run.retrieved / PASSAGE_SIZES).astype(np.int64)
+        otherwise = "nothing was retrieved, or the contamination filter left no passage"
+        selected = fill_or_raise(random_order(sizes, run.seed), sizes, _with_a_budget(run), otherwise=otherwise)
+        draw = np.zeros(len(sizes), dtype=np.int64)
+        draw[selected] = np.arange(1, len(selected) + 1)
+        written = write_batches(path, _drawn_batches(run.corpus, draw, sizes, run.seed))
+        return Selected(written, int(sizes[selected].sum()), {})
 
 
 def random_order(sizes: NDArray[np.int64], seed: int) -> Order:
@@ -61,17 +62,17 @@ def documents_at(corpus: Corpus, positions: Order) -> Iterator[tuple[int, Docume
     return ((position, document) for position, document in documents if position in wanted)
 
 
-def _with_a_budget(inputs: Inputs) -> Inputs:
+def _with_a_budget(run: RunContext) -> RunContext:
     """The same budget, but no more than was retrieved: what the best-ranked would keep."""
-    sizes = read_statistics(inputs.retrieved / RETRIEVED).bytes
-    budget, corpus_bytes = inputs.settings.budget, inputs.corpus_bytes
+    sizes = read_statistics(run.retrieved / RETRIEVED).bytes
+    budget, corpus_bytes = run.settings.budget, run.corpus_bytes
     if len(fill(np.arange(len(sizes)), sizes, budget, corpus_bytes=corpus_bytes)) < len(sizes):
-        return inputs
+        return run
     if budget is not None and budget.unit == "passages":
         limit = SizeBudget(len(sizes), "passages", f"{len(sizes)}passages")
     else:
         limit = SizeBudget(int(sizes.sum()), "bytes", f"{int(sizes.sum())}B")
-    return replace(inputs, settings=inputs.settings.model_copy(update={"budget": limit}))
+    return replace(run, settings=run.settings.model_copy(update={"budget": limit}))
 
 
 def _drawn_batches(corpus: Corpus, draw: NDArray[np.int64], sizes: NDArray[np.int64], seed: int) -> Iterator[Batch]:

@@ -1,57 +1,36 @@
-"""What every selector among the retrieved passages answers, and how a budget is filled from it."""
+"""How a budget is filled from a ranking of the retrieved passages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.io.run_layout import RETRIEVED
-from endtask.io.selection_table import Batch, SelectionStatistics, read_statistics
+from endtask.io.selection_table import Batch, read_statistics
+from endtask.selectors.base import Candidates, Order, RunContext, Selected, Selector
 from endtask.selectors.fill_budget import fill_or_raise
-from endtask.selectors.inputs import Inputs, Kept, Order
 from endtask.selectors.table import keep_rows
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """All candidates in an order: `order` holds their places, best first; `score` has one entry per place.
-
-    `reasons` tells of places why they stand where they stand; `counts` go into the manifest.
-    """
-
-    order: Order
-    score: NDArray[np.float64]
-    reasons: Callable[[Order], list[str]]
-    counts: dict[str, Any] = field(default_factory=dict)
-
-
-Ranker = Callable[[Inputs, SelectionStatistics], Ranking]
-"""Ranks the table of retrieved passages; its figures are given."""
-
-
-def keep_best(inputs: Inputs, path: Path, rank: Ranker) -> Kept:
-    """Rank what was retrieved and write the best that the budget holds, with the selector's own rank and score."""
-    candidates = inputs.retrieved / RETRIEVED
-    statistics = read_statistics(candidates)
-    ranking = rank(inputs, statistics)
+def select_best(selector: Selector, run: RunContext, path: Path) -> Selected:
+    """Rank what was retrieved and write the best that fit the budget, with the selector's own rank and score."""
+    candidates = read_statistics(run.table)
+    ranking = selector.rank(candidates, run)
     otherwise = "the corpus shares no word with the task"
-    kept = fill_or_raise(ranking.order, statistics.bytes, inputs, otherwise=otherwise)
+    selected = fill_or_raise(ranking.order, candidates.bytes, run, otherwise=otherwise)
 
-    def reason(batch: Batch, places: Order) -> Any:
-        return _with_matched_query(ranking.reasons(places), batch)
+    def reason(batch: Batch, indices: Order) -> Any:
+        return _with_matched_query(ranking.reasons(indices), batch)
 
     replaced = {"rank": ranks_of(ranking.order), "score": ranking.score}
-    written = keep_rows(candidates, kept, path, reason, replaced)
-    return Kept(written, int(statistics.bytes[kept].sum()), ranking.counts)
+    written = keep_rows(run.table, selected, path, reason, replaced)
+    return Selected(written, int(candidates.bytes[selected].sum()), ranking.counts)
 
 
 def ranks_of(order: Order) -> Order:
-    """The rank of each place, from 1.
+    """Return the rank of each candidate, from 1.
 
     >>> ranks_of(np.array([2, 0, 1])).tolist()
     [2, 3, 1]
@@ -61,13 +40,13 @@ def ranks_of(order: Order) -> Order:
     return ranks
 
 
-def by_score(score: NDArray[np.float64], statistics: SelectionStatistics) -> Order:
-    """The highest score first; of equal ones the better BM25 rank, then the earlier passage."""
-    return np.lexsort((np.arange(len(score)), -statistics.score, statistics.rank, -score))
+def by_score(score: NDArray[np.float64], candidates: Candidates) -> Order:
+    """Return the highest score first; of equal ones the better BM25 rank, then the earlier passage."""
+    return np.lexsort((np.arange(len(score)), -candidates.score, candidates.rank, -score))
 
 
 def _with_matched_query(reasons: list[str], batch: Batch) -> Any:
-    """Each reason, and how BM25 came upon the passage."""
+    """Return each reason with the BM25 rank and the query that gave it."""
     import pyarrow as arrow
     import pyarrow.compute as compute
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.io.selection_table import Batch, read_batches, selection_schema, write_batches
-from endtask.selectors.inputs import Order
+from endtask.selectors.base import Order
 
 Reason = Callable[[Batch, Order], Any]
 """The column of reasons for a batch of kept rows, given their places in the table of candidates."""

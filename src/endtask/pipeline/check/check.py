@@ -13,7 +13,7 @@ from endtask.config.data_usage import DataUse, chosen_by_dev, data_usage, data_u
 from endtask.config.unused_settings import unused_settings
 from endtask.corpus import Corpus
 from endtask.io.selection_table import write_selection
-from endtask.pipeline.check.estimate import Estimate, Trial, estimate_lines, estimate_of, with_influence
+from endtask.pipeline.check.estimate import Estimate, Trial, estimate_lines, estimate_of, with_selector
 from endtask.pipeline.check.retrieval import retrieval_cost
 from endtask.pipeline.check.sample_texts import examples_of
 from endtask.pipeline.external_inputs import unread_corpus
@@ -107,8 +107,8 @@ def check(settings: Settings) -> CheckResult:
         standing_in = _on_task_text(few, settings)
         phase = pretrain_phase(few, packed, standing_in, least_vocabulary=_vocabulary_to_come(settings))
         estimate = estimate_of(Trial(task, few, packed, phase), retrieval, settings)
-        if settings.select.uses_influence:
-            estimate = with_influence(estimate, task, replace(few, auxiliary={}), settings, Path(name))
+        for part in settings.select.part.parts():
+            estimate = with_selector(estimate, part, task, replace(few, auxiliary={}), settings, Path(name))
         examples = examples_of(few, packed, phase, standing_in)
         uses = data_usage(settings, groups=groups_in(task.train), absent=_without_selection(settings))
         auxiliary = tuple(audit(one) for one in task.auxiliary.values())

@@ -12,6 +12,7 @@ from endtask.config import Budget, Settings
 from endtask.pipeline.check.retrieval import CorpusSize, RetrievalCost
 from endtask.progress import bar
 from endtask.reporting.format import duration
+from endtask.selectors.base import Selector
 from endtask.task import Task
 
 if TYPE_CHECKING:
@@ -172,17 +173,19 @@ def _finetunings(settings: Settings) -> int:
     return len(settings.model_seeds) * len(set(settings.finetune.learning_rates))
 
 
-def with_influence(estimate: Estimate, task: Task, few: Task, settings: Settings, folder: Path) -> Estimate:
-    """The same with a scoring model fitted and the retrieved passages scored, within their share of the budget."""
-    from endtask.selectors.influence.limits import influence_cost
-
+def with_selector(
+    estimate: Estimate, selector: Selector, task: Task, few: Task, settings: Settings, folder: Path
+) -> Estimate:
+    """The same with what a selector costs that runs a model, within its share of the budget."""
     passages = max(estimate.retrieved_passages, 1.0)
     bytes_each = estimate.retrieved_bytes / passages
-    cost = influence_cost(task, few, settings, folder, candidates=passages, bytes_each=bytes_each)
-    share, before = settings.select.influence.share_of_budget, estimate.seconds
+    cost = selector.cost(task, few, settings, folder, candidates=passages, bytes_each=bytes_each)
+    if cost is None:
+        return estimate
+    share, before = cost.budget_share, estimate.seconds
     allowed = math.inf if share is None else share * before["train"]
     seconds, said = cost.within(allowed)
-    told = (f"select.influence.share_of_budget: {said}",) if said else ()
+    told = (f"select.share_of_budget: {said}",) if said else ()
     is_refused = cost.is_refused(allowed)
     return replace(
         estimate,

@@ -60,7 +60,7 @@ class RetrievalCost:
 def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> RetrievalCost:
     """What it takes until the text to train on is packed; the memory is set by queries and K, not by the corpus."""
     queries = _count_queries(task, settings)
-    if corpus is None or settings.select.selector == "none":
+    if corpus is None or not settings.select.part_class.selects:
         return RetrievalCost({"retrieve": 0.0, "pack": 0.0})
     size = _sample(corpus)
     workers = settings.threads or usable_cores()

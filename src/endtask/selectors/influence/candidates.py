@@ -16,7 +16,7 @@ from endtask.io.selection_table import SelectionStatistics, read_batches
 from endtask.progress import bar
 from endtask.records import Example
 from endtask.seeds import generator
-from endtask.selectors.inputs import Order
+from endtask.selectors.base import Order
 from endtask.tokenization.packed_texts import PackedTexts, runs, write_packed
 
 if TYPE_CHECKING:

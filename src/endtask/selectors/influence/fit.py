@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
-from endtask.config.influence import InfluenceSettings
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
@@ -24,6 +23,7 @@ from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.task_objective import task_objective
+from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.folds import folds_of
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
@@ -55,7 +55,7 @@ def scoring_settings(settings: Settings) -> Settings:
     >>> found.model.size, found.train.rho2, found.train.learning_rate
     ('mini', 3.0, 0.001)
     """
-    own, max_length = settings.select.influence, min(_MOST_TOKENS, settings.pretrain.max_length)
+    own, max_length = influence_config(settings), min(_MOST_TOKENS, settings.pretrain.max_length)
     changed = {
         "model": _model(settings, own, max_length),
         "pretrain": _train(settings, own, max_length),
@@ -73,7 +73,7 @@ def scoring_settings(settings: Settings) -> Settings:
 
 def seed_of(settings: Settings) -> int:
     """The seed of weights, folds and masks."""
-    own = settings.select.influence.seed
+    own = influence_config(settings).seed
     return settings.seed if own is None else own
 
 
@@ -93,7 +93,7 @@ def _weights(shape: Shape) -> int:
     return 12 * shape.hidden_size**2 * shape.num_hidden_layers
 
 
-def _model(settings: Settings, own: InfluenceSettings, max_length: int) -> ModelSettings:
+def _model(settings: Settings, own: InfluenceConfig, max_length: int) -> ModelSettings:
     if settings.model.path is not None:
         return settings.model.model_copy(update={"dropout": _DROPOUT})
     return ModelSettings(
@@ -106,7 +106,7 @@ def _model(settings: Settings, own: InfluenceSettings, max_length: int) -> Model
     )
 
 
-def _train(settings: Settings, own: InfluenceSettings, max_length: int) -> PretrainSettings:
+def _train(settings: Settings, own: InfluenceConfig, max_length: int) -> PretrainSettings:
     automatic = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
     return PretrainSettings(
         seed=seed_of(settings),
@@ -123,7 +123,7 @@ def _train(settings: Settings, own: InfluenceSettings, max_length: int) -> Pretr
 
 def check_influence(task: Task, settings: Settings) -> None:
     """Refuse, before the corpus is read, train rows that cannot be halved and layers that no scoring model has."""
-    own = settings.select.influence
+    own = influence_config(settings)
     folds_of(task, own, seed_of(settings))
     if not set(own.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
         check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), own.layers)
@@ -143,7 +143,7 @@ def check_layers_known(network: Network, layers: tuple[str, ...]) -> None:
     try:
         choose_weights(network, layers)
     except InputError as error:
-        raise InputError(str(error).replace("'layers'", "'select.influence.layers'")) from None
+        raise InputError(str(error).replace("'layers'", "'select.layers'")) from None
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Fold:
         """The training of the scoring model."""
         phase = pretrain_phase(self.task, self.packed, self.settings)
         batches = phase.objectives[TASK_OBJECTIVE].stream.plan.batches_per_epoch  # type: ignore[attr-defined]
-        return replace(phase, steps=self.settings.select.influence.epochs * batches)
+        return replace(phase, steps=influence_config(self.settings).epochs * batches)
 
 
 def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Settings, folder: Path) -> list[Fold]:

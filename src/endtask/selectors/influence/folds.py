@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.config.influence import InfluenceSettings
 from endtask.errors import InputError
 from endtask.records import Example
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.task import Task
 from endtask.task.split import carve
 
@@ -18,7 +18,7 @@ Rows = tuple[Example, ...]
 EVERY_SCORE = "every score"
 
 
-def folds_of(task: Task, settings: InfluenceSettings, seed: int) -> list[Task]:
+def folds_of(task: Task, settings: InfluenceConfig, seed: int) -> list[Task]:
     """Tasks whose train rows a scoring model is fitted on and whose dev rows are its targets.
 
     Halves of train are cut by group, as splits are: variants of one sentence never stand on both sides.
@@ -30,7 +30,7 @@ def folds_of(task: Task, settings: InfluenceSettings, seed: int) -> list[Task]:
         if not other:
             raise InputError(
                 f"the {len(task.train)} train rows cannot be cut into two halves",
-                key="select.influence.targets",
+                key="select.targets",
                 hint="use targets: dev",
             )
         parts = [(tuple(one), tuple(other)), (tuple(other), tuple(one))]

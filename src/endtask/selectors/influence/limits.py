@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from endtask.config import Budget, Settings
-from endtask.config.influence import InfluenceSettings
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network
 from endtask.encoders.sizes import shape_of
@@ -18,6 +17,7 @@ from endtask.gradients.layers import choose_weights
 from endtask.gradients.plan import Plan
 from endtask.io.machine import available_memory
 from endtask.io.selection_table import write_selection
+from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.fit import Fold, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import folds_of
 from endtask.task import Task
@@ -26,7 +26,7 @@ from endtask.training.loop import Phase
 
 BYTES_PER_TOKEN = 4.5
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
-_KEY = "select.influence.share_of_budget"
+_KEY = "select.share_of_budget"
 _SHARE_OF_MEMORY = 0.25
 _TRIAL = Budget.parse("10s")
 _COUNTED = Budget.parse("1flops")
@@ -58,7 +58,7 @@ class Allowance:
             raise InputError(
                 f"fitting the scoring models takes about {self._told(cost)}, more than {self}",
                 key=_KEY,
-                hint="raise it or the budget, or lower select.influence.epochs or size; null: no limit",
+                hint="raise it or the budget, or lower select.epochs or size; null: no limit",
             )
 
     def candidates(self, fitted: float, each: float) -> int:
@@ -70,7 +70,7 @@ class Allowance:
         raise InputError(
             f"{self} is enough to score {scored:,} of {candidates:,} candidates, no more than select.budget keeps",
             key=_KEY,
-            hint="raise it or the budget, lower select.influence.size, or keep less; null: no limit",
+            hint="raise it or the budget, lower select.size, or keep less; null: no limit",
         )
 
 
@@ -80,7 +80,7 @@ def allowance(settings: Settings) -> Allowance | None:
     >>> str(allowance(Settings(budget=Budget.parse("10min"))))
     '60 s (10% of the training budget of 600 s)'
     """
-    share, budget = settings.select.influence.share_of_budget, settings.budget
+    share, budget = influence_config(settings).share_of_budget, settings.budget
     if share is None:
         return None
     if budget.unit == "seconds":
@@ -118,8 +118,8 @@ def check_size(plan: Plan, targets: int, memory: int) -> None:
         raise InputError(
             f"the gradients of {targets:,} targets take {needed / 1e6:,.1f} MB, and {memory / 1e6:,.1f} MB are free "
             "for them",
-            key="select.influence.layers",
-            hint="compare fewer, lower select.influence.size, or raise select.influence.target_batch",
+            key="select.layers",
+            hint="compare fewer, lower select.size, or raise select.target_batch",
         )
 
 
@@ -156,6 +156,7 @@ class InfluenceCost:
     scoring_seconds: float
     memory_bytes: float
     disk_bytes: float
+    budget_share: float | None = None
 
     def is_refused(self, allowed: float) -> bool:
         """Whether a run would stop: fitting alone takes more than the seconds allowed."""
@@ -198,7 +199,7 @@ def influence_cost(
     task: Task, few: Task, settings: Settings, folder: Path, *, candidates: float, bytes_each: float
 ) -> InfluenceCost:
     """From a short trial of the scoring model on `few`, a sample of the task's train rows."""
-    own = settings.select.influence
+    own = influence_config(settings)
     write_selection(folder / "none.parquet", [])
     parts = folds_of(task, own, seed_of(settings))
     # The rows of a sample stand for the fold's: they tell lengths and time, and no model is judged.
@@ -217,7 +218,7 @@ def influence_cost(
     return _cost(fold, amounts, own)
 
 
-def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings) -> InfluenceCost:
+def _cost(fold: Fold, amounts: _Amounts, own: InfluenceConfig) -> InfluenceCost:
     phase = fold.phase()
     # A pass forward is a third of training; of the rest, the layers above the lowest that is compared.
     share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if own.layers == ("last",) else 1.0
@@ -235,7 +236,7 @@ def _cost(fold: Fold, amounts: _Amounts, own: InfluenceSettings) -> InfluenceCos
     )
 
 
-def _heavier(network: Network, own: InfluenceSettings) -> float:
+def _heavier(network: Network, own: InfluenceConfig) -> float:
     """How much more a token costs where candidates are scored than in fitting: more tokens are guessed.
 
     Every token goes through the layers, and those to be guessed are compared with the whole vocabulary.
@@ -247,13 +248,13 @@ def _heavier(network: Network, own: InfluenceSettings) -> float:
     return (layers + scored * guess) / (layers + fitted * guess)
 
 
-def _target_bytes(network: Network, row_tokens: float, own: InfluenceSettings) -> float:
+def _target_bytes(network: Network, row_tokens: float, own: InfluenceConfig) -> float:
     """Of one target's gradients, stored as rows or as matrices."""
     rows = 1.0 if own.layers == ("last",) and own.pooling == "cls" else row_tokens
     compared = choose_weights(network, own.layers).values()
     return sum(4.0 * min(sum(weight.shape) * rows, weight.numel()) for weight in compared)
 
 
-def _columns(amounts: _Amounts, own: InfluenceSettings) -> int:
+def _columns(amounts: _Amounts, own: InfluenceConfig) -> int:
     """Numbers that are stored of each unit until something is chosen."""
     return math.ceil(amounts.targets / own.target_batch) if own.choice == "top_k" else 0

@@ -11,22 +11,23 @@ from numpy.typing import NDArray
 
 from endtask.io.run_layout import HELPFUL
 from endtask.io.selection_table import SelectionStatistics
+from endtask.selectors.base import Order, Ranking, RunContext
 from endtask.selectors.best_rank import best_rank
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.runner import InfluenceWork, Scored
 from endtask.selectors.influence.score_targets import class_lists, merge_lists, write_helpful
-from endtask.selectors.inputs import Inputs, Order
 from endtask.selectors.per_class import NOBODY, Dealt, deal
-from endtask.selectors.ranking import Ranking, by_score, ranks_of
+from endtask.selectors.ranking import by_score, ranks_of
 
 Scores = NDArray[np.float64]
 _COLUMNS_AT_ONCE = 64
 
 
-def rank_by_influence(inputs: Inputs, statistics: SelectionStatistics) -> Ranking:
+def rank_by_influence(statistics: SelectionStatistics, run: RunContext, config: InfluenceConfig) -> Ranking:
     """Rank by how much a step down each candidate's masked-LM loss lowers the task's loss, to first order (ISS)."""
     if not len(statistics.rank):
         return Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), lambda places: [])
-    work = InfluenceWork(inputs, statistics)
+    work = InfluenceWork(run, statistics, config)
     scored = work.score()
     table = _Table(scored, statistics)
     chosen = _choose(table, work)
@@ -37,7 +38,7 @@ def rank_by_influence(inputs: Inputs, statistics: SelectionStatistics) -> Rankin
 
     def reason(place: int) -> str:
         if not table.is_scored[place]:
-            return "influence: not scored, beyond select.influence.share_of_budget"
+            return "influence: not scored, beyond select.share_of_budget"
         helped = f"influence: rank {rank[place]}, most helpful for {names[table.column[place]]}"
         if dealt is None or dealt.taker[place] == NOBODY:
             return helped
@@ -81,7 +82,7 @@ class _Table:
 
 def _choose(table: _Table, work: InfluenceWork) -> Chosen:
     statistics = table.statistics
-    if work.inputs.settings.per_class:
+    if work.own.per_class:
         return by_class(table.spread(table.shards.gathered("by_class"), np.nan), statistics, table.labels)
     if work.own.choice == "top_k":
         parts = (shard["scores"] for shard in table.shards.read())

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from endtask.config import Settings
-from endtask.config.influence import InfluenceSettings
 from endtask.encoders.compiling import compiles
 from endtask.encoders.flops import training_flops
 from endtask.errors import InputError
@@ -21,9 +20,11 @@ from endtask.io.atomic import whole_file
 from endtask.io.run_layout import INFLUENCE_WORK, RETRIEVED
 from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
+from endtask.selectors.base import Order, RunContext
 from endtask.selectors.best_rank import best_rank
 from endtask.selectors.fill_budget import fill
 from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw, pack_candidates, scoring_order
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.fit import (
     TOKENIZER,
     Fold,
@@ -37,7 +38,6 @@ from endtask.selectors.influence.folds import Column, class_names, class_shares,
 from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
 from endtask.selectors.influence.scorer import Scorer
 from endtask.selectors.influence.shards import Shards, ShardWork, score_units
-from endtask.selectors.inputs import Inputs, Order
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
@@ -61,8 +61,10 @@ class Scored:
 class InfluenceWork:
     """Everything that the steps of the selector read."""
 
-    inputs: Inputs
+    inputs: RunContext
     statistics: SelectionStatistics
+    own: InfluenceConfig
+    """The selector's options."""
 
     def score(self) -> Scored:
         """Fit the scoring models, and score as many candidates as may be."""
@@ -84,11 +86,6 @@ class InfluenceWork:
         counts |= {"candidates": len(self.statistics.rank), "scored": scored, "scored_tokens": tokens}
         counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
         return Scored(shards, columns, labels, counts)
-
-    @property
-    def own(self) -> InfluenceSettings:
-        """The selector's settings."""
-        return self.inputs.settings.influence
 
     @property
     def task(self) -> Task:
@@ -153,7 +150,7 @@ class InfluenceWork:
         if size > 1 and 2 * size > candidates:
             raise InputError(
                 f"{candidates:,} candidates are less than two units of {size:,}: there is nothing to rank",
-                key="select.influence.candidate_batch",
+                key="select.candidate_batch",
                 hint="lower it, or retrieve more",
             )
         if self.inputs.settings.budget is None:
@@ -250,6 +247,6 @@ def _check_distinct_scores(calibration: Calibration, units: int) -> None:
     if units > 1 and not calibration.deviation.any():
         raise InputError(
             "for every target all candidates have the same score: there is nothing to rank",
-            key="select.influence",
+            key="select.name",
             hint="are the candidates too short, or too few? other layers or more epochs may tell them apart",
         )

@@ -189,7 +189,7 @@ def why_class_is_helped(run: Path, label: str, *, top: int = 5) -> WhyHelpful:
     """The texts that help a class, by the mean over its targets."""
     path = run / "select" / HELPFUL
     if not lists_helpful(run):
-        hint = "select.selector=influence lists them"
+        hint = "select.name=influence lists them"
         raise InputError("this run has no texts listed by class", path=run, hint=hint)
     rows = [row for row in rows_where(path, "targets", {label}) if row["kind"] == "class"]
     if not rows:

@@ -25,6 +25,7 @@ from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.text_masks import mask_texts
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits, UnitTexts
+from endtask.selectors.influence.config import influence_config
 from endtask.selectors.influence.fit import Fold, seed_of
 from endtask.selectors.influence.limits import check_size
 from endtask.tokenization.packed_texts import PackedTexts
@@ -64,7 +65,7 @@ class Reader:
     """Lays out texts for the scoring models of all folds, which share tokenizer and masks (by `seed`)."""
 
     def __init__(self, fold: Fold, network: Network) -> None:
-        self._own, self._network = fold.settings.select.influence, network
+        self._own, self._network = influence_config(fold.settings), network
         self._masking, self.seed = fold.masking, seed_of(fold.settings)
         share = self._own.score_mask_probability
         self._scored = replace(self._masking, probability=share)
@@ -107,7 +108,7 @@ class Scorer:
     """Scores units of candidates against all targets: the columns are the targets of one fold after the other's."""
 
     def __init__(self, folds: list[Fold], units: CandidateUnits, *, memory: int, compiled: bool = False) -> None:
-        self._own, self._compiled = folds[0].settings.select.influence, compiled
+        self._own, self._compiled = influence_config(folds[0].settings), compiled
         self._memory = memory // len(folds)
         self.folds, self.context = folds, folds[0].context
         networks = [fold.fitted_network() for fold in folds]

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.config.influence import InfluenceSettings
 from endtask.errors import TrainingError
 from endtask.gradients.scoring import Calibration, made_ahead
 from endtask.io.atomic import whole_file
 from endtask.progress import bar
 from endtask.selectors.influence.candidates import CandidateUnits
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.score_targets import LISTED
 from endtask.selectors.influence.scorer import Scorer
 
@@ -31,7 +31,7 @@ Arrays = dict[str, NDArray[np.generic]]
 class ShardWork:
     """What is done with the scores of a shard."""
 
-    settings: InfluenceSettings
+    settings: InfluenceConfig
     calibration: Calibration
     shares: NDArray[np.float32]  # of each column in the mean of each class: (columns, classes)
 
@@ -73,7 +73,7 @@ class Shards:
             for number in left:
                 scores = score_units(scorer, self.units, self._units(number), advance)
                 if not bool(torch.isfinite(scores).all()):
-                    raise TrainingError("influence: scores are not finite", hint="lower select.influence.learning_rate")
+                    raise TrainingError("influence: scores are not finite", hint="lower select.learning_rate")
                 found = work.statistics(scores, number * self.size)
                 with whole_file(self._path(number)) as aside, open(aside, "wb") as file:
                     np.savez(file, **found)  # type: ignore[arg-type]

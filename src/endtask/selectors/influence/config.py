@@ -1,4 +1,4 @@
-"""Settings of the selector `influence`: which small model scores, against which targets, and what is kept."""
+"""Options of the selector `influence`: which small model scores, against which targets, and what is selected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from endtask.config.section import Positive, PositiveNumber, Section
+from endtask.config import Settings
+from endtask.config.part_section import PartConfig
+from endtask.config.section import Positive, PositiveNumber
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ RECIPES = {
 }
 
 
-class InfluenceSettings(Section):
+class InfluenceConfig(PartConfig):
     """Keep the texts whose gradients help the task (ISS)."""
 
     size: Literal["auto", "tiny", "mini", "compact", "small", "medium", "base", "large"] = Field(
@@ -76,6 +78,7 @@ class InfluenceSettings(Section):
         description="what is kept; budget: the highest mean of the ten best scores; top_k: the best k of each target, "
         "together, with the k that fills select.budget (paper)",
     )
+    per_class: bool = Field(False, description="divide the budget among the classes, each taking in turn")
     share_of_budget: float | None = Field(
         0.1,
         gt=0,
@@ -92,7 +95,7 @@ class InfluenceSettings(Section):
     def score_mask_probability(self) -> float:
         """The share of a candidate's tokens that each of its masks hides.
 
-        >>> InfluenceSettings().score_mask_probability, InfluenceSettings(masks=1).score_mask_probability
+        >>> InfluenceConfig().score_mask_probability, InfluenceConfig(masks=1).score_mask_probability
         (0.5, 0.15)
         """
         return self.recipe_values.mask_probability if self.masks == 1 else 1 / self.masks
@@ -105,7 +108,13 @@ class InfluenceSettings(Section):
         return layers
 
     @model_validator(mode="after")
-    def pooling_fits(self) -> InfluenceSettings:
+    def pooling_fits(self) -> InfluenceConfig:
         if self.pooling == "mean" and self.architecture in ("bert", "roberta"):
             raise ValueError(f"pooling: mean: the stock head of {self.architecture} reads the first token")
         return self
+
+
+def influence_config(settings: Settings) -> InfluenceConfig:
+    """Return the options of `influence` in a run, where it may be a member of `fusion`; else the defaults."""
+    parts = settings.select.part.parts()
+    return next((part.config for part in parts if isinstance(part.config, InfluenceConfig)), InfluenceConfig())

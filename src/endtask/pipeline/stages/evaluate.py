@@ -1,0 +1,35 @@
+"""Score the test split with the best weights of each seed."""
+
+from __future__ import annotations
+
+from endtask.config import Settings
+from endtask.io.run_layout import BEST_WEIGHTS
+from endtask.io.stage_folder import StageFolder
+from endtask.pipeline.stage import Counts, Finished, RunData, Stage
+
+
+class Evaluate(Stage):
+    """Scores and predictions."""
+
+    name = "evaluate"
+
+    def settings_read(self, settings: Settings) -> tuple[str, ...]:
+        """Return what decides on the scores."""
+        return ("evaluate.metric", "evaluate.positive_label", "evaluate.threshold")
+
+    def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
+        """Score all tasks."""
+        from endtask.evaluation.auxiliary_tasks import evaluate_auxiliary_tasks
+        from endtask.evaluation.evaluate import evaluate
+        from endtask.training.device import choose_device_context, move
+        from endtask.training.initial_network import network_for
+        from endtask.training.out_of_memory import explained_memory_trouble
+
+        settings, packed = data.settings, finished["pack"]
+        weights = {seed: finished["finetune"] / f"seed-{seed}" / BEST_WEIGHTS for seed in settings.model_seeds}
+        context = choose_device_context(settings)
+        network = move(network_for(data.task, packed, settings), settings, context)
+        folder = stage.start()
+        with explained_memory_trouble():
+            auxiliary = evaluate_auxiliary_tasks(data.task, packed, weights, network, settings, folder, context)
+            return evaluate(data.task, packed, weights, network, settings, folder, context, auxiliary=auxiliary)

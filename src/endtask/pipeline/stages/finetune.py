@@ -1,0 +1,27 @@
+"""Fine-tune the pre-trained weights on the task, once per seed."""
+
+from __future__ import annotations
+
+from endtask.config import Settings
+from endtask.io.stage_folder import StageFolder
+from endtask.pipeline.stage import Counts, Finished, RunData, Stage
+
+_READ = ("finetune", "evaluate.metric", "evaluate.positive_label", "evaluate.threshold", "skip_finetuning")
+
+
+class Finetune(Stage):
+    """The best weights of each seed."""
+
+    name = "finetune"
+
+    def settings_read(self, settings: Settings) -> tuple[str, ...]:
+        """Return the section of fine-tuning, and what scores dev."""
+        return (*_READ, *(("aligned.keep_head",) if settings.reads_aligned else ()))
+
+    def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
+        """Train every seed."""
+        from endtask.training.finetune import finetune
+        from endtask.training.out_of_memory import explained_memory_trouble
+
+        with explained_memory_trouble():
+            return finetune(data.task, finished["pack"], finished["pretrain"], data.settings, stage)

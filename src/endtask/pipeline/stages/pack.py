@@ -1,0 +1,64 @@
+"""Tokenize and pack all texts that training reads."""
+
+from __future__ import annotations
+
+from endtask.config import Settings
+from endtask.corpus import Corpus
+from endtask.corpus.sampled import DrawnDocuments
+from endtask.io.run_layout import DOMAIN, SELECTION
+from endtask.io.stage_folder import StageFolder
+from endtask.pipeline.contamination import contamination_check
+from endtask.pipeline.stage import Counts, Finished, RunData, Stage
+
+_READ = (
+    "tokenizer",
+    "model.path",
+    "seed",
+    "pretrain.max_length",
+    "pretrain.task_max_length",
+    "pretrain.truncate_passages",
+    "finetune.max_length",
+    "finetune.window_stride",
+)
+_READ_BY_ALIGNED = (
+    "aligned.sources",
+    "aligned.passages",
+    "aligned.subword_sampling",
+    "aligned.spans_from",
+    "corpus.passage_characters",
+    "retrieve.contamination_filter",
+)
+
+
+class Pack(Stage):
+    """The tokenizer and the packed tokens."""
+
+    name = "pack"
+
+    def settings_read(self, settings: Settings) -> tuple[str, ...]:
+        """Return the tokenizer's section and all lengths."""
+        return (*_READ, *(_READ_BY_ALIGNED if settings.reads_aligned else ()))
+
+    def inputs_read(self, settings: Settings) -> tuple[str, ...]:
+        """Return a given tokenizer, and the texts of aligned objectives."""
+        return ("tokenizer", "aligned") if settings.reads_aligned else ("tokenizer",)
+
+    def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
+        """Write the tokenizer and the packed tokens."""
+        from endtask.tokenization.packing import pack, say_if_fewer
+
+        domain = finished["select"] / DOMAIN if data.settings.reads_domain else None
+        selection = finished["select"] / SELECTION
+        counts = pack(data.task, selection, data.settings, stage.start(), domain=domain, aligned=_aligned(data))
+        say_if_fewer(counts["vocabulary"], data.settings)
+        return counts
+
+
+def _aligned(data: RunData) -> DrawnDocuments | None:
+    """Return the passages of aligned objectives, where pre-training has some."""
+    settings = data.settings
+    if not settings.reads_aligned:
+        return None
+    corpus = Corpus.aligned(settings.aligned, settings.corpus)
+    check = contamination_check(data)
+    return DrawnDocuments(corpus, limit=settings.aligned.passages, seed=settings.seed, is_contaminated=check)

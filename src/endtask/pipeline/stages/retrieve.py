@@ -1,0 +1,35 @@
+"""Retrieve passages: every train text is a BM25 query against the corpus."""
+
+from __future__ import annotations
+
+from endtask.config import Settings
+from endtask.io.machine import usable_cores
+from endtask.io.run_layout import SCRATCH
+from endtask.io.stage_folder import StageFolder
+from endtask.pipeline.external_inputs import needs_corpus
+from endtask.pipeline.stage import Counts, Finished, RunData, Stage
+
+
+class Retrieve(Stage):
+    """The passages that the task's texts retrieve."""
+
+    name = "retrieve"
+
+    def settings_read(self, settings: Settings) -> tuple[str, ...]:
+        """Return the sections of the corpus and of retrieval."""
+        return ("corpus", "retrieve")
+
+    def inputs_read(self, settings: Settings) -> tuple[str, ...]:
+        """Return the corpus, and unlabelled task texts."""
+        return ("corpus", "unlabelled")
+
+    def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
+        """Search the corpus."""
+        from endtask.retrieval.retrieve import Place, retrieve
+
+        settings = data.settings
+        workers = settings.threads or usable_cores()
+        paths = Place(stage.start(), stage.final.parent / SCRATCH, workers, settings.keep_scratch)
+        # The corpus may be there for the domain's text alone.
+        corpus = data.corpus if needs_corpus(settings.select) else None
+        return retrieve(data.task, corpus, settings.retrieve, paths, settings.task.columns)
