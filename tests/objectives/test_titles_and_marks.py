@@ -83,12 +83,12 @@ def test_marked_inputs_are_a_pure_function_of_seed_and_step(texts: AlignedTexts)
 
 
 def test_marks_must_be_single_tokens() -> None:
-    with pytest.raises(InputError, match=r"aligned\.marks.*tokenizer\.marks"):
+    with pytest.raises(InputError, match=r"aligned\.entity_markers.*tokenizer\.entity_markers"):
         mark_ids("((river", make_tokenizer())
 
 
 def test_a_mark_that_the_tokenizer_does_not_know_is_refused() -> None:
     tokenizer = make_tokenizer()
     assert tokenizer("\u2603", add_special_tokens=False)["input_ids"] == [tokenizer.unk_token_id]
-    with pytest.raises(InputError, match=r"aligned\.marks.*no token of its own"):
+    with pytest.raises(InputError, match=r"aligned\.entity_markers.*no token of its own"):
         mark_ids("\u2603", tokenizer)

@@ -40,14 +40,14 @@ def make_phase(tmp_path: Path) -> MakePhase:
     def make(architecture: str = "lean", *, dropout: float = 0.1, seed: int = 0, **changes: Any) -> Phase:
         network = make_network(architecture, dropout=dropout)
         common: dict[str, Any] = {"batch_size": BatchSize.parse("8"), "seed": seed, "masking": make_masking()}
-        external = MaskedLM("external", TextStream("external", texts, network, **common))
-        task = Classification("internal", TextStream("internal", texts, network, **common), make_labels())
+        external = MaskedLM("corpus", TextStream("corpus", texts, network, **common))
+        task = Classification("task", TextStream("task", texts, network, **common), make_labels())
         internal = JointTask(task, rho2=1.0)
         settings = {name: value for name, value in changes.items() if name not in _PHASE_FIELDS}
         phase = Phase(
             network=network,
-            objectives={"external": external, "internal": internal},
-            weighting=Interleave("external", "internal", rho1=1),
+            objectives={"corpus": external, "task": internal},
+            weighting=Interleave("corpus", "task", rho1=1),
             steps=6,
             settings=PretrainSettings.model_validate({"weight_decay": 0.1, "warmup_fraction": 0.3, **settings}),
             learning_rate=3e-3,
@@ -124,7 +124,7 @@ def pretrained(
     task: Task, packed: Path, run_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
     """The folder of pre-training, which scored dev on its way, and what it counted; read only."""
-    settings = changed(run_settings, train={"eval_steps": 10})
+    settings = changed(run_settings, pretrain={"eval_steps": 10})
     return pretrained_in(tmp_path_factory.mktemp("run"), task, packed, settings)
 
 

@@ -51,7 +51,7 @@ def tree_for(toy: Path, output: Path, linked: Path, aligned: dict[str, Any] | No
     settings["aligned"] = {"sources": [{"path": str(linked)}], **(aligned or {})}
     settings["select"] = {"selector": "none"}
     common = {"max_length": 48, "batch_size": 8, "checkpoint_steps": 2, "weighting": "equal", "objectives": OBJECTIVES}
-    settings["train"] = {**common, **train}
+    settings["pretrain"] = {**common, **train}
     settings["finetune"] = {**settings["finetune"], "seeds": [0], "epochs": 1}
     return settings
 

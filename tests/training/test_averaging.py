@@ -87,7 +87,7 @@ def test_what_is_done_in_place_is_undone_even_after_an_error() -> None:
 def test_a_state_of_other_weights_is_refused_and_changes_nothing() -> None:
     averaging, other = Averaging(TwoLayers(), DECAY), Averaging(nn.Linear(2, 2), DECAY)
     before = {name: value.clone() for name, value in averaging.state().items()}
-    with pytest.raises(ValueError, match=r"the average is of other weights: \['bias', 'body"):
+    with pytest.raises(ValueError, match=r"the average is of other weights: \['bias', 'encoder"):
         averaging.load_state(other.state())
     wrong = {name: value[None] for name, value in before.items()}
     with pytest.raises(ValueError, match="the average is of other weights"):

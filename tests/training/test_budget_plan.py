@@ -86,7 +86,7 @@ def test_parameters_are_those_of_the_body_and_of_heads_in_use(make_phase: MakePh
     count = {name: sum(weight.numel() for weight in part.parameters()) for name, part in network.heads.items()}
     encoder = sum(weight.numel() for weight in network.encoder.parameters())
     assert parameters_of(phase) == encoder + count["masked_lm"] + count["task"]
-    external = replace(phase, objectives={"external": phase.objectives["external"]})
+    external = replace(phase, objectives={"corpus": phase.objectives["corpus"]})
     assert parameters_of(external) == encoder + count["masked_lm"]
 
 

@@ -52,7 +52,7 @@ def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def meta_settings(settings: Settings, **meta: Any) -> Settings:
     given = {"folds": 4, "fit_batch": 8, "gradient_batch": 6, "every": 2, **meta}
-    return changed(settings, train={"objectives": OBJECTIVES, "weighting": "meta", "meta": given})
+    return changed(settings, pretrain={"objectives": OBJECTIVES, "weighting": "meta", "meta": given})
 
 
 def source(tmp_path: Path, folds: Folds | None, *, fixed: bool = False) -> TextHeldOut:
@@ -120,10 +120,10 @@ def test_what_a_head_reads_is_what_the_own_head_reads(tmp_path: Path) -> None:
 def test_gradients_are_compared_where_the_settings_say(tmp_path: Path, architecture: str) -> None:
     network = make_network(architecture)
     names = [name for name, _ in network.encoder.named_parameters()]
-    encoder = counted_weights(network.encoder, MetaSettings(parameters="body"))
-    encoder = counted_weights(network.encoder, MetaSettings())
-    assert encoder == set(names)
-    assert encoder == {name for name in names if "embeddings" not in name}
+    compared = counted_weights(network.encoder, MetaSettings(parameters="body"))
+    without_embeddings = counted_weights(network.encoder, MetaSettings())
+    assert compared == set(names)
+    assert without_embeddings == {name for name in names if "embeddings" not in name}
     held_out = HeldOutGradient(network, source(tmp_path, None), settings=MetaSettings(), context=CPU, seed=0)
     flat, counted = held_out(0), torch.zeros(sum(weight.numel() for weight in network.encoder.parameters()))
     for part in held_out.parts:
@@ -165,7 +165,7 @@ def test_the_end_task_leaves_out_what_is_held_out(task: Task, packed: Path, run_
 def test_weights_start_as_the_objectives_say(task: Task, packed: Path, run_settings: Settings) -> None:
     weighted = {**OBJECTIVES, "tapt": {**OBJECTIVES["tapt"], "weight": 2}, "tlm": {**OBJECTIVES["tlm"], "weight": 5}}
     given = {"every": 2, "gradient_batch": 6, "floor": 0.0}
-    settings = changed(run_settings, train={"objectives": weighted, "weighting": "meta", "meta": given})
+    settings = changed(run_settings, pretrain={"objectives": weighted, "weighting": "meta", "meta": given})
     shown = pretrain_phase(task, packed, settings).weighting.values()
     assert {name: shown[f"weight/{name}"].item() for name in weighted} == pytest.approx(
         {"end": 1 / 8, "tapt": 2 / 8, "tlm": 5 / 8}
@@ -190,7 +190,7 @@ def test_weights_that_do_not_move_train_as_fixed_ones_do(
     }
     trained = []
     for rule in ("meta", "equal"):
-        settings = changed(run_settings, train={**common, "weighting": rule, "meta": meta})
+        settings = changed(run_settings, pretrain={**common, "weighting": rule, "meta": meta})
         phase = replace(pretrain_phase(task, packed, settings), steps=12)
         losses = [record.losses["tlm/mlm"].item() for record in train(phase, build_optimizer(phase))]
         trained.append((losses, phase.network.state_dict()))
@@ -201,7 +201,7 @@ def test_weights_that_do_not_move_train_as_fixed_ones_do(
 
 
 def test_all_batches_of_a_step_leave_out_the_same_part(task: Task, packed: Path, run_settings: Settings) -> None:
-    settings = changed(meta_settings(run_settings), train={"gradient_accumulation_steps": 3})
+    settings = changed(meta_settings(run_settings), pretrain={"gradient_accumulation_steps": 3})
     phase = pretrain_phase(task, packed, settings)
     folds = pretrain_folds(task, settings)
     assert folds is not None
@@ -266,7 +266,7 @@ def test_a_killed_stage_goes_on_to_the_same_weights(
     task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, tmp_path: Path
 ) -> None:
     settings = changed(meta_settings(run_settings), budget="12steps")
-    settings = changed(settings, train={"checkpoint_steps": 4})
+    settings = changed(settings, pretrain={"checkpoint_steps": 4})
     whole = make_stage("whole")
     pretrain(task, packed, settings, whole)
     cut = make_stage("cut")
@@ -367,8 +367,8 @@ def test_a_small_dev_is_told_while_training(
 def test_a_selection_that_turns_out_empty_leaves_nothing_to_weigh(
     task: Task, packed: Path, run_settings: Settings, tmp_path: Path
 ) -> None:
-    settings = changed(run_settings, train={"weighting": "meta"})
-    assert set(pretrain_phase(task, packed, settings).objectives) == {"external", "internal"}
-    shutil.copytree(packed, tmp_path / "packed", ignore=shutil.ignore_patterns("external"))
+    settings = changed(run_settings, pretrain={"weighting": "meta"})
+    assert set(pretrain_phase(task, packed, settings).objectives) == {"corpus", "task"}
+    shutil.copytree(packed, tmp_path / "packed", ignore=shutil.ignore_patterns("selection"))
     with pytest.raises(InputError, match=r"key 'pretrain.weighting': .* without corpus text internal is alone"):
         pretrain_phase(task, tmp_path / "packed", settings)

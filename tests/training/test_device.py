@@ -185,9 +185,9 @@ def phase_of(folder: Path, settings: Settings, architecture: str = "lean") -> Ph
     context = choose_device_context(settings)
     network = move(make_network(architecture), settings, context)
     network.fixed_shapes = True  # the same batches, compiled or not
-    objective = MaskedLM("external", stream_of(folder, network))
+    objective = MaskedLM("corpus", stream_of(folder, network))
     return number_phase(
-        network=network, objectives={"external": objective}, weighting=Equal("external"), steps=4, context=context
+        network=network, objectives={"corpus": objective}, weighting=Equal("corpus"), steps=4, context=context
     )
 
 
@@ -199,7 +199,7 @@ def test_in_low_precision_it_trains_much_the_same(tmp_path: Path, architecture: 
         settings = Settings.model_validate({"precision": precision, "device": "cpu"})
         phase = phase_of(tmp_path / precision, settings, architecture)
         records = list(train(phase, build_optimizer(phase)))
-        losses[precision] = [float(record.losses["external/mlm"]) for record in records]
+        losses[precision] = [float(record.losses["corpus/mlm"]) for record in records]
         assert all(weight.dtype == torch.float32 for weight in phase.network.parameters())
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.01)
     assert losses["bfloat16"] != losses["float32"]
@@ -218,7 +218,7 @@ def test_compiled_it_trains_the_same_and_compiles_once(tmp_path: Path, monkeypat
         found = [next(steps)]
         graphs = counters["stats"]["unique_graphs"]
         found.extend(steps)
-        losses[compiled] = [float(record.losses["external/mlm"]) for record in found]
+        losses[compiled] = [float(record.losses["corpus/mlm"]) for record in found]
         assert (graphs > 0) == compiled
         assert counters["stats"]["unique_graphs"] == graphs, "nothing compiled again"
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)

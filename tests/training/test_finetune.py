@@ -209,7 +209,7 @@ def test_which_weights_stage_2_starts_from(
         save_weights(tmp_path / name, network_for(task, packed, changed(run_settings, seed=seed)))
     settings = changed(
         run_settings,
-        train={"eval_steps": 5},
+        pretrain={"eval_steps": 5},
         finetune={"start_from": start_from, "reset_head": reset_head, "learning_rate": [1e-3, 1e-2], "max_steps": 2},
     )
     starts: list[dict[str, torch.Tensor]] = []

@@ -74,7 +74,7 @@ def all_tasks(task: Task) -> Task:
 def told(run_settings: Settings) -> Settings:
     tree = run_settings.model_dump(mode="json")
     tree["tasks"] = TASKS
-    tree["train"] = {**tree["train"], "weighting": "equal", "objectives": OBJECTIVES}
+    tree["pretrain"] = {**tree["pretrain"], "weighting": "equal", "objectives": OBJECTIVES}
     tree["finetune"] = {**tree["finetune"], "tasks": "all", "epochs": 2, "seeds": [0]}
     return Settings.model_validate(tree)
 
@@ -91,7 +91,7 @@ def test_the_tokenizer_learns_from_the_train_texts_of_all(all_tasks: Task, packe
     assert set(TrainingTexts(all_tasks)) == texts
     for one in tasks:
         folder = packed_of(packed_all, None if one is all_tasks else one.name)
-        assert [len(PackedTexts(folder / split)) for split in ("internal", *one.splits)] == [
+        assert [len(PackedTexts(folder / split)) for split in ("task", *one.splits)] == [
             len(one.train),
             *map(len, one.splits.values()),
         ]
@@ -103,7 +103,7 @@ def test_a_network_of_its_own_says_the_same(
     all_tasks: Task, told: Settings, packed_all: Path, tmp_path: Path, architecture: str, task_head: str
 ) -> None:
     """The further head on the shared encoder, against a network that has but this task, as it is exported."""
-    settings = changed(told, model={"architecture": architecture}, train={"task_head": task_head})
+    settings = changed(told, model={"architecture": architecture}, pretrain={"task_head": task_head})
     shared = shake(network_for(all_tasks, packed_all, settings))
     save_weights(tmp_path / "weights.safetensors", shared)
     for name, one in all_tasks.auxiliary.items():

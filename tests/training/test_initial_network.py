@@ -62,7 +62,7 @@ def from_checkpoint(settings: Settings, folder: Path, **sections: Any) -> Settin
 def test_random_weights_follow_the_settings(
     task: Task, packed: Path, run_settings: Settings, architecture: str, head: str
 ) -> None:
-    settings = changed(run_settings, model={"architecture": architecture}, train={"task_head": head})
+    settings = changed(run_settings, model={"architecture": architecture}, pretrain={"task_head": head})
     network = network_for(task, packed, settings)
     assert network.architecture.name == architecture
     assert (TLM_TASK in network.heads) == (head == "tlm")
@@ -78,7 +78,7 @@ def test_a_checkpoint_with_its_own_tokenizer(
     task: Task, run_settings: Settings, architecture: str, tmp_path: Path
 ) -> None:
     stock = save_checkpoint(tmp_path / "model", architecture)
-    settings = from_checkpoint(run_settings, tmp_path / "model", train={"task_head": "tlm"})
+    settings = from_checkpoint(run_settings, tmp_path / "model", pretrain={"task_head": "tlm"})
     check_checkpoint(task, settings)
     packed = packed_in(tmp_path, task, settings)
     network = network_for(task, packed, settings).eval()

@@ -125,7 +125,7 @@ def open_some(tmp_path: Path) -> Callable[..., Trackers]:
 
 
 def rows(*steps: int) -> list[dict[str, float]]:
-    return [{"step": step, "external/masked_lm": 10.0 - step} for step in steps]
+    return [{"step": step, "corpus/masked_lm": 10.0 - step} for step in steps]
 
 
 EVERY_TRACKER = pytest.mark.parametrize("name", LIBRARIES)
@@ -134,10 +134,10 @@ EVERY_TRACKER = pytest.mark.parametrize("name", LIBRARIES)
 @EVERY_TRACKER
 def test_rows_arrive_with_their_step(name: str, libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
     with open_some(name) as trackers:
-        trackers.log({"step": 4, "external/masked_lm": 6.5, "learning_rate": 1e-3})
+        trackers.log({"step": 4, "corpus/masked_lm": 6.5, "learning_rate": 1e-3})
         trackers.log({"step": 4, "dev/accuracy": 0.5})
     assert libraries.points[name] == [
-        (4, "external/masked_lm", 6.5),
+        (4, "corpus/masked_lm", 6.5),
         (4, "learning_rate", 1e-3),
         (4, "dev/accuracy", 0.5),
     ]
@@ -198,15 +198,15 @@ def test_a_resumed_phase_repeats_no_point(
     for row in rows(2, 4, 6):
         killed.log(row)
     with open_some(name) as trackers:  # 6 was sent, but the checkpoint is at 4
-        trackers.log({"step": 6, "external/masked_lm": 4.0})
+        trackers.log({"step": 6, "corpus/masked_lm": 4.0})
         trackers.log({"step": 6, "dev/accuracy": 0.5})  # killed before this one was sent
-        trackers.log({"step": 8, "external/masked_lm": 2.0})
+        trackers.log({"step": 8, "corpus/masked_lm": 2.0})
     assert sorted(libraries.points[name]) == [
-        (2, "external/masked_lm", 8.0),
-        (4, "external/masked_lm", 6.0),
+        (2, "corpus/masked_lm", 8.0),
+        (4, "corpus/masked_lm", 6.0),
         (6, "dev/accuracy", 0.5),
-        (6, "external/masked_lm", 4.0),
-        (8, "external/masked_lm", 2.0),
+        (6, "corpus/masked_lm", 4.0),
+        (8, "corpus/masked_lm", 2.0),
     ]
 
 
@@ -353,5 +353,5 @@ def test_tensorboard_itself_shows_a_resumed_phase_once(tmp_path: Path, open_some
         with open_some("tensorboard") as trackers:
             for row in rows(*steps):
                 trackers.log(row)
-    shown = EventAccumulator(str(tmp_path / "trackers" / "tensorboard")).Reload().Scalars("external/masked_lm")
+    shown = EventAccumulator(str(tmp_path / "trackers" / "tensorboard")).Reload().Scalars("corpus/masked_lm")
     assert [(event.step, event.value) for event in shown] == [(2, 8.0), (4, 6.0), (6, 4.0), (8, 2.0), (10, 0.0)]

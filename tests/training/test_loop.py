@@ -151,8 +151,8 @@ def test_going_on_from_a_step_is_what_an_unbroken_loop_does(make_phase: MakePhas
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_loss_falls(make_phase: MakePhase, architecture: str) -> None:
-    phase = make_phase(architecture, steps=60, learning_rate=1e-2, weighting=Equal("external"))
-    losses = [float(record.losses["external/mlm"]) for record in train(phase, build_optimizer(phase))]
+    phase = make_phase(architecture, steps=60, learning_rate=1e-2, weighting=Equal("corpus"))
+    losses = [float(record.losses["corpus/mlm"]) for record in train(phase, build_optimizer(phase))]
     assert sum(losses[:4]) / 4 == pytest.approx(math.log(phase.network.config.vocab_size), rel=0.05)
     assert sum(losses[-10:]) / 10 < 0.85 * sum(losses[:4]) / 4
 
@@ -200,19 +200,19 @@ def test_the_rate_follows_the_schedule(settings: dict[str, Any], factors: list[f
 
 @pytest.mark.parametrize("weights", [None, (3, 1)])
 def test_weighted_objectives_add_their_gradients(make_phase: MakePhase, weights: tuple[int, int] | None) -> None:
-    phase = make_phase(dropout=0.0, weighting=Equal("external", "internal", weights=weights), steps=1)
+    phase = make_phase(dropout=0.0, weighting=Equal("corpus", "task", weights=weights), steps=1)
     recorder, (record,) = recorded(phase)
     shares = [0.5, 0.5] if weights is None else [0.75, 0.25]
-    total = shares[0] * total_loss(phase, "external", 0) + shares[1] * total_loss(phase, "internal", 0)
+    total = shares[0] * total_loss(phase, "corpus", 0) + shares[1] * total_loss(phase, "task", 0)
     expected = gradients_of(phase, total)
     assert recorder.gradients[0].keys() == expected.keys()
     for name, gradient in expected.items():
         assert recorder.gradients[0][name].allclose(gradient, rtol=1e-4, atol=1e-7), name
-    assert set(record.losses) == {"external/mlm", "internal/mlm", "internal/task"}
+    assert set(record.losses) == {"corpus/mlm", "task/mlm", "task/task"}
 
 
 def test_weights_of_a_head_that_no_objective_uses_stay(make_phase: MakePhase) -> None:
-    phase = make_phase(weighting=Equal("external"))
+    phase = make_phase(weighting=Equal("corpus"))
     before = {name: value.clone() for name, value in phase.network.state_dict().items()}
     after = run(phase)
     unchanged = {name for name, value in after.items() if value.equal(before[name])}
@@ -274,7 +274,7 @@ def test_steps_of_several_batches_read_the_data_in_order(
 ) -> None:
     phase = make_phase(accumulation=3, steps=5)  # corpus and task in turn
     asked = read_steps(phase, monkeypatch)
-    assert asked == {"external": list(range(9)), "internal": list(range(6))}
+    assert asked == {"corpus": list(range(9)), "task": list(range(6))}
 
 
 def test_a_ramp_begins_with_one_batch_and_ends_with_all(monkeypatch: pytest.MonkeyPatch) -> None:

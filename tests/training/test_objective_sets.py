@@ -57,7 +57,7 @@ def packed(task: Task, run_settings: Settings, tmp_path_factory: pytest.TempPath
 
 def with_objectives(settings: Settings, weighting: str, names: str = "task tapt dapt", **train: Any) -> Settings:
     objectives = {name: OBJECTIVES[name] for name in names.split()}
-    return changed(settings, train={"weighting": weighting, "objectives": objectives, **train})
+    return changed(settings, pretrain={"weighting": weighting, "objectives": objectives, **train})
 
 
 def weights_of(folder: Path, name: str = WEIGHTS) -> dict[str, torch.Tensor]:
@@ -67,8 +67,8 @@ def weights_of(folder: Path, name: str = WEIGHTS) -> dict[str, torch.Tensor]:
 def test_tlms_two_by_name_are_the_same_bits_as_by_default(
     task: Task, packed: Path, run_settings: Settings, tmp_path: Path
 ) -> None:
-    named = {"external": {"kind": "mlm", "texts": "selection"}, "internal": {"kind": "joint"}}
-    by_name = changed(run_settings, train={"objectives": named}, budget="8steps")
+    named = {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "joint"}}
+    by_name = changed(run_settings, pretrain={"objectives": named}, budget="8steps")
     default = changed(run_settings, budget="8steps")
     found = [pretrained_in(tmp_path / name, task, packed, s)[0] for name, s in (("a", default), ("b", by_name))]
     assert (found[0] / WEIGHTS).read_bytes() == (found[1] / WEIGHTS).read_bytes()
@@ -102,7 +102,9 @@ def test_equal_weights_are_a_sum_of_losses(task: Task, packed: Path, run_setting
 
 def test_given_weights_count_in_proportion(task: Task, packed: Path, run_settings: Settings) -> None:
     objectives = {"task": {"kind": "task", "weight": 3}, "tapt": OBJECTIVES["tapt"]}
-    phase = pretrain_phase(task, packed, changed(run_settings, train={"weighting": "equal", "objectives": objectives}))
+    phase = pretrain_phase(
+        task, packed, changed(run_settings, pretrain={"weighting": "equal", "objectives": objectives})
+    )
     assert {turn.objective: turn.weight for turn in phase.weighting.schedule(0)} == {"task": 0.75, "tapt": 0.25}
 
 
@@ -145,17 +147,17 @@ def test_the_looks_of_learned_weights_are_counted(
     settings = changed(with_objectives(run_settings, "meta", meta=meta), budget="5steps")
     folder, counts = pretrained_in(tmp_path, task, packed, settings)
     looks = counts["objectives"]["learned weights"]
-    lengths = {name: float(PackedTexts(packed / name).lengths.mean()) for name in ("internal", "dev")}
-    held_out = 4 * lengths["dev" if split == "dev" else "internal"]
-    assert (looks["steps"], looks["tokens"]) == (3, round(3 * (6 * lengths["internal"] + held_out)))
+    lengths = {name: float(PackedTexts(packed / name).lengths.mean()) for name in ("task", "dev")}
+    held_out = 4 * lengths["dev" if split == "dev" else "task"]
+    assert (looks["steps"], looks["tokens"]) == (3, round(3 * (6 * lengths["task"] + held_out)))
     assert 0 < looks["matmul_flops"] < counts["matmul_flops"]
     for name in ("tokens", "matmul_flops"):
         assert sum(found[name] for found in counts["objectives"].values()) == pytest.approx(counts[name])
     objectives = sum(counts["objectives"][name]["tokens"] for name in OBJECTIVES)
-    trained = objectives + 3 * (2 * lengths["internal"] + held_out)
+    trained = objectives + 3 * (2 * lengths["task"] + held_out)
     assert counts["flops"] == pytest.approx(6 * counts["parameters"] * trained)
     plan = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["plan"]["cost_per_step"]
-    assert plan["tokens"] == pytest.approx(objectives / 5 + (6 * lengths["internal"] + held_out) / 2, rel=0.15)
+    assert plan["tokens"] == pytest.approx(objectives / 5 + (6 * lengths["task"] + held_out) / 2, rel=0.15)
 
 
 @pytest.mark.parametrize(("groups", "held_out"), [(2, 1 / 2), (3, 1 / 3), (10_000, 1 / 8)])
@@ -233,7 +235,12 @@ def test_a_sequence_trains_one_after_the_other(
     assert rates == {"dapt": pytest.approx(5e-3), "tapt": pytest.approx(1e-3)}, "each has a schedule of its own"
     first = changed(
         run_settings,
-        train={**options, "objectives": {"dapt": {**OBJECTIVES["dapt"]}}, "weighting": "equal", "learning_rate": 5e-3},
+        pretrain={
+            **options,
+            "objectives": {"dapt": {**OBJECTIVES["dapt"]}},
+            "weighting": "equal",
+            "learning_rate": 5e-3,
+        },
         budget="6steps",
     )
     start, _ = pretrained_in(tmp_path / "first", task, packed, first)
@@ -304,7 +311,7 @@ def test_every_part_of_a_sequence_has_a_step(steps: int, weights: list[float], e
 
 def test_objectives_may_each_have_their_dropout(task: Task, packed: Path, run_settings: Settings) -> None:
     objectives = {"task": {**OBJECTIVES["task"], "dropout": 0.4}, "tapt": OBJECTIVES["tapt"]}
-    settings = changed(run_settings, train={"weighting": "equal", "objectives": objectives, "dropout": 0.2})
+    settings = changed(run_settings, pretrain={"weighting": "equal", "objectives": objectives, "dropout": 0.2})
     phase = pretrain_phase(task, packed, settings)
     rates = {}
     for name, objective in phase.objectives.items():

@@ -56,7 +56,7 @@ def score(phase: Phase) -> Callable[[int, TrainState], dict[str, float]]:
 
 
 def go(phase: Phase, folder: Path, **options: Any) -> TrainState:
-    return run_phase(phase, folder, label="test", **{"pause": Callback(4, score(phase)), **options})
+    return run_phase(phase, folder, label="test", **{"callback": Callback(4, score(phase)), **options})
 
 
 def kept_step(folder: Path) -> int:
@@ -182,7 +182,7 @@ def test_a_phase_stopped_between_checkpoints_goes_back_to_the_last_one(
     unbroken = make_phase(steps=7, checkpoint_steps=3)
     go(unbroken, tmp_path / "unbroken", callback=None)
     killed = make_phase(steps=7, checkpoint_steps=3)
-    objective = killed.objectives["internal"]
+    objective = killed.objectives["task"]
     original, schedule = objective.loss, []
 
     def loss(network: Any, batch: Any) -> Loss:
@@ -266,7 +266,7 @@ def test_the_memory_counts_what_was_done(make_phase: MakePhase, tmp_path: Path) 
         "matmul_flops": sum(record.flops for record in records),
         "objectives": memory["objectives"],
     }
-    assert {name: counts["steps"] for name, counts in memory["objectives"].items()} == {"external": 3, "internal": 3}
+    assert {name: counts["steps"] for name, counts in memory["objectives"].items()} == {"corpus": 3, "task": 3}
     for name in ("tokens", "matmul_flops"):
         assert sum(counts[name] for counts in memory["objectives"].values()) == pytest.approx(memory[name])
     assert memory["padded_tokens"] > memory["tokens"] > 0

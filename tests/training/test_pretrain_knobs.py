@@ -50,23 +50,23 @@ def turns_of(
 def test_the_share_of_task_batches_moves_to_its_last_value(turns_of: Callable[..., Turns]) -> None:
     schedule = turns_of("400steps", rho1=9, rho1_end=1)
     assert len(schedule) == 400
-    quarters = [schedule[start : start + 100].count("internal") for start in range(0, 400, 100)]
+    quarters = [schedule[start : start + 100].count("task") for start in range(0, 400, 100)]
     assert quarters == pytest.approx([15, 25, 35, 45], abs=1)
 
 
 def test_an_automatic_rho1_may_end_elsewhere(turns_of: Callable[..., Turns]) -> None:
     """32 rows ask for 99 corpus batches per task batch, 400 steps for no more than 3."""
     schedule = turns_of("400steps", rho1="auto", rho1_end=0)
-    rule = AnnealedInterleave("external", "internal", 3, 0, 400)
+    rule = AnnealedInterleave("corpus", "task", 3, 0, 400)
     assert schedule == [rule.schedule(step)[0].objective for step in range(400)]
-    assert schedule[-20:].count("internal") >= 19
+    assert schedule[-20:].count("task") >= 19
 
 
 def test_a_plan_counts_the_mean_of_the_mix(turns_of: Callable[..., Turns], packed: Path) -> None:
     plain, annealed = turns_of("30ktok", rho1=1), turns_of("30ktok", rho1=1, rho1_end=1)
     assert plain == annealed
     more = turns_of("30ktok", rho1=9, rho1_end=0)
-    lengths = {name: PackedTexts(packed / name).lengths.mean() for name in ("external", "internal")}
+    lengths = {name: PackedTexts(packed / name).lengths.mean() for name in ("selection", "task")}
     read = sum(8 * lengths[name] for name in more)
     assert read == pytest.approx(0.75 * 30_000, rel=0.05), "pre-training's part of the budget"
 
@@ -74,9 +74,9 @@ def test_a_plan_counts_the_mean_of_the_mix(turns_of: Callable[..., Turns], packe
 def test_steps_that_end_before_the_first_task_batch_are_warned_of(
     turns_of: Callable[..., Turns], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "internal" not in turns_of("5steps", rho1=99, rho1_end=40)
+    assert "task" not in turns_of("5steps", rho1=99, rho1_end=40)
     assert "5 steps end before the first task batch (pretrain.rho1 is 99)" in capsys.readouterr().err
-    assert "internal" in turns_of("5steps", rho1=99, rho1_end=0)
+    assert "task" in turns_of("5steps", rho1=99, rho1_end=0)
     assert "end before the first task batch" not in capsys.readouterr().err
 
 
@@ -93,7 +93,7 @@ KNOBS = {
 def test_with_every_knob_stage_1_is_resumed_exactly(
     task: Task, packed: Path, run_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = changed(run_settings, budget="16steps", train={**KNOBS, "checkpoint_steps": 3})
+    settings = changed(run_settings, budget="16steps", pretrain={**KNOBS, "checkpoint_steps": 3})
 
     def folder(name: str) -> StageFolder:
         return StageFolder(tmp_path / name, "pretrain", "fingerprint", {}, {})

@@ -49,7 +49,7 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reselecting(settings: Settings, *, train: dict[str, Any] | None = None, **asked: Any) -> Settings:
     given = {"every": EVERY, "reservoir": 30, "keep": 0.4, **asked}
-    return changed(settings, budget="16steps", train={"reselect": given, **(train or {})})
+    return changed(settings, budget="16steps", pretrain={"reselect": given, **(train or {})})
 
 
 def phase_of(task: Task, packed: Path, settings: Settings, steps: int = 16) -> tuple[Phase, Reselection]:
@@ -92,8 +92,8 @@ def test_batches_are_drawn_from_what_was_chosen_last(
     run_phase(phase, tmp_path, label="test")
     assert [len(choice) for choice in choices] == [62, 12, 12, 12]
     assert len({frozenset(choice) for choice in choices}) == 4
-    assert len(seen["external"]) == len(seen["internal"]) == 8, "no batch was made twice, or ahead of a re-selection"
-    for number, texts in seen["external"]:
+    assert len(seen["corpus"]) == len(seen["task"]) == 8, "no batch was made twice, or ahead of a re-selection"
+    for number, texts in seen["corpus"]:
         assert texts <= choices[number]
     rows = [row for row in read_metrics(tmp_path / "metrics.jsonl") if "reselect/kept" in row]
     assert [row["step"] for row in rows] == [5, 10, 15]
@@ -115,9 +115,9 @@ def test_rows_that_judge_were_left_out_meanwhile(
     assert len(judges) == 3
     assert all(len(rows) == 8 for rows in judges), "quarters of 32"
     assert len(set(np.concatenate(judges).tolist())) == 24, "each time others"
-    for number, texts in seen["internal"][:-1]:
+    for number, texts in seen["task"][:-1]:
         assert number == 3 or not texts & set(judges[number].tolist())
-    stream = stream_of(phase, "internal")
+    stream = stream_of(phase, "task")
     epoch = np.concatenate([stream.positions(step) for step in range(stream.plan.batches_per_epoch)])
     assert sorted(epoch.tolist()) == list(range(32)), "after the last re-selection nothing is left out"
 
@@ -144,7 +144,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
     knobs: dict[str, Any],
 ) -> None:
-    settings = reselecting(run_settings, train={"checkpoint_steps": 3, "dropout": 0.1, **knobs})
+    settings = reselecting(run_settings, pretrain={"checkpoint_steps": 3, "dropout": 0.1, **knobs})
 
     def folder(name: str) -> StageFolder:
         return StageFolder(tmp_path / name, "pretrain", "fingerprint", {}, {})
@@ -232,8 +232,8 @@ def test_a_plan_counts_the_rounds(task: Task, packed: Path, run_settings: Settin
 
 
 def test_off_it_is_no_part_of_the_fingerprint(run_settings: Settings) -> None:
-    assert "reselect" not in settings_read("pretrain", run_settings)["train"]
-    other = changed(run_settings, train={"reselect": {"keep": 0.1}})
+    assert "reselect" not in settings_read("pretrain", run_settings)["pretrain"]
+    other = changed(run_settings, pretrain={"reselect": {"keep": 0.1}})
     assert settings_read("pretrain", other) == settings_read("pretrain", run_settings)
     assert settings_read("pretrain", reselecting(run_settings))["pretrain"]["reselect"]["every"] == EVERY
 
@@ -243,6 +243,6 @@ def test_without_external_text_there_is_nothing_to_choose_from(
 ) -> None:
     folder = packed_in(tmp_path, task, run_settings)
     phase = replace(pretrain_phase(task, folder, run_settings), steps=9)
-    alone = replace(phase, objectives={"internal": phase.objectives["internal"]})
+    alone = replace(phase, objectives={"task": phase.objectives["task"]})
     with pytest.raises(InputError, match=r"train\.reselect\.every.*no corpus text"):
         reselection_of(alone, task, folder, reselecting(run_settings))

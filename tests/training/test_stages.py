@@ -70,19 +70,19 @@ def test_stage_1_without_external_text_is_the_task_alone(
     schedule = {
         "none": pretrain_phase(task, tmp_path / "pack", run_settings),
         "both": pretrain_phase(task, packed, run_settings),
-        "inf": pretrain_phase(task, packed, changed(run_settings, train={"rho1": "inf"})),
+        "inf": pretrain_phase(task, packed, changed(run_settings, pretrain={"rho1": "inf"})),
     }
     found = {
         name: [phase.weighting.schedule(step)[0].objective for step in range(4)] for name, phase in schedule.items()
     }
     assert found == {
-        "none": ["internal"] * 4,
-        "both": ["external", "internal"] * 2,
-        "inf": ["external"] * 4,
+        "none": ["task"] * 4,
+        "both": ["corpus", "task"] * 2,
+        "inf": ["corpus"] * 4,
     }
     assert [sorted(phase.objectives) for phase in schedule.values()] == [sorted(set(names)) for names in found.values()]
     with pytest.raises(InputError, match=r"train\.rho1.*no corpus text"):
-        pretrain_phase(task, tmp_path / "pack", changed(run_settings, train={"rho1": "inf"}))
+        pretrain_phase(task, tmp_path / "pack", changed(run_settings, pretrain={"rho1": "inf"}))
 
 
 def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage) -> None:
@@ -94,7 +94,7 @@ def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, m
 
 def test_stage_1_may_have_a_seed_of_its_own(task: Task, packed: Path, run_settings: Settings) -> None:
     """Its weights, order of texts, masks and dropout follow `pretrain.seed`; heads and batches of fine-tuning do not."""
-    own = changed(run_settings, train={"seed": 5}, seed=9)
+    own = changed(run_settings, pretrain={"seed": 5}, seed=9)
     phases = [pretrain_phase(task, packed, one) for one in (changed(run_settings, seed=5), own, run_settings)]
     expected, found, other = phases
     assert (own.pretrain_seed, run_settings.pretrain_seed) == (5, 0)
@@ -102,13 +102,13 @@ def test_stage_1_may_have_a_seed_of_its_own(task: Task, packed: Path, run_settin
     for name, value in found.network.state_dict().items():
         assert value.equal(expected.network.state_dict()[name]), name
     assert not found.network.embeddings.equal(other.network.embeddings)
-    for name in ("external", "internal"):
+    for name in ("corpus", "task"):
         ids = [phase.objectives[name].batch(3).input_ids for phase in phases]  # type: ignore[attr-defined]
         assert ids[0].equal(ids[1])
         assert not ids[1].equal(ids[2])
     stage_2 = [
         finetune_phase(network_for(task, packed, settings), task, packed, settings, CPU, seed=0)
-        for settings in (run_settings, changed(run_settings, train={"seed": 5}))
+        for settings in (run_settings, changed(run_settings, pretrain={"seed": 5}))
     ]
     heads = [phase.network.heads["task"].state_dict() for phase in stage_2]
     assert all(value.equal(heads[1][name]) for name, value in heads[0].items())
@@ -171,13 +171,13 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
     original = finetune_module.run_phase
 
     def watch(phase: Any, folder: Path, **options: Any) -> Any:
-        keep = options["pause"].keep
+        keep = options["callback"].keep
 
         def watched(memory: Any) -> None:
             keep(memory)
             kept.append((folder / BEST_WEIGHTS).read_bytes())
 
-        options["pause"] = replace(options["pause"], keep=watched)
+        options["callback"] = replace(options["callback"], keep=watched)
         return original(phase, folder, **options)
 
     monkeypatch.setattr(finetune_module, "run_phase", watch)

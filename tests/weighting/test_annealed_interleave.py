@@ -16,7 +16,7 @@ STEPS = st.integers(min_value=1, max_value=300)
 
 
 def rule_of(rho1: int, rho1_end: int, steps: int) -> AnnealedInterleave:
-    return AnnealedInterleave("external", "internal", rho1, rho1_end, steps)
+    return AnnealedInterleave("corpus", "task", rho1, rho1_end, steps)
 
 
 def shares(rho1: int, rho1_end: int, steps: int) -> list[Fraction]:
@@ -32,7 +32,7 @@ def test_internal_batches_are_as_many_as_the_shares_add_up_to(rho1: int, rho1_en
     for step, share in enumerate(shares(rho1, rho1_end, steps)):
         (turn,) = rule.schedule(step)
         total += share
-        internal += turn.objective == "internal"
+        internal += turn.objective == "task"
         assert internal == total.__floor__()
         assert turn.weight == 1.0
 
@@ -42,7 +42,7 @@ def test_internal_batches_are_as_many_as_the_shares_add_up_to(rho1: int, rho1_en
 def test_each_objective_reads_its_data_in_order(rho1: int, rho1_end: int, steps: int) -> None:
     rule = rule_of(rho1, rho1_end, steps)
     schedule = [turn for step in range(2 * steps) for turn in rule.schedule(step)]
-    for name in ("internal", "external"):
+    for name in ("task", "corpus"):
         read = [turn.step for turn in schedule if turn.objective == name]
         assert read == list(range(len(read)))
 
@@ -50,7 +50,7 @@ def test_each_objective_reads_its_data_in_order(rho1: int, rho1_end: int, steps:
 @given(rho1=RHOS, steps=STEPS, step=st.integers(min_value=0, max_value=10**9))
 @settings(max_examples=50, deadline=None)
 def test_without_a_change_it_is_the_plain_interleave(rho1: int, steps: int, step: int) -> None:
-    assert rule_of(rho1, rho1, steps).schedule(step) == Interleave("external", "internal", rho1).schedule(step)
+    assert rule_of(rho1, rho1, steps).schedule(step) == Interleave("corpus", "task", rho1).schedule(step)
 
 
 @given(rho1=RHOS, rho1_end=RHOS, steps=STEPS)
@@ -58,7 +58,7 @@ def test_without_a_change_it_is_the_plain_interleave(rho1: int, steps: int, step
 def test_after_the_last_step_the_last_share_stays(rho1: int, rho1_end: int, steps: int) -> None:
     rule, periods = rule_of(rho1, rho1_end, steps), 5
     after = range(steps, steps + periods * (rho1_end + 1))
-    assert [rule.schedule(step)[0].objective for step in after].count("internal") == periods
+    assert [rule.schedule(step)[0].objective for step in after].count("task") == periods
 
 
 @pytest.mark.parametrize(("rho1", "rho1_end"), [(99, 1), (1, 99)])
@@ -74,5 +74,5 @@ def test_the_share_moves_from_the_first_to_the_last(rho1: int, rho1_end: int) ->
 @settings(max_examples=80, deadline=None)
 def test_the_mean_has_as_many_internal_batches_in_all(rho1: int, rho1_end: int) -> None:
     steps = 10_000
-    mean = MeanInterleave("external", "internal", rho1, rho1_end).task_before(steps)
+    mean = MeanInterleave("corpus", "task", rho1, rho1_end).task_before(steps)
     assert abs(mean - rule_of(rho1, rho1_end, steps).task_before(steps)) <= 1

@@ -182,7 +182,7 @@ def _parameters(settings: Mapping[str, Any]) -> dict[str, bool | str | float]:
     """Settings by dotted key; what is no number, boolean or string is written as a string.
 
     >>> _parameters({"seed": 0, "pretrain": {"rates": [1, 2], "name": None}})
-    {'seed': 0, 'train.rates': '[1, 2]', 'train.name': 'None'}
+    {'seed': 0, 'pretrain.rates': '[1, 2]', 'pretrain.name': 'None'}
     """
     flat = flatten(settings).items()
     return {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in flat}

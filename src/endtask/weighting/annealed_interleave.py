@@ -13,7 +13,7 @@ class AnnealedInterleave(Interleave):
 
     >>> rule = AnnealedInterleave("corpus", "task", rho1=3, rho1_end=0, steps=8)
     >>> "".join(rule.schedule(step)[0].objective[0] for step in range(10))
-    'eeieiiiiii'
+    'cctctttttt'
     """
 
     def __init__(self, external: str, internal: str, rho1: int, rho1_end: int, steps: int) -> None:
@@ -33,7 +33,7 @@ class MeanInterleave(Interleave):
 
     >>> rule = MeanInterleave("corpus", "task", rho1=1, rho1_end=0)
     >>> "".join(rule.schedule(step)[0].objective[0] for step in range(8))
-    'eiiieiii'
+    'ctttcttt'
     """
 
     def __init__(self, external: str, internal: str, rho1: int, rho1_end: int) -> None:
