@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.config import TaskKind
@@ -151,7 +151,6 @@ words = st.lists(st.sampled_from(["a", "A", "b", "[[ a ]]", "!"]), min_size=1, m
 labelled = st.lists(st.tuples(words, st.sampled_from("xy")), min_size=1, max_size=15)
 
 
-@settings(max_examples=50, deadline=None)
 @given(labelled, labelled)
 def test_overlap_agrees_with_the_slow_way(train: list[tuple[str, str]], test: list[tuple[str, str]]) -> None:
     train = [*train, ("only", "x"), ("only", "y")]

@@ -16,8 +16,9 @@ from endtask.errors import InputError
 from endtask.records import Example
 from endtask.retrieval.retrieve import evaluation_texts
 from endtask.task import Task, leaked_ids
-from endtask.task.auxiliary import leaks_between, read_all, siblings
+from endtask.task.leaks import leaks_between, sibling_tasks
 from endtask.task.stored import read_task, task_files
+from endtask.task.task import read_all
 from tests.toy_kinds import write_kind
 from tests.toy_run import write_rows, write_toy
 
@@ -141,11 +142,11 @@ def test_leaks_between_tasks_are_counted(found: Any) -> None:
 def test_leak_free_rows_stand_in_train_of_no_task(found: Any) -> None:
     end, other = made("end", *found[0]), made("other", *found[1])
     task = replace(end, auxiliary={"other": other})
-    assert siblings(task, "other") == (end,)
+    assert sibling_tasks(task, "other") == (end,)
     for split in ("dev", "test"):
         for one, leaked, learned in (
             (end, leaked_ids(task, split), other),
-            (other, leaked_ids(other, split, beside=siblings(task, "other")), end),
+            (other, leaked_ids(other, split, siblings=sibling_tasks(task, "other")), end),
         ):
             for row in one.splits[split]:
                 own = any(sides(row) == sides(known) for known in one.train)

@@ -167,7 +167,7 @@ answers = {
 
 @pytest.mark.parametrize("kind", answers)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_answers_go_to_arrays_and_back(kind: Any, data: st.DataObject) -> None:
     rows = data.draw(answers[kind])
     array = numbered(rows, kind, ("a", "b", "c"))

@@ -16,8 +16,7 @@ from endtask.config import TokenizerSettings
 from endtask.config.aligned import SubwordSamplingSettings
 from endtask.errors import InputError
 from endtask.records import Document
-from endtask.tokenization.alignment_packing import pack_aligned
-from endtask.tokenization.alignment_texts import MARKUP
+from endtask.tokenization.aligned_texts import MARKUP, pack_aligned
 from endtask.tokenization.subword_sampling import SubwordSampler, sampling_cutter
 from endtask.tokenization.tokenizer import train_tokenizer
 from tests.aligned_toy import LONGEST, make_tokenizer

@@ -9,7 +9,7 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from endtask.tokenization.templates import PairFrame
+from endtask.tokenization.special_tokens import PairFrame
 from tests.aligned_toy import KINDS, make_tokenizer
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -75,7 +75,6 @@ def test_learning_again_in_one_process_gives_the_same(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.text(max_size=60), pair=st.none() | st.text(max_size=30))
-@settings(max_examples=60, deadline=None)
 def test_any_text_has_tokens_of_the_vocabulary(kind: str, text: str, pair: str | None) -> None:
     tokenizer = tokenizer_of(kind)
     ((ids, types),) = encode([(text, pair)], tokenizer, MAX_LENGTH)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.tokenization.training_texts import ALPHABET_LIMIT, LearningTexts, count_words, find_alphabet
+from endtask.tokenization.vocabulary import ALPHABET_LIMIT, LearningTexts, count_words, find_alphabet
 
 TEXTS = st.lists(st.text("ab [", max_size=10), max_size=20)
 
 
 @given(texts=TEXTS, limit=st.none() | st.integers(1, 25), seed=st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
 def test_a_sample_keeps_the_order_and_can_be_read_again(texts: list[str], limit: int | None, seed: int) -> None:
     numbered = [f"{number} {text}" for number, text in enumerate(texts)]
     sample = LearningTexts(numbered, limit=limit, seed=seed)
@@ -30,7 +29,6 @@ def test_every_text_may_be_drawn() -> None:
 
 
 @given(texts=TEXTS)
-@settings(max_examples=60, deadline=None)
 def test_only_marks_are_cut_out(texts: list[str]) -> None:
     pieces = list(LearningTexts(texts, markers=["[", "[["]))
     assert "".join(pieces) == "".join(texts).replace("[", "")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
@@ -16,7 +16,6 @@ from endtask.tokenization import unigram_trainer as unigram_pieces
 from endtask.tokenization.unigram_trainer import LONGEST_PIECE, LONGEST_WORD, learn_pieces
 
 WORDS = st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers(1, 20), min_size=1, max_size=12)
-QUICK = settings(max_examples=50, deadline=None)
 
 
 def ways_to_cut(word: str, pieces: set[str]) -> Iterator[list[str]]:
@@ -40,7 +39,6 @@ def start(words: dict[str, int]) -> tuple[unigram_pieces._Words, unigram_pieces.
 
 
 @given(words=WORDS)
-@QUICK
 def test_candidates_are_the_repeated_substrings_that_no_longer_one_stands_for(words: dict[str, int]) -> None:
     counts: Counter[str] = Counter()
     followers: dict[str, list[str]] = {}
@@ -62,7 +60,6 @@ def test_candidates_are_the_repeated_substrings_that_no_longer_one_stands_for(wo
 
 
 @given(words=WORDS)
-@QUICK
 def test_expected_counts_are_those_over_all_ways_to_cut(words: dict[str, int]) -> None:
     laid_out, pieces, strings = start(words)
     probability = dict(zip(strings, pieces.probabilities()[:-1].tolist(), strict=True))
@@ -78,7 +75,6 @@ def test_expected_counts_are_those_over_all_ways_to_cut(words: dict[str, int]) -
 
 
 @given(words=WORDS)
-@QUICK
 def test_the_best_spelling_without_a_piece_is_the_best_of_all_others(words: dict[str, int]) -> None:
     _, pieces, strings = start(words)
     probabilities = pieces.probabilities()
@@ -91,7 +87,6 @@ def test_the_best_spelling_without_a_piece_is_the_best_of_all_others(words: dict
 
 
 @given(words=WORDS, size=st.integers(1, 20))
-@QUICK
 def test_the_vocabulary_holds_all_letters_and_no_more_than_asked(words: dict[str, int], size: int) -> None:
     alphabet = sorted(set("".join(words)))
     learned = learn_pieces(words, alphabet, size)
@@ -104,7 +99,6 @@ def test_the_vocabulary_holds_all_letters_and_no_more_than_asked(words: dict[str
 
 
 @given(words=WORDS)
-@QUICK
 def test_the_order_of_the_words_does_not_matter(words: dict[str, int]) -> None:
     alphabet = sorted(set("".join(words)))
     backwards = dict(reversed(words.items()))

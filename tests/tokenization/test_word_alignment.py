@@ -30,7 +30,7 @@ def tokenizer_of(kind: str) -> PreTrainedTokenizerFast:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(texts=st.lists(words_of_texts, min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_every_word_has_the_first_token_that_touches_it(
     tmp_path_factory: pytest.TempPathFactory, kind: str, texts: list[list[str]]
 ) -> None:

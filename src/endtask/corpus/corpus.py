@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from endtask.config import AlignedSettings, CorpusSettings
-from endtask.corpus.contents import file_size, source_contents
 from endtask.corpus.deduplicate import Seen, key_of, key_of_words
-from endtask.corpus.links import Links, links_inside
 from endtask.corpus.passages import cut_places, number_passages
-from endtask.corpus.reading import Reading, read_source
+from endtask.corpus.reading import Links, Reading, links_inside, read_source, source_contents
 from endtask.corpus.sources import Source, find_sources, parse_source
-from endtask.corpus.statistics import CorpusStatistics, SourceStatistics
+from endtask.errors import InputError
 from endtask.io.compression import ReadProgress
-from endtask.io.stage_folder import fingerprint
+from endtask.io.digests import file_size, fingerprint
 from endtask.records import Document
+from endtask.seeds import generator
+
+
+@dataclass
+class SourceStatistics:
+    """Counts of one source: `documents` had text, `empty` had none; `passages` and `bytes` were kept."""
+
+    documents: int = 0
+    empty: int = 0
+    passages: int = 0
+    duplicates: int = 0
+    excluded: int = 0
+    bytes: int = 0
+    skipped_files: int = 0
+
+
+@dataclass
+class CorpusStatistics:
+    """Counts by source name, filled while the corpus streams by.
+
+    >>> counts = CorpusStatistics({"a": SourceStatistics(passages=2), "b": SourceStatistics(passages=1)})
+    >>> counts.total.passages
+    3
+    """
+
+    sources: dict[str, SourceStatistics] = field(default_factory=dict)
+
+    @property
+    def total(self) -> SourceStatistics:
+        """The sums over all sources."""
+        names = [entry.name for entry in fields(SourceStatistics)]
+        sums = {name: sum(getattr(source, name) for source in self.sources.values()) for name in names}
+        return SourceStatistics(**sums)
+
+    def check_not_empty(self, sources: Sequence[Source]) -> None:
+        """Complain about a corpus without any text."""
+        if self.total.passages == 0:
+            names = ", ".join(f"{source.name} ({source.path})" for source in sources)
+            raise InputError("the corpus is empty: no text in any of its sources", hint=names)
+
+    def to_dict(self) -> dict[str, dict[str, int]]:
+        """Plain numbers for a manifest: one entry per source."""
+        return {name: asdict(source) for name, source in self.sources.items()}
+
 
 FORMAT = 1
 """Raised whenever the same files give other passages or ids."""
@@ -142,3 +188,34 @@ def _unique(wanted: str, place: str, ids: Seen) -> str:
     while not ids.add(key_of(unique)):
         unique = f"{wanted}~{place}" if unique == wanted else f"{unique}~"
     return unique
+
+
+class DrawnDocuments:
+    """At most `limit` passages, drawn by the seed, in the order of the corpus; `is_contaminated` says which to leave out."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        limit: int | None = None,
+        seed: int = 0,
+        is_contaminated: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.corpus = corpus
+        self._limit, self._seed, self._is_contaminated = limit, seed, is_contaminated
+
+    def __iter__(self) -> Iterator[Document]:
+        for number, document in enumerate(self.corpus.documents()):
+            if self._drawn is not None and not self._drawn[number]:
+                continue
+            if self._is_contaminated is None or not self._is_contaminated(document.text):
+                yield document
+
+    @cached_property
+    def _drawn(self) -> NDArray[np.bool_] | None:
+        if self._limit is None:
+            return None
+        count = sum(1 for _ in self.corpus.documents())
+        drawn = np.zeros(count, dtype=np.bool_)
+        drawn[generator(self._seed, "aligned passages").permutation(count)[: self._limit]] = True
+        return drawn

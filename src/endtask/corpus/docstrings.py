@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from endtask.corpus.parse_many import docstrings_of_files
+from endtask.corpus.python_files import docstrings_of_files
 from endtask.errors import InputError
 from endtask.records import Document
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from endtask.corpus.contents import file_digest
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
+from endtask.io.digests import file_digest
 from endtask.io.tables import Row
 
 

@@ -7,7 +7,6 @@ before it, so a matching finished stage is skipped and a matching partial one go
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import shutil
@@ -28,12 +27,6 @@ MANIFEST = "manifest.json"
 LEFT_OUT = "left_out"
 """Key of a manifest whose stage was done on another machine: the files that stayed there."""
 _VERSIONED = ("torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
-
-
-def fingerprint(*parts: Any) -> str:
-    """A short stable hash of JSON-like values."""
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def own_version() -> str:

@@ -12,9 +12,7 @@ from endtask.corpus.docstrings import docstring_documents
 from endtask.errors import InputError
 from endtask.records import Document, Example
 from endtask.task.normalize import normalize
-from endtask.task.task import Task
 
-NAME = "docstrings"
 # Hard dependencies of endtask or of its hard dependencies, so every install has all eight.
 LIBRARIES = ("huggingface_hub", "networkx", "numpy", "scipy", "sklearn", "sympy", "torch", "transformers")
 # Texts per library; test comes first in the order of hashes, so it stays the same when train grows.
@@ -22,6 +20,8 @@ SPLIT_SIZES: Mapping[str, int] = {"test": 120, "dev": 80, "train": 30}
 # Topic, not the layout of parameter lists, should tell the libraries apart: only the opening prose is shown.
 OPENING_CHARACTERS = 300
 MINIMUM_CHARACTERS = 60
+
+NOTE = f"built from the docstrings of {len(LIBRARIES)} installed libraries, their own names removed"
 
 SECTION = re.compile(
     r"""(\.\.\s | :\w+\s)                                         # directive or field list
@@ -42,11 +42,12 @@ class _Candidate:
     text: str
 
 
-def docstrings_task(seed: int = 0, documents: Iterable[Document] | None = None) -> Task:
-    """Classify openings of docstrings by library: eight balanced classes, equal texts in one split only.
+def docstring_splits(seed: int = 0, documents: Iterable[Document] | None = None) -> dict[str, list[Example]]:
+    """Return the splits of the task "classify the opening of a docstring by library".
 
-    Which text goes where follows from `seed` and a hash of the document's id, so that a library that adds or
-    loses a few docstrings moves only those. `documents` stands in for the installed libraries in tests.
+    The eight classes are balanced, and equal texts are in one split only. The split of a text depends on `seed` and on a
+    hash of the document's id: a library that adds or loses a few docstrings moves only those. Tests pass `documents` in
+    place of the installed libraries.
     """
     candidates = _candidates(docstring_documents() if documents is None else documents, seed)
     splits: dict[str, list[Example]] = {split: [] for split in SPLIT_SIZES}
@@ -54,9 +55,7 @@ def docstrings_task(seed: int = 0, documents: Iterable[Document] | None = None) 
         _deal(library, sorted(candidates.get(library, ())), splits)
     for examples in splits.values():
         examples.sort(key=lambda example: _hash(seed, example.id))
-    ordered = {split: splits[split] for split in ("train", "dev", "test")}
-    note = f"built from the docstrings of {len(LIBRARIES)} installed libraries, their own names removed"
-    return Task.from_examples(NAME, ordered, kind="text", seed=seed, notes=[note])
+    return {split: splits[split] for split in ("train", "dev", "test")}
 
 
 def opening(text: str, limit: int = OPENING_CHARACTERS) -> str:

@@ -13,7 +13,7 @@ from endtask.errors import InputError, a_few
 from endtask.io.tables import Row
 from endtask.records import Example, Label
 from endtask.task.columns import Columns
-from endtask.task.sources import Table
+from endtask.task.split_tables import Table
 
 WITH_PAIR = ("pair", "score", "labels")
 """Kinds whose examples have a second text (`pair`) or may have one."""

@@ -12,7 +12,7 @@ from endtask.config.objectives import check_names
 from endtask.errors import InputError
 from endtask.io.run_layout import TASKS
 from endtask.records import Example
-from endtask.task.sources import SPLITS
+from endtask.task.split_tables import SPLITS
 from endtask.task.task import Task
 
 _FACTS = "task.json"

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
-from endtask.config import TaskKind, TaskSettings
+from endtask.config import Settings, TaskKind, TaskSettings
+from endtask.corpus.sources import DOCSTRINGS
 from endtask.errors import InputError, did_you_mean
 from endtask.records import Example
 from endtask.task.checks import check_ids, check_labels, label_names
 from endtask.task.columns import Columns, find_columns, require_columns
+from endtask.task.docstrings_task import NOTE, docstring_splits
 from endtask.task.examples import WrongCell, complete, decide_kind, is_empty, read_examples
-from endtask.task.hub import read_hub_tables
-from endtask.task.sources import HUB_PREFIX, SPLITS, TEST_SET, Table, read_tables, task_name
 from endtask.task.split import carve, group_key
+from endtask.task.split_tables import HUB_PREFIX, SPLITS, TEST_SET, Table, read_hub_tables, read_tables, task_name
 
 Splits = dict[str, tuple[Example, ...]]
+
+# A key of the section `task` in a message; the look-behind excludes file names such as data/task.csv.
+_KEY = re.compile(rf"(?<![\w./\\-])task\.({'|'.join(TaskSettings.model_fields)})\b")
 
 
 @dataclass(frozen=True)
@@ -85,10 +90,8 @@ class Task:
     def read(cls, source: str | Path | TaskSettings, *, seed: int = 0) -> Task:
         """Read a file, a folder with train/dev/test files, `hf:NAME[:CONFIG]` or `docstrings`."""
         settings = source if isinstance(source, TaskSettings) else TaskSettings(path=str(source))
-        if settings.path == "docstrings":
-            from endtask.task.docstrings_task import docstrings_task
-
-            return docstrings_task(seed)
+        if settings.path == DOCSTRINGS:
+            return cls.from_examples(DOCSTRINGS, docstring_splits(seed), kind="text", seed=seed, notes=[NOTE])
         if settings.path.startswith(HUB_PREFIX):
             tables, notes = read_hub_tables(settings.path, settings.columns)
         else:
@@ -135,6 +138,22 @@ class Task:
         ordered = {split: tuple(full[split]) for split in SPLITS if split in full}
         labels = label_names(ordered["train"], kind)
         return cls(name, kind, ordered, labels, tuple(said), _fingerprint(kind, ordered), dropped)
+
+
+def read_all(settings: Settings) -> Task:
+    """Read the end task with its auxiliary tasks."""
+    task = Task.read(settings.task, seed=settings.seed)
+    auxiliary = {name: _read_auxiliary(name, section, settings.seed) for name, section in settings.tasks.items()}
+    return replace(task, auxiliary=auxiliary)
+
+
+def _read_auxiliary(name: str, settings: TaskSettings, seed: int) -> Task:
+    """Read an auxiliary task; messages about it name the keys `tasks.NAME....` in place of `task....`."""
+    try:
+        return replace(Task.read(settings, seed=seed), name=name)
+    except InputError as error:
+        line, named = _KEY.subn(rf"tasks.{name}.\1", str(error))
+        raise InputError(line if named else f"tasks.{name}: {line}") from None
 
 
 def _read_splits(

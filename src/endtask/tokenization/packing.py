@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from endtask.config import Settings
-from endtask.corpus.sampled import DrawnDocuments
+from endtask.corpus.corpus import DrawnDocuments
 from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import TASKS
 from endtask.io.selection_table import SelectedTexts
 from endtask.progress import bar, say, warn
 from endtask.records import Document, Example
 from endtask.task import Task
-from endtask.tokenization.alignment_packing import pack_aligned
+from endtask.tokenization.aligned_texts import pack_aligned
 from endtask.tokenization.entity_markers import add_markers, mark_pattern
 from endtask.tokenization.packed_texts import PackedTexts, Texts, pack_examples, pack_passages, pack_windows
 from endtask.tokenization.span_finders import span_finder

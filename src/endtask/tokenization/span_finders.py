@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from endtask.config import AlignedSettings
-from endtask.corpus.links import Links
 from endtask.corpus.passages import sentence_starts
+from endtask.corpus.reading import Links
 from endtask.errors import InputError
 from endtask.io.tables import read_lines
 from endtask.records import Document
-from endtask.tokenization.text_words import word_places
+from endtask.tokenization.words import word_places
 
 Finder = Callable[[Document], tuple[str, Links]]
 """From a passage to the text to be read and the spans in it, in order and apart from each other."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = [PAD, UNKNOWN, CLS, SEP, MASK]
@@ -21,3 +26,42 @@ def frame() -> TemplateProcessing:
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(token, SPECIAL_TOKENS.index(token)) for token in (CLS, SEP)],
     )
+
+
+Tokens = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PairFrame:
+    """The special tokens before, between and behind two texts; `second` of the middle ones count to the second text."""
+
+    before: Tokens
+    between: Tokens
+    behind: Tokens
+    of_second: int = 0
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerFast) -> PairFrame:
+        """As the tokenizer itself does it: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`."""
+        encoding = tokenizer("a", "a", return_special_tokens_mask=True, return_token_type_ids=True)
+        ids, special = np.array(encoding["input_ids"]), np.array(encoding["special_tokens_mask"], dtype=bool)
+        inner = np.flatnonzero(~special)
+        middle = np.flatnonzero(special & (np.arange(len(ids)) > inner[0]) & (np.arange(len(ids)) < inner[-1]))
+        types = np.array(encoding["token_type_ids"])
+        return cls(ids[: inner[0]], ids[middle], ids[inner[-1] + 1 :], int(types[middle].sum()))
+
+    @property
+    def size(self) -> int:
+        """How many special tokens a pair has."""
+        return len(self.before) + len(self.between) + len(self.behind)
+
+    def join(self, first: Tokens, second: Tokens) -> tuple[Tokens, int]:
+        """The tokens of a pair, and where its second text starts for token types.
+
+        >>> frame = PairFrame(np.array([2]), np.array([3]), np.array([3]))
+        >>> tokens, start = frame.join(np.array([7, 8]), np.array([9]))
+        >>> tokens.tolist(), start
+        ([2, 7, 8, 3, 9, 3], 4)
+        """
+        tokens = np.concatenate([self.before, first, self.between, second, self.behind])
+        return tokens, len(tokens) - len(self.behind) - len(second) - self.of_second

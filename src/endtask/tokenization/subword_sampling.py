@@ -19,7 +19,7 @@ from endtask.config.aligned import SubwordSamplingSettings
 from endtask.errors import InputError
 from endtask.records import Document
 from endtask.seeds import generator
-from endtask.tokenization.alignment_packing import Cutter, Tokens, plain_cutter
+from endtask.tokenization.aligned_texts import Cutter, Tokens, plain_cutter
 from endtask.tokenization.entity_markers import mark_pattern
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,17 +13,39 @@ from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
-from endtask.tokenization.bpe import learn_byte_pairs
 from endtask.tokenization.entity_markers import add_markers, check_markers
 from endtask.tokenization.special_tokens import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNKNOWN, frame
-from endtask.tokenization.spelled_capitals import spell, spell_capitals
-from endtask.tokenization.training_texts import LearningTexts
-from endtask.tokenization.unigram import learn_unigram
-from endtask.tokenization.wordpiece import learn_wordpiece
+from endtask.tokenization.vocabulary import LearningTexts, learn_byte_pairs, learn_unigram, learn_wordpiece
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from tokenizers.normalizers import Replace
     from transformers import PreTrainedTokenizerFast
+
+
+@cache
+def _blanks() -> Replace:
+    from tokenizers import Regex, normalizers
+
+    return normalizers.Replace(Regex(r"(?<=\p{Lu})(?=\p{Lu})"), " ")
+
+
+def spell(text: str) -> str:
+    """The text as the tokenizer below sees it.
+
+    >>> spell("The DNA of IgE")
+    'The D N A of IgE'
+    """
+    return str(_blanks().normalize_str(text))
+
+
+def spell_capitals(tokenizer: Tokenizer) -> None:
+    """Let a tokenizer do so before anything else; it is saved with it, so that other tools do the same."""
+    from tokenizers import normalizers
+
+    own = tokenizer.normalizer
+    tokenizer.normalizer = _blanks() if own is None else normalizers.Sequence([_blanks(), own])
+
 
 __all__ = ["SPECIAL_TOKENS", "load_tokenizer", "save_tokenizer", "train_tokenizer"]
 

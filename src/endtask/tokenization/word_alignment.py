@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.tokenization.packed_texts import PackedTexts, runs, write_packed
-from endtask.tokenization.ragged import Ragged
+from endtask.tokenization.packed_texts import PackedTexts, Ragged, runs, write_packed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -17,7 +17,7 @@ from endtask.objectives.alignment.stream import half_of
 from endtask.objectives.alignment.text_segments import Pieces, cut_texts, whole_texts
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
-from endtask.tokenization.alignment_texts import AlignedTexts
+from endtask.tokenization.aligned_texts import AlignedTexts
 
 _LONGEST_ACRONYM = MOST_WORDS + 2
 """Tokens; a letter is one, and there may be some before the first."""

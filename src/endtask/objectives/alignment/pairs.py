@@ -16,8 +16,8 @@ from endtask.objectives.alignment.stream import MadeInput, MadeStream
 from endtask.objectives.base import Loss
 from endtask.objectives.classification import cross_entropy
 from endtask.objectives.task_base import with_answers
-from endtask.tokenization.alignment_texts import AlignedTexts
-from endtask.tokenization.templates import PairFrame
+from endtask.tokenization.aligned_texts import AlignedTexts
+from endtask.tokenization.special_tokens import PairFrame
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
