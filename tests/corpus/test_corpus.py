@@ -165,7 +165,7 @@ def test_two_streams_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 
 def test_a_large_text_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "_BLOCK", 300)
+    monkeypatch.setattr(reading_module, "_BLOCK_CHARACTERS", 300)
     paragraphs = [f"Paragraph {number} says little. It ends here." for number in range(50)]
     path = tmp_path / "book.txt"
     path.write_text("\n\n".join(paragraphs))
@@ -194,7 +194,7 @@ def test_all_text_comes_through_once(tmp_path: Path, rows: list[str]) -> None:
 @pytest.mark.parametrize(
     ("rows", "row", "message"),
     [
-        ([{"txet": "a", "number": 1}], None, "among txet, number (name it beside the path: corpus.sources=[{path: "),
+        ([{"txet": "a", "number": 1}], None, "among txet, number (name it with the path: corpus.sources=[{path: "),
         ([{"text": "a"}, {"text": None}], 2, "column 'text' is null, not a text"),
         ([{"text": "a"}, {"text": 5}], 2, "column 'text' is of type int, not a text"),
         ([{"text": "a"}, {"txt": "b"}], 2, "no column 'text' (did you mean 'txt'?)"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from endtask.config import AlignedSettings, CorpusSettings, SourceSettings
 from endtask.corpus import Corpus
-from endtask.corpus.passages import cut, cut_places, sentence_starts
+from endtask.corpus.passages import cut, passage_spans, sentence_starts
 from endtask.corpus.reading import links_inside, read_links
 from endtask.errors import InputError
 
@@ -27,7 +27,7 @@ def aligned(path: Path, *, passage_characters: int = 2000) -> Corpus:
 
 @given(TEXTS, st.integers(5, 60))
 def test_places_of_passages_are_those_of_the_passages(text: str, limit: int) -> None:
-    places = cut_places(text, limit)
+    places = passage_spans(text, limit)
     assert [text[start:end] for start, end in places] == cut(text, limit)
     assert all(end <= start for (_, end), (start, _) in pairwise(places))
 
@@ -46,7 +46,7 @@ def test_links_survive_cutting_with_their_words(data: st.DataObject, text: str, 
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
     links = read_links([[start, end]], text, path="a", row=1)
-    for first, last in cut_places(text, limit):
+    for first, last in passage_spans(text, limit):
         inside = links_inside(links, first, last)
         assert [text[first:last][a:b] for a, b in inside] == [text[a:b] for a, b in links if first <= a and b <= last]
 

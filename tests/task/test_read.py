@@ -157,7 +157,7 @@ def test_named_group_column_rules_the_carving(tmp_path: Path) -> None:
     task = Task.read(TaskSettings(path=str(path), columns=ColumnSettings(group="doc")))
     assert {row.group for row in task.dev}.isdisjoint(row.group for row in task.train)
     assert len(task.dev) == len(task.test) == 10
-    assert any("named column" in note for note in task.notes)
+    assert any("group column" in note for note in task.notes)
 
 
 def test_test_split_may_be_missing(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ chance = random.Random(0)
 words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyzäé中", k=chance.randint(2, 9))) for _ in range(600)]
 texts = [" ".join(chance.choices(words, k=12)) for _ in range(200)]
 for kind in ("wordpiece", "bpe", "unigram"):
-    settings = TokenizerSettings(kind=kind, vocab_size=500, marks=("[[", "]]"), train_texts=150)
+    settings = TokenizerSettings(kind=kind, vocab_size=500, entity_markers=("[[", "]]"), train_texts=150)
     save_tokenizer(train_tokenizer(texts, settings, 32, seed=5), Path(sys.argv[1]) / kind)
 """
 

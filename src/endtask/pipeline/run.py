@@ -219,7 +219,7 @@ class Run:
         settings = self.settings
         bundled = self.bundled.piece(name, settings)
         by_files: dict[str, Callable[[], str]] = {
-            "task": lambda: self.task.whole_fingerprint,
+            "task": lambda: self.task.combined_fingerprint,
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
             "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
             "selection": lambda: selection_digest(settings),

@@ -1,4 +1,4 @@
-"""Where a task's rows come from: one file, a folder with one file a split, or the Hugging Face hub."""
+"""Read the table of each split: from one file, a folder with one file per split, or the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ SPLIT_NAMES: Mapping[str, str] = {
 }
 HUB_PREFIX = "hf:"
 TEST_SET = "test-"
-"""How the names of several test sets' tables begin."""
+"""Prefix of the names of several test sets."""
 _KNOWN = f"{' '.join(ROW_SUFFIXES)}, plain or {' '.join(COMPRESSIONS)}"
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of one split as they stand in the file, with their row numbers."""
+    """The rows of one split as in the file, with their row numbers."""
 
     path: str
     rows: tuple[tuple[int, Row], ...]
 
     @property
     def columns(self) -> list[str]:
-        """Every column that some row has; rows of JSON Lines may leave out columns."""
+        """All columns that any row has; rows of JSON Lines may leave out columns."""
         return list(dict.fromkeys(name for _, row in self.rows for name in row))
 
 
 def read_tables(path: str) -> dict[str, Table]:
-    """The table of each split that a file or folder holds; a single file is all train."""
+    """Return the table of each split in a file or folder; a single file is the train split."""
     if not path:
         raise InputError("no task given", key="task.path", hint="a file, a folder, hf:NAME or docstrings")
-    place = Path(path)
-    if place.is_dir():
-        return {split: _read_table(file) for split, file in split_files(place).items()}
-    if not place.exists():
-        raise _not_there(place)
-    return {"train": _read_table(place)}
+    source = Path(path)
+    if source.is_dir():
+        return {split: _read_table(file) for split, file in split_files(source).items()}
+    if not source.exists():
+        raise _missing(source)
+    return {"train": _read_table(source)}
 
 
 def task_name(path: str) -> str:
-    """A short name for the task at a path.
+    """Return a short name for the task at a path.
 
     >>> task_name("data/reviews.csv.gz"), task_name("data/chemprot/"), task_name("hf:owner/rotten:en")
     ('reviews', 'chemprot', 'rotten')
     """
     if path.startswith(HUB_PREFIX):
         return Path(path.removeprefix(HUB_PREFIX).split(":")[0]).name
-    place = Path(path)
-    return place.resolve().name if place.is_dir() else _bare_name(place) or place.name
+    source = Path(path)
+    return source.resolve().name if source.is_dir() else _bare_name(source) or source.name
 
 
 def split_of(name: str) -> str | None:
-    """The split that a file's or a hub split's name stands for; of several test sets `test-NAME`.
+    """Return the split that a file or hub split is named after, `test-NAME` for one of several test sets.
 
     >>> [split_of(name) for name in ("train", "valid", "test_matched", "test-new", "extra")]
     ['train', 'dev', 'test-matched', 'test-new', None]
@@ -75,7 +75,7 @@ def split_of(name: str) -> str | None:
 
 
 def split_files(folder: Path) -> dict[str, Path]:
-    """The file of each split in a folder, in the order train, dev, test, further test sets by name."""
+    """Return the file of each split in a folder, in the order train, dev, test, other test sets by name."""
     files = [entry for entry in _entries(folder) if entry.is_file() and not entry.name.startswith(".")]
     found: dict[str, Path] = {}
     for file in files:
@@ -93,11 +93,11 @@ def split_files(folder: Path) -> dict[str, Path]:
         names = ", ".join(file.name for file in files[:10])
         only = f"only {names}" if names else "which has no files"
         raise InputError(f"no train file in this folder, {only}", path=folder, hint=f"train with {_KNOWN}")
-    return {split: found[split] for split in sorted(found, key=split_place)}
+    return {split: found[split] for split in sorted(found, key=_split_order)}
 
 
-def split_place(split: str) -> tuple[int, str]:
-    """Where a split stands among others: train, dev, test, then test sets by name."""
+def _split_order(split: str) -> tuple[int, str]:
+    """Return a sort key: train, dev, test, then other test sets by name."""
     return (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
 
 
@@ -113,7 +113,7 @@ def _read_table(path: Path) -> Table:
 
 
 def _bare_name(path: Path) -> str:
-    """The file name up to its format and compression: `my.data.csv.gz` gives `my.data`."""
+    """Return the file name without format and compression: `my.data` of `my.data.csv.gz`."""
     name = path.name
     suffix = Path(name).suffix.lower()
     if suffix in COMPRESSIONS:
@@ -122,11 +122,11 @@ def _bare_name(path: Path) -> str:
     return name[: -len(suffix)] if suffix in ROW_SUFFIXES else name
 
 
-def _not_there(place: Path) -> InputError:
-    folder = place.parent
-    close = nearest(place.name, [entry.name for entry in _entries(folder)]) if folder.is_dir() else None
+def _missing(path: Path) -> InputError:
+    folder = path.parent
+    close = nearest(path.name, [entry.name for entry in _entries(folder)]) if folder.is_dir() else None
     return InputError(
-        "no such file or folder", path=place, hint=f"did you mean {str(folder / close)!r}?" if close else None
+        "no such file or folder", path=path, hint=f"did you mean {str(folder / close)!r}?" if close else None
     )
 
 
@@ -134,9 +134,9 @@ Convert = Callable[[Any], Any]
 
 
 def read_hub_tables(path: str, wanted: ColumnSettings) -> tuple[dict[str, Table], list[str]]:
-    """The table of each split of `hf:NAME` or `hf:NAME:CONFIG`, and what there is to say about them.
+    """Return the table of each split of `hf:NAME` or `hf:NAME:CONFIG`, and notes about unused splits.
 
-    Class numbers become class names. Splits without labels, as many hidden test sets have, are left out.
+    Class numbers become class names. Splits without labels, such as hidden test sets, are left out.
     """
     tables: dict[str, Table] = {}
     notes: list[str] = []
@@ -152,7 +152,7 @@ def read_hub_tables(path: str, wanted: ColumnSettings) -> tuple[dict[str, Table]
             notes.append(f"split {name!r} of {path} has no labels and is ignored")
     if "train" not in tables:
         raise InputError("this data set has no train split", path=path, hint="; ".join(notes) or None)
-    return {split: tables[split] for split in sorted(tables, key=split_place)}, notes
+    return {split: tables[split] for split in sorted(tables, key=_split_order)}, notes
 
 
 def _load(path: str) -> dict[str, Any]:
@@ -183,13 +183,13 @@ def _convert(row: Row, converters: dict[str, Convert]) -> Row:
 
 
 def _converter(feature: Any) -> Convert | None:
-    """How to turn a column's class numbers into names, for one class or a list of them."""
+    """Return a function from a column's class numbers to class names, for one class or a list of them."""
     names = getattr(feature, "names", None)
     if names is not None:
         return lambda number: _class_name(names, number)
-    inside = getattr(getattr(feature, "feature", None), "names", None)
-    if inside is not None:
-        return lambda numbers: None if numbers is None else [_class_name(inside, number) for number in numbers]
+    item_names = getattr(getattr(feature, "feature", None), "names", None)
+    if item_names is not None:
+        return lambda numbers: None if numbers is None else [_class_name(item_names, number) for number in numbers]
     return None
 
 

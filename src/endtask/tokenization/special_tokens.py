@@ -1,4 +1,4 @@
-"""The special tokens of every tokenizer learned here, and how they frame a text or a pair."""
+"""The special tokens of every tokenizer learned here, and the templates of texts and pairs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SPECIAL_TOKENS = [PAD, UNKNOWN, CLS, SEP, MASK]
 """In the order of their ids, from 0."""
 
 
-def frame() -> TemplateProcessing:
-    """`[CLS] text [SEP]` and `[CLS] text [SEP] second text [SEP]`, the second text with token type 1."""
+def template_processor() -> TemplateProcessing:
+    """Return the templates `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`, the second text with token type 1."""
     from tokenizers.processors import TemplateProcessing
 
     return TemplateProcessing(
@@ -32,17 +32,17 @@ Tokens = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class PairFrame:
-    """The special tokens before, between and behind two texts; `second` of the middle ones count to the second text."""
+class PairTemplate:
+    """The special tokens before, between and after two texts; `of_second` of the middle ones have token type 1."""
 
     before: Tokens
     between: Tokens
-    behind: Tokens
+    after: Tokens
     of_second: int = 0
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerFast) -> PairFrame:
-        """As the tokenizer itself does it: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`."""
+    def of(cls, tokenizer: PreTrainedTokenizerFast) -> PairTemplate:
+        """Return the template of a tokenizer, such as `[CLS] a [SEP] b [SEP]` or `<s> a </s></s> b </s>`."""
         encoding = tokenizer("a", "a", return_special_tokens_mask=True, return_token_type_ids=True)
         ids, special = np.array(encoding["input_ids"]), np.array(encoding["special_tokens_mask"], dtype=bool)
         inner = np.flatnonzero(~special)
@@ -52,16 +52,16 @@ class PairFrame:
 
     @property
     def size(self) -> int:
-        """How many special tokens a pair has."""
-        return len(self.before) + len(self.between) + len(self.behind)
+        """Number of special tokens in a pair."""
+        return len(self.before) + len(self.between) + len(self.after)
 
     def join(self, first: Tokens, second: Tokens) -> tuple[Tokens, int]:
-        """The tokens of a pair, and where its second text starts for token types.
+        """Return the tokens of a pair, and where token type 1 starts.
 
-        >>> frame = PairFrame(np.array([2]), np.array([3]), np.array([3]))
-        >>> tokens, start = frame.join(np.array([7, 8]), np.array([9]))
+        >>> template = PairTemplate(np.array([2]), np.array([3]), np.array([3]))
+        >>> tokens, start = template.join(np.array([7, 8]), np.array([9]))
         >>> tokens.tolist(), start
         ([2, 7, 8, 3, 9, 3], 4)
         """
-        tokens = np.concatenate([self.before, first, self.between, second, self.behind])
-        return tokens, len(tokens) - len(self.behind) - len(second) - self.of_second
+        tokens = np.concatenate([self.before, first, self.between, second, self.after])
+        return tokens, len(tokens) - len(self.after) - len(second) - self.of_second

@@ -1,4 +1,4 @@
-"""What a vocabulary is learned from: a sample of the texts without the marks, its words and its letters."""
+"""Learn a WordPiece, byte-level BPE or Unigram vocabulary from a sample of texts."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 
 from endtask.config import TokenizerSettings
 from endtask.seeds import generator
-from endtask.tokenization.entity_markers import mark_pattern
+from endtask.tokenization.entity_markers import marker_pattern
 from endtask.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN
-from endtask.tokenization.unigram_trainer import learn_pieces
+from endtask.tokenization.unigram_trainer import learn_subwords
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
 
 ALPHABET_LIMIT = 1000
-"""Rarer characters than the thousand most frequent become [UNK]; a byte-level vocabulary has no such limit."""
+"""Only the most frequent characters are tokens, others become [UNK]; a byte-level vocabulary has no such limit."""
 
 
-class LearningTexts:
-    """Texts to learn from, in their order; they can be read again and again.
+class VocabularySample:
+    """Texts to learn from, in their order; can be read many times.
 
-    At most `limit` of them are drawn, by the seed. Marks are cut out, since they are tokens already; `change` is what
-    the tokenizer will do to a text first.
+    Draws at most `limit` of them by the seed. Splits them at entity markers, which are tokens already, and applies
+    `normalize`, the first step of the tokenizer.
 
-    >>> list(LearningTexts(["the [[cat]] sat"], markers=["[[", "]]"]))
+    >>> list(VocabularySample(["the [[cat]] sat"], markers=["[[", "]]"]))
     ['the ', 'cat', ' sat']
     """
 
@@ -39,47 +39,47 @@ class LearningTexts:
         limit: int | None = None,
         markers: Sequence[str] = (),
         seed: int = 0,
-        change: Callable[[str], str] = str,
+        normalize: Callable[[str], str] = str,
     ) -> None:
         if iter(texts) is texts:
             raise TypeError("texts are read several times, which an iterator does not allow: give a list")
-        self._texts, self._change = texts, change
-        self._markers = mark_pattern(markers) if markers else None
+        self._texts, self._normalize = texts, normalize
+        self._markers = marker_pattern(markers) if markers else None
         self._drawn = None if limit is None else _draw(sum(1 for _ in texts), limit, seed)
 
     def __iter__(self) -> Iterator[str]:
-        for position, text in enumerate(self._texts):
-            if self._drawn is not None and not self._drawn[position]:
+        for index, text in enumerate(self._texts):
+            if self._drawn is not None and not self._drawn[index]:
                 continue
-            pieces = [text] if self._markers is None else filter(None, self._markers.split(text))
-            yield from map(self._change, pieces)
+            parts = [text] if self._markers is None else filter(None, self._markers.split(text))
+            yield from map(self._normalize, parts)
 
 
 def _draw(count: int, limit: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which of `count` texts are drawn; by raw numbers of the generator, which are the same in every NumPy release."""
-    lots = generator(seed, "tokenizer texts").bit_generator.random_raw(count)
+    """Return which of `count` texts are drawn; by raw numbers of the generator, the same in every NumPy release."""
+    keys = generator(seed, "tokenizer texts").bit_generator.random_raw(count)
     drawn = np.zeros(count, dtype=np.bool_)
-    drawn[np.argsort(lots, kind="stable")[:limit]] = True
+    drawn[np.argsort(keys, kind="stable")[:limit]] = True
     return drawn
 
 
-def count_words(texts: Iterable[str], pieces_of: Callable[[str], Iterable[str]]) -> Counter[str]:
-    """How often each piece of a word occurs, where `pieces_of` normalises a word and may cut it further.
+def count_words(texts: Iterable[str], split: Callable[[str], Iterable[str]]) -> Counter[str]:
+    """Count the parts of words, where `split` normalises a word and may split it.
 
-    Words are counted before that work is done, once per different word: it is slow.
+    `split` is slow, so it is called once per different word.
     """
     words: Counter[str] = Counter()
     for text in texts:
         words.update(text.split())
-    pieces: Counter[str] = Counter()
+    parts: Counter[str] = Counter()
     for word, count in words.items():
-        for piece in pieces_of(word):
-            pieces[piece] += count
-    return pieces
+        for part in split(word):
+            parts[part] += count
+    return parts
 
 
 def find_alphabet(words: Mapping[str, int]) -> list[str]:
-    """The most frequent characters, in the order of their code points.
+    """Return the most frequent characters, sorted by code point.
 
     >>> find_alphabet({"bab": 2, "a c": 1})
     ['a', 'b', 'c']
@@ -92,27 +92,27 @@ def find_alphabet(words: Mapping[str, int]) -> list[str]:
     return sorted(character for character in common[:ALPHABET_LIMIT] if not character.isspace())
 
 
-def learn_wordpiece(texts: LearningTexts, settings: TokenizerSettings) -> Tokenizer:
-    """Run the library's trainer with the alphabet fixed beforehand.
+def learn_wordpiece(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer:
+    """Learn a WordPiece tokenizer, as of BERT, with the library's trainer and a fixed alphabet.
 
-    Left alone, the trainer numbers `##x` pieces in the order of a randomly seeded hash table and breaks ties
-    between merges by those numbers, so two runs over the same text learn different vocabularies. Pieces handed
-    over as special tokens are numbered in the order given, which takes the chance out.
+    By itself the trainer numbers `##x` subwords in the order of a randomly seeded hash table and breaks ties between
+    merges by those numbers, so two runs over the same text learn different vocabularies. Subwords passed as special
+    tokens are numbered in the order given, which makes it deterministic.
     """
     from tokenizers import trainers
 
     given = [*SPECIAL_TOKENS, *settings.entity_markers]
     tokenizer = _wordpiece({token: number for number, token in enumerate(given)}, settings.lowercase)
     alphabet = find_alphabet(count_words(texts, lambda word: [tokenizer.normalizer.normalize_str(word)]))
-    pieces = list(dict.fromkeys([*given, *alphabet, *(f"##{character}" for character in alphabet)]))
+    fixed = list(dict.fromkeys([*given, *alphabet, *(f"##{character}" for character in alphabet)]))
     trainer = trainers.WordPieceTrainer(
-        vocab_size=max(settings.vocab_size, len(pieces)),
-        special_tokens=pieces,
+        vocab_size=max(settings.vocab_size, len(fixed)),
+        special_tokens=fixed,
         limit_alphabet=0,
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    # Anew from the bare vocabulary: in the trained one, every letter is a special token.
+    # A new tokenizer from the vocabulary alone: in the trained one, every letter is a special token.
     return _wordpiece(tokenizer.get_vocab(), settings.lowercase)
 
 
@@ -126,11 +126,12 @@ def _wordpiece(vocabulary: dict[str, int], lowercase: bool) -> Tokenizer:
     return tokenizer
 
 
-def learn_byte_pairs(texts: LearningTexts, settings: TokenizerSettings) -> Tokenizer:
-    """Run the library's trainer, which numbers the 256 bytes in a fixed order; no two runs were seen to differ.
+def learn_bpe(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer:
+    """Learn a byte-level BPE tokenizer, as of GPT-2 and RoBERTa, with the library's trainer.
 
-    Lower-casing is the only normalisation (letter by letter; accents stay), so that decoding gives back the text, or
-    the lower-cased text, exactly. No blank is added in front, for the same reason.
+    The trainer numbers the 256 bytes in a fixed order; no two runs were seen to differ. Lower-casing is the only
+    normalisation (letter by letter, without removing accents), so that decoding returns the text, or the lower-cased
+    text, exactly. No blank is added in front, for the same reason.
     """
     from tokenizers import pre_tokenizers, trainers
 
@@ -142,7 +143,7 @@ def learn_byte_pairs(texts: LearningTexts, settings: TokenizerSettings) -> Token
     )
     tokenizer = _byte_pairs(None, settings.lowercase)
     tokenizer.train_from_iterator(texts, trainer)
-    # Anew around the bare model: in the trained one, marks are special tokens.
+    # A new tokenizer from the model alone: in the trained one, markers are special tokens.
     return _byte_pairs(tokenizer.model, settings.lowercase)
 
 
@@ -157,26 +158,26 @@ def _byte_pairs(model: BPE | None, lowercase: bool) -> Tokenizer:
     return tokenizer
 
 
-# Letters, digits and signs never share a piece; each may carry the blank before it.
+# Letters, digits and punctuation never share a subword; each may include the blank before it.
 _WORDS = r"▁?[\p{L}\p{M}]+|▁?\p{N}+|▁?[^▁\p{L}\p{M}\p{N}]+|▁"
-# The model may cut text into any piece it has. At this price it never chooses a special token or a mark: those are
-# found before it, in the text as written, and "[Cls]" or a mark spelled in capitals is not one.
+# The model may split text into any token it has. With this score it never chooses a special token or a marker: those
+# are found before the model, in the text as written, and "[Cls]" or a marker in other case is not one.
 _NEVER = -1000.0
 
 
-def learn_unigram(texts: LearningTexts, settings: TokenizerSettings) -> Tokenizer:
-    """Count the words and learn the pieces here, not by the library's trainer: see `unigram_pieces`."""
+def learn_unigram(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer:
+    """Learn a Unigram tokenizer, as of SentencePiece, with our own trainer: see unigram_trainer.py."""
     given = [*SPECIAL_TOKENS, *settings.entity_markers]
     tokenizer = _unigram([(token, _NEVER) for token in given], settings.lowercase)
 
-    def pieces_of(word: str) -> Iterator[str]:
-        for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(word)):
-            yield piece
+    def split(word: str) -> Iterator[str]:
+        for part, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(word)):
+            yield part
 
-    words = count_words(texts, pieces_of)
-    learned = learn_pieces(words, find_alphabet(words), settings.vocab_size - len(given))
-    pieces = [(piece, score) for piece, score in learned if piece not in given]
-    return _unigram([*((token, _NEVER) for token in given), *pieces], settings.lowercase)
+    words = count_words(texts, split)
+    learned = learn_subwords(words, find_alphabet(words), settings.vocab_size - len(given))
+    subwords = [(subword, score) for subword, score in learned if subword not in given]
+    return _unigram([*((token, _NEVER) for token in given), *subwords], settings.lowercase)
 
 
 def _unigram(vocabulary: list[tuple[str, float]], lowercase: bool) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""Words of a text as people count them, whatever a tokenizer makes of them, and the letters they begin with."""
+"""Words of a text, independent of the tokenizer: their spans, their initials and the tokens that cover them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 NO_LETTER = 0
-"""The initial of a word that begins with a digit, or with a letter that no acronym can show."""
+"""The initial of a word that begins with a digit, or with a letter that an acronym cannot contain."""
 SIGN = 1
-"""The initial of what is no word: a comma, a bracket."""
+"""The initial of punctuation, such as a comma or bracket."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_+")
 
 
-def word_places(text: str) -> list[tuple[int, int]]:
-    """The characters of each word and of each sign between words, which count as words of their own.
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return the character spans of words and punctuation marks.
 
-    >>> [text[start:end] for text in ["John's well-known."] for start, end in word_places(text)]
+    >>> [text[start:end] for text in ["John's well-known."] for start, end in word_spans(text)]
     ["John's", 'well', '-', 'known', '.']
     """
     return [match.span() for match in _WORD.finditer(text)]
 
 
 def initial_finder(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], int]:
-    """A function from a word to its initial as this tokenizer shows it, in lower case, as a code point.
+    """Return a function from a word to the code point of its initial, normalised by the tokenizer, in lower case.
 
-    Letters that the tokenizer cannot write as one token, or only as an unknown one, are `NO_LETTER`.
+    Letters that are several tokens, or unknown to the tokenizer, are `NO_LETTER`.
     """
 
     @cache
@@ -50,7 +50,7 @@ def initial_finder(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], int]:
 
 
 def _is_plain_letter(letter: str) -> bool:
-    """Whether it is one letter, in capitals too, of the first 65,536 characters."""
+    """Return whether a string is one letter below code point 65,536, in upper case too."""
     return len(letter) == 1 and letter.isalpha() and len(letter.upper()) == 1 and ord(letter) < 1 << 16
 
 
@@ -60,30 +60,30 @@ def _can_write(tokenizer: PreTrainedTokenizerFast, letter: str) -> bool:
     return len(tokens) <= len(alone) + 1 and tokenizer.unk_token_id not in tokens
 
 
-Whole = NDArray[np.int64]
-# What str.isspace is true of.
+IntArray = NDArray[np.int64]
+# The code points for which str.isspace is true.
 _WHITE = np.array([code for code in range(0x3001) if chr(code).isspace()], dtype=np.uint32)
 
 
-class TokenPlaces:
-    """The places of one text's tokens, without white space at their ends.
+class TokenSpans:
+    """The character spans of a text's tokens, without white space at their ends.
 
-    >>> places = TokenPlaces("red apples", [(0, 3), (3, 9), (9, 10)])
-    >>> places.token_ranges([(4, 10), (4, 8)]).tolist()
+    >>> tokens = TokenSpans("red apples", [(0, 3), (3, 9), (9, 10)])
+    >>> tokens.token_ranges([(4, 10), (4, 8)]).tolist()
     [[1, 3, 1], [1, 2, 0]]
     """
 
     def __init__(self, text: str, offsets: Sequence[tuple[int, int]]) -> None:
-        places = np.asarray(offsets, dtype=np.int64).reshape(-1, 2)
+        spans = np.asarray(offsets, dtype=np.int64).reshape(-1, 2)
         following, before = _visible_neighbors(text)
-        starts, ends = following[places[:, 0]], before[places[:, 1]]
+        starts, ends = following[spans[:, 0]], before[spans[:, 1]]
         # Some tokenizers have tokens of white space alone.
         self._tokens = np.flatnonzero(starts < ends)
         self._starts, self._ends = starts[self._tokens], ends[self._tokens]
-        self.count = len(places)
+        self.count = len(spans)
 
-    def token_ranges(self, spans: Sequence[tuple[int, int]]) -> Whole:
-        """For each span of characters: its first token, the one behind its last, and whether these are just the span.
+    def token_ranges(self, spans: Sequence[tuple[int, int]]) -> IntArray:
+        """Return (first token, end, exact) of each character span: whether the tokens cover just the span.
 
         A span without any token has an empty range. (spans, 3)
         """
@@ -99,17 +99,17 @@ class TokenPlaces:
         ranges[found] = np.stack([self._tokens[first], self._tokens[last] + 1, exact], axis=1)
         return ranges
 
-    def first_tokens(self, places: Sequence[int]) -> Whole:
-        """For each place in the text the first token that starts there or later; the number of tokens if none does."""
+    def first_tokens(self, characters: Sequence[int]) -> IntArray:
+        """Return for each character index the first token that starts there or later; the token count if none does."""
         tokens = np.append(self._tokens, self.count)
-        return tokens[np.searchsorted(self._starts, np.asarray(places, dtype=np.int64), "left")]
+        return tokens[np.searchsorted(self._starts, np.asarray(characters, dtype=np.int64), "left")]
 
 
-def _visible_neighbors(text: str) -> tuple[Whole, Whole]:
-    """For each place: where the next character that is not white space stands, and where the one before it ends."""
+def _visible_neighbors(text: str) -> tuple[IntArray, IntArray]:
+    """Return for each index where the next character that is not white space starts, and where the last one ends."""
     white = np.isin(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4"), _WHITE)
     size = len(white)
-    places = np.arange(size)
-    following = np.minimum.accumulate(np.append(np.where(white, size, places), size)[::-1])[::-1]
-    before = np.maximum.accumulate(np.insert(np.where(white, 0, places + 1), 0, 0))
+    indices = np.arange(size)
+    following = np.minimum.accumulate(np.append(np.where(white, size, indices), size)[::-1])[::-1]
+    before = np.maximum.accumulate(np.insert(np.where(white, 0, indices + 1), 0, 0))
     return following, before

@@ -91,7 +91,7 @@ class GuidedAcronyms(Acronyms):
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         for (piece, letters, match), end in zip(drawn, batch.offsets[1:].tolist(), strict=False):
             own = self.token_classes(piece, letters if match else None)
-            behind = end - len(self._frame.behind)
+            behind = end - len(self._frame.after)
             labels[behind - len(own) : behind] = own
         return replace(batch, token_labels=torch.from_numpy(labels))
 
