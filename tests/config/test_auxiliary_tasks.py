@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from endtask.compare.comparison import check_comparison
 from endtask.config import PretrainSettings, Settings, TaskSettings, dump_yaml, resolve
 from endtask.config.data_usage import data_usage
 from endtask.config.loading import read_tree
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments import check_study
 from endtask.pipeline.stages import LATER_KEYS, keys_read, settings_read
 
 NER = {"ner": {"path": "data/ner"}}
@@ -79,8 +79,8 @@ def test_a_changed_value_means_what_it_says(values: dict[str, Any], learned: lis
     assert list(changed.used_objectives) == learned
     same = with_values(changed, {}, "cell")
     assert settings_read("pretrain", same) == settings_read("pretrain", changed)
-    (cell,) = check_comparison({"cells": {"one": values}}).cells.values()
-    assert with_values(base, cell, "cell") == changed
+    (variant,) = check_study({"variants": {"one": values}}).variants.values()
+    assert with_values(base, variant.values, "cell") == changed
 
 
 def test_named_objectives_are_left_out_by_nothing_too() -> None:

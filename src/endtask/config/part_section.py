@@ -85,7 +85,9 @@ def _with_options(base: type[PartSection], name: str) -> type[Any]:
     if both:
         raise TypeError(f"{part.__qualname__}.Config: {', '.join(sorted(both))} are keys of the section already")
     doc = part.__doc__ or base.__doc__
-    return type(f"{base.__name__}_{name}", (base, config), {"__doc__": doc, "__module__": __name__, "section_base": base})
+    return type(
+        f"{base.__name__}_{name}", (base, config), {"__doc__": doc, "__module__": __name__, "section_base": base}
+    )
 
 
 def non_defaults(section: Section) -> dict[str, Any]:
