@@ -58,6 +58,8 @@ def read_tree(file: Path) -> Any:
     try:
         content = file.read_bytes()
         tree = json.loads(gzip.decompress(content) if file.name.endswith(PACKED) else content)
+        if isinstance(tree, dict) and "trials" in tree:  # files of before name trials runs, and variants cells
+            tree["runs"] = [{**trial, "cell": trial["variant"]} for trial in tree.pop("trials")]
         assert isinstance(tree["runs"] if isinstance(tree, dict) else tree, list)
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         raise _not_results(file) from None

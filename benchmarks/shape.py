@@ -1,7 +1,7 @@
 """Count the shape of the code: lines, files, settings, imports, and the seconds of both test lanes.
 
-    python -m benchmarks.shape                 # counts only; the seconds of the last timed run stay
-    python -m benchmarks.shape --time          # run `make quick` and `make test` too, and record how long they take
+python -m benchmarks.shape                 # counts only; the seconds of the last timed run stay
+python -m benchmarks.shape --time          # run `make quick` and `make test` too, and record how long they take
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ import numpy as np
 from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, TOGETHER, Arm, base_settings, cells
 from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
 from endtask.bundle import write_bundle
-from endtask.compare import Outcome, compare
 from endtask.config import SelectSettings, Settings, dump_yaml
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments import ComparisonResult, compare
 from endtask.io.atomic import link_or_copy, whole_file, write_json, write_text
 from endtask.io.compression import zstd
 from endtask.io.run_layout import RETRIEVED, SELECTION
@@ -135,25 +135,25 @@ class Prepared:
                 )
         return {name: str(self.order(name, given.get(name))) for name in sorted(names)}
 
-    def compared(self, name: str, arms: Sequence[Arm], scores: Path | None, **asked: Any) -> Outcome:
+    def compared(self, name: str, arms: Sequence[Arm], scores: Path | None, **asked: Any) -> ComparisonResult:
         """A comparison of some arms, up to their tokens or, with `until`, another stage."""
         if not self.table.exists():
             raise InputError("no candidates there", path=self.folder, hint="the step `candidates` comes first")
         size = int(read_statistics(self.table).bytes.sum())
         values = {"output_dir": str(self.folder / name), "tokenizer.path": str(self.tokenizer), "select.budget": None}
         comparison: dict[str, Any] = {
-            "cells": cells(tuple(arms), self.orders(arms, scores), size),
+            "variants": cells(tuple(arms), self.orders(arms, scores), size),
             "seeds": [0, 1, 2],
             "baselines": [],
         }
-        if AGAINST in comparison["cells"]:
+        if AGAINST in comparison["variants"]:
             comparison["against"] = AGAINST
         until = asked.pop("until", "pack")
         return compare(with_values(self.settings, values, name), comparison | asked, until=until)
 
     def chosen(self) -> Path:
         """What the arms that were prepared so far chose, in figures that need no training, as `chosen.json`."""
-        manifests = sorted(self.folder.glob("*/cells/*/seed-0/select/manifest.json"))
+        manifests = sorted(self.folder.glob("*/variants/*/seed-0/select/manifest.json"))
         counts = {path.parents[2].name: json.loads(path.read_text(encoding="utf-8"))["counts"] for path in manifests}
         found = {
             name: {

@@ -19,12 +19,11 @@ from benchmarks.influence import page, prepare, score
 from benchmarks.influence.cells import AGAINST, SCORINGS, SHOWN, TABLES, Arm, against, base_settings, cells, titles
 from benchmarks.results_file import read_results
 from endtask.bundle import unbundle, write_bundle
-from endtask.compare import Outcome, compare
-from endtask.compare.flags import read_comparison_folder
-from endtask.compare.results import write_results
 from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments import ComparisonResult, compare, read_comparison_folder
+from endtask.experiments.results_file import write_results
 from endtask.gradients.scoring import Calibration
 from endtask.io.selection_table import read_statistics
 from endtask.selectors.influence import shards
@@ -104,7 +103,7 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert all(row.score is not None for row in outcome.rows)
     size = read_statistics(prepared.table).bytes.sum()
     for name in ("influence", "together", "random", "dsir"):
-        kept = prepared.folder / "main" / "cells" / f"{name}-20" / "seed-0" / "select" / "selection.parquet"
+        kept = prepared.folder / "main" / "variants" / f"{name}-20" / "seed-0" / "select" / "selection.parquet"
         statistics = read_statistics(kept)
         assert sorted(statistics.rank.tolist()) == list(range(1, len(statistics.rank) + 1))
         assert 0.1 * size < statistics.bytes.sum() <= 0.2 * size
@@ -127,14 +126,15 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert set(results.summary) == {f"chemprot_{arm.name}" for arm in (*ARMS, *TABLES["all"])}
 
 
-def trained_elsewhere(prepared: prepare.Prepared, folder: Path) -> Outcome:
+def trained_elsewhere(prepared: prepare.Prepared, folder: Path) -> ComparisonResult:
     """All candidates, through a bundle, where the tables of the orders are out of reach."""
     prepared.compared("all", TABLES["all"], None, seeds=[0])
     bundle = write_bundle(prepared.folder / "all", folder / "all.tar.zst")
     orders, away = prepared.folder / "orders", prepared.folder / "away"
     orders.rename(away)
     try:
-        return compare(*read_comparison_folder(unbundle(bundle.file, folder / "there")))
+        settings, study, _ = read_comparison_folder(unbundle(bundle.file, folder / "there"))
+        return compare(settings, study)
     finally:
         away.rename(orders)
 

@@ -59,7 +59,6 @@ def test_a_misspelt_key_is_met_with_the_right_one_at_every_level(
         ((), "save_steps", "'pretrain.checkpoint_steps' or 'finetune.checkpoint_steps'"),
         (("finetune",), "num_train_epochs", "'finetune.epochs'"),
         (("pretrain",), "num_train_epochs", "'finetune.epochs'"),
-        
         (("pretrain",), "max_steps", "'budget'"),
         (("pretrain",), "warmup_ratio", "'pretrain.warmup_fraction'"),
         (("pretrain", "objectives", "own"), "warmup_ratio", "'pretrain.objectives.own.warmup_fraction'"),

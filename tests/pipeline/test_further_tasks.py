@@ -12,10 +12,11 @@ import pytest
 
 import endtask
 from endtask.bundle import unbundle, write_bundle
-from endtask.compare.whole import compare
 from endtask.config import resolve
 from endtask.errors import InputError
-from endtask.few_examples import Plan, few_examples
+from endtask.experiments import compare
+from endtask.experiments.few_shot.few_shot import few_shot
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 from endtask.pipeline.check import check
 from endtask.pipeline.check.estimate import train_rows
 from endtask.pipeline.preflight import preflight
@@ -136,7 +137,7 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
     alone = endtask.run({**one, "output_dir": str(tmp_path / "alone"), "skip_finetuning": True})
     assert alone.stages["evaluate"]["tasks"].keys() == {"tags"}
     assert (alone.folder / "model" / "tasks" / "tags" / "config.json").exists()
-    outcome = few_examples([run.folder], Plan(labels=(8,), samples=1, seeds=(0,), epochs=2), tmp_path / "few")
+    outcome = few_shot([run.folder], FewShotSpec(labels=(8,), samples=1, seeds=(0,), epochs=2), tmp_path / "few")
     assert outcome.rows
 
 
@@ -220,19 +221,19 @@ def test_texts_that_another_task_learns_are_no_part_of_the_leak_free_score(data:
     assert all(leak in (folder / "report.html").read_text() for leak in leaks)
 
 
-def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: Path) -> None:
+def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: Path) -> None:
     settings = settings_of(data, tmp_path / "cmp", kinds=("tags",), finetune={"seeds": [0], "epochs": 1})
-    cells = {
+    variants = {
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
         "no-text": {"select.selector": "none"},
         "no-task": {"pretrain.rho1": "inf"},
     }
-    compare(resolve(settings), {"baselines": [], "cells": cells}, until="pretrain")
+    compare(resolve(settings), {"baselines": [], "variants": variants}, until="pretrain")
     learned = {
-        cell: set(json.loads((found / "manifest.json").read_text())["counts"]["objectives"])
-        for cell in cells
-        for found in (tmp_path / "cmp" / "cells" / cell).glob("seed-*/pretrain")
+        name: set(json.loads((found / "manifest.json").read_text())["counts"]["objectives"])
+        for name in variants
+        for found in (tmp_path / "cmp" / "variants" / name).glob("seed-*/pretrain")
     }
     assert learned == {
         "all": {"external", "internal", "tags"},
@@ -242,14 +243,14 @@ def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: 
     }
 
 
-def test_rows_that_decide_stand_in_train_of_no_cell(data: Path, tmp_path: Path) -> None:
+def test_rows_that_decide_stand_in_train_of_no_variant(data: Path, tmp_path: Path) -> None:
     settings = settings_of(data, tmp_path / "cmp", kinds=())
     settings["tasks"] = {"again": {"path": str(data / "toy" / "task" / "test.jsonl")}}
-    cells = {"without": {"tasks": {}, "finetune.tasks": "main"}, "all": {}}
-    outcome = compare(resolve(settings), {"baselines": [], "cells": cells}, until="read")
-    learned = {row["text"] for row in rows(tmp_path / "cmp/cells/all/seed-0/read/tasks/again/train.jsonl")}
+    variants = {"without": {"tasks": {}, "finetune.tasks": "main"}, "all": {}}
+    outcome = compare(resolve(settings), {"baselines": [], "variants": variants}, until="read")
+    learned = {row["text"] for row in rows(tmp_path / "cmp/variants/all/seed-0/read/tasks/again/train.jsonl")}
     clean = [row["text"] not in learned for row in rows(data / "toy" / "task" / "test.jsonl")]
-    assert outcome.judged.clean.tolist() == clean
+    assert outcome.evaluation.leak_free.tolist() == clean
     assert 0 < sum(clean) < len(clean)
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from endtask.compare import compare
 from endtask.config import TokenizerSettings, resolve
 from endtask.errors import InputError
+from endtask.experiments import compare
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.run import Run
 from endtask.pipeline.stages import settings_read
@@ -105,12 +105,12 @@ def test_what_is_prepared_here_may_be_trained_where_the_gpu_is(toy: Path, tmp_pa
     assert Run(settings).go(until="pack").stages["pack"]
     with pytest.raises(InputError, match="no cuda device"):
         Run(settings).go(until="pretrain")
-    cells = {"cells": {"one": {}}, "seeds": [0], "baselines": []}
+    cells = {"variants": {"one": {}}, "seeds": [0], "baselines": []}
     compared = settings.model_copy(update={"output_dir": str(tmp_path / "compared")})
     with pytest.raises(InputError, match="no cuda device"):
         compare(compared, cells)
     compare(compared, cells, until="pack")
-    assert (tmp_path / "compared" / "cells" / "one" / "seed-0" / "pack").is_dir()
+    assert (tmp_path / "compared" / "variants" / "one" / "seed-0" / "pack").is_dir()
 
 
 def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ NAME = "bundle"
 EXAMPLES = examples(
     "endtask bundle runs/chemprot                       # after endtask run ... --until pack",
     "endtask bundle runs/chemprot --text --max-size 200MB --output chemprot.tar.zst",
-    "endtask bundle runs/chemprot-compare               # all cells of a comparison, what they share once",
+    "endtask bundle runs/chemprot-compare               # all variants of a comparison, shared stages once",
     "endtask bundle chemprot.tar.zst --unpack --output runs/chemprot",
 )
 
@@ -82,9 +82,9 @@ def _in_words(made: Bundle) -> str:
 
 def _go_on(made: Bundle, folder: Path) -> str:
     """What to type on the other machine."""
-    from endtask.compare.record import COMPARE_FILE
+    from endtask.experiments.record import record_file
 
-    if (folder / COMPARE_FILE).exists():
+    if (folder / record_file("compare")).exists():
         return f"endtask compare --bundle {made.file.name}"
     if len(made.runs) == 1:
         return f"endtask run --bundle {made.file.name}"
