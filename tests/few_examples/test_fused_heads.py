@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from endtask.encoders.batch import IGNORED
-from endtask.encoders.bert import TokenHead
-from endtask.encoders.lean import PredictionHead
-from endtask.encoders.modernbert import ModernTaskHead
+from endtask.encoders.heads import ModernTaskHead, TokenHead
+from endtask.encoders.lean_layers import PredictionHead
 from endtask.few_examples.fused_heads import FusedHead, can_be_fused
 from endtask.few_examples.noise import Noise, dropout_factors
 from endtask.few_examples.stacked_heads import Asked, StackedHead, Weights

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from endtask.encoders.lean import PredictionHead
-from endtask.encoders.modernbert import ModernTaskHead
+from endtask.encoders.heads import ModernTaskHead
+from endtask.encoders.lean_layers import PredictionHead
 from endtask.few_examples.noise import Noise
 from endtask.few_examples.stacked_heads import Asked, StackedHead, Weights
 
