@@ -12,7 +12,6 @@ import pytest
 from endtask.config import Budget, Settings
 from endtask.encoders.weights import load_tensors, load_weights
 from endtask.errors import InputError
-from endtask.evaluation.metrics import score_all
 from endtask.evaluation.probabilities import class_probabilities
 from endtask.evaluation.task_metrics import Measure
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
@@ -27,6 +26,7 @@ from endtask.training.finetune import finetune, finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
+from tests.evaluation.sklearn_scores import score_all
 
 from .conftest import CPU, MakeStage, changed
 

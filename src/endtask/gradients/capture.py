@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from endtask.encoders.base import from_table
-from endtask.encoders.batch import TextBatch
+from endtask.encoders.batch import TextBatch, from_table
 from endtask.gradients.rows import Block, LinearRows, LookupRows, Rows
 
 

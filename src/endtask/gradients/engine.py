@@ -19,7 +19,7 @@ from endtask.encoders.attention import Guide, guide_for
 from endtask.encoders.batch import TextBatch
 from endtask.encoders.compiling import allow_shapes
 from endtask.encoders.device_context import DeviceContext
-from endtask.encoders.lean import Layer, LeanEncoder
+from endtask.encoders.lean_layers import Layer, LeanEncoder
 from endtask.encoders.network import Network
 from endtask.gradients.capture import Capture, Use, frozen, rows_of, wide
 from endtask.gradients.layers import choose_weights
@@ -143,12 +143,12 @@ def number_of(network: Network, layers: Iterable[str]) -> int | None:
     """The layer to split at, from 0, where the chosen weights are one attention output projection of the lean encoder.
 
     >>> from types import SimpleNamespace as Some
-    >>> lean = Some(architecture=Some(name="lean"), config=Some(num_hidden_layers=12))
+    >>> lean = Some(architecture=Some(splits_layers=True), config=Some(num_hidden_layers=12))
     >>> number_of(lean, ["layers.11.attn.Wo"]), number_of(lean, ["layers.11.mlp.Wo"])
     (11, None)
     """
     chosen = list(layers)
-    if network.architecture.name != "lean":
+    if not network.architecture.splits_layers:
         return None
     return next((number for number in range(network.config.num_hidden_layers) if chosen == [_path(number)]), None)
 

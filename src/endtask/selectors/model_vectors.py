@@ -44,7 +44,7 @@ class ModelVectors:
                 checkpoint, settings, pad_id=self._tokenizer.pad_token_id, labels=("no", "yes"), seed=0
             )
         self._network = network.to(self._device).eval()
-        self._longest = min(checkpoint.longest_text, _TOKENS)
+        self._longest = min(checkpoint.max_length, _TOKENS)
         self.dimensions = int(network.config.hidden_size)
 
     def of(self, texts: Sequence[Text]) -> Vectors:

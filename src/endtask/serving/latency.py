@@ -101,7 +101,7 @@ def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -
     import torch
     from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
-    from endtask.encoders.marker_pooling import classifier_class
+    from endtask.encoders.saved_model import classifier_class
 
     tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
     config = AutoConfig.from_pretrained(str(model), local_files_only=True)

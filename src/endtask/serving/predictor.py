@@ -161,7 +161,7 @@ class Predictor:
             AutoTokenizer,
         )
 
-        from endtask.encoders.marker_pooling import classifier_class
+        from endtask.encoders.saved_model import classifier_class
 
         self._facts = _Facts.read(folder)
         with without_bars():

@@ -23,6 +23,7 @@ from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.task_objective import task_objective
+from endtask.registry import encoders
 from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.folds import folds_of
 from endtask.task import Task
@@ -96,12 +97,13 @@ def _weights(shape: Shape) -> int:
 def _model(settings: Settings, own: InfluenceConfig, max_length: int) -> ModelSettings:
     if settings.model.path is not None:
         return settings.model.model_copy(update={"dropout": _DROPOUT})
+    backends = encoders.get(own.architecture).backends
     return ModelSettings(
         architecture=own.architecture,
         size=size_for(settings.model) if own.size == "auto" else own.size,
         pooling=own.pooling,
         dropout=_DROPOUT,
-        attention=settings.model.attention if own.architecture == "lean" else "auto",
+        attention=settings.model.attention if settings.model.attention in backends else "auto",
         max_position_embeddings=max(max_length, settings.model.max_position_embeddings),
     )
 

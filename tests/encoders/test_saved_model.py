@@ -12,8 +12,9 @@ from endtask.config import ModelSettings
 from endtask.encoders.base import markers_of
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.huggingface import save_classifier, to_classifier
-from endtask.encoders.marker_pooling import ModernBertForMarkedClassification, classifier_class
-from endtask.encoders.network import Network, build_network, pool
+from endtask.encoders.network import Network, build_network
+from endtask.encoders.pooling import pool
+from endtask.encoders.saved_model import ModernBertForMarkedClassification, classifier_class
 from endtask.errors import InputError
 from endtask.serving.predictor import load
 from endtask.tokenization.tokenizer import save_tokenizer
