@@ -129,7 +129,7 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
     """By default only the end task is fine-tuned, scored and saved; without fine-tuning all are scored."""
     one = settings_of(data, tmp_path / "run", kinds=("tags",), finetune={"tasks": "main", "seeds": [0], "epochs": 1})
     run = endtask.run(one)
-    assert run.stages["pretrain"]["objectives"].keys() == {"external", "internal", "tags"}
+    assert run.stages["pretrain"]["objectives"].keys() == {"corpus", "task", "tags"}
     assert run.stages["pretrain"]["objectives"]["tags"]["tokens"] > 0
     assert "tasks" not in run.stages["evaluate"]
     assert not (run.folder / "model" / "tasks").exists()
@@ -141,11 +141,11 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(data, tmp_path / "run", kinds=("tags", "score"), train={"weighting": "meta"})
+    settings = settings_of(data, tmp_path / "run", kinds=("tags", "score"), pretrain={"weighting": "meta"})
     endtask.run(settings, until="pretrain")
     curves = rows(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     weights = {name: value for name, value in curves[-1].items() if name.startswith("weight/")}
-    assert weights.keys() == {f"weight/{name}" for name in ("external", "internal", "tags", "score")}
+    assert weights.keys() == {f"weight/{name}" for name in ("corpus", "task", "tags", "score")}
     assert len(set(weights.values())) == 4
 
 
@@ -225,7 +225,7 @@ def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: 
     cells = {
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
-        "no-text": {"select.selector": "none"},
+        "no-text": {"select.name": "none"},
         "no-task": {"pretrain.rho1": "inf"},
     }
     compare(resolve(settings), {"baselines": [], "cells": cells}, until="pretrain")
@@ -235,10 +235,10 @@ def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: 
         for found in (tmp_path / "cmp" / "cells" / cell).glob("seed-*/pretrain")
     }
     assert learned == {
-        "all": {"external", "internal", "tags"},
-        "without": {"external", "internal"},
-        "no-text": {"internal", "tags"},
-        "no-task": {"external", "tags"},
+        "all": {"corpus", "task", "tags"},
+        "without": {"corpus", "task"},
+        "no-text": {"task", "tags"},
+        "no-task": {"corpus", "tags"},
     }
 
 

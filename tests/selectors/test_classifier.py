@@ -19,7 +19,7 @@ from tests.selectors.texts import EXAMPLES, TEXTS, passages_of, retrieve_texts
 
 
 def classify(folder: Path, budget: str | None, examples: tuple[Example, ...] = EXAMPLES) -> list[Selected]:
-    values = {"selector": "classifier", "budget": budget, "examples": examples}
+    values = {"name": "classifier", "budget": budget, "examples": examples}
     return run_select(folder, corpus_bytes=1000, **values)[1]
 
 

@@ -16,7 +16,7 @@ def check_embedding_exists(embedding: str | None) -> None:
     """Refuse an embedding that is not named or not there; of a model, configuration and tokenizer are read."""
     if embedding is None:
         hint = "a model's folder, package:NAME, hf:NAME, or a file of vectors"
-        raise InputError("neighbors needs an embedding", key=KEY, hint=hint)
+        raise InputError("nearest_neighbors needs an embedding", key=KEY, hint=hint)
     if is_vector_file(embedding):
         check_files_exist(Path(embedding))
         return

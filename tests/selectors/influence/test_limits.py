@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from endtask.config.influence import InfluenceSettings
 
 from endtask.config import ModelSettings, Settings, resolve
 from endtask.errors import InputError
 from endtask.io.machine import available_memory
 from endtask.selectors.influence import runner as work_module
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.fit import scoring_settings, size_for
 from endtask.selectors.influence.limits import Allowance, _Amounts, _columns, allowance, target_memory
 from endtask.selectors.influence.scorer import Scorer
@@ -46,8 +46,8 @@ def test_fitting_that_costs_too_much_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         allowed.check_fit_cost(90.0)
     assert str(caught.value) == (
-        "key 'select.influence.share_of_budget': fitting the scoring models takes about 90 s, more than 60 s (10% of "
-        "the training budget of 600 s) (raise it or the budget, or lower select.influence.epochs or size; "
+        "key 'select.share_of_budget': fitting the scoring models takes about 90 s, more than 60 s (10% of "
+        "the training budget of 600 s) (raise it or the budget, or lower select.epochs or size; "
         "null: no limit)"
     )
 
@@ -73,13 +73,13 @@ def test_targets_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
     units = work.units(np.arange(4))
     with pytest.raises(InputError) as caught:
         Scorer(work.folds, units, memory=1000)
-    assert str(caught.value).startswith("key 'select.influence.layers': the gradients of 12 targets take ")
+    assert str(caught.value).startswith("key 'select.layers': the gradients of 12 targets take ")
 
 
 def test_what_is_kept_of_a_unit_until_the_choice() -> None:
     amounts = _Amounts(rows=10, targets=11, folds=2, row_tokens=5.0, candidates=7.0, candidate_tokens=70.0)
-    assert _columns(amounts, InfluenceSettings()) == 0
-    assert _columns(amounts, InfluenceSettings(choice="top_k", target_batch=4)) == 3
+    assert _columns(amounts, InfluenceConfig()) == 0
+    assert _columns(amounts, InfluenceConfig(choice="top_k", target_batch=4)) == 3
 
 
 def test_the_memory_of_this_machine_is_known() -> None:

@@ -100,7 +100,7 @@ def test_classes_have_quotas(tmp_path: Path) -> None:
 
 
 def test_influence_can_be_fused(tmp_path: Path) -> None:
-    settings = small_settings(selector="fusion", fuse=["best_rank", "influence"])
+    settings = small_settings(name="fusion", fuse=["best_rank", "influence"])
     counts, kept = run_influence(tmp_path, settings)
     assert len(kept) == 10
     assert all("influence " in item.reason for item in kept)
@@ -204,7 +204,7 @@ def test_fitting_beyond_the_budget_is_refused_before_it_starts(tmp_path: Path, m
 
 def test_an_unknown_layer_is_met_before_anything_is_trained(tmp_path: Path) -> None:
     line = refused(tmp_path, small_settings({"layers": ["lst"]}))
-    assert line == "key 'select.influence.layers': lean has no layer 'lst' (did you mean 'last'?)"
+    assert line == "key 'select.layers': lean has no layer 'lst' (did you mean 'last'?)"
     assert not list((tmp_path / "out").rglob("*.safetensors"))
 
 
@@ -227,7 +227,7 @@ def test_nothing_retrieved_is_told_as_by_any_selector(tmp_path: Path) -> None:
 def test_a_budget_of_what_was_retrieved_needs_something_retrieved(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("text\na\n")
-    values = {"selector": "imported", "path": str(path), "budget": "20%retrieved"}
+    values = {"name": "imported", "path": str(path), "budget": "20%retrieved"}
     with pytest.raises(InputError, match=r"key 'select.budget': for an imported selection nothing is retrieved"):
         check_selector(SelectSettings.model_validate(values), has_corpus=True, labels=("a",))
 

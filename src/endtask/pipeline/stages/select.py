@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 from endtask.config import Settings
 from endtask.io.stage_folder import StageFolder, read_manifest
@@ -30,32 +29,36 @@ class Select(Stage):
         return tuple(dict.fromkeys(("selection", *of_parts)))
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
-        """Write the selection."""
-        from endtask.selectors.base import RunContext
-        from endtask.selectors.select import select
+        """Write the selection, and the domain's text where pre-training reads it."""
+        with _memory_hint(data.settings):
+            counts = _select(data, stage, finished)
+        return {**counts, **_domain(data, stage)}
 
-        manifest = read_manifest(finished["retrieve"])
-        assert manifest is not None
-        folder, settings = stage.start(), data.settings
-        selector = settings.select.part
-        run = RunContext(
-            settings.select,
-            finished["retrieve"],
-            corpus=data.corpus,
-            corpus_bytes=manifest["counts"]["corpus"]["bytes"],
-            labels=data.task.labels,
-            seed=settings.seed,
-            is_contaminated=contamination_check(data) if selector.filters_contamination else None,
-            examples=data.task.train,
-            folder=folder,
-            device=settings.device,
-            task=replace(data.task, auxiliary={}),
-            run=settings,
-            stage=stage,
-        )
-        with _memory_hint(settings):
-            counts = select(run)
-        return {**counts, **_domain(data, folder)}
+
+def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
+    """Write the selection."""
+    from endtask.selectors.base import RunContext
+    from endtask.selectors.select import select
+
+    manifest = read_manifest(finished["retrieve"])
+    assert manifest is not None
+    settings = data.settings
+    run = RunContext(
+        settings.select,
+        finished["retrieve"],
+        corpus=data.corpus,
+        corpus_bytes=manifest["counts"]["corpus"]["bytes"],
+        labels=data.task.labels,
+        seed=settings.seed,
+        is_contaminated=contamination_check(data) if settings.select.part.filters_contamination else None,
+        examples=data.task.train,
+        folder=stage.start(),
+        device=settings.device,
+        task=replace(data.task, auxiliary={}),
+        run=settings,
+        stage=stage,
+    )
+    return select(run)
 
 
 def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
@@ -68,7 +71,7 @@ def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
     return explained_memory_trouble(hints[0])
 
 
-def _domain(data: RunData, folder: Path) -> Counts:
+def _domain(data: RunData, stage: StageFolder) -> Counts:
     """Draw the domain's text, where pre-training reads it."""
     if not data.settings.reads_domain:
         return {}
@@ -77,7 +80,7 @@ def _domain(data: RunData, folder: Path) -> Counts:
     assert data.corpus is not None
     drawn = select_domain(
         data.settings.domain,
-        folder,
+        stage.partial,
         corpus=data.corpus,
         train_rows=len(data.task.train),
         seed=data.settings.seed,
