@@ -10,9 +10,14 @@ import pytest
 
 from endtask.config import SelectSettings, Settings, resolve
 from endtask.errors import InputError
-from endtask.pipeline.bundled_inputs import OUTSIDE, BundledInput, BundledInputs, find_bundled_inputs
+from endtask.pipeline.bundled_inputs import (
+    OUTSIDE,
+    BundledInput,
+    BundledInputs,
+    find_bundled_inputs,
+    opened_from_outside,
+)
 from endtask.pipeline.external_inputs import DATA, asked_of
-from endtask.pipeline.missing_inputs import opened_from_outside
 
 SETTINGS = resolve(
     {

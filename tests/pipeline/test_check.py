@@ -268,8 +268,8 @@ def test_without_a_corpus_nothing_is_said_to_read_a_selection(toy: Path, tmp_pat
     with_corpus = check(resolve(toy_settings(toy, tmp_path / "run")))
     without = check(resolve(toy_settings(toy, tmp_path / "run", corpus={})))
     parts = [[use.part for use in result.uses] for result in (with_corpus, without)]
-    assert "external" in parts[0]
-    assert parts[1] == [part for part in parts[0] if part != "external"]
+    assert "corpus" in parts[0]
+    assert parts[1] == [part for part in parts[0] if part != "corpus"]
 
 
 def test_marks_that_are_not_named_are_pointed_out(tmp_path: Path, command: Command) -> None:

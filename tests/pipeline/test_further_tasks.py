@@ -17,7 +17,7 @@ from endtask.config import resolve
 from endtask.errors import InputError
 from endtask.few_examples import Plan, few_examples
 from endtask.pipeline.check import check
-from endtask.pipeline.check.estimate import train_rows
+from endtask.pipeline.estimate import train_rows
 from endtask.pipeline.preflight import preflight
 from endtask.records import Example
 from endtask.reporting.page import summary, verdict_lines

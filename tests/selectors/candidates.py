@@ -12,9 +12,9 @@ from endtask.config import resolve
 from endtask.corpus import Corpus
 from endtask.io.run_layout import PASSAGE_SIZES, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, write_selection
+from endtask.pipeline.stages.select import select
 from endtask.records import Document, Selected
 from endtask.selectors.base import RunContext
-from endtask.selectors.select import select
 
 
 def passage(place: int, rank: int, score: float, text: str = "0123456789") -> Selected:

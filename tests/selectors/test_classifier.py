@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from endtask.records import Example, Selected
 from endtask.selectors.classifier import FEATURES, Linear, features, fit
-from endtask.selectors.ngrams import word_keys
+from endtask.selectors.hashing import word_keys
 from tests.selectors.candidates import run_select, write_retrieved
 from tests.selectors.texts import EXAMPLES, TEXTS, passages_of, retrieve_texts
 

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.records import Selected
-from endtask.selectors.draws import draws
 from endtask.selectors.dsir import gumbel_noise, log_ratios
-from endtask.selectors.ngrams import BUCKETS
+from endtask.selectors.hashing import BUCKETS, draws
 from tests.selectors.candidates import run_select, write_retrieved
 from tests.selectors.test_ngrams import counted_slowly
 from tests.selectors.texts import EXAMPLES, TEXTS, passages_of, retrieve_texts

@@ -15,7 +15,7 @@ import zstandard
 from endtask.config import SelectSettings
 from endtask.errors import InputError
 from endtask.records import Document, Selected
-from endtask.selectors.imported_rows import ImportedRows
+from endtask.selectors.imported import ImportedRows
 from tests.selectors.candidates import run_select, write_retrieved
 
 ROWS = [
@@ -169,7 +169,7 @@ def test_bad_rows_are_refused_in_one_line(tmp_path: Path, case: str) -> None:
 
 
 def test_texts_that_are_all_empty_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no passage was kept \(no row holds an uncontaminated text"):
+    with pytest.raises(InputError, match=r"no passage was selected \(no row holds an uncontaminated text"):
         import_from(write_table(tmp_path / "s.jsonl", [{"text": " "}]))
 
 

@@ -20,8 +20,7 @@ from endtask.config import SelectSettings, Settings
 from endtask.encoders.huggingface import save_classifier
 from endtask.errors import InputError
 from endtask.records import Example, Selected
-from endtask.selectors.embedding import embedding_fingerprint
-from endtask.selectors.model_vectors import ModelVectors
+from endtask.selectors.embeddings import ModelVectors, embedding_fingerprint
 from endtask.selectors.nearest_neighbors import find_nearest
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.selectors.candidates import run_select, write_retrieved

@@ -15,9 +15,8 @@ from endtask.io.selection_table import write_selection
 from endtask.records import Example
 from endtask.retrieval.words import words_of
 from endtask.selectors.base import RunContext
-from endtask.selectors.draws import draws
-from endtask.selectors.label_words import label_words
-from endtask.selectors.ngrams import BUCKETS
+from endtask.selectors.hashing import BUCKETS, draws
+from endtask.selectors.quality import label_words
 from endtask.selectors.quality import quality as quality_statistics
 from tests.selectors.candidates import run_select, write_corpus, write_retrieved
 from tests.selectors.test_ngrams import counted_slowly

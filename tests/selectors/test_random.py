@@ -96,7 +96,8 @@ def test_nothing_that_may_be_drawn_is_refused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, ["one text"], dropped=(0,))
     write_retrieved(tmp_path, [passage(0, 1, 1.0, "one text")])
     with pytest.raises(
-        InputError, match=r"no passage was kept \(nothing was retrieved, or the contamination filter left no passage"
+        InputError,
+        match=r"no passage was selected \(nothing was retrieved, or the contamination filter left no passage",
     ):
         run_select(tmp_path, corpus=corpus, name="random", budget="100%")
 

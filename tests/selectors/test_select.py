@@ -47,7 +47,7 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "import of a folder": ({"name": "imported", "path": "."}, "., key 'select.path': is a folder, not a file"),
     "a share of no corpus": (
         {"name": "imported", "path": __file__},
-        "key 'select.budget': 5% of the corpus, but there is no corpus (null selects the whole file",
+        "key 'select.budget': 5% of the corpus, but there is no corpus (null selects all rows",
     ),
     "classes of an import": (
         {"name": "imported", "path": __file__, "budget": None, "per_class": True, "labels": ("a", "b")},
@@ -88,5 +88,5 @@ def test_neighbours_need_an_embedding(retrieved: Path, selector: str) -> None:
 @pytest.mark.parametrize("selector", ["dsir", "classifier", "fusion"])
 def test_nothing_retrieved_is_refused(tmp_path: Path, selector: str) -> None:
     write_retrieved(tmp_path, [])
-    with pytest.raises(InputError, match=r"no passage was kept \(the corpus shares no word with the task"):
+    with pytest.raises(InputError, match=r"no passage was selected \(the corpus shares no word with the task"):
         run_select(tmp_path, name=selector, budget=None)

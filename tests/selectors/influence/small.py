@@ -10,16 +10,17 @@ from endtask.config import Settings, resolve
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, read_statistics, write_selection
 from endtask.io.stage_folder import StageFolder
+from endtask.pipeline.stages.select import select
 from endtask.records import Document, Example, Selected
 from endtask.selectors.base import RunContext
-from endtask.selectors.influence.runner import InfluenceWork
-from endtask.selectors.select import select
+from endtask.selectors.influence.runner import InfluenceRunner
 from endtask.task import Task
 from tests.toy_run import WORDS, sentence
 
 ROWS, CANDIDATES = 24, 40
 BYTES = 10_000
 """Of the corpus that the candidates came from."""
+OWN: dict[str, Any] = {"size": "tiny", "epochs": 2, "share_of_budget": None}
 
 
 def make_task(rows: int = ROWS) -> Task:
@@ -54,7 +55,7 @@ def make_candidates(count: int = CANDIDATES, longest: int = 14) -> list[Selected
 
 
 def small_settings(influence: dict[str, Any] | None = None, **select_values: Any) -> Settings:
-    own = {"size": "tiny", "epochs": 2, "share_of_budget": None, **(influence or {})}
+    own = {**OWN, **(influence or {})}
     return resolve(
         {
             "threads": 1,
@@ -94,10 +95,10 @@ def make_run(
     )
 
 
-def make_work(folder: Path, settings: Settings, *, task: Task | None = None) -> InfluenceWork:
+def make_runner(folder: Path, settings: Settings, *, task: Task | None = None) -> InfluenceRunner:
     """The runner over a table in `folder`."""
     run = make_run(folder, settings, task or make_task(), folder)
-    return InfluenceWork(run, read_statistics(run.table), settings.select.part.config)
+    return InfluenceRunner(run, read_statistics(run.table), settings.select.part.config)
 
 
 def run_influence(

@@ -20,10 +20,10 @@ from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stages import STAGES
 from endtask.records import Example
 from endtask.selectors.influence import scorer as scorer_module
-from endtask.selectors.influence.runner import InfluenceWork, _check_distinct_scores
+from endtask.selectors.influence.runner import InfluenceRunner, _check_distinct_scores
 from endtask.selectors.influence.scorer import Reader
 from endtask.training.out_of_memory import explained_memory_trouble
-from tests.selectors.influence.small import make_task, make_work, run_influence, small_settings
+from tests.selectors.influence.small import make_runner, make_task, run_influence, small_settings
 
 
 def refused(folder: Path, settings: Settings) -> str:
@@ -63,22 +63,22 @@ def with_corpus(values: dict[str, Any]) -> Settings:
     return settings.model_copy(update={"corpus": settings.corpus.model_copy(update={"sources": ("some",)})})
 
 
-def ended(work: InfluenceWork) -> None:
+def ended(work: InfluenceRunner) -> None:
     raise KeyboardInterrupt
 
 
 def test_without_a_budget_a_warning_comes_before_anything_is_fitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(InfluenceWork, "fit", ended)
+    monkeypatch.setattr(InfluenceRunner, "fit", ended)
     with pytest.raises(KeyboardInterrupt):
         run_influence(tmp_path, small_settings(budget=None))
-    assert "without select.budget every candidate is kept" in " ".join(capsys.readouterr().err.split())
+    assert "without select.budget every candidate is selected" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_longest_targets_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer_module, "tokens_at_once", lambda *where: 30)
-    fold = make_work(tmp_path, small_settings()).folds[0]
+    fold = make_runner(tmp_path, small_settings()).folds[0]
     network = fold.network()
     found = list(Reader(fold, network).targets(fold.answers(network)))
     longest = [int(fold.targets.lengths[numbers].max()) for numbers, _ in found]

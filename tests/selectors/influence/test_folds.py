@@ -19,7 +19,7 @@ from endtask.task import Task
 from endtask.task.split import group_key
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
-from tests.selectors.influence.small import make_task, make_work, small_settings
+from tests.selectors.influence.small import make_runner, make_task, small_settings
 
 
 def task_of(rows: list[tuple[int, str]]) -> Task:
@@ -81,10 +81,10 @@ def test_rows_that_belong_together_cannot_be_halved() -> None:
 
 
 def test_a_model_reads_the_rows_of_its_own_half_only(tmp_path: Path) -> None:
-    work = make_work(tmp_path, small_settings())
+    work = make_runner(tmp_path, small_settings())
     for fold in work.folds:
         tokenizer = load_tokenizer(fold.packed / "tokenizer")
-        for folder, rows in (("internal", fold.task.train), ("dev", fold.task.dev)):
+        for folder, rows in (("task", fold.task.train), ("dev", fold.task.dev)):
             packed = PackedTexts(fold.packed / folder)
             texts = [tokenizer.decode(packed[place], skip_special_tokens=True) for place in range(len(packed))]
             assert texts == [row.text for row in rows]

@@ -15,11 +15,11 @@ from endtask.encoders.huggingface import save_masked_lm
 from endtask.errors import InputError
 from endtask.io.run_layout import HELPFUL
 from endtask.pipeline.check import check
-from endtask.pipeline.check.estimate import estimate_lines
+from endtask.pipeline.estimate import estimate_lines
 from endtask.pipeline.run import Run
 from endtask.reporting.costs import stage_costs
 from endtask.reporting.run_folder import RunFolder
-from endtask.selectors.influence.runner import InfluenceWork
+from endtask.selectors.influence.runner import InfluenceRunner
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.conftest import Answer
 from tests.tiny import make_network, make_tokenizer
@@ -89,8 +89,8 @@ def test_fitted_models_are_not_thrown_away_for_other_settings(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
-    monkeypatch.setattr(InfluenceWork, "fitting_cost", lambda self: 1.0)
-    monkeypatch.setattr(InfluenceWork, "calibrate", lambda *args: (None, 1e30))
+    monkeypatch.setattr(InfluenceRunner, "fitting_cost", lambda self: 1.0)
+    monkeypatch.setattr(InfluenceRunner, "calibrate", lambda *args: (None, 1e30))
     with pytest.raises(InputError, match="is enough to score 0 of"):
         endtask.run(limited(toy, folder, 0.5), until="select")
     before = hashes(folder / "select.partial")
@@ -193,7 +193,7 @@ def test_the_ledger_counts_what_the_scoring_models_cost(selected_run: Path) -> N
 
 def test_why_shows_what_helps_a_dev_row_that_was_a_target(toy: Path, tmp_path: Path, command: Command) -> None:
     own = {**OWN, "targets": "dev", "target_batch": 3}
-    endtask.run(influence_run(toy, tmp_path, select={"name": "influence", "influence": own}), until="select")
+    endtask.run(influence_run(toy, tmp_path, select={"name": "influence", **own}), until="select")
     answer = command("why", tmp_path, "--example", "dev-2")
     assert answer.code == 0, answer
     first, text, together, most = answer.out.splitlines()[:4]

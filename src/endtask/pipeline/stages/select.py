@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from endtask.config import Settings
+from endtask.io.atomic import remove_folder
+from endtask.io.run_layout import INFLUENCE_WORK, SELECTION
 from endtask.io.stage_folder import StageFolder, read_manifest
-from endtask.pipeline.contamination import contamination_check
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
+from endtask.progress import warn
 
+if TYPE_CHECKING:
+    from endtask.selectors.base import RunContext, Selector
+
+LARGE_SHARE = 0.3
+_SUGGESTED = "--set select.budget=5%"
 _DOMAIN = ("domain", "retrieve.contamination_filter")
 
 
@@ -19,12 +27,12 @@ class Select(Stage):
     name = "select"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return the section of the selector, and what its parts read beside it."""
+        """Return the section of the selector, and the keys outside it that its parts read."""
         of_parts = (key for part in settings.select.part.parts() for key in part.settings_read(settings))
         return tuple(dict.fromkeys(("select", "seed", *of_parts, *(_DOMAIN if settings.reads_domain else ()))))
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return what the selector reads beside the corpus."""
+        """Return what the selector reads in addition to the corpus."""
         of_parts = (name for part in settings.select.part.parts() for name in part.inputs_read())
         return tuple(dict.fromkeys(("selection", *of_parts)))
 
@@ -38,7 +46,6 @@ class Select(Stage):
 def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
     """Write the selection."""
     from endtask.selectors.base import RunContext
-    from endtask.selectors.select import select
 
     manifest = read_manifest(finished["retrieve"])
     assert manifest is not None
@@ -50,7 +57,7 @@ def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         corpus_bytes=manifest["counts"]["corpus"]["bytes"],
         labels=data.task.labels,
         seed=settings.seed,
-        is_contaminated=contamination_check(data) if settings.select.part.filters_contamination else None,
+        is_contaminated=data.contamination_check() if settings.select.part.filters_contamination else None,
         examples=data.task.train,
         folder=stage.start(),
         device=settings.device,
@@ -59,6 +66,30 @@ def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         stage=stage,
     )
     return select(run)
+
+
+def select(run: RunContext) -> Counts:
+    """Write the selection to `run.folder` and return counts for the manifest."""
+    from endtask.selectors.quality import quality
+    from endtask.selectors.ranking import budget_in_bytes
+
+    folder = run.folder
+    assert folder is not None
+    if run.corpus_bytes:
+        run = replace(run, settings=budget_in_bytes(run.settings, run.table))
+    selector: Selector = run.settings.part
+    path = folder / SELECTION
+    selected = selector.select(run, path)
+    share = selected.bytes / run.corpus_bytes if run.corpus_bytes else 0.0
+    counts = {"passages": selected.passages, "bytes": selected.bytes, "share_of_corpus": share, **selected.counts}
+    if run.examples and selected.passages:
+        counts["quality"] = quality(run, path)
+    if share > LARGE_SHARE:
+        warning = f"{share:.0%} of the corpus is selected; so large a part is much the same for any task"
+        counts["warning"] = f"{warning}; a budget selects the best of it: {_SUGGESTED}"
+        warn(counts["warning"])
+    remove_folder(folder / INFLUENCE_WORK)  # at the very end: a killed run resumes from it
+    return counts
 
 
 def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
@@ -84,6 +115,6 @@ def _domain(data: RunData, stage: StageFolder) -> Counts:
         corpus=data.corpus,
         train_rows=len(data.task.train),
         seed=data.settings.seed,
-        is_contaminated=contamination_check(data),
+        is_contaminated=data.contamination_check(),
     )
     return {"domain": drawn}
