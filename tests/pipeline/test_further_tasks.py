@@ -45,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings_of(data: Path, output: Path, *, kinds: tuple[str, ...] = KINDS, **changes: Any) -> dict[str, Any]:
     """Pre-training and fine-tuning learn all tasks; `train`, `finetune` are changed key by key."""
     settings = toy_settings(data / "toy", output, tasks={kind: {"path": str(data / kind / "task")} for kind in kinds})
-    settings["train"] |= {"weighting": "equal", **changes.pop("train", {})}
+    settings["pretrain"] |= {"weighting": "equal", **changes.pop("pretrain", {})}
     settings["finetune"] |= {"tasks": "all", "seeds": [0, 1], **changes.pop("finetune", {})}
     return {**settings, **changes}
 

@@ -75,7 +75,7 @@ def with_labels(*labels: str) -> Task:
 
 
 def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
-    settings = resolve({"aligned": {**ALIGNED, "keep_head": True}, "train": LETTERS})
+    settings = resolve({"aligned": {**ALIGNED, "keep_head": True}, "pretrain": LETTERS})
     preflight(with_labels("no", "yes"), settings)
     with pytest.raises(InputError, match=r"aligned\.keep_head.*classes \(a, b\)"):
         preflight(TASK, settings)
@@ -88,8 +88,8 @@ def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
 
 def test_marks_that_are_no_tokens_are_met_before_stage_1() -> None:
     train = {"weighting": "equal", "objectives": {"own": {"kind": "aligned"}}}
-    tree: dict[str, Any] = {"aligned": {**ALIGNED, "recipe": "marked_relation"}, "train": train}
-    with pytest.raises(InputError, match=r"aligned\.marks.*'\[\['.*tokenizer\.marks"):
+    tree: dict[str, Any] = {"aligned": {**ALIGNED, "recipe": "marked_relation"}, "pretrain": train}
+    with pytest.raises(InputError, match=r"aligned\.entity_markers.*'\[\['.*tokenizer\.entity_markers"):
         preflight(TASK, resolve(tree))
     preflight(TASK, resolve({**tree, "tokenizer": {"entity_markers": ["[[", "]]", "<<", ">>"]}}))
 
@@ -123,7 +123,7 @@ def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
         "model": {"path": str(tmp_path / "bert"), "pooling": "entity_markers"},
         "tokenizer": {"entity_markers": ["[[", "]]"]},
     }
-    with pytest.raises(InputError, match="the stock head of bert cannot read the marks"):
+    with pytest.raises(InputError, match="the stock head of bert cannot read the entity_markers"):
         preflight(TASK, resolve(tree))
     preflight(TASK, resolve({**tree, "model": {"path": str(tmp_path / "bert")}}))
 

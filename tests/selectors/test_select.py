@@ -51,7 +51,7 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "classes of an import": (
         {"name": "imported", "path": __file__, "budget": None, "per_class": True, "labels": ("a", "b")},
-        "key 'select.per_class': unknown setting",
+        "key 'select.per_class': selector 'imported' has no such option",
     ),
     "a task without classes": (
         {"per_class": True},
@@ -74,7 +74,7 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path: Path, case: str) -> N
 @pytest.mark.parametrize("selector", ["random", "dsir", "classifier", "fusion"])
 def test_options_of_other_selectors_are_refused(tmp_path: Path, selector: str) -> None:
     corpus = write_corpus(tmp_path, ["one text"])
-    with pytest.raises(InputError, match=r"key 'select\.per_class': unknown setting"):
+    with pytest.raises(InputError, match=r"key 'select\.per_class': selector '\w+' has no such option"):
         run_select(tmp_path, corpus=corpus, name=selector, per_class=True, labels=("a", "b"))
 
 

@@ -106,6 +106,6 @@ def run_influence(
 ) -> tuple[dict[str, Any], list[Selected]]:
     """Run the stage over a table in `folder`; returns counts and the selection."""
     output = folder / "out" if stage is None else stage.start()
-    output.mkdir(exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
     counts = select(make_run(folder, settings, task or make_task(), output, stage))
     return counts, list(read_selection(output / SELECTION))
