@@ -41,8 +41,7 @@ from endtask.selectors.influence import influence_config
 from endtask.selectors.influence.candidates import pack_candidates
 from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import folds_of
-from endtask.selectors.ranking import by_score, ranks_of
-from endtask.selectors.table import keep_rows
+from endtask.selectors.ranking import by_score, ranks_of, write_rows
 from endtask.task.stored import task_files
 from endtask.tokenization.tokenizer import load_tokenizer
 
@@ -120,7 +119,7 @@ class Prepared:
             ranking = section.part.rank(statistics, context)
             order, score = ranking.order, ranking.score
         with whole_file(path) as aside:
-            keep_rows(self.table, order, aside, replaced={"rank": ranks_of(order), "score": score})
+            write_rows(self.table, order, aside, new_values={"rank": ranks_of(order), "score": score})
         return path
 
     def orders(self, arms: Sequence[Arm], scores: Path | None) -> dict[str, str]:

@@ -35,8 +35,7 @@ from endtask.selectors.influence.candidates import CandidateUnits, calibration_d
 from endtask.selectors.influence.fit import Fold, fit, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import class_shares, columns_of
 from endtask.selectors.influence.limits import target_memory
-from endtask.selectors.influence.scorer import Scorer
-from endtask.selectors.influence.shards import Shards, ShardWork, score_units
+from endtask.selectors.influence.scorer import Scorer, Shards, ShardWork, score_units
 from endtask.task import Task
 from endtask.task.stored import read_task
 from endtask.tokenization.packed_texts import PackedTexts

@@ -27,7 +27,7 @@ from endtask.experiments.results_file import write_results
 from endtask.gradients.scoring import Calibration
 from endtask.io.selection_table import read_statistics
 from endtask.selectors.influence import shards
-from endtask.selectors.influence.runner import InfluenceWork
+from endtask.selectors.influence.runner import InfluenceRunner
 from tests.toy_run import toy_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,7 @@ def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     run = with_values(prepared.settings, {"tokenizer.path": str(prepared.tokenizer)}, "test")
     folder = prepared.folder / "native"
     inputs = Inputs(run.select, prepared.table.parent, folder=folder, task=prepared.run.task, run=run)
-    native = InfluenceWork(inputs, statistics).score().shards.gathered("score")
+    native = InfluenceRunner(inputs, statistics).score().shards.gathered("score")
     assert np.allclose(scores["influence"], native, atol=1e-5)
     assert not np.allclose(scores["layer_last"], native, atol=1e-2)
 

@@ -97,9 +97,7 @@ def test_sources_of_the_domain_are_not_looked_for_there(tmp_path: Path) -> None:
         "weighting": "equal",
         "objectives": {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}},
     }
-    tree = toy_settings(
-        data, tmp_path / "run", train=train, domain={"sources": ["corpus"]}, select={"selector": "none"}
-    )
+    tree = toy_settings(data, tmp_path / "run", pretrain=train, domain={"sources": ["corpus"]}, select={"name": "none"})
     run = Run(load_settings(given=tree))
     run.go(until="pack")
     write_bundle(run.folder, tmp_path / "run.tar.zst")
@@ -127,7 +125,7 @@ def test_changed_training_redoes_only_what_is_after(bundled: Bundled, unpacked: 
         (["select.budget=20%"], "select", "the files of the stage retrieve stayed"),
         (["tokenizer.vocab_size=80"], "pack", "the files of the stage select stayed"),
         (["retrieve.top_k=2"], "retrieve", r"the corpus \(.*corpus.jsonl\) stayed"),
-        (["select.selector=random"], "select", r"the corpus \(.*corpus.jsonl\) stayed"),
+        (["select.name=random"], "select", r"the corpus \(.*corpus.jsonl\) stayed"),
     ],
 )
 def test_stages_that_need_what_is_not_there(unpacked: Path, overrides: list[str], start: str, said: str) -> None:
@@ -148,7 +146,7 @@ def test_another_split_cannot_be_carved_there(unpacked: Path) -> None:
 
 def test_without_the_corpus_all_can_be_done_there(bundled: Bundled, unpacked: Path) -> None:
     """A new run below the unpacked folder reads the same copy of the task."""
-    tree = toy_settings(bundled.data, unpacked / "cells" / "no-corpus" / "seed-0", select={"selector": "none"})
+    tree = toy_settings(bundled.data, unpacked / "cells" / "no-corpus" / "seed-0", select={"name": "none"})
     result = endtask.run(tree, until="pack")
     assert result.stages["select"]["passages"] == 0
     assert result.stages["pack"]["train"]["texts"] == 60
@@ -189,7 +187,7 @@ def test_a_checkpoint_travels_with_the_run(bundled: Bundled, tmp_path: Path, own
 def test_an_imported_selection_need_not_be_there(bundled: Bundled, tmp_path: Path) -> None:
     data = write_toy(tmp_path / "data")
     export_selection(bundled.run, data / "mine.jsonl")
-    select = {"selector": "imported", "path": str(data / "mine.jsonl"), "budget": None}
+    select = {"name": "imported", "path": str(data / "mine.jsonl"), "budget": None}
     here = endtask.run(
         toy_settings(data, tmp_path / "here", corpus={"sources": []}, select=select), until="pack"
     ).folder

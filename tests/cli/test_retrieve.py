@@ -68,7 +68,7 @@ def test_the_budget_dealt_to_the_classes(lopsided: Path, command: Command) -> No
 def test_random_is_as_large_and_knows_nothing_of_the_task(toy: Path, tmp_path: Path, command: Command) -> None:
     selections = {}
     for selector in ("best_rank", "random"):
-        select = {"selector": selector, "budget": "20%"}
+        select = {"name": selector, "budget": "20%"}
         statistics = retrieve(command, toy, tmp_path / selector, select=select)
         assert statistics["select"]["share_of_corpus"] == pytest.approx(0.2, abs=0.01)
         selections[selector] = kept(tmp_path / selector)
@@ -79,7 +79,7 @@ def test_random_is_as_large_and_knows_nothing_of_the_task(toy: Path, tmp_path: P
 
 
 def test_random_without_a_budget_is_as_large_as_what_was_retrieved(toy: Path, tmp_path: Path, command: Command) -> None:
-    select = {"selector": "random", "budget": None}
+    select = {"name": "random", "budget": None}
     statistics = retrieve(command, toy, tmp_path / "run", select=select, retrieve={"top_k": 1})
     size = int(read_statistics(tmp_path / "run" / "retrieve" / RETRIEVED).bytes.sum())
     assert size - 100 < statistics["select"]["bytes"] <= size
@@ -126,7 +126,7 @@ def test_a_selection_of_ones_own_without_a_corpus(
 ) -> None:
     assert command("selection", finished_run, "--to", tmp_path / name).code == 0
     words = ["--task", toy / "task", "--output", tmp_path / "run", "--quiet"]
-    own = ["--set", "select.selector=imported", "--set", f"select.path={tmp_path / name}"]
+    own = ["--set", "select.name=imported", "--set", f"select.path={tmp_path / name}"]
     answer = command("retrieve", *words, *own, "--set", "select.budget=null")
     before = kept(finished_run)
     assert answer.out.splitlines() == [
@@ -145,7 +145,7 @@ def test_a_selection_of_ones_own_without_a_corpus(
 def test_without_a_corpus_there_is_nothing_to_retrieve(
     toy: Path, tmp_path: Path, command: Command, selector: str
 ) -> None:
-    words = ["--task", toy / "task", "--output", tmp_path / "run", "--set", f"select.selector={selector}"]
+    words = ["--task", toy / "task", "--output", tmp_path / "run", "--set", f"select.name={selector}"]
     answer = command("retrieve", *words)
     assert answer.code == 2
     assert answer.err == "endtask: key 'corpus.sources': no corpus to retrieve from (--corpus path/to/text)\n"

@@ -41,7 +41,7 @@ def source(make: Any) -> Path:
 
 
 def test_equal_stages_are_linked_and_not_done_again(make: Any, source: Path, stubs: Stubs) -> None:
-    target: Run = make("target", train={"rho1": 3, "max_length": 16})
+    target: Run = make("target", pretrain={"rho1": 3, "max_length": 16})
     assert reuse_stages(target, [source]) == dict.fromkeys(BEFORE_TRAINING, source)
     for stage in BEFORE_TRAINING:
         manifest = read_manifest(target.folder / stage)
@@ -150,9 +150,7 @@ def test_a_run_at_work_is_left_alone(make: Any, source: Path) -> None:
 def test_a_run_that_reads_the_corpus_borrows_none_from_one_that_does_not(make: Any) -> None:
     domain = {"kind": "mlm", "texts": "domain"}
     unread, read, same = (
-        make(
-            name, select={"selector": "none"}, train={"weighting": "equal", "max_length": 16, "objectives": objectives}
-        )
+        make(name, select={"name": "none"}, pretrain={"weighting": "equal", "max_length": 16, "objectives": objectives})
         for name, objectives in (
             ("unread", {"task": {"kind": "task"}, "dapt": {**domain, "weight": 0}}),
             ("read", {"task": {"kind": "task"}, "dapt": domain}),

@@ -10,9 +10,14 @@ import pytest
 
 from endtask.config import SelectSettings, Settings, resolve
 from endtask.errors import InputError
-from endtask.pipeline.bundled_inputs import OUTSIDE, BundledInput, BundledInputs, find_bundled_inputs
+from endtask.pipeline.bundled_inputs import (
+    OUTSIDE,
+    BundledInput,
+    BundledInputs,
+    find_bundled_inputs,
+    opened_from_outside,
+)
 from endtask.pipeline.external_inputs import DATA, asked_of
-from endtask.pipeline.missing_inputs import opened_from_outside
 
 SETTINGS = resolve(
     {
@@ -64,7 +69,7 @@ def test_it_counts_only_for_what_was_asked(tmp_path: Path) -> None:
         ("task", {"task": {"path": "data/other"}}),
         ("task", {"seed": 1}),
         ("corpus", {"corpus": {"sources": [{"path": "data/corpus"}], "deduplicate": False}}),
-        ("corpus", {"select": {"selector": "none"}}),
+        ("corpus", {"select": {"name": "none"}}),
         ("tokenizer", {"tokenizer": {"path": "data/other"}}),
         ("checkpoint", {"model": {"path": "data/other"}}),
     ]
@@ -120,5 +125,5 @@ def test_copies_that_lie_outside(tmp_path: Path, copy: str) -> None:
 def test_what_stages_open() -> None:
     assert opened_from_outside("retrieve", SelectSettings()) == ("corpus", "unlabelled")
     assert opened_from_outside("select", SelectSettings()) == ()
-    assert opened_from_outside("select", SelectSettings(selector="imported", path="a.csv")) == ("selection",)
-    assert opened_from_outside("pretrain", SelectSettings(selector="random")) == ()
+    assert opened_from_outside("select", SelectSettings(name="imported", path="a.csv")) == ("selection",)
+    assert opened_from_outside("pretrain", SelectSettings(name="random")) == ()

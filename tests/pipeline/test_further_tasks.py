@@ -18,7 +18,7 @@ from endtask.experiments import compare
 from endtask.experiments.few_shot.few_shot import few_shot
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 from endtask.pipeline.check import check
-from endtask.pipeline.check.estimate import train_rows
+from endtask.pipeline.estimate import train_rows
 from endtask.pipeline.preflight import preflight
 from endtask.records import Example
 from endtask.reporting.page import summary, verdict_lines
@@ -46,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings_of(data: Path, output: Path, *, kinds: tuple[str, ...] = KINDS, **changes: Any) -> dict[str, Any]:
     """Pre-training and fine-tuning learn all tasks; `train`, `finetune` are changed key by key."""
     settings = toy_settings(data / "toy", output, tasks={kind: {"path": str(data / kind / "task")} for kind in kinds})
-    settings["train"] |= {"weighting": "equal", **changes.pop("train", {})}
+    settings["pretrain"] |= {"weighting": "equal", **changes.pop("pretrain", {})}
     settings["finetune"] |= {"tasks": "all", "seeds": [0, 1], **changes.pop("finetune", {})}
     return {**settings, **changes}
 
@@ -130,7 +130,7 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
     """By default only the end task is fine-tuned, scored and saved; without fine-tuning all are scored."""
     one = settings_of(data, tmp_path / "run", kinds=("tags",), finetune={"tasks": "main", "seeds": [0], "epochs": 1})
     run = endtask.run(one)
-    assert run.stages["pretrain"]["objectives"].keys() == {"external", "internal", "tags"}
+    assert run.stages["pretrain"]["objectives"].keys() == {"corpus", "task", "tags"}
     assert run.stages["pretrain"]["objectives"]["tags"]["tokens"] > 0
     assert "tasks" not in run.stages["evaluate"]
     assert not (run.folder / "model" / "tasks").exists()
@@ -142,11 +142,11 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(data, tmp_path / "run", kinds=("tags", "score"), train={"weighting": "meta"})
+    settings = settings_of(data, tmp_path / "run", kinds=("tags", "score"), pretrain={"weighting": "meta"})
     endtask.run(settings, until="pretrain")
     curves = rows(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     weights = {name: value for name, value in curves[-1].items() if name.startswith("weight/")}
-    assert weights.keys() == {f"weight/{name}" for name in ("external", "internal", "tags", "score")}
+    assert weights.keys() == {f"weight/{name}" for name in ("corpus", "task", "tags", "score")}
     assert len(set(weights.values())) == 4
 
 
@@ -226,7 +226,7 @@ def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_pat
     variants = {
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
-        "no-text": {"select.selector": "none"},
+        "no-text": {"select.name": "none"},
         "no-task": {"pretrain.rho1": "inf"},
     }
     compare(resolve(settings), {"baselines": [], "variants": variants}, until="pretrain")
@@ -236,10 +236,10 @@ def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_pat
         for found in (tmp_path / "cmp" / "variants" / name).glob("seed-*/pretrain")
     }
     assert learned == {
-        "all": {"external", "internal", "tags"},
-        "without": {"external", "internal"},
-        "no-text": {"internal", "tags"},
-        "no-task": {"external", "tags"},
+        "all": {"corpus", "task", "tags"},
+        "without": {"corpus", "task"},
+        "no-text": {"task", "tags"},
+        "no-task": {"corpus", "tags"},
     }
 
 

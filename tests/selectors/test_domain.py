@@ -167,7 +167,7 @@ def test_objectives_without_corpus_text_are_met_before_any_work(tmp_path: Path) 
     tlm = {"tlm": {"kind": "mlm", "texts": "selection"}}
     assert "there is no selection to read" in complaint(tlm)
     corpus = {"sources": [{"path": str(tmp_path / "*.jsonl")}]}
-    assert "there is no selection to read" in complaint(tlm, corpus=corpus, select={"selector": "none"})
+    assert "there is no selection to read" in complaint(tlm, corpus=corpus, select={"name": "none"})
     left_out = {"task": {"kind": "task"}, "dapt": {**dapt, "weight": 0}}
     check_texts_exist(resolve({"pretrain": {"weighting": "equal", "objectives": left_out}}))
     check_texts_exist(

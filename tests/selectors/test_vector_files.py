@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from endtask.errors import InputError
-from endtask.selectors.embedding import check_embedding_exists, embedding_fingerprint
-from endtask.selectors.vector_files import SUFFIXES, vectors_for
+from endtask.selectors.embeddings import SUFFIXES, check_embedding_exists, embedding_fingerprint, vectors_for
 
 IDS = [f"d{number}" for number in range(9)]
 VECTORS = np.arange(27, dtype=np.float32).reshape(9, 3)

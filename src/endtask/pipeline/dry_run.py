@@ -11,8 +11,8 @@ from endtask.errors import InputError
 from endtask.io.atomic import disk_trouble
 from endtask.io.lock import run_lock
 from endtask.io.stage_folder import StageFolder, read_manifest
+from endtask.pipeline.bundled_inputs import first_missing
 from endtask.pipeline.external_inputs import needs_corpus
-from endtask.pipeline.missing_inputs import first_missing
 from endtask.pipeline.run import Run
 from endtask.pipeline.stages import STAGES
 

@@ -6,7 +6,6 @@ from endtask.config import Settings
 from endtask.config.objectives import check_several_objectives
 from endtask.errors import InputError
 from endtask.selectors.domain import check_sources_known, check_texts_exist
-from endtask.selectors.select import check_selector
 from endtask.task import Task
 
 
@@ -20,7 +19,8 @@ def preflight(
     what is prepared here may be trained on another machine.
     """
     if not has_selection:
-        check_selector(task, settings, has_corpus=bool(settings.corpus.sources), labels=task.labels)
+        has_sources = bool(settings.corpus.sources)
+        settings.select.part.preflight(task, settings, has_corpus=has_sources, labels=task.labels)
     _check_text(task, settings)
     _check_kind(task, settings)
     _check_model(task, settings)

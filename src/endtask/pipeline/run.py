@@ -17,7 +17,7 @@ from endtask.io.atomic import disk_trouble, remove_leftovers, write_text
 from endtask.io.lock import make_own_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import StageFolder, read_manifest
-from endtask.pipeline.bundled_inputs import find_bundled_inputs
+from endtask.pipeline.bundled_inputs import find_bundled_inputs, first_missing
 from endtask.pipeline.external_inputs import (
     DATA,
     aligned_fingerprint,
@@ -28,7 +28,6 @@ from endtask.pipeline.external_inputs import (
     unlabelled_fingerprint,
 )
 from endtask.pipeline.fingerprint import stage_fingerprint, values_read
-from endtask.pipeline.missing_inputs import first_missing
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData
 from endtask.pipeline.stages import STAGES as ALL_STAGES

@@ -1,9 +1,9 @@
-"""What a stage is: it turns folders into a folder, and says which settings and external inputs it reads."""
+"""The contract of stages: a stage turns folders into a folder, and names the settings and external inputs it reads."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,12 +20,24 @@ Finished = Mapping[str, Path]
 
 @dataclass(frozen=True)
 class RunData:
-    """What the stages read; the paths of `settings` lead to files on this machine, `requested` is as the user wrote it."""
+    """What the stages read.
+
+    The paths of `settings` lead to files on this machine; `requested` are the settings as the user wrote them.
+    """
 
     task: Task
     corpus: Corpus | None
     settings: Settings
     requested: Settings
+
+    def contamination_check(self) -> Callable[[str], bool] | None:
+        """Return a function that tells whether a text contains a dev or test text; None where the filter is off."""
+        if not self.settings.retrieve.contamination_filter:
+            return None
+        from endtask.retrieval.contamination import ContaminationFilter
+        from endtask.retrieval.retrieve import evaluation_texts
+
+        return ContaminationFilter.of(evaluation_texts(self.task)).confirm
 
 
 class Stage(ABC):
@@ -43,4 +55,4 @@ class Stage(ABC):
 
     @abstractmethod
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
-        """Do the work in the stage's folder and return counts for the manifest."""
+        """Write the results to the stage's folder and return counts for the manifest."""

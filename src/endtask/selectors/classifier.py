@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from endtask.io.selection_table import read_batches
 from endtask.progress import bar
 from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, selectors
-from endtask.selectors.draws import draws, table_draws
-from endtask.selectors.ngrams import WordKeys, column_keys, example_texts, ngrams, table_rows, word_keys
+from endtask.selectors.hashing import (
+    WordKeys,
+    column_keys,
+    draws,
+    example_texts,
+    ngrams,
+    table_draws,
+    table_rows,
+    word_keys,
+)
 from endtask.selectors.ranking import by_score, ranks_of
 
 FEATURES = 1 << 18

@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 
 from endtask.seeds import uniform
 from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, selectors
-from endtask.selectors.draws import table_draws
-from endtask.selectors.ngrams import BUCKETS, Counts, bucket_counts, example_keys, table_counts, table_sums
+from endtask.selectors.hashing import (
+    BUCKETS,
+    Counts,
+    bucket_counts,
+    example_keys,
+    table_counts,
+    table_draws,
+    table_sums,
+)
 from endtask.selectors.ranking import by_score, ranks_of
 
 

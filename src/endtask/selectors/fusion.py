@@ -14,9 +14,7 @@ from endtask.config import Settings
 from endtask.config.part_section import PartSection
 from endtask.registry import Registry
 from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
-from endtask.selectors.fill_budget import fill
-from endtask.selectors.overlap import overlap
-from endtask.selectors.ranking import by_score, ranks_of
+from endtask.selectors.ranking import by_score, fill, overlap, ranks_of
 from endtask.task import Task
 
 _DAMPING = 60

@@ -18,8 +18,13 @@ from endtask.config.section import Positive
 from endtask.io.selection_table import read_batches
 from endtask.progress import bar
 from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
-from endtask.selectors.embedding import check_embedding_exists, embedding_fingerprint
-from endtask.selectors.vector_files import Vectors, is_vector_file, vectors_for
+from endtask.selectors.embeddings import (
+    Vectors,
+    check_embedding_exists,
+    embedding_fingerprint,
+    is_vector_file,
+    vectors_for,
+)
 from endtask.task import Task
 
 _NUMBERS_AT_ONCE = 1 << 24
@@ -37,7 +42,7 @@ class NearestNeighbors(Selector):
 
         embedding: str | None = Field(
             None,
-            description="an encoder (a folder, `package:NAME` or `hf:NAME`), or a file with the vectors of passages and "
+            description="an encoder (a folder, `package:NAME` or `hf:NAME`), or a file of vectors of passages and "
             "train rows (.parquet, .npz, .npy, .safetensors)",
         )
         neighbors: Positive = Field(1000, description="how many nearest passages each train row ranks")
@@ -148,7 +153,7 @@ def _best_places(cosines: NDArray[np.float64], count: int) -> Order:
 
 def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vectors]:
     """The same from a model; the passages' lie in a file without a name, which memory need not hold."""
-    from endtask.selectors.model_vectors import ModelVectors
+    from endtask.selectors.embeddings import ModelVectors
 
     model = ModelVectors(embedding, run.device)
     with tempfile.TemporaryFile(dir=run.folder) as file:  # the map keeps the file open

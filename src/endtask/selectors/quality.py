@@ -1,8 +1,11 @@
-"""What can be said of a selection before anything is trained on it."""
+"""Statistics of a selection that need no training: its distance to the task, label words and overlap."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +15,12 @@ from numpy.typing import NDArray
 from endtask.io.run_layout import RETRIEVED
 from endtask.io.selection_table import read_batches, read_statistics
 from endtask.progress import bar
+from endtask.records import Example
 from endtask.retrieval.scan import string_keys
-from endtask.retrieval.words import word_hash
+from endtask.retrieval.words import word_hash, words_of
 from endtask.selectors.base import RunContext
-from endtask.selectors.best_rank import best_rank
-from endtask.selectors.draws import table_draws
-from endtask.selectors.fill_budget import fill
-from endtask.selectors.label_words import label_words
-from endtask.selectors.ngrams import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_rows
-from endtask.selectors.overlap import overlap
+from endtask.selectors.hashing import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_draws, table_rows
+from endtask.selectors.ranking import by_bm25_rank, fill, overlap
 
 _DIGITS = 6
 
@@ -119,7 +119,7 @@ def _best_ranked(run: RunContext) -> NDArray[np.uint64]:
     """What `best_rank` would keep under the same budget."""
     candidates = run.retrieved / RETRIEVED
     statistics = read_statistics(candidates)
-    best = fill(best_rank(statistics), statistics.bytes, run.settings.budget, corpus_bytes=run.corpus_bytes)
+    best = fill(by_bm25_rank(statistics), statistics.bytes, run.settings.budget, corpus_bytes=run.corpus_bytes)
     kept = np.zeros(len(statistics.rank), dtype=bool)
     kept[best] = True
     return table_ids(candidates, kept)
@@ -135,3 +135,47 @@ def _hits(keys: NDArray[np.uint64], label_keys: NDArray[np.uint64]) -> Counts:
 
 def _rounded(figure: float) -> float:
     return round(figure, _DIGITS)
+
+
+MOST_WORDS = 50
+"""For each class."""
+LEAST_ROWS = 5
+"""A word must stand in so many rows of its class: in fewer, chance alone makes words that only one class has."""
+
+
+def label_words(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:
+    """For each class its words, the most telling first: log p(word, class) / (p(word) p(class)) over rows.
+
+    Only words count that reach half of what a word would have that no other class has; else small classes, which have
+    few words of their own, would fill up with the language's commonest.
+    Of equally telling words the one in more rows comes first, then by the alphabet. Labels that are no class names have
+    no words.
+
+    >>> rows = [Example("", f"{word} the", label) for word, label in (("goal", "sport"), ("gene", "biology"))]
+    >>> label_words(rows * 5)
+    {'sport': ('goal',), 'biology': ('gene',)}
+    """
+    rows = Counter(example.label for example in examples if isinstance(example.label, str))
+    inside: dict[str, Counter[str]] = {str(label): Counter() for label in rows}
+    everywhere: Counter[str] = Counter()
+    for example in examples:
+        if isinstance(example.label, str):
+            words = {*words_of(example.text), *words_of(example.text_pair or "")}
+            inside[example.label].update(words)
+            everywhere.update(words)
+    return {label: _best(found, everywhere, rows[label], rows.total()) for label, found in inside.items()}
+
+
+def _best(found: Counter[str], everywhere: Counter[str], rows: int, total: int) -> tuple[str, ...]:
+    """`found` and `rows` are those of the class."""
+
+    def is_telling(word: str) -> bool:
+        inside, anywhere = found[word], everywhere[word]
+        above_chance = inside * total > anywhere * rows
+        # Half of the most in logarithms is its root: (inside / anywhere / share) ** 2 >= 1 / share, in whole numbers.
+        return inside >= LEAST_ROWS and above_chance and inside**2 * total >= anywhere**2 * rows
+
+    def place(word: str) -> tuple[float, int, str]:
+        return -log(found[word] / everywhere[word] / (rows / total)), -found[word], word
+
+    return tuple(sorted(filter(is_telling, found), key=place)[:MOST_WORDS])

@@ -18,7 +18,7 @@ from endtask.io.selection_table import Batch, read_statistics, selection_batch, 
 from endtask.records import Document
 from endtask.seeds import generator
 from endtask.selectors.base import Order, RunContext, Selected, Selector, selectors
-from endtask.selectors.fill_budget import fill, fill_or_raise
+from endtask.selectors.ranking import fill
 
 _ROWS_PER_BATCH = 1000
 
@@ -34,7 +34,7 @@ class Random(Selector):
         assert run.corpus is not None
         sizes = np.load(run.retrieved / PASSAGE_SIZES).astype(np.int64)
         otherwise = "nothing was retrieved, or the contamination filter left no passage"
-        selected = fill_or_raise(random_order(sizes, run.seed), sizes, _with_a_budget(run), otherwise=otherwise)
+        selected = _with_a_budget(run).fill_budget(random_order(sizes, run.seed), sizes, otherwise=otherwise)
         draw = np.zeros(len(sizes), dtype=np.int64)
         draw[selected] = np.arange(1, len(selected) + 1)
         written = write_batches(path, _drawn_batches(run.corpus, draw, sizes, run.seed))

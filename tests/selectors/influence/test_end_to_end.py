@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from endtask.io.run_layout import HELPFUL
 from endtask.records import Example, Selected
-from endtask.selectors.influence.scorer import Scorer
-from endtask.selectors.influence.shards import score_units
-from tests.selectors.influence.small import CANDIDATES, make_work, run_influence, small_settings
+from endtask.selectors.influence.scorer import Scorer, score_units
+from tests.selectors.influence.small import CANDIDATES, make_runner, run_influence, small_settings
 
 LISTED = 10
 
@@ -31,7 +30,7 @@ class ByHand:
 
 @pytest.fixture(scope="module")
 def by_hand(tmp_path_factory: pytest.TempPathFactory) -> ByHand:
-    work = make_work(tmp_path_factory.mktemp("hand"), small_settings())
+    work = make_runner(tmp_path_factory.mktemp("hand"), small_settings())
     work.fit()
     units = work.units(np.arange(CANDIDATES))
     scorer = Scorer(work.folds, units, memory=1 << 30)

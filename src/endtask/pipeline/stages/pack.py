@@ -7,7 +7,6 @@ from endtask.corpus import Corpus
 from endtask.corpus.corpus import DrawnDocuments
 from endtask.io.run_layout import DOMAIN, SELECTION
 from endtask.io.stage_folder import StageFolder
-from endtask.pipeline.contamination import contamination_check
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
 _READ = (
@@ -60,5 +59,5 @@ def _aligned(data: RunData) -> DrawnDocuments | None:
     if not settings.reads_aligned:
         return None
     corpus = Corpus.aligned(settings.aligned, settings.corpus)
-    check = contamination_check(data)
+    check = data.contamination_check()
     return DrawnDocuments(corpus, limit=settings.aligned.passages, seed=settings.seed, is_contaminated=check)

@@ -46,7 +46,7 @@ def draw_targets(rows: Rows, most: int | None, seed: int) -> Rows:
     """
     if most is None or len(rows) <= most:
         return rows
-    from endtask.selectors.draws import draws  # numba: a machine that only fits and scores may lack it
+    from endtask.selectors.hashing import draws  # numba: a machine that only fits and scores may lack it
 
     numbers = draws([row.id for row in rows], seed, "influence targets")
     names = [row.label if isinstance(row.label, str) else "" for row in rows]

@@ -1,10 +1,11 @@
-"""Every target's gradient under the model that did not see it, and the products of candidates with all of them."""
+"""Score candidates against targets: texts laid out for the scoring models, and scores stored shard by shard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,24 @@ from torch import Tensor
 
 from endtask.encoders.batch import TextBatch, lay_out
 from endtask.encoders.network import MASKED_LM, Network
+from endtask.errors import TrainingError
 from endtask.gradients.engine import GradientEngine, Readings
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
 from endtask.gradients.plan import Options, Work, make_plan
 from endtask.gradients.rows import Gradients, Units
-from endtask.gradients.scoring import like_lengths
+from endtask.gradients.scoring import Calibration, like_lengths, made_ahead
 from endtask.gradients.targets import Targets
+from endtask.io.atomic import whole_file
 from endtask.objectives.masking import Masking
 from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.text_masks import mask_texts
+from endtask.progress import bar
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits, UnitTexts
-from endtask.selectors.influence.config import influence_config
+from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.fit import Fold, seed_of
 from endtask.selectors.influence.limits import check_size
+from endtask.selectors.influence.score_targets import LISTED
 from endtask.tokenization.packed_texts import PackedTexts
 
 _SAMPLE = 64
@@ -159,3 +164,96 @@ class Scorer:
         for numbers, gradients in chain((first,), found):
             targets.add(gradients, numbers)
         return ScoringModel(engine, targets)
+
+
+_FEWEST_UNITS, _MOST_SHARDS = 1024, 128
+_TOP_TARGETS = 10
+"""How many of a candidate's best scores are averaged: a text need not help every target."""
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class ShardWork:
+    """What is done with the scores of a shard."""
+
+    settings: InfluenceConfig
+    calibration: Calibration
+    shares: NDArray[np.float32]  # of each column in the mean of each class: (columns, classes)
+
+    def statistics(self, scores: Tensor, first: int) -> Arrays:
+        """The figures of a shard's units, the first of which has the number `first`: (units, columns) -> arrays."""
+        scores = self.calibration.apply(scores)
+        best = scores.topk(min(_TOP_TARGETS, scores.shape[1]), dim=1)
+        listed = min(LISTED, len(scores))
+        most, least = scores.topk(listed, dim=0), (-scores).topk(listed, dim=0)
+        shares = torch.from_numpy(self.shares).to(scores.device)
+        found = {
+            "score": best.values.mean(1),
+            "column": best.indices[:, 0],
+            "by_class": scores @ shares,
+            "most_units": most.indices + first,
+            "most_scores": most.values,
+            "least_units": least.indices + first,
+            "least_scores": -least.values,
+        }
+        if self.settings.choice == "top_k":
+            found["scores"] = scores
+        return {name: value.cpu().numpy() for name, value in found.items()}
+
+
+class Shards:
+    """The units cut into shards of equal size, and the files of those that are done."""
+
+    def __init__(self, units: CandidateUnits, folder: Path) -> None:
+        self.units, self._folder = units, folder
+        self.size = max(_FEWEST_UNITS, -(-units.count // _MOST_SHARDS))
+        self.count = -(-units.count // self.size)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def score(self, scorer: Scorer, work: ShardWork, on_shard: Callable[[], None] = lambda: None) -> None:
+        """Score what no file holds yet."""
+        left = [number for number in range(self.count) if not self._path(number).exists()]
+        done = self.units.count - sum(len(self._units(number)) for number in left)
+        with bar("influence", self.units.count, done=done) as advance:
+            for number in left:
+                scores = score_units(scorer, self.units, self._units(number), advance)
+                if not bool(torch.isfinite(scores).all()):
+                    raise TrainingError("influence: scores are not finite", hint="lower select.learning_rate")
+                found = work.statistics(scores, number * self.size)
+                with whole_file(self._path(number)) as aside, open(aside, "wb") as file:
+                    np.savez(file, **found)  # type: ignore[arg-type]
+                on_shard()
+
+    def read(self) -> Iterator[Arrays]:
+        """The figures of all shards, in order."""
+        for number in range(self.count):
+            with np.load(self._path(number)) as file:
+                yield dict(file)
+
+    def gathered(self, name: str) -> NDArray[np.generic]:
+        """One figure of all units."""
+        parts = []
+        for number in range(self.count):
+            with np.load(self._path(number)) as file:
+                parts.append(file[name])
+        return np.concatenate(parts)
+
+    def _units(self, number: int) -> NDArray[np.int64]:
+        return np.arange(number * self.size, min((number + 1) * self.size, self.units.count))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"shard-{number:04}.npz"
+
+
+def score_units(
+    scorer: Scorer, units: CandidateUnits, which: NDArray[np.int64], advance: Callable[..., None] = lambda amount: None
+) -> Tensor:
+    """The scores of some units, rising in number, read batch by batch: (units, columns)."""
+    batches = list(units.batches(which, scorer.reader.most_tokens))
+    scores = []
+    for prepared in made_ahead((scorer.reader.candidates(units, batch) for batch in batches), scorer.context):
+        scores.append(scorer.read(prepared))
+        advance(len(scores[-1]))
+    back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(scorer.context.device)
+    return torch.cat(scores)[back]

@@ -1,4 +1,4 @@
-"""The whole look: the data is read and audited, a sample of it is packed and masked, and the cost is estimated."""
+"""Check a run before it starts: audit the data, show examples as the model sees them, and estimate the cost."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from endtask.config import BatchSize, ObjectiveSettings, Settings
 from endtask.config.data_usage import DataUse, chosen_by_dev, data_usage, data_usage_lines
+from endtask.config.objectives import KINDS
 from endtask.config.unused_settings import unused_settings
 from endtask.corpus import Corpus
 from endtask.io.selection_table import write_selection
-from endtask.pipeline.check.estimate import Estimate, Trial, estimate_lines, estimate_of, with_selector
-from endtask.pipeline.check.retrieval import retrieval_cost
-from endtask.pipeline.check.sample_texts import examples_of
+from endtask.pipeline.estimate import Estimate, Trial, estimate_lines, estimate_of, retrieval_cost, with_selector
 from endtask.pipeline.external_inputs import unread_corpus
 from endtask.pipeline.preflight import preflight
+from endtask.records import Example
 from endtask.task import Audit, Task, audit
 from endtask.task.leaks import leaks_between
 from endtask.task.task import read_all
 from endtask.tokenization.entity_markers import likely_markers
+
+if TYPE_CHECKING:
+    from endtask.objectives.stream import TextStream
+    from endtask.training.loop import Phase
 
 _SAMPLED_EXAMPLES = 2000
 
@@ -77,7 +81,7 @@ class CheckResult:
         yield from (f"warning: {warning}" for warning in (*self.without_effect, *self.judges))
         if self.likely_markers:
             markers = ", ".join(f'"{mark}"' for mark in self.likely_markers)
-            yield f"hint: marks in nearly every text can be tokens that the head reads: tokenizer.entity_markers: [{markers}]"
+            yield f"hint: the head can read entity markers in nearly every text: tokenizer.entity_markers: [{markers}]"
         for example in self.examples:
             yield ""
             yield from (f"{name:9} {value}" for name, value in example.items())
@@ -182,3 +186,52 @@ def _standing_in(asked: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSe
         return asked
     changes = {"kind": "mlm", "texts": "task", "batch_size": asked.batch_size or batch_size}
     return asked.model_copy(update=changes)
+
+
+def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> tuple[dict[str, str], ...]:
+    """Two train texts as tokens and as pre-training will see them, masked."""
+    from endtask.tokenization.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(packed / "tokenizer")
+    name = _shown_objective(phase, settings)
+    stream: TextStream = phase.objectives[name].stream  # type: ignore[attr-defined]
+    of = settings.used_objectives[name].task
+    rows = task.train if of is None else task.auxiliary[of].train
+    batch, positions = stream.batch(0), stream.positions(0)
+    shown = []
+    for row in range(min(2, len(positions))):
+        example = rows[int(positions[row])]
+        start, end = batch.offsets[row : row + 2].tolist()
+        masked = tokenizer.convert_ids_to_tokens(batch.input_ids[start:end].tolist())
+        pair = f" | {example.text_pair}" if example.text_pair else ""
+        ids = tokenizer(example.text, example.text_pair, add_special_tokens=False, verbose=False)["input_ids"]
+        shown.append(
+            {
+                "example": f"{example.id}, {_short(_answer(example))}",
+                "text": _short(example.text + pair),
+                "tokens": _short(" ".join(tokenizer.convert_ids_to_tokens(ids))),
+                "masked": _short(" ".join(masked)),
+            }
+        )
+    return tuple(shown)
+
+
+def _shown_objective(phase: Phase, settings: Settings) -> str:
+    """The first objective that hides tokens, or the first of all; those of the end task go before others."""
+    used = settings.used_objectives
+    names = sorted(phase.objectives, key=lambda name: used[name].task is not None)
+    return next((name for name in names if KINDS[used[name].kind].masks), names[0])
+
+
+def _answer(example: Example) -> str:
+    """What a model is to say about an example."""
+    if example.tokens is not None and isinstance(example.label, tuple):
+        return "tags " + " ".join(f"{word}/{tag}" for word, tag in zip(example.tokens, example.label, strict=True))
+    if isinstance(example.label, tuple):
+        return f"labels {', '.join(example.label) or 'none'}"
+    return f"label {example.label}"
+
+
+def _short(text: str, limit: int = 300) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[:limit]} ..."

@@ -1,16 +1,24 @@
-"""Anyone's own vectors of passages and train rows: files of ids and vectors, read a block at a time."""
+"""Embeddings of passages and train rows: from files of vectors, or from an encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError, did_you_mean
+from endtask.io.digests import file_digest, fingerprint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from endtask.encoders.checkpoint import Checkpoint
 
 KEY = "select.embedding"
 SUFFIXES = (".parquet", ".npz", ".npy", ".safetensors")
@@ -169,3 +177,102 @@ def _require(names: Sequence[str], present: Sequence[str], path: Path) -> None:
         if name not in present:
             hint = did_you_mean(name, present) if present else "there is nothing in it"
             raise InputError(f"holds no {name!r}", path=path, key=KEY, hint=hint)
+
+
+_TOKENS = 256
+"""Of each text; what follows hardly turns its mean vector, and sentence encoders are trained on no more."""
+_TEXTS_AT_ONCE = 32
+
+Text = tuple[str, str | None]
+
+
+class ModelVectors:
+    """An encoder in a folder, of `package:NAME` or of `hf:NAME`, with its own tokenizer; fixed weights, no dropout."""
+
+    def __init__(self, path: str, device: str = "auto") -> None:
+        import torch
+
+        from endtask.config import ModelSettings
+        from endtask.encoders.checkpoint import load_network
+
+        best = "cuda" if torch.cuda.is_available() else "cpu"
+        self._device = torch.device(best if device == "auto" else device)
+        with _about_the_embedding():
+            checkpoint, self._tokenizer = open_encoder(path)
+            settings = ModelSettings(dropout=0.0)
+            # No head is used; their random weights have no part in the vectors.
+            network = load_network(
+                checkpoint, settings, pad_id=self._tokenizer.pad_token_id, labels=("no", "yes"), seed=0
+            )
+        self._network = network.to(self._device).eval()
+        self._longest = min(checkpoint.max_length, _TOKENS)
+        self.dimensions = int(network.config.hidden_size)
+
+    def of(self, texts: Sequence[Text]) -> Vectors:
+        """One vector for each text or pair, in order."""
+        import torch
+
+        from endtask.encoders.batch import lay_out
+        from endtask.encoders.network import pool
+        from endtask.tokenization.packed_texts import pack_examples
+
+        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        if not len(texts):
+            return vectors
+        with TemporaryDirectory() as folder, torch.inference_mode():
+            packed = pack_examples(texts, self._tokenizer, self._longest, Path(folder))
+            layout = self._network.layout(int(packed.lengths.max()))
+            by_length = np.argsort(packed.lengths, kind="stable")
+            for start in range(0, len(texts), _TEXTS_AT_ONCE):
+                positions = by_length[start : start + _TEXTS_AT_ONCE]
+                batch = lay_out(packed, positions, layout).to(self._device)
+                vectors[positions] = pool(self._network(batch), batch, "mean").float().cpu().numpy()
+        return vectors
+
+
+def open_encoder(path: str) -> tuple[Checkpoint, PreTrainedTokenizerFast]:
+    """Read the encoder's configuration and its tokenizer, or say what is wrong with them."""
+    from endtask.encoders.checkpoint import check_tokenizer, open_checkpoint
+    from endtask.tokenization.tokenizer import load_tokenizer
+
+    with _about_the_embedding():
+        checkpoint = open_checkpoint(path)
+        tokenizer = load_tokenizer(path, key=KEY)
+        check_tokenizer(checkpoint, tokenizer, key=KEY)
+    return checkpoint, tokenizer
+
+
+@contextmanager
+def _about_the_embedding() -> Iterator[None]:
+    """Complaints about checkpoints name the setting that is usually behind them; here it is another."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace("'model.path'", repr(KEY))) from None
+
+
+_TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
+
+
+def check_embedding_exists(embedding: str | None) -> None:
+    """Refuse an embedding that is not named or not there; of a model, configuration and tokenizer are read."""
+    if embedding is None:
+        hint = "a model's folder, package:NAME, hf:NAME, or a file of vectors"
+        raise InputError("nearest_neighbors needs an embedding", key=KEY, hint=hint)
+    if is_vector_file(embedding):
+        check_files_exist(Path(embedding))
+        return
+    open_encoder(embedding)
+
+
+def embedding_fingerprint(embedding: str) -> str:
+    """A hash of the files of vectors, or what identifies the model and its tokenizer."""
+    if is_vector_file(embedding):
+        return fingerprint([file_digest(file) for file in files_of(Path(embedding))])
+    from endtask.encoders.checkpoint_files import checkpoint_fingerprint, config_file
+
+    model = checkpoint_fingerprint(embedding)
+    if embedding.startswith(HUB_PREFIX):
+        return model  # the revision, which the tokenizer shares
+    files = sorted(file for file in config_file(embedding).parent.iterdir() if file.suffix in _TOKENIZER_SUFFIXES)
+    return fingerprint(model, [(file.name, file_digest(file)) for file in files])

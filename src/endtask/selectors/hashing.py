@@ -1,4 +1,4 @@
-"""Texts as hashed n-grams: a 64-bit key for every word, and words and word pairs counted in buckets."""
+"""Hashes of passages: a random number for every id, and hashed words and word pairs of every text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,25 @@ from endtask.io.selection_table import read_batches
 from endtask.progress import bar
 from endtask.records import Example
 from endtask.retrieval.compiled import compiled
-from endtask.retrieval.scan import ascii_folds, code_point, join_strings, rest_of_word
+from endtask.retrieval.scan import ascii_folds, code_point, join_strings, rest_of_word, string_keys
 from endtask.retrieval.words import HASH_FACTOR, HASH_START, character_classes, lower_cases
+from endtask.seeds import derive, spread
+
+
+def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
+    """A random 64-bit number for each id.
+
+    >>> bool(draws(["a", "b"], 0, "test")[1] == draws(["b"], 0, "test")[0] != draws(["b"], 1, "test")[0])
+    True
+    """
+    return spread(string_keys(ids) ^ np.uint64(derive(seed, "select", purpose)))
+
+
+def table_draws(table: Path, seed: int, purpose: str) -> NDArray[np.uint64]:
+    """A random number for each passage of a selection table."""
+    ids = (batch.column(0).to_pylist() for batch in read_batches(table, columns=["id"]))
+    return np.concatenate([np.zeros(0, dtype=np.uint64), *(draws(some, seed, purpose) for some in ids)])
+
 
 BUCKETS = 10_000
 """As many as in the DSIR paper."""
