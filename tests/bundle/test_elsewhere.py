@@ -18,7 +18,7 @@ from endtask.io.selection_table import read_selection
 from endtask.io.stage_folder import left_out
 from endtask.pipeline.run import Run
 from endtask.reporting.results import results_of
-from endtask.retrieval.explain import why_passage
+from endtask.retrieval.provenance import why_passage
 from endtask.selectors.export import export_selection
 from tests.bundle.conftest import Bundled
 from tests.toy_run import hashes, results, toy_settings, write_toy

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from endtask.bundle import unbundle, write_bundle
-from endtask.bundle.header import HEADER, parse_header
+from endtask.bundle.archive import HEADER, parse_header
 from endtask.bundle.unpack import bundle_header
 from endtask.config import resolve
 from endtask.config.loading import merge

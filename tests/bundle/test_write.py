@@ -11,10 +11,10 @@ import pytest
 
 import endtask
 from endtask.bundle import unbundle, write_bundle
+from endtask.bundle.archive import Header
 from endtask.bundle.contents import Item
-from endtask.bundle.header import Header
-from endtask.bundle.limited import Hashes, write_items
 from endtask.bundle.unpack import bundle_header
+from endtask.bundle.write import Hashes, write_items
 from endtask.config import Settings, SizeBudget, load_settings
 from endtask.errors import InputError
 from endtask.pipeline.stages import READ_BY

@@ -15,7 +15,7 @@ from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, read_statistics
 from endtask.io.stage_folder import read_manifest
 from endtask.records import Selected
-from endtask.reporting.selection_quality import quality_sentence
+from endtask.reporting.selection import quality_sentence
 from endtask.retrieval.words import words_of
 from tests.conftest import Answer
 from tests.toy_run import WORDS, sentence, write_rows, write_settings

@@ -14,7 +14,7 @@ from endtask.cli import why
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection
 from endtask.records import Document, Example
-from endtask.retrieval.explain import QueryWord
+from endtask.retrieval.provenance import QueryWord
 from tests.conftest import Answer
 from tests.hand_made_run import write_run
 from tests.toy_run import toy_settings

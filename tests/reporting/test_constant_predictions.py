@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from endtask.io.atomic import write_json
-from endtask.reporting.constant_predictions import same_answer
 from endtask.reporting.page import verdict, verdict_lines, write_report
 from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.scores import same_answer
 
 MakeRun = Callable[..., Path]
 APART = "the model has learned nothing that tells them apart."

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from endtask.reporting.curves import pretrain_charts, pretrain_rows
-from endtask.reporting.objectives import objective_rows
+from endtask.reporting.curves import objective_rows, pretrain_charts, pretrain_rows
 from endtask.reporting.page import write_report
 from endtask.reporting.run_folder import RunFolder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from endtask.reporting.selection_quality import quality_sentence
+from endtask.reporting.selection import quality_sentence
 
 
 def test_all_figures_in_one_sentence() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from endtask.records import Document, Selected
-from endtask.reporting.why import SHOWN, Piece, count_kept, explain
+from endtask.reporting.selection import SHOWN, Piece, count_kept, explain
 
 
 def passage(

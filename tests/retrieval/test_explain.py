@@ -18,7 +18,7 @@ from endtask.io.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, write_selection
 from endtask.io.stage_folder import MANIFEST
 from endtask.records import Document, Example, Selected
-from endtask.retrieval.explain import Bm25, QueryWord, WhyPassage, why_example, why_passage
+from endtask.retrieval.provenance import Bm25, QueryWord, WhyPassage, why_example, why_passage
 from endtask.retrieval.words import words_of
 from tests.hand_made_run import write_run
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.retrieval import matched_queries as who_asked
+from endtask.retrieval.bm25.rankings import RankedBlock, Rankings
 from endtask.retrieval.matched_queries import MATCHED_QUERIES_STORED, MatchedPassages, QueryMatches
 from endtask.retrieval.queries import Query
-from endtask.retrieval.rankings import RankedBlock, Rankings
 
 LABELS = ("no", "perhaps", "yes")
 Entry = tuple[int, float]
@@ -52,7 +52,7 @@ def turn(
 ) -> list[MatchedPassages]:
     with tempfile.TemporaryDirectory() as folder:
         who = QueryMatches(write_rankings(Path(folder), rankings, per_block), queries, LABELS)
-        return list(who.by_stretch(borders))
+        return list(who.by_range(borders))
 
 
 def as_rows(asked: MatchedPassages, names: list[str]) -> dict[int, tuple[object, ...]]:

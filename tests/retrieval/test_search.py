@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from endtask.errors import InputError
 from endtask.io.tables import read_rows
 from endtask.progress import set_quiet
-from endtask.retrieval import read_shard, shard_files, shards
-from endtask.retrieval import scoring_pass as pass_two
-from endtask.retrieval.rankings import Rankings
-from endtask.retrieval.search import search
+from endtask.retrieval.bm25 import score as pass_two
+from endtask.retrieval.bm25 import shards, statistics_pass
+from endtask.retrieval.bm25.rankings import Rankings
+from endtask.retrieval.bm25.search import search
 from tests.retrieval.corpora import Bm25s, as_bytes, assert_ranks, read_corpus_of, text_corpus, write_rows, zipf_texts
 
 WORDS = ["a", "b", "c", "the", "The", "É", "é", "日本", "ς", "Σ", "İ", "x-ray", "!", "..."]
@@ -189,10 +189,10 @@ def test_any_sharding_finds_the_same(
         (pass_two, "_MOST_QUERIES", 1),
         (pass_two, "_MOST_QUERIES", 33),
         (pass_two, "_MOST_BYTES", 5000),
-        (shard_files, "_CHUNK", 1),
-        (shard_files, "_CHUNK", 7),
-        (read_shard, "_BLOCK", 1),
-        (read_shard, "_BLOCK", 500),
+        (shards, "_CHUNK", 1),
+        (shards, "_CHUNK", 7),
+        (statistics_pass, "_BLOCK", 1),
+        (statistics_pass, "_BLOCK", 500),
     ],
 )
 def test_any_size_of_block_finds_the_same(

@@ -14,8 +14,8 @@ from endtask.errors import InputError
 from endtask.io.run_layout import DOMAIN
 from endtask.io.selection_table import read_selection
 from endtask.records import Selected
-from endtask.reporting.corpus_usage import domain_sentence
 from endtask.reporting.costs import what_was_done
+from endtask.reporting.selection import domain_sentence
 from endtask.selectors import domain
 from endtask.selectors.domain import check_texts_exist, domain_corpus, select_domain
 

@@ -1,21 +1,29 @@
-"""What travels of prepared runs: their settings, their finished stages, and the files beside them."""
+"""What travels of prepared runs: their settings, their finished stages, and the files beside them.
+
+Copies of the data from outside that training reads, and a record of what stays behind.
+
+Selections without compression of their own: the bundle's, which sees all of the text at once, does better."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
-from endtask.config import load_settings
+from endtask.config import Settings, load_settings
+from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
 from endtask.io.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
-from endtask.pipeline.bundled_inputs import LEVELS_ABOVE
+from endtask.pipeline.bundled_inputs import COPIES, LEVELS_ABOVE, OUTSIDE, BundledInput, BundledInputs
+from endtask.pipeline.external_inputs import asked_of, data_path, tokenizer_files
 from endtask.pipeline.run import Run
+from endtask.task import Task
+from endtask.task.stored import task_files
 
 Kind = Literal["tokens", "text"]
 LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}
@@ -113,3 +121,104 @@ def _manifest_alone(stage: StageFolder, prefix: str) -> Item:
     manifest = {**(read_manifest(stage.final) or {}), LEFT_OUT: names}
     content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     return Item(f"{prefix}{MANIFEST}", content.encode(), "settings")
+
+
+# What identifies this stays in the manifest of the stage that read it, so that the data itself need not be there.
+_RECORDED_BY = {"corpus": "retrieve", "unlabelled": "retrieve", "selection": "select", "aligned": "pack"}
+_SHORT = 12
+
+
+@dataclass
+class Outside:
+    """The data from outside of several runs; what they have in common is there once."""
+
+    pieces: dict[str, BundledInput] = field(default_factory=dict)
+    items: dict[str, Item] = field(default_factory=dict)
+    _tasks: dict[str, Task] = field(default_factory=dict)
+
+    def add(self, run: Run) -> None:
+        """Take in what a run reads; the run then goes by the record, as it will where the bundle is unpacked."""
+        asked_for = asked_of(run.settings)
+        key = json.dumps(asked_for["task"], sort_keys=True)
+        if key in self._tasks:
+            run.task = self._tasks[key]  # read once for all runs
+        self._tasks[key] = run.task
+        pieces = [self._piece(run, name) for name, asked in asked_for.items() if asked is not None]
+        run.bundled = BundledInputs(run.folder, tuple(piece for piece in pieces if piece is not None))
+
+    def all_items(self) -> Iterator[Item]:
+        """The copies and the record of them."""
+        yield from self.items.values()
+        record = BundledInputs(Path(), tuple(self.pieces[key] for key in sorted(self.pieces))).as_json()
+        yield Item(OUTSIDE, record.encode(), "settings")
+
+    def _piece(self, run: Run, name: str) -> BundledInput | None:
+        asked = asked_of(run.settings)[name]
+        mark = _mark(run, name)
+        if mark is None:
+            return None
+        key = json.dumps([name, asked], sort_keys=True)
+        known = self.pieces.get(key)
+        if known is None:
+            known = self.pieces[key] = BundledInput(name, asked, mark, self._copy(run, name, mark))
+        if known.fingerprint != mark:
+            what = f"the {name} ({data_path(run.settings, name)}) was another when an earlier of these runs read it"
+            raise InputError(what, path=run.folder, hint="bundle one run alone, or redo them")
+        return known
+
+    def _copy(self, run: Run, name: str, mark: str) -> str | None:
+        here = run.bundled.settings_here(run.settings)
+        files = dict(_files(run, name, here))
+        if not files:
+            return None
+        folder = f"{COPIES}/{name}-{mark[:_SHORT]}"
+        for file, source in files.items():
+            self.items[f"{folder}/{file}"] = Item(f"{folder}/{file}", source, name)
+        return folder
+
+
+def _mark(run: Run, name: str) -> str | None:
+    """What identifies the data that the run was prepared with; None where it has not been read yet."""
+    stage = _RECORDED_BY.get(name)
+    if stage is None:
+        return run.fingerprint_from_outside(name)
+    manifest = read_manifest(run.folder / stage)
+    return None if manifest is None else str(manifest["inputs"][name])
+
+
+def _files(run: Run, name: str, here: Settings) -> Iterable[tuple[str, Path | bytes]]:
+    if name == "task":
+        return task_files(run.task).items()
+    if name == "tokenizer" and here.tokenizer.path is not None:
+        return [(file.name, file) for file in tokenizer_files(here.tokenizer.path)]
+    if name == "checkpoint" and here.model.path is not None:
+        # A tokenizer may lie beside the weights, and is then the one that the run uses.
+        config = config_file(here.model.path)
+        files = [config, *weight_files(here.model.path), *tokenizer_files(here.model.path, key="model.path")]
+        return [(file.relative_to(config.parent).as_posix(), file) for file in files]
+    return ()
+
+
+def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:
+    """The items with every selection exchanged for an uncompressed copy in `scratch`, equal ones for the same."""
+    copies: dict[tuple[int, int], Path] = {}
+    found = []
+    for item in items:
+        if isinstance(item.source, Path) and item.source.name in (SELECTION, DOMAIN):
+            status = item.source.stat()
+            place = copies.setdefault((status.st_dev, status.st_ino), scratch / f"{len(copies)}.parquet")
+            if not place.exists():
+                _copy_plain(item.source, place)
+            item = replace(item, source=place)
+        found.append(item)
+    return found
+
+
+def _copy_plain(file: Path, place: Path) -> None:
+    """The same rows in the same groups, as they are."""
+    import pyarrow.parquet as parquet
+
+    with parquet.ParquetFile(file) as table, parquet.ParquetWriter(place, table.schema_arrow, compression="none") as to:
+        for number in range(table.num_row_groups):
+            group = table.read_row_group(number)
+            to.write_table(group, row_group_size=max(1, group.num_rows))

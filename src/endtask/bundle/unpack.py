@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from endtask.bundle.archive import ArchiveReader, open_archive
-from endtask.bundle.header import HEADER, Header, parse_header
+from endtask.bundle.archive import HEADER, ArchiveReader, Header, open_archive, parse_header
 from endtask.errors import InputError
 from endtask.io.atomic import link_or_copy
 from endtask.io.compression import without_compression

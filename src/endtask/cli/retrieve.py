@@ -20,7 +20,7 @@ from endtask.cli.options import (
     settings_from,
 )
 from endtask.progress import set_quiet
-from endtask.reporting.selection_quality import quality_sentence
+from endtask.reporting.selection import quality_sentence
 
 NAME = "retrieve"
 EXAMPLES = examples(

@@ -17,14 +17,14 @@ from endtask.errors import InputError
 from endtask.reporting.format import plural
 
 if TYPE_CHECKING:
-    from endtask.retrieval.explain import (
-        AskingExample,
+    from endtask.retrieval.provenance import (
         MatchedPassage,
         MatchedQuery,
+        QueryExample,
         QueryWord,
         WhyExample,
         WhyPassage,
-        WordPart,
+        WordScore,
     )
     from endtask.selectors.influence.score_targets import HelpfulPassage, WhyHelpful
 
@@ -73,7 +73,7 @@ def command(
 
 
 def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
-    from endtask.retrieval.explain import why_passage
+    from endtask.retrieval.provenance import why_passage
 
     found = why_passage(run, passage, top=top or 3)
     return asdict(found), _passage_lines(found)
@@ -81,7 +81,7 @@ def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, An
 
 def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
     """What it asked for, and what helps it; dev rows ask for nothing, but may be helped."""
-    from endtask.retrieval.explain import why_example
+    from endtask.retrieval.provenance import why_example
     from endtask.selectors.influence.score_targets import lists_helpful, why_example_is_helped
 
     helped = why_example_is_helped(run, example, top=top or 5)
@@ -180,7 +180,7 @@ def _asked_lines(number: int, passage: MatchedPassage) -> Iterator[str]:
     yield f"   {_word_line(passage.words)}"
 
 
-def _word_line(words: tuple[WordPart, ...]) -> str:
+def _word_line(words: tuple[WordScore, ...]) -> str:
     shown = [f"{_plain(one.word)} {one.part:.4f}" for one in words[:_WORDS_IN_LINE]]
     more = [f"{len(words) - len(shown)} more"] if len(words) > len(shown) else []
     return f"words: {', '.join([*shown, *more])}"
@@ -191,11 +191,11 @@ def _origin(passage: WhyPassage | MatchedPassage | HelpfulPassage) -> str:
     return "; ".join(f"{name}: {_short(value, _QUERY_CHARACTERS)}" for name, value in known if value)
 
 
-def _name(example: AskingExample) -> str:
+def _name(example: QueryExample) -> str:
     return _plain(example.id) if example.label is None else f"{_plain(example.id)} [{_plain(str(example.label))}]"
 
 
-def _asked_with(example: AskingExample) -> str:
+def _asked_with(example: QueryExample) -> str:
     return "(an unlabelled text)" if example.text is None else _short(example.text, _QUERY_CHARACTERS)
 
 

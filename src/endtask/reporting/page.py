@@ -13,11 +13,8 @@ import jinja2
 from endtask.io.atomic import write_text
 from endtask.reporting import format as shown
 from endtask.reporting.classes import ClassScores, Confusion, label_scores, span_scores
-from endtask.reporting.constant_predictions import same_answer
-from endtask.reporting.corpus_usage import domain_sentence, source_chart, source_shares
 from endtask.reporting.costs import stage_costs, total_cost
-from endtask.reporting.curves import finetune_charts, pretrain_charts
-from endtask.reporting.objectives import objective_rows
+from endtask.reporting.curves import finetune_charts, objective_rows, pretrain_charts
 from endtask.reporting.run_folder import RunFolder
 from endtask.reporting.scores import (
     all_scores,
@@ -26,13 +23,20 @@ from endtask.reporting.scores import (
     lines_of_test_sets,
     metric_of,
     notes_of,
+    same_answer,
     scores_of_auxiliary_tasks,
     scores_of_test_sets,
     seed_rows,
     verdict_of,
 )
-from endtask.reporting.selection_quality import quality_sentence
-from endtask.reporting.why import count_kept, explain
+from endtask.reporting.selection import (
+    count_kept,
+    domain_sentence,
+    explain,
+    quality_sentence,
+    source_chart,
+    source_shares,
+)
 
 REPORT = "report.html"
 _MATRIX_LABELS = 20

@@ -65,7 +65,7 @@ def cache_folder() -> Path | None:
 
     Numba looks only at the file of the kernel itself, so the name holds a hash of everything a kernel may call.
     """
-    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     try:
         folder = _base_folder() / f"kernels-{hashlib.blake2b(sources, digest_size=6).hexdigest()}"
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 from endtask.errors import InputError
 from endtask.io.selection_table import Batch, list_array, selection_schema
 from endtask.progress import bar
-from endtask.retrieval.join import ABSENT, JoinedShard
+from endtask.retrieval.bm25.join import ABSENT, JoinedShard
+from endtask.retrieval.bm25.shards import Shard
+from endtask.retrieval.bm25.statistics_pass import WORTH_A_PROCESS, Block, blocks_of
 from endtask.retrieval.matched_queries import MatchedPassages
-from endtask.retrieval.read_shard import Block, blocks_of
-from endtask.retrieval.shards import Shard
-from endtask.retrieval.statistics_pass import WORTH_A_PROCESS
 from endtask.retrieval.workers import Job, Report, run_jobs
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ShardMatches:
     """The passages of one shard to fetch: their numbers in the shard, new names where ids clash, and their figures.
 
     `sizes` are the bytes they had when they were ranked.
@@ -39,26 +38,26 @@ class Wanted:
             np.savez(file, numbers=self.numbers, renames=self.renames, sizes=self.sizes, **vars(self.asked))
 
     @classmethod
-    def load(cls, path: Path) -> Wanted:
+    def load(cls, path: Path) -> ShardMatches:
         """What `save` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             statistics = {name: arrays[name] for name in MatchedPassages.__dataclass_fields__}
             return cls(arrays["numbers"], arrays["renames"], arrays["sizes"], MatchedPassages(**statistics))
 
 
-def wanted_of(shard: JoinedShard, asked: MatchedPassages) -> Wanted:
+def locate_matches(shard: JoinedShard, asked: MatchedPassages) -> ShardMatches:
     """Where in a shard the asked passages stand."""
     present = np.flatnonzero(shard.states != ABSENT)
     numbers = present[asked.positions - shard.first_position]
     blocks = [passages["bytes"].astype(np.int64) for _, passages in shard.folder.passages()]
     sizes = np.concatenate([np.zeros(0, dtype=np.int64), *blocks])
-    return Wanted(numbers, shard.renames[numbers], sizes[numbers], asked)
+    return ShardMatches(numbers, shard.renames[numbers], sizes[numbers], asked)
 
 
 def fetch_passages(
     wanted: Sequence[tuple[Shard, Path]], example_ids: Sequence[str], folder: Path, *, workers: int
 ) -> Iterator[Batch]:
-    """Rows of `selection_schema(class_ranks=True)`, shard after shard; of each shard a `Wanted` is on disk."""
+    """Rows of `selection_schema(class_ranks=True)`, shard after shard; of each shard a `ShardMatches` is on disk."""
     import pyarrow as arrow
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +71,7 @@ def fetch_passages(
         run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, lambda read: advance(read))
     names = arrow.array(example_ids, arrow.string())
     for (_, statistics), part in zip(wanted, parts, strict=True):
-        yield from _with_statistics(part, Wanted.load(statistics).asked, names)
+        yield from _with_statistics(part, ShardMatches.load(statistics).asked, names)
         part.unlink()
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.retrieval.bm25.rankings import Rankings
 from endtask.retrieval.compiled import compiled
 from endtask.retrieval.queries import Query
-from endtask.retrieval.rankings import Rankings
 
 MATCHED_QUERIES_STORED = 20
 _MOST_ENTRIES = 1 << 22
@@ -65,7 +65,7 @@ class QueryMatches:
         self._classes = _joined(classes)
         self._class_count = len(labels)
 
-    def by_stretch(self, borders: Sequence[int]) -> Iterator[MatchedPassages]:
+    def by_range(self, borders: Sequence[int]) -> Iterator[MatchedPassages]:
         """What was asked for between each two neighbors of `borders`, in corpus order."""
         edges = np.asarray(borders, dtype=np.int64)
         entries = np.zeros(len(edges) + 1, dtype=np.int64)

@@ -22,8 +22,8 @@ from endtask.retrieval.queries import Query, TaskQueries, keep_rarest, papers_to
 from endtask.task import Task, remove_entity_markers
 
 if TYPE_CHECKING:  # these import Numba, which takes a while
-    from endtask.retrieval.join import Joined
-    from endtask.retrieval.rankings import Rankings
+    from endtask.retrieval.bm25.join import JoinedCorpus
+    from endtask.retrieval.bm25.rankings import Rankings
 
 
 @dataclass(frozen=True)
@@ -85,21 +85,20 @@ def evaluation_texts(task: Task) -> Iterator[str]:
 
 def _read(
     task: Task, corpus: Corpus, asking: TaskQueries, settings: RetrieveSettings, place: Place
-) -> tuple[Joined, tuple[str, ...]]:
+) -> tuple[JoinedCorpus, tuple[str, ...]]:
     """Pass 1, and the words it looked for."""
-    from endtask.retrieval.matched_passages import Asked
-    from endtask.retrieval.statistics_pass import read_corpus
+    from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 
-    is_contaminated = list(evaluation_texts(task)) if settings.contamination_filter else []
+    filtered = list(evaluation_texts(task)) if settings.contamination_filter else []
     words = (word for query in asking.queries for word in query.words)
-    asked = Asked.of(words, is_contaminated, signatures=settings.near_duplicates is not None)
+    asked = ScanSpec.of(words, filtered, signatures=settings.near_duplicates is not None)
     alike = settings.near_duplicates
     joined = read_corpus(corpus, asked, place.scratch / "shards", workers=place.workers, near_duplicates=alike)
     return joined, asked.words
 
 
 def _rank(
-    joined: Joined,
+    joined: JoinedCorpus,
     queries: Sequence[Query],
     words: Sequence[str],
     top_k: int,
@@ -107,7 +106,7 @@ def _rank(
     place: Place,
 ) -> Rankings:
     """Pass 2."""
-    from endtask.retrieval.scoring_pass import number_terms, rank_passages
+    from endtask.retrieval.bm25.score import number_terms, rank_passages
 
     terms = number_terms(words, [query.words for query in queries])
     folder = place.scratch / "rankings"
@@ -115,10 +114,10 @@ def _rank(
 
 
 def _write_retrieved(
-    joined: Joined, rankings: Rankings, queries: Sequence[Query], labels: Sequence[str], place: Place
+    joined: JoinedCorpus, rankings: Rankings, queries: Sequence[Query], labels: Sequence[str], place: Place
 ) -> int:
     """The passages somebody asked for, in corpus order, with who asked."""
-    from endtask.retrieval.fetch import fetch_passages, wanted_of
+    from endtask.retrieval.fetch import fetch_passages, locate_matches
     from endtask.retrieval.matched_queries import QueryMatches
 
     folder = place.scratch / "texts"
@@ -127,10 +126,10 @@ def _write_retrieved(
     borders = [shard.first_position for shard in joined.shards] + [joined.positions]
     who = QueryMatches(rankings, queries, labels)
     wanted = []
-    for number, (shard, asked) in enumerate(zip(joined.shards, who.by_stretch(borders), strict=True)):
+    for number, (shard, asked) in enumerate(zip(joined.shards, who.by_range(borders), strict=True)):
         if len(asked.positions):
             statistics = folder / f"{number}.npz"
-            wanted_of(shard, asked).save(statistics)
+            locate_matches(shard, asked).save(statistics)
             wanted.append((shard.shard, statistics))
     example_ids = [example_id for query in queries for example_id in query.example_ids]
     rows = fetch_passages(wanted, example_ids, folder, workers=place.workers)
@@ -157,7 +156,7 @@ def _lists(rows: Sequence[Sequence[str]]) -> Any:
     return list_array(values, [len(row) for row in rows])
 
 
-def _write_words(words: Sequence[str], joined: Joined, path: Path) -> None:
+def _write_words(words: Sequence[str], joined: JoinedCorpus, path: Path) -> None:
     """The query words that the corpus holds, with the number of scored passages that hold each."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
@@ -169,18 +168,18 @@ def _write_words(words: Sequence[str], joined: Joined, path: Path) -> None:
         parquet.write_table(table, aside, compression="zstd", row_group_size=5000)
 
 
-def _write_sizes(joined: Joined, path: Path) -> None:
+def _write_sizes(joined: JoinedCorpus, path: Path) -> None:
     content = BytesIO()
     np.save(content, joined.passage_sizes())  # to a file itself, NumPy would not tell of a disk that is full
     with whole_file(path) as aside:
         aside.write_bytes(content.getvalue())
 
 
-def _counts(joined: Joined, asking: TaskQueries) -> dict[str, Any]:
+def _counts(joined: JoinedCorpus, asking: TaskQueries) -> dict[str, Any]:
     total = joined.statistics.total
     return {
         **asking.counts(),
-        "dropped_by_contamination_filter": joined.is_contaminated,
+        "dropped_by_contamination_filter": joined.contaminated,
         "near_duplicates": joined.near_duplicates,
         "unknown_exclusions": list(joined.unknown_exclusions),
         "passages_scored": joined.scored,

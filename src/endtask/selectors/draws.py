@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.io.selection_table import read_batches
-from endtask.retrieval.scan import string_keys
+from endtask.retrieval.bm25.scan import string_keys
 from endtask.seeds import derive, spread
 
 

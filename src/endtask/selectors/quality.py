@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from endtask.io.run_layout import RETRIEVED
 from endtask.io.selection_table import read_batches, read_statistics
 from endtask.progress import bar
-from endtask.retrieval.scan import string_keys
+from endtask.retrieval.bm25.scan import string_keys
 from endtask.retrieval.words import word_hash
 from endtask.selectors.base import RunContext
 from endtask.selectors.best_rank import best_rank

@@ -9,10 +9,9 @@ from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.io.lock import run_lock
 from endtask.io.machine import usable_cores
-from endtask.retrieval.matched_passages import Asked
-from endtask.retrieval.rankings import Rankings
-from endtask.retrieval.scoring_pass import number_terms, rank_passages
-from endtask.retrieval.statistics_pass import read_corpus
+from endtask.retrieval.bm25.rankings import Rankings
+from endtask.retrieval.bm25.score import number_terms, rank_passages
+from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 from endtask.retrieval.words import words_of
 
 
@@ -45,7 +44,7 @@ def _search(
     corpus: Corpus, queries: Sequence[str], top_k: int, folder: Path, k1: float, b: float, workers: int
 ) -> Rankings:
     query_words = [words_of(query) for query in queries]
-    asked = Asked.of(word for words in query_words for word in words)
+    asked = ScanSpec.of(word for words in query_words for word in words)
     joined = read_corpus(corpus, asked, folder / "shards", workers=workers)
     terms = number_terms(asked.words, query_words)
     return rank_passages(joined, terms, folder / "rankings", top_k=top_k, k1=k1, b=b, workers=workers)

@@ -1,4 +1,8 @@
-"""Why these texts: what was kept of each source, and the best passages beside the examples that asked for them."""
+"""The corpus and what was kept of it, source by source.
+
+What a selection is worth before training, in a sentence.
+
+Why these texts: what was kept of each source, and the best passages beside the examples that asked for them."""
 
 from __future__ import annotations
 
@@ -10,10 +14,109 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from endtask.records import Selected
+from endtask.reporting import format as shown
+from endtask.reporting.costs import less_of_domain
 from endtask.reporting.format import shorten
+from endtask.reporting.plots import BarGroup, bar_chart
 from endtask.retrieval.words import IDEOGRAPH, LETTER, character_classes, fold, words_of
+
+_SOURCES_DRAWN = 12
+
+
+@dataclass(frozen=True)
+class SourceShare:
+    """One source: what it held and what of it is trained on (nothing known before selection)."""
+
+    name: str
+    documents: int
+    duplicates: int
+    passages: int
+    bytes: int
+    kept_passages: int
+    kept_bytes: int
+
+
+def source_shares(corpus: dict[str, Any], kept: Kept) -> list[SourceShare]:
+    """Every source, the largest first."""
+    shares = [
+        SourceShare(
+            name,
+            source["documents"],
+            source["duplicates"],
+            source["passages"],
+            source["bytes"],
+            kept.passages[name],
+            kept.bytes[name],
+        )
+        for name, source in corpus.get("sources", {}).items()
+    ]
+    return sorted(shares, key=lambda share: (-share.bytes, share.name))
+
+
+def source_chart(shares: list[SourceShare]) -> Markup | None:
+    """Each source's part of the corpus beside its part of what was kept; none for a single source or no selection."""
+    total, kept = sum(share.bytes for share in shares), sum(share.kept_bytes for share in shares)
+    if len(shares) < 2 or not total or not kept:
+        return None
+    groups = []
+    for source in shares[:_SOURCES_DRAWN]:
+        parts = (source.bytes / total, source.kept_bytes / kept)
+        groups.append(BarGroup(source.name, parts, tuple(shown.share(part) for part in parts)))
+    return bar_chart(groups, ["of the corpus", "of the kept text"], title="Share of bytes by source")
+
+
+def domain_sentence(counts: dict[str, Any]) -> str:
+    """What was drawn of the task's domain, where an objective reads it.
+
+    >>> domain_sentence({"domain": {"passages": 8, "bytes": 2000, "of_passages": 90, "sources": ["news", "books"]}})
+    '8 passages (2 kB) of the domain (books, news) were drawn at random, of 90 that it has.'
+    >>> domain_sentence({})
+    ''
+    """
+    if "domain" not in counts:
+        return ""
+    drawn = counts["domain"]
+    passages = f"{shown.plural(drawn['passages'], 'passage')} ({shown.size(drawn['bytes'])})"
+    sources = ", ".join(sorted(drawn["sources"]))
+    of_all = f"of {drawn['of_passages']:,} that it has{less_of_domain(drawn)}"
+    return f"{passages} of the domain ({sources}) were drawn at random, {of_all}."
+
+
+def quality_sentence(counts: dict[str, Any]) -> str:
+    """The figures of the select stage that need no training; empty where it found none.
+
+    >>> quality_sentence({"quality": {"kl": 1.25, "overlap": {"best_rank": {"share": 0.5, "jaccard": 0.25}}}})
+    "KL divergence from the task's n-grams 1.250; 50% also kept by best_rank (Jaccard 0.25)."
+    """
+    quality = counts.get("quality")
+    if not quality:
+        return ""
+    parts = [f"KL divergence from the task's n-grams {quality['kl']:.3f}"]
+    if "kl_reduction" in quality:
+        parts[0] += f", {_less(quality['kl_reduction'])} than of a random draw of that size from what was retrieved"
+    if "label_words" in quality:
+        parts.append(_label_words(quality["label_words"]))
+    for name, overlap in quality.get("overlap", {}).items():
+        parts.append(f"{shown.share(overlap['share'])} also kept by {name} (Jaccard {overlap['jaccard']:.2f})")
+    for pair, overlap in counts.get("fused", {}).items():
+        parts.append(f"{pair.replace(', ', ' and ')} alone would agree by a Jaccard index of {overlap['jaccard']:.2f}")
+    return f"{'; '.join(parts)}."
+
+
+def _less(reduction: float) -> str:
+    return f"{abs(reduction):.3f} {'less' if reduction >= 0 else 'more'}"
+
+
+def _label_words(statistics: dict[str, Any]) -> str:
+    of_all = f" ({statistics['share_retrieved']:.2%} of what was retrieved)" if "share_retrieved" in statistics else ""
+    return (
+        f"{statistics['share']:.2%} of its words tell a class{of_all}, "
+        f"{statistics['found']:,} of {statistics['words']:,} such words are in it"
+    )
+
 
 SHOWN = 6
 _CANDIDATES = 200

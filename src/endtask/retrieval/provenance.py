@@ -33,7 +33,7 @@ class QueryWord:
 
 
 @dataclass(frozen=True)
-class WordPart:
+class WordScore:
     """A word that query and passage share, how often it stands in each, and its part of the score."""
 
     word: str
@@ -44,7 +44,7 @@ class WordPart:
 
 
 @dataclass(frozen=True)
-class AskingExample:
+class QueryExample:
     """Who asked; unlabelled texts that ask are not kept in the run and have neither text nor label here."""
 
     id: str
@@ -56,9 +56,9 @@ class AskingExample:
 class MatchedQuery:
     """One query: the examples that ask it (equal texts ask together), its score for the passage, and why."""
 
-    examples: tuple[AskingExample, ...]
+    examples: tuple[QueryExample, ...]
     score: float
-    words: tuple[WordPart, ...]
+    words: tuple[WordScore, ...]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class MatchedPassage:
     license: str | None
     text: str
     score: float
-    words: tuple[WordPart, ...]
+    words: tuple[WordScore, ...]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class WhyExample:
     passages with this example on record: of each passage, the 20 best askers are.
     """
 
-    example: AskingExample
+    example: QueryExample
     words: tuple[QueryWord, ...]
     unknown_words: tuple[str, ...]
     retrieved_count: int
@@ -127,12 +127,12 @@ class Bm25:
         """The weight of a word that this many passages hold."""
         return math.log1p((self.passages - document_frequency + 0.5) / (document_frequency + 0.5))
 
-    def parts(self, query: Iterable[QueryWord], text: str) -> tuple[WordPart, ...]:
+    def parts(self, query: Iterable[QueryWord], text: str) -> tuple[WordScore, ...]:
         """The words that a query and a passage share, the greatest part of the score first."""
         words = words_of(text)
         held = Counter(words)
         parts = [
-            WordPart(asked.word, asked.idf, asked.in_query, times, self._part(asked, times, len(words)))
+            WordScore(asked.word, asked.idf, asked.in_query, times, self._part(asked, times, len(words)))
             for asked in query
             if (times := held[asked.word])
         ]
@@ -203,11 +203,11 @@ def _query_matches(run: Path, text: str, matched_queries: tuple[str, ...], top: 
     return tuple(query_matches)
 
 
-def _asked_passage(row: Row, parts: tuple[WordPart, ...]) -> MatchedPassage:
+def _asked_passage(row: Row, parts: tuple[WordScore, ...]) -> MatchedPassage:
     return MatchedPassage(**{key: row[key] for key in _SHOWN}, score=_score(parts), words=parts)
 
 
-def _score(parts: Iterable[WordPart]) -> float:
+def _score(parts: Iterable[WordScore]) -> float:
     return math.fsum(one.part for one in parts)
 
 
@@ -237,14 +237,14 @@ def _scorer(run: Path) -> Bm25:
         raise InputError(f"the stage retrieve did not record {missing}", path=run, hint=hint) from None
 
 
-def _examples(run: Path, wanted: Collection[str]) -> dict[str, AskingExample]:
+def _examples(run: Path, wanted: Collection[str]) -> dict[str, QueryExample]:
     """The train examples with these ids; one without text where there is none."""
-    found = {example_id: AskingExample(example_id, None, None) for example_id in wanted}
+    found = {example_id: QueryExample(example_id, None, None) for example_id in wanted}
     left = set(wanted)
     for _, row in read_rows(run / "read" / "train.jsonl"):
         if row["id"] in left:
             text = " ".join(row[key] for key in ("text", "text_pair") if row.get(key))
-            found[row["id"]] = AskingExample(row["id"], text, row.get("label"))
+            found[row["id"]] = QueryExample(row["id"], text, row.get("label"))
             left.remove(row["id"])
         if not left:
             break
