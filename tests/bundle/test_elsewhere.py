@@ -42,9 +42,9 @@ def test_tokens_train_to_the_same_bits(bundled: Bundled, unpacked: Path) -> None
     assert left_out(unpacked / "select") == [SELECTION]
     assert "selection.parquet" not in {file.name for file in unpacked.rglob("*")}
     page = (unpacked / "report.html").read_text()
-    assert "The kept texts stayed on the machine where the bundle was made" in page
+    assert "The selected texts stayed on the machine where the bundle was made" in page
     assert "Kept passages</th>" not in page
-    assert "Passages kept</dt>" in page
+    assert "Passages selected</dt>" in page
 
 
 def test_text_is_packed_there_to_the_same_bits(bundled: Bundled, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_sources_of_the_domain_are_not_looked_for_there(tmp_path: Path) -> None:
         "objectives": {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}},
     }
     tree = toy_settings(
-        data, tmp_path / "run", train=train, domain={"sources": ["corpus"]}, select={"selector": "none"}
+        data, tmp_path / "run", pretrain=train, domain={"sources": ["corpus"]}, select={"name": "none"}
     )
     run = Run(load_settings(given=tree))
     run.go(until="pack")
@@ -127,7 +127,7 @@ def test_changed_training_redoes_only_what_is_after(bundled: Bundled, unpacked: 
         (["select.budget=20%"], "select", "the files of the stage retrieve stayed"),
         (["tokenizer.vocab_size=80"], "pack", "the files of the stage select stayed"),
         (["retrieve.top_k=2"], "retrieve", r"the corpus \(.*corpus.jsonl\) stayed"),
-        (["select.selector=random"], "select", r"the corpus \(.*corpus.jsonl\) stayed"),
+        (["select.name=random"], "select", r"the corpus \(.*corpus.jsonl\) stayed"),
     ],
 )
 def test_stages_that_need_what_is_not_there(unpacked: Path, overrides: list[str], start: str, said: str) -> None:
@@ -148,7 +148,7 @@ def test_another_split_cannot_be_carved_there(unpacked: Path) -> None:
 
 def test_without_the_corpus_all_can_be_done_there(bundled: Bundled, unpacked: Path) -> None:
     """A new run below the unpacked folder reads the same copy of the task."""
-    tree = toy_settings(bundled.data, unpacked / "cells" / "no-corpus" / "seed-0", select={"selector": "none"})
+    tree = toy_settings(bundled.data, unpacked / "cells" / "no-corpus" / "seed-0", select={"name": "none"})
     result = endtask.run(tree, until="pack")
     assert result.stages["select"]["passages"] == 0
     assert result.stages["pack"]["train"]["texts"] == 60
@@ -164,7 +164,7 @@ def test_what_asks_for_the_texts_is_told_where_they_are(unpacked: Path, tmp_path
 def test_a_bundle_of_what_came_out_of_a_bundle(bundled: Bundled, unpacked: Path, tmp_path: Path) -> None:
     made = write_bundle(unpacked, tmp_path / "again.tar.zst")
     assert made.file.read_bytes() == bundled.tokens.read_bytes()
-    with pytest.raises(InputError, match=r"selection.parquet was left out of the bundle that this came from"):
+    with pytest.raises(InputError, match=r"selection.parquet was left out of the bundle that this run came from"):
         write_bundle(unpacked, tmp_path / "text.tar.zst", kind="text")
 
 
@@ -189,7 +189,7 @@ def test_a_checkpoint_travels_with_the_run(bundled: Bundled, tmp_path: Path, own
 def test_an_imported_selection_need_not_be_there(bundled: Bundled, tmp_path: Path) -> None:
     data = write_toy(tmp_path / "data")
     export_selection(bundled.run, data / "mine.jsonl")
-    select = {"selector": "imported", "path": str(data / "mine.jsonl"), "budget": None}
+    select = {"name": "imported", "path": str(data / "mine.jsonl"), "budget": None}
     here = endtask.run(
         toy_settings(data, tmp_path / "here", corpus={"sources": []}, select=select), until="pack"
     ).folder

@@ -1,4 +1,4 @@
-"""Passages are fetched by their places: ids as in the corpus, figures beside the right text."""
+"""Passages are fetched by their places: ids as in the corpus, matches beside the right text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_all_passages(joined: JoinedCorpus, tmp_path: Path, block: int, monkeypa
     assert not list((tmp_path / "texts").glob("*.arrow")), "what workers hand over is not left behind"
 
 
-def some_figures() -> MatchedPassages:
+def some_matches() -> MatchedPassages:
     """Positions 1, 2 and 4, asked for by 2, 0 and 1 of the examples."""
     return MatchedPassages(
         positions=np.array([1, 2, 4]),
@@ -71,10 +71,10 @@ def some_figures() -> MatchedPassages:
     )
 
 
-def test_figures_stand_beside_the_right_text(joined: JoinedCorpus, tmp_path: Path) -> None:
+def test_matches_stand_beside_the_right_text(joined: JoinedCorpus, tmp_path: Path) -> None:
     wanted = []
     for number, shard in enumerate(joined.shards):
-        statistics = some_figures().part(shard.first_position, shard.first_position + shard.passages)
+        statistics = some_matches().part(shard.first_position, shard.first_position + shard.passages)
         locate_matches(shard, statistics).save(tmp_path / f"{number}.npz")
         wanted.append((shard.shard, tmp_path / f"{number}.npz"))
     batches = fetch_passages(wanted, ["x", "y", "z"], tmp_path / "texts", workers=1)
@@ -90,14 +90,14 @@ def test_figures_stand_beside_the_right_text(joined: JoinedCorpus, tmp_path: Pat
 
 
 def test_what_is_wanted_survives_the_way_to_another_process(tmp_path: Path) -> None:
-    wanted = ShardMatches(np.array([1, 3, 5]), np.array([0, 1, 2], dtype=np.uint8), np.array([7, 8, 9]), some_figures())
+    wanted = ShardMatches(np.array([1, 3, 5]), np.array([0, 1, 2], dtype=np.uint8), np.array([7, 8, 9]), some_matches())
     wanted.save(tmp_path / "wanted.npz")
     again = ShardMatches.load(tmp_path / "wanted.npz")
-    assert again.numbers.tolist() == [1, 3, 5]
+    assert again.indices.tolist() == [1, 3, 5]
     assert again.renames.tolist() == [0, 1, 2]
     assert again.sizes.tolist() == [7, 8, 9]
-    for name, values in vars(wanted.asked).items():
-        np.testing.assert_array_equal(getattr(again.asked, name), values)
+    for name, values in vars(wanted.matches).items():
+        np.testing.assert_array_equal(getattr(again.matches, name), values)
 
 
 @pytest.mark.parametrize("change", ["another text", "a text less"])

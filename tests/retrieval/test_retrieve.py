@@ -72,7 +72,7 @@ def retrieve(
 ) -> dict[str, Any]:
     """The stage with its results in `folder` and its scratch beside them."""
     folder.mkdir(exist_ok=True)
-    place = stage.Place(folder, folder / "scratch", workers, keep_scratch)
+    place = stage.RetrievePaths(folder, folder / "scratch", workers, keep_scratch)
     return stage.retrieve(task, corpus, settings, place, columns)
 
 

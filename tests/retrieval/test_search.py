@@ -186,9 +186,9 @@ def test_any_sharding_finds_the_same(
 @pytest.mark.parametrize(
     ("module", "name", "size"),
     [
-        (pass_two, "_MOST_QUERIES", 1),
-        (pass_two, "_MOST_QUERIES", 33),
-        (pass_two, "_MOST_BYTES", 5000),
+        (pass_two, "_MAX_QUERIES", 1),
+        (pass_two, "_MAX_QUERIES", 33),
+        (pass_two, "_MAX_BYTES", 5000),
         (shards, "_CHUNK", 1),
         (shards, "_CHUNK", 7),
         (statistics_pass, "_BLOCK", 1),
@@ -203,7 +203,7 @@ def test_any_size_of_block_finds_the_same(
 
 
 def test_equal_queries_in_different_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_two, "_MOST_QUERIES", 1)
+    monkeypatch.setattr(pass_two, "_MAX_QUERIES", 1)
     corpus = text_corpus(folder / "corpus", ["a b", "b", "a a"])
     rankings = search(corpus, ["a", "b", "a", "a"], top_k=2, folder=folder / "scratch", workers=1)
     positions = [ranking.positions.tolist() for ranking in rankings]
@@ -212,7 +212,7 @@ def test_equal_queries_in_different_blocks(folder: Path, monkeypatch: pytest.Mon
 
 
 def test_a_second_call_goes_on_where_the_first_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_two, "_MOST_QUERIES", 10)
+    monkeypatch.setattr(pass_two, "_MAX_QUERIES", 10)
     first = found(folder)
     blocks = sorted((folder / "scratch" / "rankings").iterdir())
     kept = {path: path.stat().st_mtime_ns for path in blocks[1:]}

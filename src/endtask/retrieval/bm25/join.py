@@ -1,6 +1,4 @@
-"""Between the passes: shards in corpus order give every passage its place, and the corpus its statistics.
-
-A growing set of 64-bit keys for whole arrays of them, compiled: which passages were seen before."""
+"""Between the passes: go over the shards in corpus order, number the passages, drop duplicates, sum the statistics."""
 
 from __future__ import annotations
 
@@ -20,36 +18,48 @@ from endtask.retrieval.near_duplicates import NearDuplicates
 from endtask.retrieval.words import HASH_FACTOR
 
 ABSENT, SCORED, CONTAMINATED, NEAR_DUPLICATE = range(4)
-"""What becomes of a passage: not in the corpus (a duplicate, or left out), scored, or in the corpus but dropped."""
+"""States of a passage: not in the corpus (an exact duplicate, or excluded), scored, or in the corpus but dropped."""
 
 States = NDArray[np.uint8]
+Keys = NDArray[np.uint64]
+
+_MAX_LOAD = 0.75
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_FACTOR = np.uint64(HASH_FACTOR)
+_TILDE = np.uint64(ord("~"))
+_LONGEST_RENAME = 200
 
 
 @dataclass
 class JoinedShard:
-    """A shard with its place in the corpus: its passages that are there stand from `first_position` on."""
+    """A shard whose passages in the corpus have the positions from `first_position` on.
+
+    `renames` says how often the id of each passage was taken (see `KeySet.add_names`).
+    """
 
     shard: Shard
     folder: ShardFolder
     first_position: int
     states: States
     renames: NDArray[np.uint8]
-    """By number of the passage: how often its id was taken (see `KeySet.add_names`)."""
 
     @property
     def passages(self) -> int:
-        """How many of its passages are in the corpus."""
+        """The number of its passages that are in the corpus."""
         return int(np.count_nonzero(self.states))
 
     def chunks(self) -> Iterator[tuple[Chunk, States]]:
-        """The shard's chunks with the states of their passages."""
+        """Yield the shard's chunks with the states of their passages."""
         for chunk in self.folder.chunks():
             yield chunk, self.states[chunk.first : chunk.first + len(chunk.passages)]
 
 
 @dataclass(frozen=True)
 class JoinedCorpus:
-    """The corpus after pass 1: all that pass 2 and the readers of single passages need."""
+    """The corpus after pass 1: all that pass 2 and the readers of single passages need.
+
+    `unknown_exclusions` are ids of `corpus.exclude` that no document and no passage has.
+    """
 
     shards: list[JoinedShard]
     scored: int
@@ -59,15 +69,14 @@ class JoinedCorpus:
     contaminated: int
     near_duplicates: int
     unknown_exclusions: tuple[str, ...]
-    """Ids of `corpus.exclude` that no document and no passage has."""
 
     @property
     def positions(self) -> int:
-        """How many passages are in the corpus, whatever becomes of them."""
+        """The number of passages in the corpus, scored or dropped."""
         return sum(shard.passages for shard in self.shards)
 
     def passage_sizes(self) -> NDArray[np.uint32]:
-        """Bytes of text by position; 0 for those that are dropped."""
+        """Return bytes of text by position; 0 for dropped passages."""
         parts = [np.zeros(0, dtype=np.uint32)]
         for shard in self.shards:
             for first, passages in shard.folder.passages():
@@ -76,7 +85,7 @@ class JoinedCorpus:
         return np.concatenate(parts)
 
     def idf(self) -> NDArray[np.float64]:
-        """Lucene's: ln(1 + (N - df + .5) / (df + .5))."""
+        """Return Lucene's idf of every term: ln(1 + (N - df + .5) / (df + .5))."""
         frequency = self.document_frequency
         weights: NDArray[np.float64] = np.log1p((self.scored - frequency + 0.5) / (frequency + 0.5))
         return weights
@@ -85,7 +94,7 @@ class JoinedCorpus:
 def join(
     corpus: Corpus, shards: Sequence[tuple[Shard, ShardFolder]], *, near_duplicates: float | None = None
 ) -> JoinedCorpus:
-    """Go over all shards in corpus order; equal passages are kept once, the first of them."""
+    """Join all shards in corpus order; of equal passages, only the first stays in the corpus."""
     return _Joiner(corpus, near_duplicates).join(shards)
 
 
@@ -94,7 +103,7 @@ class _Joiner:
         self._corpus = corpus
         self._ids, self._texts = KeySet(), KeySet()
         self._excluded = string_keys(sorted(corpus.exclude))
-        self._not_met = np.ones(len(self._excluded), dtype=np.bool_)
+        self._not_found = np.ones(len(self._excluded), dtype=np.bool_)
         self._near = None if near_duplicates is None else NearDuplicates(near_duplicates)
         self._statistics = CorpusStatistics(
             {source.name: SourceStatistics(skipped_files=source.skipped) for source in corpus.sources}
@@ -106,17 +115,17 @@ class _Joiner:
         frequency: NDArray[np.int64] | None = None
         for shard, folder in shards:
             states, renames = (np.zeros(folder.counts.passages, dtype=np.uint8) for _ in range(2))
-            placed = JoinedShard(shard, folder, position, states, renames)
-            words += self._place(placed)
-            joined.append(placed)
-            position += placed.passages
-            found = _scored_frequency(placed)
+            added = JoinedShard(shard, folder, position, states, renames)
+            words += self._fill_states(added)
+            joined.append(added)
+            position += added.passages
+            found = _scored_frequency(added)
             frequency = found if frequency is None else frequency + found
         assert frequency is not None
         self._statistics.check_not_empty(self._corpus.sources)
         counts = np.zeros(4, dtype=np.int64)
-        for placed in joined:
-            counts += np.bincount(placed.states, minlength=4)
+        for added in joined:
+            counts += np.bincount(added.states, minlength=4)
         scored = int(counts[SCORED])
         return JoinedCorpus(
             joined,
@@ -126,30 +135,30 @@ class _Joiner:
             self._statistics,
             int(counts[CONTAMINATED]),
             int(counts[NEAR_DUPLICATE]),
-            tuple(name for name, left in zip(sorted(self._corpus.exclude), self._not_met, strict=True) if left),
+            tuple(name for name, left in zip(sorted(self._corpus.exclude), self._not_found, strict=True) if left),
         )
 
-    def _place(self, placed: JoinedShard) -> int:
-        """Fill in a shard's states and renames; returns how many words are scored."""
-        counts = self._statistics.sources[placed.shard.source.name]
-        counts.documents += placed.folder.counts.documents
-        counts.empty += placed.folder.counts.empty
+    def _fill_states(self, shard: JoinedShard) -> int:
+        """Fill in a shard's states and renames; returns the number of words in scored passages."""
+        counts = self._statistics.sources[shard.shard.source.name]
+        counts.documents += shard.folder.counts.documents
+        counts.empty += shard.folder.counts.empty
         words = 0
-        signatures = placed.folder.signatures() if self._near else None
-        for first, passages in placed.folder.passages():
-            states = self._states(passages, first, placed, counts)
+        signatures = shard.folder.signatures() if self._near else None
+        for first, passages in shard.folder.passages():
+            states = self._states(passages, first, shard, counts)
             if self._near and signatures is not None:
                 candidates = np.flatnonzero(states == SCORED)
                 alike = self._near.add(next(signatures)[candidates])
                 states[candidates[alike]] = NEAR_DUPLICATE
-            placed.states[first : first + len(states)] = states
+            shard.states[first : first + len(states)] = states
             words += int(passages["words"][states == SCORED].sum(dtype=np.int64))
         return words
 
-    def _states(self, passages: Passages, first: int, placed: JoinedShard, counts: SourceStatistics) -> States:
+    def _states(self, passages: Passages, first: int, shard: JoinedShard, counts: SourceStatistics) -> States:
         keys = {name: np.ascontiguousarray(passages[name]) for name in ("id_key", "fallback_key", "text_key")}
         renames = self._ids.add_names(keys["id_key"], keys["fallback_key"])
-        placed.renames[first : first + len(renames)] = renames
+        shard.renames[first : first + len(renames)] = renames
         final = final_keys(keys["id_key"], keys["fallback_key"], renames)
         present = ~self._is_excluded(final, passages["document_key"])
         counts.excluded += int(np.count_nonzero(~present))
@@ -164,46 +173,16 @@ class _Joiner:
         return states
 
     def _is_excluded(self, *names: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which passages are to be left out by one of their names; notes the exclusions that were met."""
+        """Return which passages `corpus.exclude` names by document or passage id; records the exclusions found."""
         hits = [np.isin(keys, self._excluded) for keys in names]
-        met = np.concatenate([keys[hit] for keys, hit in zip(names, hits, strict=True)])
-        self._not_met &= ~np.isin(self._excluded, met)
+        found = np.concatenate([keys[hit] for keys, hit in zip(names, hits, strict=True)])
+        self._not_found &= ~np.isin(self._excluded, found)
         either: NDArray[np.bool_] = np.any(hits, axis=0)
         return either
 
 
-def _scored_frequency(placed: JoinedShard) -> NDArray[np.int64]:
-    """In how many scored passages of a shard each term occurs."""
-    frequency = placed.folder.document_frequency()
-    if np.any(placed.states != SCORED):
-        for chunk, states in placed.chunks():
-            _forget(chunk.pairs, np.ascontiguousarray(chunk.passages["pairs"]), states == SCORED, frequency)
-    return frequency
-
-
-@compiled("void(uint32[::1], uint32[::1], boolean[::1], int64[::1])")
-def _forget(pairs, pair_counts, is_scored, frequency):  # type: ignore[no-untyped-def]
-    """Take the passages that are not scored out of the document frequencies."""
-    at = 0
-    for passage in range(pair_counts.size):
-        for _ in range(pair_counts[passage]):
-            is_last = pairs[at] & np.uint32(255) != FULL_COUNT
-            if is_last and not is_scored[passage]:
-                frequency[pairs[at] >> np.uint32(8)] -= 1
-            at += 1
-
-
-Keys = NDArray[np.uint64]
-
-_FULLEST = 0.75
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_FACTOR = np.uint64(HASH_FACTOR)
-_TILDE = np.uint64(ord("~"))
-_LONGEST_RENAME = 200
-
-
 class KeySet:
-    """One flat table with linear probing, at most three quarters full: 11 to 22 bytes a key.
+    """A growing set of 64-bit keys for arrays: one flat table with linear probing, 11 to 22 bytes a key.
 
     >>> seen = KeySet()
     >>> seen.add(np.array([7, 8, 7], dtype=np.uint64)), len(seen)
@@ -218,18 +197,18 @@ class KeySet:
         return self._count
 
     def add(self, keys: Keys) -> NDArray[np.bool_]:
-        """Add keys one after the other; which of them were new."""
-        self._make_room(len(keys))
+        """Add keys in order; returns which of them were new."""
+        self._grow(len(keys))
         is_new = np.zeros(len(keys), dtype=np.bool_)
         self._count += _add_keys(self._slots, self._shift(), keys, is_new)
         return is_new
 
     def add_names(self, keys: Keys, fallbacks: Keys) -> NDArray[np.uint8]:
-        """Add each name by its key, or, where that is taken, another name.
+        """Add each name by its key or, where that is taken, by the key of another name; returns which name was added.
 
         0: its own; 1: the fallback; n + 1: the fallback with n more tildes at its end.
         """
-        self._make_room(len(keys))
+        self._grow(len(keys))
         renames = np.zeros(len(keys), dtype=np.uint8)
         _add_names(self._slots, self._shift(), keys, fallbacks, renames)
         self._count += len(keys)
@@ -238,27 +217,48 @@ class KeySet:
     def _shift(self) -> int:
         return 64 - (len(self._slots) - 1).bit_length()
 
-    def _make_room(self, more: int) -> None:
-        wanted = len(self._slots)
-        while self._count + more > _FULLEST * wanted:
-            wanted *= 2
-        if wanted > len(self._slots):
-            held = self._slots[self._slots != 0]
-            self._slots = np.zeros(wanted, dtype=np.uint64)
-            _add_keys(self._slots, self._shift(), held, np.zeros(len(held), dtype=np.bool_))
+    def _grow(self, more: int) -> None:
+        size = len(self._slots)
+        while self._count + more > _MAX_LOAD * size:
+            size *= 2
+        if size > len(self._slots):
+            keys = self._slots[self._slots != 0]
+            self._slots = np.zeros(size, dtype=np.uint64)
+            _add_keys(self._slots, self._shift(), keys, np.zeros(len(keys), dtype=np.bool_))
 
 
 def final_keys(keys: Keys, fallbacks: Keys, renames: NDArray[np.uint8]) -> Keys:
-    """The keys of the names that `KeySet.add_names` gave."""
+    """Return the keys of the names that `KeySet.add_names` added."""
     final: Keys = np.where(renames > 0, fallbacks, keys)
     for tildes in range(1, int(renames.max(initial=0))):
         final = np.where(renames > tildes, (final ^ _TILDE) * _FACTOR, final)
     return final
 
 
+def _scored_frequency(shard: JoinedShard) -> NDArray[np.int64]:
+    """Return the number of scored passages of a shard that contain each term."""
+    frequency = shard.folder.document_frequency()
+    if np.any(shard.states != SCORED):
+        for chunk, states in shard.chunks():
+            _subtract_dropped(chunk.pairs, np.ascontiguousarray(chunk.passages["pairs"]), states == SCORED, frequency)
+    return frequency
+
+
+@compiled("void(uint32[::1], uint32[::1], boolean[::1], int64[::1])")
+def _subtract_dropped(pairs, pair_counts, is_scored, frequency):  # type: ignore[no-untyped-def]
+    """Subtract the passages that are not scored from the document frequencies."""
+    at = 0
+    for passage in range(pair_counts.size):
+        for _ in range(pair_counts[passage]):
+            is_last = pairs[at] & np.uint32(255) != FULL_COUNT
+            if is_last and not is_scored[passage]:
+                frequency[pairs[at] >> np.uint32(8)] -= 1
+            at += 1
+
+
 @numba.njit
 def _enter(slots, shift, key):  # type: ignore[no-untyped-def]
-    """Add one key; whether it was new. 0 marks an empty slot, so the key 0 is taken for 1."""
+    """Add one key; returns whether it was new. 0 marks an empty slot, so the key 0 is stored as 1."""
     key = max(key, np.uint64(1))
     slot = np.int64((key * _SPREAD) >> np.uint64(shift))
     while slots[slot] != 0:
@@ -283,7 +283,7 @@ def _add_names(slots, shift, keys, fallbacks, renames):  # type: ignore[no-untyp
     for index in range(keys.size):
         key, tried = keys[index], 0
         while not _enter(slots, shift, key) and tried < _LONGEST_RENAME:
-            # The key of a text with one more letter follows from the key of the text (FNV-1a).
+            # FNV-1a gives the key of a text with one more letter from the key of the text.
             key = fallbacks[index] if tried == 0 else (key ^ _TILDE) * _FACTOR
             tried += 1
         renames[index] = tried

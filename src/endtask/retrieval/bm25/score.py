@@ -1,18 +1,16 @@
-"""Pass 2, compiled: every passage against the queries that share a word with it, each query's best K kept.
+"""Pass 2: score every passage against the queries that share a word with it, and keep the top K of each query.
 
 BM25 in Lucene's form: score(q, d) = sum over the words t of q of idf(t) * tf / (tf + k1 * (1 - b + b * |d| / mean)).
 
-Few queries can gain from a passage, so a cheap upper bound in single precision comes first: the exact part of the
-rarer words plus, for the commonest ones, the most they could ever give to the query. Only where the bound (with slack
-for its rounding) reaches the query's K-th best score so far, the score itself is summed, in double precision and in
-the order of the query's words. So neither the bound nor the number of threads can change a result.
+Most passages enter the top K of few queries, so the kernel first computes a cheap upper bound in single precision: the
+exact contribution of the rarer words plus the maximum of the common words. It sums the score itself, in double
+precision and in the order of the query's words, only where the bound (with slack for its rounding) reaches the query's
+K-th best score so far. So neither the bound nor the number of threads can change a result.
 
 
-Pass 2: what pass 1 left of each shard streams by once more, and every query keeps its best passages.
-
-Threads share out the queries, not the passages: each query meets all passages in one thread, so the number of threads
-cannot change a result, and the memory is set by queries and K alone. Shards that promise most come first: the sooner a
-query has good passages, the fewer of the others it must look at closely. The order cannot change a result either.
+Threads divide the queries, not the passages: one thread scores all passages for a query, so memory depends on queries
+and K alone. Shards with the highest expected scores come first: the sooner a query has good passages, the fewer exact
+scores it needs. The order cannot change a result either.
 """
 
 from __future__ import annotations
@@ -36,16 +34,22 @@ from endtask.retrieval.bm25.shards import Chunk
 from endtask.retrieval.compiled import compiled
 
 LANES = 32
-"""Queries are looked at in groups of this many; a block of queries is padded to whole groups."""
+"""The kernel tests queries in groups of this many; a block of queries is padded to full groups."""
 
 _COMMON = float(np.log(2))
 """Words of a lower idf, those in more than half of the passages, are common."""
 _NO_LIMIT, _NEXT_TO_NOTHING = 3e38, -1e-37
+_MAX_QUERIES = 4096
+"""Queries scored together by one thread; their sums fit into its first-level cache."""
+_MAX_BYTES = 1 << 26
+"""Memory for the best passages of the queries scored together by one thread."""
+
+Terms = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Bm25:
-    """The numbers of the formula."""
+    """The constants of the formula."""
 
     idf: NDArray[np.float64]
     mean_length: float
@@ -54,7 +58,7 @@ class Bm25:
 
 
 class QueryBlock:
-    """Some of the queries, given as numbers of terms, with the best passages they have met so far."""
+    """A block of queries, given as term numbers, with the best passages found so far."""
 
     def __init__(self, queries: Sequence[NDArray[np.int64]], bm25: Bm25, top_k: int) -> None:
         self.count = len(queries)
@@ -65,14 +69,14 @@ class QueryBlock:
         self._postings = _postings_of(self._terms, self._weights, owners, self._is_common)
         most = self._weights * bm25.idf[self._terms] * self._is_common[self._terms]
         self._bounds = self._padded(np.bincount(owners, most, minlength=self.count), 0.0)
-        # Each of n additions in single precision may be off by 2**-24 of the largest sum on the way.
+        # Each of n additions in single precision has an error of at most 2**-24 of the largest partial sum.
         additions = np.bincount(owners, self._weights, minlength=self.count) + 8.0
         self._slack = self._padded(additions * 2.0**-22, 0.0)
-        # Until it has K passages, a query looks at all; one without common words, at those that share a word with it.
+        # Until it has K passages, a query scores all; without common words, only those that share a word with it.
         self._start = self._padded(np.where(self._bounds[: self.count] > 0, _NO_LIMIT, _NEXT_TO_NOTHING), -1.0)
-        room = _room(top_k)
-        self._best_scores = np.zeros((self.count, room), dtype=np.float64)
-        self._best_positions = np.zeros((self.count, room), dtype=np.int64)
+        capacity = _capacity(top_k)
+        self._best_scores = np.zeros((self.count, capacity), dtype=np.float64)
+        self._best_positions = np.zeros((self.count, capacity), dtype=np.int64)
         self._sizes = np.zeros(self.count, dtype=np.int64)
         self._limits = np.zeros(self.count, dtype=np.float64)
         self._sums = np.zeros_like(self._start)
@@ -81,11 +85,11 @@ class QueryBlock:
 
     @staticmethod
     def bytes_per_query(top_k: int) -> int:
-        """The memory each query takes, nearly."""
-        return 16 * _room(top_k)
+        """Return the approximate memory per query."""
+        return 16 * _capacity(top_k)
 
     def score(self, chunk: Chunk, states: NDArray[np.uint8], position: int, bm25: Bm25) -> None:
-        """Meet a chunk of passages, the first of those in the corpus at `position`."""
+        """Score a chunk of passages; the first of them that is in the corpus has the index `position`."""
         score_passages(
             chunk.pairs, np.ascontiguousarray(chunk.passages["pairs"]), np.ascontiguousarray(chunk.passages["words"]),
             states, position, bm25.k1, bm25.b, bm25.mean_length, bm25.idf,
@@ -96,10 +100,10 @@ class QueryBlock:
         )  # fmt: skip
 
     def ranked(self, first: int) -> RankedBlock:
-        """The rankings, once all chunks were met; `first` is the number of the block's first query."""
+        """Return the rankings after all chunks were scored; `first` is the index of the block's first query."""
         sort_best(self._best_scores, self._best_positions, self._sizes, self._top_k)
-        is_held = np.arange(self._best_scores.shape[1]) < self._sizes[:, None]  # (queries, room)
-        return RankedBlock(first, self._sizes, self._best_positions[is_held], self._best_scores[is_held])
+        is_used = np.arange(self._best_scores.shape[1]) < self._sizes[:, None]  # (queries, capacity)
+        return RankedBlock(first, self._sizes, self._best_positions[is_used], self._best_scores[is_used])
 
     def _padded(self, values: NDArray[Any], filler: float) -> NDArray[np.float32]:
         padded = np.full(-(-max(1, self.count) // LANES) * LANES, filler, dtype=np.float32)
@@ -107,15 +111,15 @@ class QueryBlock:
         return padded
 
 
-def _room(top_k: int) -> int:
-    """Places for a query's passages: when they are full, all but the best K are let go."""
+def _capacity(top_k: int) -> int:
+    """Return the number of entries of a query; when they are full, all but the best K are dropped."""
     return top_k + max(top_k // 2, 64)
 
 
 def _postings_of(
     terms: NDArray[np.int32], weights: NDArray[np.float64], owners: NDArray[np.int64], is_common: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """The queries that hold each term that is not common: offsets by term, and queries, as often as they hold it."""
+    """Return the queries that contain each term that is not common: offsets by term, and queries with repetitions."""
     times = np.where(is_common[terms], 0, weights).astype(np.int64)
     order = np.argsort(terms, kind="stable")
     offsets = np.zeros(len(is_common) + 1, dtype=np.int64)
@@ -124,7 +128,7 @@ def _postings_of(
 
 
 def _terms_of(queries: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """Each query's terms in rising order with the times each is asked for; a word asked twice counts twice."""
+    """Return offsets by query, each query's terms in rising order, and their counts; a repeated word counts twice."""
     distinct = [np.unique(query, return_counts=True) for query in queries]
     offsets = np.zeros(len(queries) + 1, dtype=np.int64)
     np.cumsum([len(terms) for terms, _ in distinct], out=offsets[1:])
@@ -134,29 +138,29 @@ def _terms_of(queries: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], 
 
 
 @numba.njit
-def _better(query, scores, positions, place, other):  # type: ignore[no-untyped-def]
-    """Whether the entry at `place` ranks above the one at `other`: by score, then by place in the corpus."""
-    score, other_score = scores[query, place], scores[query, other]
-    return score > other_score or (score == other_score and positions[query, place] < positions[query, other])
+def _better(query, scores, positions, index, other):  # type: ignore[no-untyped-def]
+    """Return whether entry `index` ranks above entry `other`: by score, then by corpus order."""
+    score, other_score = scores[query, index], scores[query, other]
+    return score > other_score or (score == other_score and positions[query, index] < positions[query, other])
 
 
 @numba.njit
-def _swap(query, scores, positions, place, other):  # type: ignore[no-untyped-def]
-    score, position = scores[query, place], positions[query, place]
-    scores[query, place], positions[query, place] = scores[query, other], positions[query, other]
+def _swap(query, scores, positions, index, other):  # type: ignore[no-untyped-def]
+    score, position = scores[query, index], positions[query, index]
+    scores[query, index], positions[query, index] = scores[query, other], positions[query, other]
     scores[query, other], positions[query, other] = score, position
 
 
 @numba.njit
 def _best_first(query, scores, positions, size, count):  # type: ignore[no-untyped-def]
-    """Bring the best `count` of a query's entries to the front, the last of them at `count - 1` (Hoare's select)."""
+    """Move the best `count` of a query's entries to the front, the last of them to `count - 1` (Hoare's select)."""
     low, high = 0, size - 1
     while low < high:
         _swap(query, scores, positions, (low + high) // 2, high)  # the pivot; entries come in no order of score
         border = low
-        for place in range(low, high):
-            if _better(query, scores, positions, place, high):
-                _swap(query, scores, positions, place, border)
+        for index in range(low, high):
+            if _better(query, scores, positions, index, high):
+                _swap(query, scores, positions, index, border)
                 border += 1
         _swap(query, scores, positions, border, high)
         if border == count - 1:
@@ -179,10 +183,10 @@ def score_passages(  # type: ignore[no-untyped-def]
     bounds, slack, start, best_scores, best_positions, sizes, limits, top_k,
     sums, sum_bits, weights, touched,
 ):  # fmt: skip
-    """Score neighbouring passages, the first of them at `position`, against one block of queries.
+    """Score consecutive passages, the first of them at `position`, against one block of queries.
 
-    `states` are 0 for passages that are not in the corpus, 1 for those to score, above for those that are dropped.
-    `sum_bits` is `sums` as integers; `weights` (one per term) must be zero and is left so.
+    `states` are 0 for passages that are not in the corpus, 1 for those to score, larger for those that are dropped.
+    `sum_bits` is `sums` as integers; `weights` (one per term) must be zero and is zero again at the end.
     """
     at = 0
     for passage in range(lengths.size):
@@ -220,7 +224,7 @@ def score_passages(  # type: ignore[no-untyped-def]
                     score = 0.0
                     for entry in range(query_offsets[query], query_offsets[query + 1]):
                         score += query_weights[entry] * weights[query_terms[entry]]
-                    # With the score of the K-th, the place in the corpus decides, and passages come in any order.
+                    # Ties with the K-th score are broken by corpus order, and passages come in any order.
                     if score < limits[query] or score == 0:
                         continue
                     size = sizes[query]
@@ -239,7 +243,7 @@ def score_passages(  # type: ignore[no-untyped-def]
 
 @compiled("void(float64[:, ::1], int64[:, ::1], int64[::1], int64)")
 def sort_best(scores, positions, sizes, top_k):  # type: ignore[no-untyped-def]
-    """Leave each query its best `top_k` entries in order, best first."""
+    """Sort the best `top_k` entries of each query, best first, and drop the others."""
     for query in range(sizes.size):
         if sizes[query] > top_k:
             _best_first(query, scores, positions, sizes[query], top_k)
@@ -251,21 +255,13 @@ def sort_best(scores, positions, sizes, top_k):  # type: ignore[no-untyped-def]
         positions[query, :size] = positions[query, :size][order]
 
 
-Terms = NDArray[np.int64]
-
-_MOST_QUERIES = 4096
-"""Queries scored together by one thread; their sums fit into its first-level cache."""
-_MOST_BYTES = 1 << 26
-"""Memory for the best passages of the queries scored together by one thread."""
-
-
 def rank_passages(
     joined: JoinedCorpus, queries: Sequence[Terms], folder: Path, *, top_k: int, k1: float, b: float, workers: int
 ) -> Rankings:
-    """Rank the corpus for queries given as numbers of terms; blocks of queries that are ranked already stay."""
+    """Rank the corpus for queries given as term numbers; reuses the blocks of queries that are in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     room = min(top_k, max(1, joined.scored))
-    # The mean is 0 where no passage has a word: nothing is found then, whatever lengths are divided by.
+    # The mean is 0 where no passage has a word; then nothing matches, whatever the divisor.
     bm25 = Bm25(joined.idf(), joined.mean_length or 1.0, k1, b)
     firsts = range(0, len(queries), _block_size(len(queries), room, workers))
     paths = [
@@ -274,7 +270,7 @@ def rank_passages(
     missing = [(first, path) for first, path in zip(firsts, paths, strict=True) if not path.exists()]
     for other in set(folder.glob("*.npz")) - set(paths):
         other.unlink()
-    shards = _by_promise(joined, queries) if missing else []
+    shards = _by_expected_score(joined, queries) if missing else []
     rounds = -(-len(missing) // workers)
     with bar("rank passages", rounds * joined.positions or None, unit="passages") as advance:
         for together in (missing[start : start + workers] for start in range(0, len(missing), workers)):
@@ -286,27 +282,27 @@ def rank_passages(
 
 
 def number_terms(words: Sequence[str], queries: Sequence[Sequence[str]]) -> list[Terms]:
-    """The words of each query as their numbers among `words`."""
+    """Return the words of each query as their indices in `words`."""
     numbers = {word: number for number, word in enumerate(words)}
     return [np.asarray([numbers[word] for word in query], dtype=np.int64) for query in queries]
 
 
 def _block_size(queries: int, room: int, workers: int) -> int:
-    """Queries per block: as many as cache and memory allow, in a number of blocks that all threads share evenly."""
-    most = max(1, min(_MOST_QUERIES, _MOST_BYTES // QueryBlock.bytes_per_query(room)))
+    """Return the queries per block: as many as cache and memory allow, in a multiple of `workers` blocks."""
+    most = max(1, min(_MAX_QUERIES, _MAX_BYTES // QueryBlock.bytes_per_query(room)))
     rounds = -(-queries // (most * workers))
     return max(1, -(-queries // max(1, rounds * workers)))
 
 
-def _by_promise(joined: JoinedCorpus, queries: Sequence[Terms]) -> list[JoinedShard]:
-    """The shards by the mean weight that a passage's words have over all queries, the greatest first."""
-    asked = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *queries]), minlength=len(joined.idf()))
-    weights = asked * joined.idf()
-    promises = [
+def _by_expected_score(joined: JoinedCorpus, queries: Sequence[Terms]) -> list[JoinedShard]:
+    """Sort the shards by the mean weight that a passage's words have over all queries, the greatest first."""
+    counts = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *queries]), minlength=len(joined.idf()))
+    weights = counts * joined.idf()
+    means = [
         float(shard.folder.document_frequency() @ weights) / max(1, shard.folder.counts.passages)
         for shard in joined.shards
     ]
-    return [joined.shards[place] for place in np.argsort(-np.asarray(promises), kind="stable")]
+    return [joined.shards[index] for index in np.argsort(-np.asarray(means), kind="stable")]
 
 
 def _score(shards: Sequence[JoinedShard], blocks: list[QueryBlock], bm25: Bm25, advance: Advance) -> None:
@@ -317,7 +313,7 @@ def _score(shards: Sequence[JoinedShard], blocks: list[QueryBlock], bm25: Bm25, 
 
 
 def _chunks(shards: Sequence[JoinedShard]) -> Iterator[tuple[Chunk, NDArray[np.uint8], int]]:
-    """Chunks with their passages' states and the position of the first that is in the corpus."""
+    """Yield chunks with their passages' states and the position of the first that is in the corpus."""
     for shard in shards:
         position = shard.first_position
         for chunk, states in shard.chunks():
@@ -326,7 +322,7 @@ def _chunks(shards: Sequence[JoinedShard]) -> Iterator[tuple[Chunk, NDArray[np.u
 
 
 def _key(joined: JoinedCorpus, queries: Sequence[Terms], top_k: int, k1: float, b: float) -> str:
-    """What decides the rankings of a block of queries."""
+    """Hash everything that determines the rankings of a block of queries."""
     digest = hashlib.blake2b(repr((top_k, k1, b, joined.scored)).encode(), digest_size=12)
     for shard in joined.shards:
         digest.update(shard.folder.path.name.encode())

@@ -1,8 +1,6 @@
-"""The corpus in shards: the pieces that pass 1 reads side by side, each known by its content.
+"""Shards of the corpus: the files that pass 1 reads in parallel, and the folder of arrays that it writes for each.
 
-What pass 1 leaves of each shard: a folder of flat arrays, read back a chunk at a time.
-
-Nothing in it depends on other shards, so a changed corpus redoes only the shards that changed.
+A shard folder depends on no other shard, so a changed corpus recomputes only the shards that changed.
 """
 
 from __future__ import annotations
@@ -27,48 +25,64 @@ from endtask.corpus.sources import Source, SourceFile
 from endtask.io.atomic import write_json
 from endtask.io.stage_folder import fingerprint
 
+PASSAGE = np.dtype(
+    [
+        ("text_key", "<u8"),
+        ("id_key", "<u8"),
+        ("fallback_key", "<u8"),  # of the id it gets where another passage has its own
+        ("document_key", "<u8"),
+        ("pairs", "<u4"),
+        ("words", "<u4"),
+        ("bytes", "<u4"),
+        ("contaminated", "<u4"),
+    ]
+)
+Passages = NDArray[np.void]
+
 _LARGE = 1_000_000
 """Bytes on disk; smaller neighbors share a shard."""
 _FILES_TOGETHER = 64
-"""How many small files share a shard, on average."""
+"""The mean number of small files in a shard."""
+_PAIR = np.dtype("<u4")
+_CHUNK = 1 << 15  # passages read at a time
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Some files of one source (or a source that is not in files), read in one go."""
+    """Consecutive files of one source (or a source without files), read by one worker."""
 
     source: Source
     passage_characters: int
 
     def size(self) -> int:
-        """Bytes on disk."""
+        """Return its bytes on disk."""
         return sum(file_size(file.path) for file in self.source.files)
 
     def contents(self) -> dict[str, Any]:
-        """All that decides which passages the shard gives."""
+        """Return everything that determines the passages of the shard."""
         reader = {"format": FORMAT, "passage_characters": self.passage_characters}
         return {**source_contents(self.source), **reader}
 
-    def key(self, *asked: str) -> str:
-        """A name for what pass 1 makes of the shard when `asked` is looked for."""
-        return fingerprint(self.contents(), asked)
+    def key(self, *spec: str) -> str:
+        """Return a name for the statistics that pass 1 computes of this shard for `spec`."""
+        return fingerprint(self.contents(), spec)
 
     def to_json(self) -> dict[str, Any]:
-        """For another process."""
+        """Return plain values for another process."""
         files = [[str(file.path), file.label] for file in self.source.files]
         source = {"name": self.source.name, "path": self.source.path, "text": self.source.text}
         return {**source, "license": self.source.license, "files": files, "characters": self.passage_characters}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Shard:
-        """What `to_json` wrote."""
+        """Rebuild a shard from what `to_json` returned."""
         files = tuple(SourceFile(Path(path), label) for path, label in value["files"])
         source = Source(value["name"], value["path"], files=files, text=value["text"], license=value["license"])
         return cls(source, value["characters"])
 
 
 def shards_of(corpus: Corpus) -> list[Shard]:
-    """The shards in corpus order; small files that follow each other in a source go together."""
+    """Return the shards in corpus order; consecutive small files of a source share a shard."""
     return [
         Shard(replace(source, files=files), corpus.passage_characters)
         for source in corpus.sources
@@ -77,7 +91,7 @@ def shards_of(corpus: Corpus) -> list[Shard]:
 
 
 def _groups(files: tuple[SourceFile, ...]) -> Iterator[tuple[SourceFile, ...]]:
-    """Large files alone; small ones together, with borders that depend on names, so that one more file moves none."""
+    """Group small files, not large ones; borders depend on file names, so that a new file moves no other border."""
     if not files:
         yield ()
     group: list[SourceFile] = []
@@ -94,27 +108,9 @@ def _groups(files: tuple[SourceFile, ...]) -> Iterator[tuple[SourceFile, ...]]:
         yield tuple(group)
 
 
-PASSAGE = np.dtype(
-    [
-        ("text_key", "<u8"),
-        ("id_key", "<u8"),
-        ("fallback_key", "<u8"),  # of the id it gets where another passage has its own
-        ("document_key", "<u8"),
-        ("pairs", "<u4"),
-        ("words", "<u4"),
-        ("bytes", "<u4"),
-        ("contaminated", "<u4"),
-    ]
-)
-_PAIR = np.dtype("<u4")
-_CHUNK = 1 << 15  # passages read at a time
-
-Passages = NDArray[np.void]
-
-
 @dataclass(frozen=True)
 class ShardCounts:
-    """What a shard holds; `documents` had text, `empty` had none."""
+    """Counts of a shard; `documents` had text, `empty` had none."""
 
     documents: int = 0
     empty: int = 0
@@ -124,7 +120,7 @@ class ShardCounts:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some passages of a shard, in order, and all their pairs."""
+    """Consecutive passages of a shard from index `first` on, and all their pairs."""
 
     first: int
     passages: Passages
@@ -141,7 +137,7 @@ class ShardFolder:
 
     @classmethod
     def open(cls, path: Path) -> ShardFolder | None:
-        """The shard in a folder, or None where it is not there or not whole."""
+        """Return the shard in a folder, or None where it is missing or incomplete."""
         try:
             head = json.loads((path / "shard.json").read_text(encoding="utf-8"))
             shard = cls(path, ShardCounts(**head["counts"]), head["signature_size"])
@@ -151,24 +147,24 @@ class ShardFolder:
         return shard if sizes == head["sizes"] else None
 
     def document_frequency(self) -> NDArray[np.int64]:
-        """In how many of the shard's passages each term occurs, whatever becomes of them."""
+        """Return the number of the shard's passages that contain each term, whatever their state."""
         return np.fromfile(self.path / "frequency", dtype="<i8")
 
     def passages(self) -> Iterator[tuple[int, Passages]]:
-        """(number of the first, passages) a chunk at a time."""
+        """Yield (index of the first, passages), a chunk at a time."""
         with open(self.path / "passages", "rb") as file:
             for first in range(0, self.counts.passages, _CHUNK):
                 yield first, np.fromfile(file, dtype=PASSAGE, count=_CHUNK)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The same with their pairs."""
+        """Yield the same chunks with their pairs."""
         with open(self.path / "pairs", "rb") as file:
             for first, passages in self.passages():
                 count = int(passages["pairs"].sum())
                 yield Chunk(first, passages, np.fromfile(file, dtype=_PAIR, count=count))
 
     def signatures(self) -> Iterator[NDArray[np.uint32]]:
-        """(passages, size) for each chunk that `passages` gives."""
+        """Yield (passages, size) for each chunk of `passages`."""
         width = self._signature_size
         with open(self.path / "signatures", "rb") as file:
             for first in range(0, self.counts.passages, _CHUNK):
@@ -177,36 +173,36 @@ class ShardFolder:
 
 
 class ShardWriter:
-    """Writes a shard aside; `finish` puts it in its place."""
+    """Writes a shard to a temporary folder; `finish` renames it."""
 
     _NAMES = ("passages", "pairs", "signatures", "frequency")
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        shutil.rmtree(self._aside, ignore_errors=True)
-        self._aside.mkdir(parents=True)
+        self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        shutil.rmtree(self._partial, ignore_errors=True)
+        self._partial.mkdir(parents=True)
         self._open = ExitStack()
         self._files: dict[str, IO[bytes]] = {}
         for name in self._NAMES:
-            self._files[name] = self._open.enter_context((self._aside / name).open("wb"))
+            self._files[name] = self._open.enter_context((self._partial / name).open("wb"))
 
     def add(self, passages: Passages, pairs: NDArray[np.uint32], signatures: NDArray[np.uint32]) -> None:
         """Append a block of passages."""
         for name, array in (("passages", passages), ("pairs", pairs), ("signatures", signatures)):
-            self._files[name].write(array.tobytes())  # `tofile` does not tell of a disk that is full
+            self._files[name].write(array.tobytes())  # `tofile` does not raise on a full disk
 
     def finish(self, frequency: NDArray[np.int64], counts: ShardCounts, signature_size: int) -> None:
-        """Make the shard appear whole."""
+        """Write the counts and rename the folder, which makes the shard complete."""
         self._files["frequency"].write(frequency.astype("<i8").tobytes())
         self.close()
-        sizes = {name: (self._aside / name).stat().st_size for name in self._NAMES}
+        sizes = {name: (self._partial / name).stat().st_size for name in self._NAMES}
         head: dict[str, Any] = {"counts": asdict(counts), "signature_size": signature_size, "sizes": sizes}
-        write_json(self._aside / "shard.json", head)
-        if self._path.exists():  # not whole, or it would not be written anew
+        write_json(self._partial / "shard.json", head)
+        if self._path.exists():  # incomplete, or it would not be written again
             shutil.rmtree(self._path)
-        os.replace(self._aside, self._path)
+        os.replace(self._partial, self._path)
 
     def close(self) -> None:
-        """Close the files; without `finish` the shard is not there."""
+        """Close the files; without `finish` no shard appears."""
         self._open.close()

@@ -1,8 +1,8 @@
-"""Pass 1: every shard of the corpus is read once, side by side; shards that were read before are taken over.
+"""Pass 1: read every shard of the corpus once, in parallel, and write its statistics; reuse shards read before.
 
-What pass 1 looks for in a corpus: the words of the queries, and the texts that must not be there.
-
-Pass 1 over one shard: read it, cut it into passages, scan them block by block, write what was found."""
+Each shard is read, split into passages, scanned block by block for the query words and the evaluation texts, and stored
+as a folder of arrays (`shards.ShardFolder`).
+"""
 
 from __future__ import annotations
 
@@ -33,57 +33,102 @@ from endtask.retrieval.workers import Job, Report, run_jobs
 
 WORTH_A_PROCESS = 8_000_000
 """Bytes on disk; reading fewer takes no longer than starting interpreters."""
+_BLOCK = 1 << 21
+"""Characters of text scanned at a time: enough to make calls cheap, few enough for cache and memory."""
+_FORMAT = "1"  # raised whenever pass 1 computes something else from the same text
 _REPORT_SECONDS = 0.2
 _SHARD_NAME = re.compile(r"[0-9a-f]{24}(\.\d+\.partial)?")
 
 
+@dataclass(frozen=True)
+class ScanSpec:
+    """What pass 1 scans for: query words (their alphabetical order numbers them), evaluation texts, MinHash signatures.
+
+    `key` is a hash of all of it.
+    """
+
+    words: tuple[str, ...]
+    contamination_filter: ContaminationFilter
+    key: str
+    signatures: bool = False
+
+    @classmethod
+    def of(cls, words: Iterable[str], evaluation_texts: Sequence[str] = (), *, signatures: bool = False) -> ScanSpec:
+        """Number the words and build the contamination filter."""
+        distinct = tuple(sorted(set(words)))
+        content = "\n".join([_FORMAT, str(signatures), *distinct, "", *sorted(set(evaluation_texts))])
+        return cls(
+            distinct,
+            ContaminationFilter.of(evaluation_texts),
+            hashlib.blake2b(content.encode(), digest_size=12).hexdigest(),
+            signatures,
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the spec for other processes."""
+        words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
+        with whole_file(path) as aside, open(aside, "wb") as file:
+            arrays: dict[str, Any] = self.contamination_filter.arrays()
+            np.savez(file, words=words, signatures=self.signatures, key=self.key, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> ScanSpec:
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            words = arrays["words"].tobytes().decode()
+            return cls(
+                tuple(words.split("\n")) if words else (),
+                ContaminationFilter.from_arrays(arrays),
+                str(arrays["key"]),
+                bool(arrays["signatures"]),
+            )
+
+
 def read_corpus(
     corpus: Corpus,
-    asked: ScanSpec,
+    spec: ScanSpec,
     folder: Path,
     *,
     workers: int,
     near_duplicates: float | None = None,
 ) -> JoinedCorpus:
-    """Read the corpus into `folder`, but for the shards that stand there already."""
+    """Read the shards of the corpus that `folder` does not hold yet, and join all of them."""
     folder.mkdir(parents=True, exist_ok=True)
     shards = shards_of(corpus)
-    places = [folder / shard.key(asked.key) for shard in shards]
-    missing = [(shard, place) for shard, place in zip(shards, places, strict=True) if ShardFolder.open(place) is None]
-    _remove_others(folder, {place.name for place in places})
+    paths = [folder / shard.key(spec.key) for shard in shards]
+    missing = [(shard, path) for shard, path in zip(shards, paths, strict=True) if ShardFolder.open(path) is None]
+    _remove_others(folder, {path.name for path in paths})
     if missing:
-        _read(missing, asked, folder, workers)
+        _read(missing, spec, folder, workers)
     opened = []
-    for shard, place in zip(shards, places, strict=True):
-        found = ShardFolder.open(place)
+    for shard, path in zip(shards, paths, strict=True):
+        found = ShardFolder.open(path)
         if found is None:
-            raise RuntimeError(f"{place} vanished while the corpus was read")
+            raise RuntimeError(f"{path} vanished while the corpus was read")
         opened.append((shard, found))
     return join(corpus, opened, near_duplicates=near_duplicates)
 
 
 def _remove_others(folder: Path, wanted: set[str]) -> None:
-    """Delete the shards of other corpora or queries, and what killed processes left; nothing that is not ours."""
+    """Delete the shards of other corpora or queries and the remains of killed processes, but no other file."""
     for path in folder.iterdir():
         if _SHARD_NAME.fullmatch(path.name) and path.name not in wanted:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _read(missing: Sequence[tuple[Shard, Path]], asked: ScanSpec, folder: Path, workers: int) -> None:
-    setup = folder / "asked.npz"
-    asked.save(setup)
+def _read(missing: Sequence[tuple[Shard, Path]], spec: ScanSpec, folder: Path, workers: int) -> None:
+    setup = folder / "spec.npz"
+    spec.save(setup)
     total = sum(shard.size() for shard, _ in missing)
-    # The largest first, so that none is left over at the end.
+    # The largest first, so that no worker starts a large shard when the others have finished.
     ordered = sorted(missing, key=lambda pair: -pair[0].size())
-    jobs = [
-        {"shard": shard.to_json(), "folder": str(place), "setup": [str(setup), asked.key]} for shard, place in ordered
-    ]
+    jobs = [{"shard": shard.to_json(), "folder": str(path), "setup": [str(setup), spec.key]} for shard, path in ordered]
     with bar("read corpus", total or None, unit="bytes") as advance:
         run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, _Speedometer(advance))
 
 
 class _Speedometer:
-    """Adds up what all workers tell, for one bar."""
+    """Sums the progress of all workers for one bar."""
 
     def __init__(self, advance: Advance) -> None:
         self._advance = advance
@@ -98,86 +143,38 @@ class _Speedometer:
 
 
 def handle(job: Job, report: Report) -> None:
-    """One job of a worker: a shard."""
-    told = {"read": 0, "text": 0, "passages": 0}
+    """Read one shard in a worker; reports progress at most every fifth of a second."""
+    unreported = {"read": 0, "text": 0, "passages": 0}
     last = time.monotonic()
 
     def progress(**more: int) -> None:
         nonlocal last
         for name, amount in more.items():
-            told[name] += amount
+            unreported[name] += amount
         if "passages" in more and time.monotonic() - last > _REPORT_SECONDS:
             last = time.monotonic()
-            _tell(told, report)
+            _report(unreported, report)
 
     _reader(*job["setup"]).read(Shard.from_json(job["shard"]), Path(job["folder"]), progress)
-    _tell(told, report)
+    _report(unreported, report)
 
 
-def _tell(told: dict[str, int], report: Report) -> None:
-    message = dict(told)
+def _report(unreported: dict[str, int], report: Report) -> None:
+    message = dict(unreported)
     for name, amount in message.items():
-        told[name] -= amount
+        unreported[name] -= amount
     report(**message)
 
 
 @lru_cache(maxsize=1)
 def _reader(setup: str, key: str) -> ShardReader:
-    """Made ready once per process; `key` tells apart what stood in one place at different times."""
+    """Build the reader once per process; `key` distinguishes specs that were saved at one path at different times."""
     return ShardReader(ScanSpec.load(Path(setup)))
-
-
-_FORMAT = "1"  # raised whenever pass 1 makes something else of the same text
-
-
-@dataclass(frozen=True)
-class ScanSpec:
-    """Query words in alphabetical order, which numbers them; evaluation texts; whether near-duplicates are wanted."""
-
-    words: tuple[str, ...]
-    contamination_filter: ContaminationFilter
-    key: str
-    signatures: bool = False
-
-    @classmethod
-    def of(cls, words: Iterable[str], evaluation_texts: Sequence[str] = (), *, signatures: bool = False) -> ScanSpec:
-        """Number the words and make the contamination filter ready."""
-        distinct = tuple(sorted(set(words)))
-        content = "\n".join([_FORMAT, str(signatures), *distinct, "", *sorted(set(evaluation_texts))])
-        return cls(
-            distinct,
-            ContaminationFilter.of(evaluation_texts),
-            hashlib.blake2b(content.encode(), digest_size=12).hexdigest(),
-            signatures,
-        )
-
-    def save(self, path: Path) -> None:
-        """Write it for other processes."""
-        words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
-        with whole_file(path) as aside, open(aside, "wb") as file:
-            arrays: dict[str, Any] = self.contamination_filter.arrays()
-            np.savez(file, words=words, signatures=self.signatures, key=self.key, **arrays)
-
-    @classmethod
-    def load(cls, path: Path) -> ScanSpec:
-        """What `save` wrote."""
-        with np.load(path, allow_pickle=False) as arrays:
-            words = arrays["words"].tobytes().decode()
-            return cls(
-                tuple(words.split("\n")) if words else (),
-                ContaminationFilter.from_arrays(arrays),
-                str(arrays["key"]),
-                bool(arrays["signatures"]),
-            )
-
-
-_BLOCK = 1 << 21
-"""Characters of text scanned at a time: enough to make calls cheap, little enough for the cache and the memory."""
 
 
 @dataclass
 class Block:
-    """Some passages of a shard, as they were read."""
+    """Consecutive passages of a shard, as they were read."""
 
     texts: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
@@ -211,18 +208,18 @@ def _blocks(readings: Iterable[Reading], passage_characters: int) -> Iterator[Bl
 
 
 class ShardReader:
-    """Reads shards for one set of queries; kernels and tables are made ready once."""
+    """Reads shards for one `ScanSpec`; builds kernels and tables once."""
 
-    def __init__(self, asked: ScanSpec) -> None:
-        self._asked = asked
-        self._terms = Terms(asked.words)
+    def __init__(self, spec: ScanSpec) -> None:
+        self._spec = spec
+        self._terms = Terms(spec.words)
 
     def read(self, shard: Shard, folder: Path, progress: Callable[..., None]) -> None:
-        """Pass 1 over `shard`; what was found appears in `folder`.
+        """Scan `shard` and write its statistics to `folder`.
 
-        `progress` is told of bytes `read` on disk, and of bytes of `text` and `passages` scanned.
+        Calls `progress` with the bytes `read` from disk, and with the bytes of `text` and the `passages` scanned.
         """
-        scanner = Scanner(self._terms, self._asked.contamination_filter.table, signatures=self._asked.signatures)
+        scanner = Scanner(self._terms, self._spec.contamination_filter.table, signatures=self._spec.signatures)
         writer = ShardWriter(folder)
         documents = empty = passages = pairs = 0
         try:
@@ -235,7 +232,7 @@ class ShardReader:
                 pairs += len(scanned.pairs)
                 progress(text=int(scanned.sizes.sum()), passages=len(block.texts))
             counts = ShardCounts(documents, empty, passages, pairs)
-            writer.finish(scanner.document_frequency, counts, SIGNATURE if self._asked.signatures else 0)
+            writer.finish(scanner.document_frequency, counts, SIGNATURE if self._spec.signatures else 0)
         finally:
             writer.close()
 
@@ -249,6 +246,6 @@ class ShardReader:
         records["pairs"] = scanned.pair_counts
         records["words"] = scanned.lengths
         records["bytes"] = scanned.sizes
-        for place in np.flatnonzero(scanned.suspects).tolist():
-            records["contaminated"][place] = self._asked.contamination_filter.confirm(block.texts[place])
+        for index in np.flatnonzero(scanned.suspects).tolist():
+            records["contaminated"][index] = self._spec.contamination_filter.confirm(block.texts[index])
         return records
