@@ -13,7 +13,8 @@ from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_json, write_text
 from endtask.io.run_layout import RESULTS, STAGES
 from endtask.io.stage_folder import StageFolder
-from endtask.pipeline.stages import WORK, RunData
+from endtask.pipeline.stage import RunData
+from endtask.pipeline.stages import STAGES as STAGE_OBJECTS
 from tests.toy_run import toy_settings
 
 Made = dict[str, Path]
@@ -31,7 +32,7 @@ class StubStages:
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Self:
         for name in STAGES[1:]:
-            monkeypatch.setitem(WORK, name, self._work(name))
+            monkeypatch.setattr(STAGE_OBJECTS[name], "run", self._work(name))
         monkeypatch.setattr("endtask.reporting.page.write_report", lambda folder: folder / "report.html")
         return self
 

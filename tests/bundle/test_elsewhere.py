@@ -97,9 +97,7 @@ def test_sources_of_the_domain_are_not_looked_for_there(tmp_path: Path) -> None:
         "weighting": "equal",
         "objectives": {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}},
     }
-    tree = toy_settings(
-        data, tmp_path / "run", pretrain=train, domain={"sources": ["corpus"]}, select={"name": "none"}
-    )
+    tree = toy_settings(data, tmp_path / "run", pretrain=train, domain={"sources": ["corpus"]}, select={"name": "none"})
     run = Run(load_settings(given=tree))
     run.go(until="pack")
     write_bundle(run.folder, tmp_path / "run.tar.zst")

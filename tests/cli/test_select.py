@@ -13,7 +13,7 @@ import pytest
 
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection
-from endtask.pipeline.stages import WORK
+from endtask.pipeline.stages import STAGES
 from tests.conftest import Answer
 from tests.toy_run import hashes, write_settings
 
@@ -84,7 +84,7 @@ def test_a_full_disk_is_one_line(own_run: Path, command: Command, monkeypatch: p
     def full(*arguments: object) -> dict[str, Any]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setitem(WORK, "select", full)
+    monkeypatch.setattr(STAGES["select"], "run", full)
     answer = command("select", own_run, "--dry-run", "--quiet")
     assert (answer.code, answer.err) == (2, f"endtask: {own_run}: No space left on device (the run is as it was)\n")
     assert not (own_run / ".preview").exists()

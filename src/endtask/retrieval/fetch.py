@@ -132,7 +132,7 @@ def _rows(
         raise _changed(shard)
     readings = [block.readings[row] for row in rows]
     ids = [
-        f"{block.ids[row]}~{reading.place}{'~' * (rename - 1)}" if rename else block.ids[row]
+        f"{block.ids[row]}~{reading.location}{'~' * (rename - 1)}" if rename else block.ids[row]
         for row, reading, rename in zip(rows, readings, renames.tolist(), strict=True)
     ]
     return [

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from endtask.config import ColumnSettings, RetrieveSettings
-from endtask.corpus.discover import find_files, is_text_file
 from endtask.corpus.reading import TEXT_COLUMNS
+from endtask.corpus.sources import find_files, is_text_file
 from endtask.errors import InputError, did_you_mean
 from endtask.io.tables import Row, find_column, read_lines, read_rows
 from endtask.records import Example

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.corpus import Corpus
-from endtask.corpus.statistics import CorpusStatistics, SourceStatistics
+from endtask.corpus.corpus import CorpusStatistics, SourceStatistics
 from endtask.retrieval.bm25.scan import FULL_COUNT, string_keys
 from endtask.retrieval.bm25.shards import Chunk, Passages, Shard, ShardFolder
 from endtask.retrieval.compiled import compiled

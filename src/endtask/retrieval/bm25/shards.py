@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.corpus import Corpus
-from endtask.corpus.contents import file_size, source_contents
 from endtask.corpus.corpus import FORMAT
+from endtask.corpus.reading import source_contents
 from endtask.corpus.sources import Source, SourceFile
 from endtask.io.atomic import write_json
-from endtask.io.stage_folder import fingerprint
+from endtask.io.digests import file_size, fingerprint
 
 PASSAGE = np.dtype(
     [
