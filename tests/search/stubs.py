@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from endtask.config import Settings
-from endtask.pipeline.stages import RunData
+from endtask.pipeline.stage import RunData
 from tests.stub_stages import StubStages
 from tests.stub_stages import toy as toy
 
