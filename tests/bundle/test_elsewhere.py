@@ -18,7 +18,7 @@ from endtask.io.selection_table import read_selection
 from endtask.io.stage_folder import left_out
 from endtask.pipeline.run import Run
 from endtask.reporting.results import results_of
-from endtask.retrieval.explain import why_passage
+from endtask.retrieval.provenance import why_passage
 from endtask.selectors.export import export_selection
 from tests.bundle.conftest import Bundled
 from tests.toy_run import hashes, results, toy_settings, write_toy
@@ -42,9 +42,9 @@ def test_tokens_train_to_the_same_bits(bundled: Bundled, unpacked: Path) -> None
     assert left_out(unpacked / "select") == [SELECTION]
     assert "selection.parquet" not in {file.name for file in unpacked.rglob("*")}
     page = (unpacked / "report.html").read_text()
-    assert "The kept texts stayed on the machine where the bundle was made" in page
+    assert "The selected texts stayed on the machine where the bundle was made" in page
     assert "Kept passages</th>" not in page
-    assert "Passages kept</dt>" in page
+    assert "Passages selected</dt>" in page
 
 
 def test_text_is_packed_there_to_the_same_bits(bundled: Bundled, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_asks_for_the_texts_is_told_where_they_are(unpacked: Path, tmp_path
 def test_a_bundle_of_what_came_out_of_a_bundle(bundled: Bundled, unpacked: Path, tmp_path: Path) -> None:
     made = write_bundle(unpacked, tmp_path / "again.tar.zst")
     assert made.file.read_bytes() == bundled.tokens.read_bytes()
-    with pytest.raises(InputError, match=r"selection.parquet was left out of the bundle that this came from"):
+    with pytest.raises(InputError, match=r"selection.parquet was left out of the bundle that this run came from"):
         write_bundle(unpacked, tmp_path / "text.tar.zst", kind="text")
 
 

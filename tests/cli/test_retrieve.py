@@ -15,7 +15,7 @@ from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, read_statistics
 from endtask.io.stage_folder import read_manifest
 from endtask.records import Selected
-from endtask.reporting.selection_quality import quality_sentence
+from endtask.reporting.selection import quality_sentence
 from endtask.retrieval.words import words_of
 from tests.conftest import Answer
 from tests.toy_run import WORDS, sentence, write_rows, write_settings
@@ -106,18 +106,18 @@ def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) 
     answer = command("retrieve", settings, "--quiet")
     assert answer.code == 0, answer
     lines = answer.out.splitlines()
-    assert lines[0].startswith("61 queries x 2 passages each asked for ")
-    assert lines[0].endswith(" of 6 passages; 1 held dev or test texts and were dropped")
+    assert lines[0].startswith("61 queries x 2 passages each retrieved ")
+    assert lines[0].endswith(" of 6 passages; the contamination filter dropped 1")
     assert lines[1:4] == [
-        "unlabelled texts: 2 asked too; 1 were held back, as dev or test has them",
-        "texts without any word, which asked nothing: 1",
-        "near-duplicates left out: 2",
+        "unlabelled texts: 2 queries; 1 skipped that are in dev or test",
+        "texts skipped without any word: 1",
+        "near-duplicates dropped: 2",
     ]
-    assert lines[4].startswith("kept: 1 passages, 0.0 MB, ")
+    assert lines[4].startswith("selected: 1 passages, 0.0 MB, ")
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The contamination filter dropped 1 passage of the corpus" in page
-    assert "2 passages all but equal to an earlier one were left out." in page
-    assert "2 unlabelled texts asked; 1 text that dev or test has too did not." in page
+    assert "2 near-duplicates of earlier passages were dropped." in page
+    assert "2 unlabelled texts were used as queries" in page
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.parquet"])
@@ -130,8 +130,8 @@ def test_a_selection_of_ones_own_without_a_corpus(
     answer = command("retrieve", *words, *own, "--set", "select.budget=null")
     before = kept(finished_run)
     assert answer.out.splitlines() == [
-        f"imported: {len(before)} rows; 0 were empty, 0 held dev or test texts and were dropped",
-        f"kept: {len(before)} passages, 0.0 MB",
+        f"imported: {len(before)} rows; 0 were empty, the contamination filter dropped 0",
+        f"selected: {len(before)} passages, 0.0 MB",
         f"quality: {quality_sentence(read_manifest(tmp_path / 'run' / 'select')['counts'])}",
         f"table: {tmp_path / 'run'}/select/selection.parquet",
     ]

@@ -28,9 +28,9 @@ def test_a_dry_run_leaves_the_run_as_it_is(finished_run: Path, command: Command,
     assert answer.code == 0, answer
     first, kept, quality = answer.out.splitlines()
     assert first == f"selector: {selector}"
-    assert kept.startswith("kept: 5 passages, 0.0 MB, ")
+    assert kept.startswith("selected: 5 passages, 0.0 MB, ")
     assert quality.startswith("quality: KL divergence from the task's n-grams ")
-    assert ("also kept by best_rank" in quality) == (selector != "best_rank")
+    assert ("also selected by best_rank" in quality) == (selector != "best_rank")
     assert hashes(finished_run) == before
 
 

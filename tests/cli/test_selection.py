@@ -36,8 +36,8 @@ def test_out_of_one_run_and_into_another_without_a_corpus(
 
 
 def test_dev_and_test_texts_of_an_import_are_dropped(toy: Path, tmp_path: Path, command: Command) -> None:
-    is_contaminated = [json.loads(line)["text"] for line in (toy / "task" / "test.jsonl").read_text().splitlines()[:2]]
-    rows = [{"text": text} for text in ["soup of the day", *is_contaminated, "the moon"]]
+    evaluation = [json.loads(line)["text"] for line in (toy / "task" / "test.jsonl").read_text().splitlines()[:2]]
+    rows = [{"text": text} for text in ["soup of the day", *evaluation, "the moon"]]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     select = {"name": "imported", "path": str(tmp_path / "mine.jsonl"), "budget": None}
     settings = write_settings(tmp_path / "s.json", toy, tmp_path / "run", corpus={"sources": []}, select=select)

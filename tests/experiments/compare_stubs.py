@@ -11,7 +11,7 @@ import numpy as np
 from endtask.config import Settings
 from endtask.io.atomic import write_text
 from endtask.io.run_layout import DEV_PREDICTIONS, PREDICTIONS
-from endtask.pipeline.stages import RunData
+from endtask.pipeline.stage import RunData
 from endtask.seeds import generator
 from tests.stub_stages import Made as Made
 from tests.stub_stages import StubStages

@@ -343,6 +343,6 @@ def test_on_a_random_selection(toy: Path, tmp_path: Path) -> None:
     result = endtask.run(toy_settings(toy, tmp_path / "run", select=select))
     assert list(result.stages) == list(STAGES)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Drawn at random" in page
+    assert "selected without queries" in page
     assert "<p>random: draw 1 of seed 0</p>" in page
-    assert "Asked by" not in page
+    assert "matched by" not in page

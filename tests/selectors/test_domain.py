@@ -14,8 +14,8 @@ from endtask.errors import InputError
 from endtask.io.run_layout import DOMAIN
 from endtask.io.selection_table import read_selection
 from endtask.records import Selected
-from endtask.reporting.corpus_usage import domain_sentence
 from endtask.reporting.costs import what_was_done
+from endtask.reporting.selection import domain_sentence
 from endtask.selectors import domain
 from endtask.selectors.domain import check_texts_exist, domain_corpus, select_domain
 
@@ -128,7 +128,7 @@ def test_a_domain_smaller_than_asked_for_is_told(corpus: Corpus, tmp_path: Path,
     line = what_was_done("select", {"passages": 0, "domain": counts})
     told = "" if said is None else f", all there are; {said}"
     assert line == f"{counts['passages']} passages of the domain{told}"
-    assert domain_sentence({"domain": counts}).endswith(f"of 200 that it has{told}.")
+    assert domain_sentence({"domain": counts}).endswith(f"drawn at random{told}.")
 
 
 def test_what_the_guard_keeps_out_may_be_what_is_lacking(corpus: Corpus, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from endtask.io.selection_table import read_batches
 from endtask.progress import bar
 from endtask.records import Example
+from endtask.retrieval.bm25.scan import ascii_folds, code_point, join_strings, rest_of_word, string_keys
 from endtask.retrieval.compiled import compiled
-from endtask.retrieval.scan import ascii_folds, code_point, join_strings, rest_of_word, string_keys
 from endtask.retrieval.words import HASH_FACTOR, HASH_START, character_classes, lower_cases
 from endtask.seeds import derive, spread
 

@@ -16,7 +16,7 @@ from endtask.io.run_layout import RETRIEVED
 from endtask.io.selection_table import read_batches, read_statistics
 from endtask.progress import bar
 from endtask.records import Example
-from endtask.retrieval.scan import string_keys
+from endtask.retrieval.bm25.scan import string_keys
 from endtask.retrieval.words import word_hash, words_of
 from endtask.selectors.base import RunContext
 from endtask.selectors.hashing import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_draws, table_rows

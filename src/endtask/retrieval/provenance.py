@@ -1,4 +1,4 @@
-"""Why a passage was found: the words it shares with those who asked, and the part of the score that each word gives."""
+"""Provenance: which queries retrieved a passage, the words they share, and what each word contributes to the score."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = ("id", "source", "title", "license", "text")
 
 @dataclass(frozen=True)
 class QueryWord:
-    """A word of a query: how often it stands there, how many passages hold it, and its weight from that."""
+    """A word of a query: its count there, the number of passages that contain it, and its idf."""
 
     word: str
     in_query: int
@@ -33,19 +33,19 @@ class QueryWord:
 
 
 @dataclass(frozen=True)
-class WordPart:
-    """A word that query and passage share, how often it stands in each, and its part of the score."""
+class WordScore:
+    """A word that query and passage share, its count in each, and its contribution to the score."""
 
     word: str
     idf: float
     in_query: int
     in_passage: int
-    part: float
+    score: float
 
 
 @dataclass(frozen=True)
-class AskingExample:
-    """Who asked; unlabelled texts that ask are not kept in the run and have neither text nor label here."""
+class QueryExample:
+    """The example of a query; the run does not store unlabelled texts, so they have neither text nor label here."""
 
     id: str
     text: str | None
@@ -54,19 +54,19 @@ class AskingExample:
 
 @dataclass(frozen=True)
 class MatchedQuery:
-    """One query: the examples that ask it (equal texts ask together), its score for the passage, and why."""
+    """A query: its examples (equal texts share a query), its score for the passage, and the score of each word."""
 
-    examples: tuple[AskingExample, ...]
+    examples: tuple[QueryExample, ...]
     score: float
-    words: tuple[WordPart, ...]
+    words: tuple[WordScore, ...]
 
 
 @dataclass(frozen=True)
 class WhyPassage:
-    """All that is known of a passage: whether it was kept, who asked for it, and the best of them explained."""
+    """A retrieved passage: whether it was selected, the ids of its matched queries, and the best of them explained."""
 
     id: str
-    kept: bool
+    selected: bool
     reason: str
     source: str
     title: str | None
@@ -76,12 +76,12 @@ class WhyPassage:
     score: float
     matched_count: int
     matched_queries: tuple[str, ...]
-    query_matches: tuple[MatchedQuery, ...]
+    explained_queries: tuple[MatchedQuery, ...]
 
 
 @dataclass(frozen=True)
 class MatchedPassage:
-    """A kept passage that an example asked for, with the score it has there."""
+    """A selected passage that matches an example, with its score for that query."""
 
     id: str
     source: str
@@ -89,32 +89,32 @@ class MatchedPassage:
     license: str | None
     text: str
     score: float
-    words: tuple[WordPart, ...]
+    words: tuple[WordScore, ...]
 
 
 @dataclass(frozen=True)
 class WhyExample:
-    """What an example asked with, and the best of the passages that it asked for and that were kept, best first.
+    """The query of an example, and the best of the selected passages that it matches, best first.
 
-    `words` are sorted by weight; `unknown_words` stand in no passage. `retrieved_count` and `kept_count` count the
-    passages with this example on record: of each passage, the 20 best askers are.
+    `words` are sorted by idf; `unknown_words` occur in no passage. `retrieved_count` and `selected_count` count the
+    passages that list this example among their matched queries, of which a run stores the best 20 per passage.
     """
 
-    example: AskingExample
+    example: QueryExample
     words: tuple[QueryWord, ...]
     unknown_words: tuple[str, ...]
     retrieved_count: int
-    kept_count: int
+    selected_count: int
     passages: tuple[MatchedPassage, ...]
 
 
 @dataclass(frozen=True)
-class Bm25:
-    """BM25 in Lucene's form, over as many passages as were scored, of this mean length in words.
+class Bm25Scorer:
+    """BM25 in Lucene's form for a number of scored passages with this mean length in words.
 
-    >>> scorer = Bm25(passages=4, mean_length=2.0, k1=1.2, b=0.75)
+    >>> scorer = Bm25Scorer(passages=4, mean_length=2.0, k1=1.2, b=0.75)
     >>> salt = QueryWord("salt", 1, 1, scorer.idf(1))
-    >>> [(one.word, round(one.part, 4)) for one in scorer.parts([salt], "Salt, salt.")]
+    >>> [(found.word, round(found.score, 4)) for found in scorer.word_scores([salt], "Salt, salt.")]
     [('salt', 0.7525)]
     """
 
@@ -124,46 +124,46 @@ class Bm25:
     b: float
 
     def idf(self, document_frequency: int) -> float:
-        """The weight of a word that this many passages hold."""
+        """Return the idf of a word that this many passages contain."""
         return math.log1p((self.passages - document_frequency + 0.5) / (document_frequency + 0.5))
 
-    def parts(self, query: Iterable[QueryWord], text: str) -> tuple[WordPart, ...]:
-        """The words that a query and a passage share, the greatest part of the score first."""
+    def word_scores(self, query: Iterable[QueryWord], text: str) -> tuple[WordScore, ...]:
+        """Return the words that a query and a passage share, the largest contribution to the score first."""
         words = words_of(text)
-        held = Counter(words)
-        parts = [
-            WordPart(asked.word, asked.idf, asked.in_query, times, self._part(asked, times, len(words)))
-            for asked in query
-            if (times := held[asked.word])
+        counts = Counter(words)
+        scores = [
+            WordScore(word.word, word.idf, word.in_query, count, self._score(word, count, len(words)))
+            for word in query
+            if (count := counts[word.word])
         ]
-        return tuple(sorted(parts, key=lambda one: (-one.part, one.word)))
+        return tuple(sorted(scores, key=lambda found: (-found.score, found.word)))
 
-    def _part(self, asked: QueryWord, times: int, length: int) -> float:
+    def _score(self, word: QueryWord, count: int, length: int) -> float:
         saturation = self.k1 * (1 - self.b + self.b * length / self.mean_length)
-        return asked.in_query * asked.idf * times / (times + saturation)
+        return word.in_query * word.idf * count / (count + saturation)
 
 
 def why_passage(run: Path, passage_id: str, *, top: int = 3) -> WhyPassage:
     """Explain a passage of a run, and the `top` queries that ranked it best."""
     _require_stages(run)
     retrieved, selection = run / "retrieve" / RETRIEVED, run / "select" / SELECTION
-    kept = next(rows_where(selection, "id", {passage_id}), None)
-    # Ranks and scores of the kept are their selector's; the table of the retrieved has BM25's, and all who asked.
-    row = next(rows_where(retrieved, "id", {passage_id}), kept)
+    selected = next(rows_where(selection, "id", {passage_id}), None)
+    # The selection has the ranks and scores of its selector; the retrieved table has those of BM25, and all queries.
+    row = next(rows_where(retrieved, "id", {passage_id}), selected)
     if row is None:
         raise _unknown_passage(run, passage_id, (retrieved, selection))
     matched_queries = tuple(row["matched_queries"] or ())
     return WhyPassage(
-        kept=kept is not None,
-        reason=(kept or row)["reason"],
+        selected=selected is not None,
+        reason=(selected or row)["reason"],
         matched_queries=matched_queries,
-        query_matches=_query_matches(run, row["text"], matched_queries, top) if matched_queries else (),
+        explained_queries=_explain_queries(run, row["text"], matched_queries, top) if matched_queries else (),
         **{key: row[key] for key in (*_SHOWN, "rank", "score", "matched_count")},
     )
 
 
 def why_example(run: Path, example_id: str, *, top: int = 10) -> WhyExample:
-    """Explain what an example asked with, and the `top` best of the kept passages that it asked for."""
+    """Explain the query of an example, and the `top` best of the selected passages that match it."""
     _require_stages(run)
     scorer = _scorer(run)
     query = next(_queries_of(run, [example_id]), None)
@@ -173,78 +173,79 @@ def why_example(run: Path, example_id: str, *, top: int = 10) -> WhyExample:
     if query is None:
         return WhyExample(example, (), (), 0, 0, ())
     words = _query_words(run, query["words"], scorer)
-    known = {one.word for one in words}
+    known = {word.word for word in words}
     unknown = tuple(dict.fromkeys(word for word in query["words"] if word not in known))
-    # Any of the examples with this very text may be the one on record.
+    # A passage may list any of the examples that share this query.
     retrieved = rows_where(run / "retrieve" / RETRIEVED, "matched_queries", query["example_ids"], ["id"])
-    asked = {row["id"] for row in retrieved}
-    rows = list(rows_where(run / "select" / SELECTION, "id", asked, [*_SHOWN, "position"]))
-    best = heapq.nsmallest(top, rows, key=lambda row: (-_score(scorer.parts(words, row["text"])), row["position"]))
-    passages = tuple(_asked_passage(row, scorer.parts(words, row["text"])) for row in best)
-    return WhyExample(example, words, unknown, len(asked), len(rows), passages)
+    matched = {row["id"] for row in retrieved}
+    rows = list(rows_where(run / "select" / SELECTION, "id", matched, [*_SHOWN, "position"]))
+    scores = [scorer.word_scores(words, row["text"]) for row in rows]
+    best = heapq.nsmallest(top, range(len(rows)), key=lambda index: (-_sum(scores[index]), rows[index]["position"]))
+    passages = tuple(_matched_passage(rows[index], scores[index]) for index in best)
+    return WhyExample(example, words, unknown, len(matched), len(rows), passages)
 
 
-def _query_matches(run: Path, text: str, matched_queries: tuple[str, ...], top: int) -> tuple[MatchedQuery, ...]:
-    """The best queries for a passage, explained; those who asked are given best first."""
-    place = {example_id: number for number, example_id in enumerate(matched_queries)}
+def _explain_queries(run: Path, text: str, matched_queries: tuple[str, ...], top: int) -> tuple[MatchedQuery, ...]:
+    """Explain the `top` queries of a passage; `matched_queries` are example ids, best first."""
+    order = {example_id: number for number, example_id in enumerate(matched_queries)}
     queries = [
-        (sorted(place[one] for one in row["example_ids"] if one in place), row["words"])
+        (sorted(order[example_id] for example_id in row["example_ids"] if example_id in order), row["words"])
         for row in _queries_of(run, matched_queries)
     ]
     best = sorted(queries)[:top]
     examples = _examples(run, {matched_queries[number] for numbers, _ in best for number in numbers})
     scorer = _scorer(run)
-    query_matches = []
+    explained = []
     for numbers, words in best:
-        parts = scorer.parts(_query_words(run, words, scorer), text)
-        query_matches.append(
-            MatchedQuery(tuple(examples[matched_queries[number]] for number in numbers), _score(parts), parts)
+        scores = scorer.word_scores(_query_words(run, words, scorer), text)
+        explained.append(
+            MatchedQuery(tuple(examples[matched_queries[number]] for number in numbers), _sum(scores), scores)
         )
-    return tuple(query_matches)
+    return tuple(explained)
 
 
-def _asked_passage(row: Row, parts: tuple[WordPart, ...]) -> MatchedPassage:
-    return MatchedPassage(**{key: row[key] for key in _SHOWN}, score=_score(parts), words=parts)
+def _matched_passage(row: Row, scores: tuple[WordScore, ...]) -> MatchedPassage:
+    return MatchedPassage(**{key: row[key] for key in _SHOWN}, score=_sum(scores), words=scores)
 
 
-def _score(parts: Iterable[WordPart]) -> float:
-    return math.fsum(one.part for one in parts)
+def _sum(scores: Iterable[WordScore]) -> float:
+    return math.fsum(word.score for word in scores)
 
 
 def _queries_of(run: Path, example_ids: Collection[str]) -> Iterator[Row]:
-    """The queries that these examples ask, each once."""
+    """Yield the queries of these examples, each once."""
     return rows_where(run / "retrieve" / QUERIES, "example_ids", example_ids)
 
 
-def _query_words(run: Path, words: Iterable[str], scorer: Bm25) -> tuple[QueryWord, ...]:
-    """The words of a query that the corpus holds, the rarest first."""
-    times = Counter(words)
-    rows = rows_where(run / "retrieve" / QUERY_WORDS, "word", times)
+def _query_words(run: Path, words: Iterable[str], scorer: Bm25Scorer) -> tuple[QueryWord, ...]:
+    """Return the words of a query that occur in the corpus, the rarest first."""
+    counts = Counter(words)
+    rows = rows_where(run / "retrieve" / QUERY_WORDS, "word", counts)
     frequencies = {row["word"]: row["document_frequency"] for row in rows}
-    held = [QueryWord(word, times[word], number, scorer.idf(number)) for word, number in frequencies.items()]
-    return tuple(sorted(held, key=lambda one: (-one.idf, one.word)))
+    found = [QueryWord(word, counts[word], number, scorer.idf(number)) for word, number in frequencies.items()]
+    return tuple(sorted(found, key=lambda word: (-word.idf, word.word)))
 
 
-def _scorer(run: Path) -> Bm25:
+def _scorer(run: Path) -> Bm25Scorer:
     manifest = read_manifest(run / "retrieve") or {}
     counts = manifest.get("counts", {})
     if not counts.get("passages"):
         raise InputError("this run retrieved nothing", path=run)
     try:
-        return Bm25(counts["passages_scored"], counts["mean_length"], counts["k1"], counts["b"])
+        return Bm25Scorer(counts["passages_scored"], counts["mean_length"], counts["k1"], counts["b"])
     except KeyError as missing:
-        hint = f"made by an older endtask? redo it: endtask run {run} --from retrieve"
+        hint = f"run the stage again: endtask run {run} --from retrieve"
         raise InputError(f"the stage retrieve did not record {missing}", path=run, hint=hint) from None
 
 
-def _examples(run: Path, wanted: Collection[str]) -> dict[str, AskingExample]:
-    """The train examples with these ids; one without text where there is none."""
-    found = {example_id: AskingExample(example_id, None, None) for example_id in wanted}
+def _examples(run: Path, wanted: Collection[str]) -> dict[str, QueryExample]:
+    """Return the train examples with these ids; where there is none, an example without text."""
+    found = {example_id: QueryExample(example_id, None, None) for example_id in wanted}
     left = set(wanted)
     for _, row in read_rows(run / "read" / "train.jsonl"):
         if row["id"] in left:
             text = " ".join(row[key] for key in ("text", "text_pair") if row.get(key))
-            found[row["id"]] = AskingExample(row["id"], text, row.get("label"))
+            found[row["id"]] = QueryExample(row["id"], text, row.get("label"))
             left.remove(row["id"])
         if not left:
             break
@@ -266,7 +267,7 @@ def _unknown_example(run: Path, example_id: str) -> InputError:
     for split in ("dev", "test"):
         path = run / "read" / f"{split}.jsonl"
         if path.exists() and any(row["id"] == example_id for _, row in read_rows(path)):
-            return InputError(f"{example_id!r} is a {split} example", path=run, hint="only train texts ask")
+            return InputError(f"{example_id!r} is a {split} example", path=run, hint="only train texts are queries")
     known = [row["id"] for _, row in read_rows(run / "read" / "train.jsonl")]
     hint = f"nearest: {nearest_of(arrow.array(known, arrow.string()), example_id)!r}"
     return InputError(f"no train example {example_id!r}", path=run, hint=hint)
@@ -281,4 +282,4 @@ def _require_stages(run: Path) -> None:
             raise InputError(f"the stage {stage} has not finished", path=run, hint=hint)
         if left_out(run / stage):
             message = f"the files of the stage {stage} stayed on the machine where the bundle was made"
-            raise InputError(message, path=run, hint="ask there")
+            raise InputError(message, path=run, hint="run this command there")

@@ -1,4 +1,4 @@
-"""Bulk BM25 for its own sake: many queries, one corpus, each query's best passages."""
+"""Bulk BM25 as a library call: many queries, one corpus, the best passages of each query."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.io.lock import run_lock
 from endtask.io.machine import usable_cores
-from endtask.retrieval.matched_passages import Asked
-from endtask.retrieval.rankings import Rankings
-from endtask.retrieval.scoring_pass import number_terms, rank_passages
-from endtask.retrieval.statistics_pass import read_corpus
+from endtask.retrieval.bm25.rankings import Rankings
+from endtask.retrieval.bm25.score import number_terms, rank_passages
+from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 from endtask.retrieval.words import words_of
 
 
@@ -28,8 +27,8 @@ def search(
 ) -> Rankings:
     """Rank the passages of `corpus` for every query; `folder` holds the scratch files and the rankings.
 
-    Scores are exact BM25 (Lucene's form). Passages are known by their place in `corpus.documents()`; those that share
-    no word with a query are left out, ties stand in corpus order. A second call goes on where a killed one stopped.
+    Scores are exact BM25 (Lucene's form). A passage is identified by its index in `corpus.documents()`. A ranking omits
+    passages that share no word with its query; ties are in corpus order. A second call resumes a killed one.
     """
     for name, value, least in (("top_k", top_k, 1), ("k1", k1, 0), ("b", b, 0), ("workers", workers or 1, 1)):
         if not value >= least:
@@ -45,7 +44,7 @@ def _search(
     corpus: Corpus, queries: Sequence[str], top_k: int, folder: Path, k1: float, b: float, workers: int
 ) -> Rankings:
     query_words = [words_of(query) for query in queries]
-    asked = Asked.of(word for words in query_words for word in words)
-    joined = read_corpus(corpus, asked, folder / "shards", workers=workers)
-    terms = number_terms(asked.words, query_words)
+    spec = ScanSpec.of(word for words in query_words for word in words)
+    joined = read_corpus(corpus, spec, folder / "shards", workers=workers)
+    terms = number_terms(spec.words, query_words)
     return rank_passages(joined, terms, folder / "rankings", top_k=top_k, k1=k1, b=b, workers=workers)

@@ -18,7 +18,7 @@ from endtask.io.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, write_selection
 from endtask.io.stage_folder import MANIFEST
 from endtask.records import Document, Example, Selected
-from endtask.retrieval.explain import Bm25, QueryWord, WhyPassage, why_example, why_passage
+from endtask.retrieval.provenance import Bm25Scorer, QueryWord, WhyPassage, why_example, why_passage
 from endtask.retrieval.words import words_of
 from tests.hand_made_run import write_run
 
@@ -53,16 +53,16 @@ def copied(run: Path, folder: Path) -> Path:
 
 
 def asker_ids(found: WhyPassage) -> list[list[str]]:
-    return [[example.id for example in matched_query.examples] for matched_query in found.query_matches]
+    return [[example.id for example in matched_query.examples] for matched_query in found.explained_queries]
 
 
 def test_a_kept_passage(run: Path) -> None:
     found = why_passage(run, "pile/a")
     assert (found.id, found.source, found.title, found.license) == ("pile/a", "pile", "Kitchen", "CC0-1.0")
     assert found.text == DOCUMENTS[0].text
-    assert found.kept
+    assert found.selected
     assert (found.rank, found.matched_count, found.matched_queries) == (1, 2, ("train-0", "train-1"))
-    (matched_query,) = found.query_matches
+    (matched_query,) = found.explained_queries
     assert [(one.id, one.text, one.label) for one in matched_query.examples] == [
         ("train-0", "Salt the BREAD, salt!", "food"),
         ("train-1", "salt the bread salt", "kitchen"),
@@ -75,7 +75,7 @@ def test_a_kept_passage(run: Path) -> None:
 
 def test_a_passage_that_was_retrieved_only(run: Path) -> None:
     found = why_passage(run, "pile/e")
-    assert not found.kept
+    assert not found.selected
     assert found.matched_queries == ("train-2", "train-0", "train-1")
     assert asker_ids(found) == [["train-2"], ["train-0", "train-1"]], "equal texts ask together"
     assert asker_ids(why_passage(run, "pile/e", top=1)) == [["train-2"]]
@@ -85,10 +85,10 @@ def test_the_parts_sum_to_the_score_in_the_table(run: Path) -> None:
     rows = retrieved(run)
     assert len(rows) == 4
     for passage_id, row in rows.items():
-        best = why_passage(run, passage_id).query_matches[0]
+        best = why_passage(run, passage_id).explained_queries[0]
         assert best.score == pytest.approx(row.score, rel=1e-5)
-        assert math.fsum(one.part for one in best.words) == pytest.approx(row.score, rel=1e-5)
-        parts = [one.part for one in best.words]
+        assert math.fsum(one.score for one in best.words) == pytest.approx(row.score, rel=1e-5)
+        parts = [one.score for one in best.words]
         assert parts == sorted(parts, reverse=True)
 
 
@@ -102,7 +102,7 @@ def test_the_same_on_a_larger_random_run(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", documents, examples, kept=range(60))
     for passage_id, row in retrieved(run).items():
         found = why_passage(run, passage_id, top=20)
-        assert found.query_matches[0].score == pytest.approx(row.score, rel=1e-5)
+        assert found.explained_queries[0].score == pytest.approx(row.score, rel=1e-5)
         assert [one for ids in asker_ids(found) for one in ids] == list(row.matched_queries)
     for example in examples:
         about = why_example(run, example.id, top=100)
@@ -125,7 +125,7 @@ _TEXT = st.lists(st.sampled_from(["salt", "Bread", "sea", "ß", "東", "the"]), 
 def test_parts_sum_to_what_bm25s_says(texts: list[str], asking: str, k1: float, b: float) -> None:
     passages = [words_of(text) for text in texts]
     frequency = {word: sum(word in passage for passage in passages) for word in set(words_of(asking))}
-    scorer = Bm25(len(texts), sum(map(len, passages)) / len(texts), k1, b)
+    scorer = Bm25Scorer(len(texts), sum(map(len, passages)) / len(texts), k1, b)
     query = [
         QueryWord(word, words_of(asking).count(word), number, scorer.idf(number))
         for word, number in frequency.items()
@@ -136,7 +136,7 @@ def test_parts_sum_to_what_bm25s_says(texts: list[str], asking: str, k1: float, 
     known = [word for word in words_of(asking) if frequency[word]]
     expected = oracle.get_scores(known).tolist() if known else [0.0] * len(texts)
     for text, score in zip(texts, expected, strict=True):
-        assert math.fsum(one.part for one in scorer.parts(query, text)) == pytest.approx(score, rel=1e-5)
+        assert math.fsum(one.score for one in scorer.word_scores(query, text)) == pytest.approx(score, rel=1e-5)
 
 
 def test_an_example(run: Path) -> None:
@@ -151,7 +151,7 @@ def test_an_example(run: Path) -> None:
     assert found.unknown_words == ()
     # All but pile/d share a word; pile/e is not kept.
     assert [passage.id for passage in found.passages] == ["pile/a", "pile/c", "pile/b"]
-    assert (found.retrieved_count, found.kept_count) == (4, 3)
+    assert (found.retrieved_count, found.selected_count) == (4, 3)
     assert found.passages[0].score == pytest.approx(retrieved(run)["pile/a"].score, rel=1e-5)
     assert [one.word for one in found.passages[2].words] == ["the"]
     assert (found.passages[0].title, found.passages[0].license) == ("Kitchen", "CC0-1.0")
@@ -160,7 +160,7 @@ def test_an_example(run: Path) -> None:
 def test_an_example_shows_the_best_and_counts_all(run: Path) -> None:
     found = why_example(run, "train-0", top=1)
     assert [passage.id for passage in found.passages] == ["pile/a"]
-    assert (found.retrieved_count, found.kept_count) == (4, 3)
+    assert (found.retrieved_count, found.selected_count) == (4, 3)
 
 
 def test_an_example_is_found_where_only_its_twin_is_on_record(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_words_that_no_passage_holds(run: Path) -> None:
 def test_an_example_without_a_word_asked_nothing(run: Path) -> None:
     found = why_example(run, "train-4")
     assert found.example.text == "?!"
-    assert (found.words, found.retrieved_count, found.kept_count) == ((), 0, 0)
+    assert (found.words, found.retrieved_count, found.selected_count) == ((), 0, 0)
 
 
 def test_an_unlabelled_text_that_asked(run: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_an_unlabelled_text_that_asked(run: Path, tmp_path: Path) -> None:
     found = why_example(own, "train-2")
     assert (found.example.text, found.example.label) == (None, None)
     assert {one.word for one in found.words} == {"rocket", "the", "moon"}
-    assert why_passage(own, "pile/b").query_matches[0].examples[0].text is None
+    assert why_passage(own, "pile/b").explained_queries[0].examples[0].text is None
 
 
 def test_a_text_pair_is_shown_whole(run: Path, tmp_path: Path) -> None:
@@ -205,9 +205,14 @@ def test_a_drawn_passage_that_nobody_asked_for(run: Path, tmp_path: Path) -> Non
     drawn = [Selected(DOCUMENTS[number], number, 0, 0.0, 0, (), "random: drawn") for number in (3, 4)]
     write_selection(own / "select" / SELECTION, drawn)
     found = why_passage(own, "pile/d")
-    assert (found.kept, found.reason, found.matched_queries, found.query_matches) == (True, "random: drawn", (), ())
+    assert (found.selected, found.reason, found.matched_queries, found.explained_queries) == (
+        True,
+        "random: drawn",
+        (),
+        (),
+    )
     also_asked = why_passage(own, "pile/e")
-    assert (also_asked.kept, also_asked.reason, also_asked.rank) == (True, "random: drawn", 2)
+    assert (also_asked.selected, also_asked.reason, also_asked.rank) == (True, "random: drawn", 2)
     assert asker_ids(also_asked)[0] == ["train-2"]
     assert [passage.id for passage in why_example(own, "train-2").passages] == ["pile/e"]
 
@@ -237,7 +242,7 @@ def test_a_run_that_retrieved_nothing(run: Path, tmp_path: Path) -> None:
 def test_an_unknown_example(run: Path) -> None:
     with pytest.raises(InputError, match=r"no train example 'trian-3' \(nearest: 'train-3'\)"):
         why_example(run, "trian-3")
-    with pytest.raises(InputError, match=r"'dev-0' is a dev example \(only train texts ask\)"):
+    with pytest.raises(InputError, match=r"'dev-0' is a dev example \(only train texts are queries\)"):
         why_example(run, "dev-0")
 
 

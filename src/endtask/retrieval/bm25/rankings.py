@@ -1,4 +1,4 @@
-"""Each query's best passages, on disk in blocks of queries: memory never holds more than a few blocks."""
+"""Rankings of passages for each query, on disk in blocks of queries: memory never holds more than a few blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from endtask.io.atomic import whole_file
 
 @dataclass(frozen=True)
 class Ranking:
-    """A query's passages, best first; equal scores stand in corpus order."""
+    """A query's passages, best first; equal scores are in corpus order."""
 
     positions: NDArray[np.int64]
     scores: NDArray[np.float64]
@@ -22,7 +22,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class RankedBlock:
-    """The rankings of neighbouring queries, from number `first` on, end to end."""
+    """The concatenated rankings of consecutive queries from index `first` on."""
 
     first: int
     sizes: NDArray[np.int64]
@@ -30,13 +30,13 @@ class RankedBlock:
     scores: NDArray[np.float64]
 
     def save(self, path: Path) -> None:
-        """Write the block whole or not at all."""
+        """Write the block atomically."""
         with whole_file(path) as aside, open(aside, "wb") as file:
             np.savez(file, first=self.first, sizes=self.sizes, positions=self.positions, scores=self.scores)
 
     @classmethod
     def load(cls, path: Path) -> RankedBlock:
-        """What `save` wrote."""
+        """Read what `save` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             return cls(int(arrays["first"]), arrays["sizes"], arrays["positions"], arrays["scores"])
 
@@ -44,7 +44,7 @@ class RankedBlock:
 class Rankings:
     """The rankings of all queries, in order.
 
-    `rankings[3]` is the fourth query's; going over all of them loads one block at a time.
+    `rankings[3]` is that of the fourth query; iterating loads one block at a time.
     """
 
     def __init__(self, paths: Sequence[Path], first_queries: Sequence[int], count: int) -> None:
@@ -68,5 +68,5 @@ class Rankings:
         return Ranking(block.positions[start:stop], block.scores[start:stop])
 
     def blocks(self) -> Iterator[RankedBlock]:
-        """All rankings, a block at a time."""
+        """Yield all rankings, a block at a time."""
         return map(RankedBlock.load, self._paths)

@@ -1,4 +1,4 @@
-"""Pass 1, compiled: passages as bytes in; word counts, the query words they hold and keys of their texts out."""
+"""The kernel of pass 1: reads passages as bytes; computes word counts, counts of query words and keys of the texts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Bytes = NDArray[np.uint8]
 MOST_TERMS = 1 << 24
 """A term and its count share 32 bits."""
 FULL_COUNT = 255
-"""A count that goes on in the next pair."""
+"""A count that continues in the next pair."""
 
 _START = np.uint64(HASH_START)
 _FACTOR = np.uint64(HASH_FACTOR)
@@ -42,12 +42,12 @@ _LINE_OR_SENTENCE_ENDS = b".!?\n\r\v\f\x1c\x1d\x1e"
 
 
 class Terms:
-    """The words of all queries, numbered, in a hash table for the kernels; hits are confirmed letter by letter."""
+    """The numbered words of all queries in a hash table for the kernels, which compare hits letter by letter."""
 
     def __init__(self, words: Sequence[str]) -> None:
         if len(words) >= MOST_TERMS:
-            message = f"{len(words):,} different words in the queries; fewer than {MOST_TERMS:,} can be told apart"
-            raise InputError(message, key="retrieve.query", hint="rake and idf ask with fewer")
+            message = f"{len(words):,} different words in the queries; the limit is {MOST_TERMS - 1:,}"
+            raise InputError(message, key="retrieve.query", hint="rake and idf use fewer words")
         self.points, self.offsets = join_strings(words, "utf-32-le", np.uint32)
         bits = max(8, (4 * len(words)).bit_length())
         self.shift = 64 - bits
@@ -61,7 +61,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Scanned:
-    """What pass 1 tells of a block of passages; arrays have one entry per passage unless said."""
+    """The statistics of a block of passages; arrays have one entry per passage unless stated otherwise."""
 
     sizes: NDArray[np.int64]
     """Bytes of text."""
@@ -69,17 +69,17 @@ class Scanned:
     """Words."""
     pair_counts: NDArray[np.uint32]
     pairs: NDArray[np.uint32]
-    """All passages' query words end to end, in order of first occurrence: term << 8 | times (`FULL_COUNT`: go on)."""
+    """The query words of all passages, concatenated, in order of first occurrence: term << 8 | count (`FULL_COUNT`)."""
     text_keys: NDArray[np.uint64]
-    """Equal for texts that differ in white space only."""
+    """Equal for texts that differ only in white space."""
     suspects: NDArray[np.bool_]
-    """Whether the contamination filter must have a closer look."""
+    """Whether `ContaminationFilter.confirm` must check the passage."""
     signatures: NDArray[np.uint32]
     """(passages, SIGNATURE) for near-duplicates, or (passages, 0)."""
 
 
 class Scanner:
-    """Runs the kernel over blocks of texts; `document_frequency` adds up over all of them."""
+    """Runs the kernel over blocks of texts; `document_frequency` sums over all of them."""
 
     def __init__(self, terms: Terms, contamination_filter: ContaminationIndex, *, signatures: bool) -> None:
         self._terms = terms
@@ -90,15 +90,15 @@ class Scanner:
         self._pairs = np.empty(0, dtype=np.uint32)
 
     def scan(self, texts: Sequence[str]) -> Scanned:
-        """Cut the texts into words and keep what retrieval needs; the pairs hold until the next call."""
+        """Return the statistics of the texts; the next call overwrites `pairs`."""
         buffer, offsets = join_strings(texts, "utf-8", np.uint8)
         count = len(texts)
         longest = int(np.diff(offsets).max(initial=0))
         lengths = np.zeros(count, dtype=np.uint32)
         pair_counts = np.zeros(count, dtype=np.uint32)
-        room = len(buffer) // 2 + count + 1  # a word takes a byte and a gap
-        if len(self._pairs) < room:
-            self._pairs = np.empty(room, dtype=np.uint32)
+        most_pairs = len(buffer) // 2 + count + 1  # a word takes a byte and a gap
+        if len(self._pairs) < most_pairs:
+            self._pairs = np.empty(most_pairs, dtype=np.uint32)
         keys = np.zeros(count, dtype=np.uint64)
         suspects = np.zeros(count, dtype=np.bool_)
         signatures = np.zeros((count, self._signature_size), dtype=np.uint32)
@@ -123,7 +123,7 @@ def join_strings(texts: Sequence[str], encoding: str, kind: type) -> tuple[NDArr
 
 
 def string_keys(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """A 64-bit key of each text's bytes (FNV-1a)."""
+    """Return a 64-bit key of each text's bytes (FNV-1a)."""
     keys = np.zeros(len(texts), dtype=np.uint64)
     _hash_strings(*join_strings(texts, "utf-8", np.uint8), keys)
     return keys
@@ -131,32 +131,32 @@ def string_keys(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 @cache
 def ascii_folds() -> Bytes:
-    """The lower case of each ASCII letter or digit; 0 for what is neither."""
+    """Return the lower case of each ASCII letter or digit; 0 for other characters."""
     classes, lower = character_classes(), lower_cases()
     return np.where(classes[:128] == LETTER, lower[:128], 0).astype(np.uint8)
 
 
 @cache
 def _ascii_breaks() -> Bytes:
-    """Whether an ASCII character may end a sentence."""
+    """Return 1 for each ASCII character that may end a sentence."""
     breaks = np.zeros(128, dtype=np.uint8)
     breaks[list(_LINE_OR_SENTENCE_ENDS)] = 1
     return breaks
 
 
 @numba.njit
-def code_point(buffer, place):  # type: ignore[no-untyped-def]
-    """The character that starts at `place`, and its size in bytes."""
-    first = np.uint32(buffer[place])
+def code_point(buffer, offset):  # type: ignore[no-untyped-def]
+    """Return the character that starts at `offset`, and its size in bytes."""
+    first = np.uint32(buffer[offset])
     if first < 0x80:
         return first, 1
-    second = np.uint32(buffer[place + 1]) & np.uint32(0x3F)
+    second = np.uint32(buffer[offset + 1]) & np.uint32(0x3F)
     if first < 0xE0:
         return (first & np.uint32(0x1F)) << np.uint32(6) | second, 2
-    third = np.uint32(buffer[place + 2]) & np.uint32(0x3F)
+    third = np.uint32(buffer[offset + 2]) & np.uint32(0x3F)
     if first < 0xF0:
         return (first & np.uint32(0x0F)) << np.uint32(12) | second << np.uint32(6) | third, 3
-    fourth = np.uint32(buffer[place + 3]) & np.uint32(0x3F)
+    fourth = np.uint32(buffer[offset + 3]) & np.uint32(0x3F)
     high = (first & np.uint32(0x07)) << np.uint32(18) | second << np.uint32(12)
     return high | third << np.uint32(6) | fourth, 4
 
@@ -168,11 +168,11 @@ def _lower(point, lower):  # type: ignore[no-untyped-def]
 
 @numba.njit
 def _is_term(buffer, start, stop, lower, points, first, last):  # type: ignore[no-untyped-def]
-    """Whether the word at `start:stop` is the term whose code points stand at `first:last`."""
-    place = start
+    """Return whether the word at `start:stop` is the term with the code points `first:last`."""
+    offset = start
     at = first
-    while place < stop:
-        point, size = code_point(buffer, place)
+    while offset < stop:
+        point, size = code_point(buffer, offset)
         if at >= last or _lower(point, lower) != points[at]:
             return False
         at += 1
@@ -180,32 +180,32 @@ def _is_term(buffer, start, stop, lower, points, first, last):  # type: ignore[n
             if at >= last or points[at] != _DOT_ABOVE:
                 return False
             at += 1
-        place += size
+        offset += size
     return at == last
 
 
 @numba.njit
-def rest_of_word(buffer, start, place, stop, value, key, classes, lower):  # type: ignore[no-untyped-def]
-    """Where the word from `start`, read up to `place`, ends, its hash, and the key of the text; any characters."""
-    while place < stop:
-        point, size = code_point(buffer, place)
+def rest_of_word(buffer, start, offset, stop, value, key, classes, lower):  # type: ignore[no-untyped-def]
+    """Continue the word from `start`, read up to `offset`: returns its end, its hash and the key of the text."""
+    while offset < stop:
+        point, size = code_point(buffer, offset)
         kind = classes[point]
-        if kind == IDEOGRAPH and place == start:
-            return place + size, (value ^ np.uint64(point)) * _FACTOR, (key ^ np.uint64(point)) * _FACTOR
+        if kind == IDEOGRAPH and offset == start:
+            return offset + size, (value ^ np.uint64(point)) * _FACTOR, (key ^ np.uint64(point)) * _FACTOR
         if kind != LETTER:
             break
         key = (key ^ np.uint64(point)) * _FACTOR
         value = (value ^ np.uint64(_lower(point, lower))) * _FACTOR
         if point == _DOTTED_CAPITAL_I:
             value = (value ^ _DOT_ABOVE) * _FACTOR
-        place += size
-    return place, value, key
+        offset += size
+    return offset, value, key
 
 
 @numba.njit
-def _flush(touched, held, counts, frequency, pairs, used):  # type: ignore[no-untyped-def]
-    """Write the terms of one passage with their counts, and forget them."""
-    for index in range(held):
+def _flush(touched, found, counts, frequency, pairs, used):  # type: ignore[no-untyped-def]
+    """Write the terms of one passage with their counts, and reset the counts; returns the number of pairs so far."""
+    for index in range(found):
         term = touched[index]
         count = counts[term]
         counts[term] = 0
@@ -228,41 +228,43 @@ def _flush(touched, held, counts, frequency, pairs, used):  # type: ignore[no-un
 )
 def scan_passages(  # type: ignore[no-untyped-def]
     buffer, offsets, classes, lower, folds, break_bytes,
-    points, point_offsets, shift, slots, contamination_bits, contamination_runs, contamination_shorts, contamination_lengths,
+    points, point_offsets, shift, slots,
+    contamination_bits, contamination_runs, contamination_shorts, contamination_lengths,
     counts, touched, hashes, breaks,
     lengths, pair_counts, pairs, keys, suspects, signatures, frequency,
 ):  # fmt: skip
-    """Scan passages one after the other; returns how many pairs were written.
+    """Scan passages in order; returns the number of pairs written.
 
-    `counts` (one per term) must be zero and is left so; `touched`, `hashes` and `breaks` are scratch for one passage.
+    `counts` (one per term) must be zero and is zero again at the end; `touched`, `hashes` and `breaks` are scratch
+    arrays for one passage.
     """
     used = 0
     mask = slots.size - 1
     for passage in range(offsets.size - 1):
-        place, stop = offsets[passage], offsets[passage + 1]
+        offset, stop = offsets[passage], offsets[passage + 1]
         key = _START  # of the text's characters, each run of white space as one blank, none at the ends
         blank = False  # whether white space came last
         words = 0
-        held = 0
+        found = 0
         ended = True  # whether a sentence may have ended since the last word
-        while place < stop:
-            start = place
+        while offset < stop:
+            start = offset
             value = _START
             before = key
             if blank and key != _START:
                 key = (key ^ _BLANK) * _FACTOR
-            while place < stop and buffer[place] < 128:  # the fast path, inline: calls with arrays are slow in Numba
-                folded = folds[buffer[place]]
+            while offset < stop and buffer[offset] < 128:  # the fast path, inline: calls with arrays are slow in Numba
+                folded = folds[buffer[offset]]
                 if folded == 0:
                     break
                 value = (value ^ np.uint64(folded)) * _FACTOR
-                key = (key ^ np.uint64(buffer[place])) * _FACTOR
-                place += 1
-            plain = place == stop or buffer[place] < 128
+                key = (key ^ np.uint64(buffer[offset])) * _FACTOR
+                offset += 1
+            plain = offset == stop or buffer[offset] < 128
             if not plain:
-                place, value, key = rest_of_word(buffer, start, place, stop, value, key, classes, lower)
-            if place == start:
-                point, size = code_point(buffer, place)
+                offset, value, key = rest_of_word(buffer, start, offset, stop, value, key, classes, lower)
+            if offset == start:
+                point, size = code_point(buffer, offset)
                 ended |= not plain or break_bytes[point] != 0
                 if classes[point] == BLANK:
                     key = before
@@ -270,7 +272,7 @@ def scan_passages(  # type: ignore[no-untyped-def]
                 else:
                     key = (key ^ np.uint64(point)) * _FACTOR
                     blank = False
-                place += size
+                offset += size
                 continue
             blank = False
             hashes[words] = value
@@ -283,24 +285,24 @@ def scan_passages(  # type: ignore[no-untyped-def]
                     term = np.int64(slots[slot] & _TERM_MASK) - 1
                     first, last = point_offsets[term], point_offsets[term + 1]
                     if plain:
-                        same = last - first == place - start
+                        same = last - first == offset - start
                         at = 0
-                        while same and at < place - start:
+                        while same and at < offset - start:
                             same = points[first + at] == folds[buffer[start + at]]
                             at += 1
                     else:
-                        same = _is_term(buffer, start, place, lower, points, first, last)
+                        same = _is_term(buffer, start, offset, lower, points, first, last)
                     if same:
                         if counts[term] == 0:
-                            touched[held] = term
-                            held += 1
+                            touched[found] = term
+                            found += 1
                         counts[term] += 1
                         break
                 slot = (slot + 1) & mask
         keys[passage] = key
         lengths[passage] = words
         pair_counts[passage] = -used
-        used = _flush(touched, held, counts, frequency, pairs, used)
+        used = _flush(touched, found, counts, frequency, pairs, used)
         pair_counts[passage] += used
         suspects[passage] = may_be_contaminated(
             hashes, breaks, words, contamination_bits, contamination_runs, contamination_shorts, contamination_lengths
@@ -312,7 +314,7 @@ def scan_passages(  # type: ignore[no-untyped-def]
 
 @compiled("void(uint32[::1], int64[::1], int64, uint64[::1])")
 def _fill_terms(points, offsets, shift, slots):  # type: ignore[no-untyped-def]
-    """Enter every term into the open-addressing table; terms differ, so no comparison is needed."""
+    """Enter every term into the open-addressing table; all terms differ, so none is compared."""
     mask = slots.size - 1
     for term in range(offsets.size - 1):
         value = _START
@@ -328,6 +330,6 @@ def _fill_terms(points, offsets, shift, slots):  # type: ignore[no-untyped-def]
 def _hash_strings(buffer, offsets, keys):  # type: ignore[no-untyped-def]
     for index in range(keys.size):
         value = _START
-        for place in range(offsets[index], offsets[index + 1]):
-            value = (value ^ np.uint64(buffer[place])) * _FACTOR
+        for offset in range(offsets[index], offsets[index + 1]):
+            value = (value ^ np.uint64(buffer[offset])) * _FACTOR
         keys[index] = value
