@@ -34,11 +34,11 @@ from endtask.pipeline.reuse import reuse_stages, share_inputs
 from endtask.pipeline.run import Run
 from endtask.task import Task
 from endtask.task.targets import as_lists, numbered
-from endtask.training.alignment_objectives import aligned_head
+from endtask.objectives.alignment.parts import aligned_head
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
 from endtask.training.pretrain import WEIGHTS
-from endtask.training.pretrain_objectives import joint_objectives
+from endtask.training.pretrain_phase import pretrain_objectives
 
 Tree = dict[str, Any]
 RUN, HELD_OUT = "body", "held_out"
@@ -182,7 +182,7 @@ class BodyWork:
         load_weights(self.folder / "pretrain" / WEIGHTS, network)
         network.eval()
         scored = self.context.run(HELD_OUT)
-        for name, objective in joint_objectives(task, scored.folder / "pack", network, scored.settings).items():
+        for name, objective in pretrain_objectives(task, scored.folder / "pack", network, scored.settings).items():
             sums = np.zeros(3)
             for step in range(batches):
                 batch = objective.batch(step).to(context.device)

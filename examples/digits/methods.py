@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.config.meta import MetaSettings
+from endtask.weighting.meta import MetaConfig
 from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Objective
@@ -37,7 +37,7 @@ class Plan:
     score_every: int = 30
     batch_size: int = 64
     learning_rate: float = 1e-3
-    meta: MetaSettings = field(default_factory=lambda: MetaSettings(folds=5))
+    meta: MetaConfig = field(default_factory=lambda: MetaConfig(folds=5))
     fold_steps: int = 50
 
 

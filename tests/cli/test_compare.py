@@ -15,7 +15,7 @@ from tests.conftest import Answer
 from tests.toy_run import write_settings
 
 Command = Callable[..., Answer]
-CELLS = ["--cell", "one:", "--cell", "two:pretrain.learning_rate=3e-3,pretrain.rho1=7", "--seeds", "0,1"]
+CELLS = ["--cell", "one:", "--cell", "two:pretrain.learning_rate=3e-3,pretrain.weighting.rho1=7", "--seeds", "0,1"]
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_cells_seeds_and_baselines(settings: Path, tmp_path: Path, command: Comm
     assert lines[-2].startswith("one: macro-F1 ")
     assert lines[-1] == f"report: {folder}/compare.html"
     assert "run 2 of 8: cell two, pre-training seed 0" in answer.err
-    assert read_record(folder).cells["two"] == {"pretrain.learning_rate": 0.003, "pretrain.rho1": 7}
+    assert read_record(folder).cells["two"] == {"pretrain.learning_rate": 0.003, "pretrain.weighting.rho1": 7}
     again = command("compare", settings, *CELLS, "--quiet")
     assert (again.out, again.err) == (answer.out, "")
     assert command("compare", folder, "--quiet").out == answer.out  # the folder itself says what was asked
@@ -54,7 +54,7 @@ def test_cells_seeds_and_baselines(settings: Path, tmp_path: Path, command: Comm
 def test_json_and_results(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     results = tmp_path / "results.json"
     answer = command(
-        "compare", settings, "--values", "pretrain.rho1=3,7", "--no-baselines", "--json", "--results", results
+        "compare", settings, "--values", "pretrain.weighting.rho1=3,7", "--no-baselines", "--json", "--results", results
     )
     statistics = json.loads(answer.out)
     assert [row["name"] for row in statistics["rows"]] == ["rho1=3", "rho1=7"]
@@ -66,8 +66,8 @@ def test_json_and_results(settings: Path, tmp_path: Path, command: Command, stub
 
 def test_a_file_and_flags_together(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     cells = tmp_path / "cells.yaml"
-    cells.write_text("cells: {a: {pretrain.rho1: 3}}\nbaselines: [tfidf]\nseeds: [0, 1]\n")
-    words = ["--cells", cells, "--cell", "b:pretrain.rho1=7", "--seeds", "4", "--against", "b", "--by", "dev"]
+    cells.write_text("cells: {a: {pretrain.weighting.rho1: 3}}\nbaselines: [tfidf]\nseeds: [0, 1]\n")
+    words = ["--cells", cells, "--cell", "b:pretrain.weighting.rho1=7", "--seeds", "4", "--against", "b", "--by", "dev"]
     assert command("compare", settings, *words, "--output", tmp_path / "out").code == 0
     record = read_record(tmp_path / "out")
     assert (record.comparison["seeds"], record.comparison["against"]) == ([4], "b")
@@ -86,7 +86,7 @@ def test_prepare_now_and_train_later(settings: Path, tmp_path: Path, command: Co
 
 def test_broken_training_is_exit_code_1(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     stubs.trouble["two/seed-0 pretrain"] = TrainingError("the loss was not finite")
-    answer = command("compare", settings, "--cell", "one:", "--cell", "two:pretrain.rho1=7", "--no-baselines")
+    answer = command("compare", settings, "--cell", "one:", "--cell", "two:pretrain.weighting.rho1=7", "--no-baselines")
     assert answer.code == 1
     assert any(line.split() == ["two", "failed"] for line in answer.out.splitlines())
 
@@ -157,17 +157,17 @@ def test_the_same_cell_nested_goes_on(settings: Path, tmp_path: Path, command: C
     [
         (["--cell", "one"], "--cell 'one': write it like large:model.size=base"),
         (["--cell", "one"], "; one: is the settings as they are"),
-        (["--cell", ":pretrain.rho1=1"], "write it like"),
-        (["--cell", "one:pretrain.rho1"], "write it like"),
-        (["--cell", "one:pretrain.rho1=1,pretrain.rho1=2"], "--cell one, key 'pretrain.rho1': the key is given twice"),
-        (["--cell", "one:pretrain.rho1=[1"], "'[1' is not valid YAML"),
+        (["--cell", ":pretrain.weighting.rho1=1"], "write it like"),
+        (["--cell", "one:pretrain.weighting.rho1"], "write it like"),
+        (["--cell", "one:pretrain.weighting.rho1=1,pretrain.weighting.rho1=2"], "--cell one, key 'pretrain.weighting.rho1': the key is given twice"),
+        (["--cell", "one:pretrain.weighting.rho1=[1"], "'[1' is not valid YAML"),
         (["--cell", "one:", "--cell", "one:"], "--cell: 'one' is given twice"),
         (["--cell", "one:train.rho_1=2"], "--cell, cell 'one', key 'pretrain.rho_1': unknown setting (did you mean"),
         (["--cell", "a/b:"], "cell 'a/b': not a name for a cell"),
         (["--cell", "tfidf:"], "two cells are named 'tfidf'"),
-        (["--values", "pretrain.rho1"], "--values 'pretrain.rho1': write it like"),
-        (["--values", "pretrain.rho1=1", "--values", "pretrain.rho1=2"], "the key is given twice"),
-        (["--values", "pretrain.rho1=1,1"], "the value 1 stands twice"),
+        (["--values", "pretrain.weighting.rho1"], "--values 'pretrain.weighting.rho1': write it like"),
+        (["--values", "pretrain.weighting.rho1=1", "--values", "pretrain.weighting.rho1=2"], "the key is given twice"),
+        (["--values", "pretrain.weighting.rho1=1,1"], "the value 1 stands twice"),
         (["--seeds", "0,x"], "--seeds '0,x': write whole numbers with commas between (--seeds 0,1,2)"),
         (["--seeds", "0,0"], "key 'seeds': the seed 0 stands twice"),
         (["--finetune-seeds", "-1"], "--finetune-seeds '-1'"),
@@ -207,14 +207,14 @@ def test_a_mistake_in_the_file_names_the_file(settings: Path, tmp_path: Path, co
     said = command("compare", settings, "--cells", cells, "--cell", "b:").err
     assert said.startswith(f"endtask: {cells}, cell 'a', key 'pretrain.rho3': unknown setting (did you mean")
     cells.write_text("cells: {a: {}}\n")
-    said = command("compare", settings, "--cells", cells, "--cell", "a:pretrain.rho1=3").err
+    said = command("compare", settings, "--cells", cells, "--cell", "a:pretrain.weighting.rho1=3").err
     assert "--cell: 'a' is there already, and another one" in said
 
 
 def test_settings_of_a_comparison_stand(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     assert command("compare", settings, "--no-baselines").code == 0
     folder = tmp_path / "run-compare"
-    answer = command("compare", folder, "--set", "pretrain.rho1=3")
+    answer = command("compare", folder, "--set", "pretrain.weighting.rho1=3")
     assert answer.code == 2
     assert f"{folder}: --set: the settings of this comparison stand" in answer.err
     assert command("compare", settings, "--no-baselines", "--budget", "9steps").code == 2

@@ -69,18 +69,18 @@ def test_without_a_corpus_the_domain_is_not_read_either(weighting: str, auxiliar
 
 
 def test_runs_have_their_folder_and_seeds() -> None:
-    found = plan({"cells": {"a": {}, "b": {"pretrain.rho1": 99}}, "seeds": [3, 5], "finetune_seeds": [7]})
+    found = plan({"cells": {"a": {}, "b": {"pretrain.weighting.rho1": 99}}, "seeds": [3, 5], "finetune_seeds": [7]})
     runs = found.cell("b").runs(Path("out"))
     assert [str(run.folder) for run in runs] == ["out/cells/b/seed-3", "out/cells/b/seed-5"]
     assert [run.settings.pretrain_seed for run in runs] == [3, 5]
     assert {run.settings.finetune.seeds for run in runs} == {(7,)}
-    assert runs[0].settings.pretrain.rho1 == 99
+    assert runs[0].settings.pretrain.weighting.rho1 == 99
     assert runs[0].settings.output_dir == "out/cells/b/seed-3"
-    assert found.cell("b").differs(found.settings) == {"pretrain.rho1": 99}
+    assert found.cell("b").differs(found.settings) == {"pretrain.weighting.rho1": 99}
 
 
 KEYS: dict[str, some.SearchStrategy[Any]] = {
-    "pretrain.rho1": some.integers(0, 2000),
+    "pretrain.weighting.rho1": some.integers(0, 2000),
     "pretrain.learning_rate": some.floats(1e-6, 1.0),
     "tokenizer.kind": some.sampled_from(["wordpiece", "bpe", "unigram"]),
     "finetune.learning_rate": some.floats(1e-6, 1.0),
@@ -103,7 +103,7 @@ def test_a_grid_is_the_product_of_its_lists(data: some.DataObject, keys: list[st
 
 
 def test_names_of_a_grid() -> None:
-    names = plan({"grid": {"pretrain.rho1": [1, "inf"], "pretrain.rho2": [20.0, 0.5]}, "baselines": []}).names
+    names = plan({"grid": {"pretrain.weighting.rho1": [1, "inf"], "pretrain.objectives.task.rho2": [20.0, 0.5]}, "baselines": []}).names
     assert names == ("rho1=1,rho2=20", "rho1=1,rho2=0.5", "rho1=inf,rho2=20", "rho1=inf,rho2=0.5")
     rates = {"pretrain.learning_rate": [1e-3], "finetune.learning_rate": [1e-4, [1e-4, 3e-4]]}
     assert plan({"grid": rates, "baselines": []}).names == (
@@ -113,7 +113,7 @@ def test_names_of_a_grid() -> None:
 
 
 def test_listed_cells_come_before_those_of_the_grid() -> None:
-    assert plan({"cells": {"z": {}}, "grid": {"pretrain.rho1": [1]}, "baselines": []}).names == ("z", "rho1=1")
+    assert plan({"cells": {"z": {}}, "grid": {"pretrain.weighting.rho1": [1]}, "baselines": []}).names == ("z", "rho1=1")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_listed_cells_come_before_those_of_the_grid() -> None:
             {"cells": {"a": {"train.rho3": 1}}},
             "cells.yaml, cell 'a', key 'pretrain.rho3': unknown setting (did you mean",
         ),
-        ({"cells": {"a": {"pretrain.rho1": -1}}}, "cell 'a', key 'pretrain.rho1': must be 0 or more"),
+        ({"cells": {"a": {"pretrain.weighting.rho1": -1}}}, "cell 'a', key 'pretrain.weighting.rho1': must be 0 or more"),
         (
             {"cells": {"a": {"pretrain.seed": 1}}},
             "key 'pretrain.seed': cells cannot differ in this: seeds are the same",
@@ -136,9 +136,9 @@ def test_listed_cells_come_before_those_of_the_grid() -> None:
         ({"cells": {"a" * 201: {}}}, "not a name for a cell"),
         ({"cells": {"a": {}, "A": {}}}, "'a' and 'A' differ only in case"),
         ({"cells": {"random": {}}}, "two cells are named 'random'"),
-        ({"cells": {"rho1=1": {}}, "grid": {"pretrain.rho1": [1]}}, "two cells would be named 'rho1=1'"),
+        ({"cells": {"rho1=1": {}}, "grid": {"pretrain.weighting.rho1": [1]}}, "two cells would be named 'rho1=1'"),
         ({"grid": {"train.rho3": [1]}}, "key 'pretrain.rho3': unknown setting (did you mean 'train.rho"),
-        ({"grid": {"train": [{"rho1": 1}]}}, "key 'pretrain'"),
+        ({"grid": {"train": [{"weighting": {"rho1": 1}}]}}, "key 'pretrain'"),
         ({"grid": {"pretrain.learning_rate": [0.001, "1e-3"]}}, "the value '1e-3' stands twice"),
         ({"cells": {"good": {}, "bad": {}}, "against": "goood"}, "no cell is named 'goood' (did you mean 'good'?)"),
         ({"against": "tfidf"}, "no cell is named 'tfidf'"),
@@ -162,11 +162,11 @@ def test_bad_cells(tree: dict[str, Any], said: str) -> None:
 
 
 def test_the_baseline_without_the_corpus_has_the_tokenizer_of_the_cell() -> None:
-    found = plan({"cells": {"a": {}, "b": {"pretrain.rho1": "inf"}}, "against": "b", "seeds": [4, 5]})
+    found = plan({"cells": {"a": {}, "b": {"pretrain.weighting.rho1": "inf"}}, "against": "b", "seeds": [4, 5]})
     baseline = found.cell("no_corpus")
     assert baseline.settings.tokenizer.path == "out/cells/b/seed-4/pack/tokenizer"
     # The folder may be called otherwise elsewhere. And rho1: inf would leave nothing to train on.
-    assert baseline.differs(found.cell("b").settings) == {"select.selector": "none", "pretrain.rho1": 0}
+    assert baseline.differs(found.cell("b").settings) == {"select.selector": "none", "pretrain.weighting.rho1": 0}
     assert baseline.seeds == (4, 5)
     given = plan(tokenizer={"path": "words"}).cell("no_corpus").settings
     assert given.tokenizer.path == "words"
@@ -203,7 +203,7 @@ def test_baselines_that_do_not_apply_are_left_out_or_refused(changes: dict[str, 
 
 def test_the_checkpoint_is_fine_tuned_the_plain_way_with_the_same_fine_tuning_seeds() -> None:
     tree = {"checkpoint": "models/mine", "seeds": [0, 1], "finetune_seeds": [5, 6]}
-    found = plan(tree, model={"hidden_size": 64}, train={"rho1": 99}, finetune={"rdrop": 0.1}, skip_finetuning=True)
+    found = plan(tree, model={"hidden_size": 64}, train={"weighting": {"rho1": 99}}, finetune={"rdrop": 0.1}, skip_finetuning=True)
     cell = found.cell("checkpoint")
     assert (cell.settings.skip_pretraining, cell.settings.stage2, cell.settings.model.path) == (
         "none",

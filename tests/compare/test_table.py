@@ -40,7 +40,7 @@ def outcome(folder: Path, *, split: str = "test", leaks: bool = False, tested: b
 
 
 def _row(name: str, statistics: Figures, leaks: bool) -> Row:
-    return Row(name, False, {"pretrain.rho1": 99}, "", 4, statistics, statistics if leaks else None, statistics, COST)
+    return Row(name, False, {"pretrain.weighting.rho1": 99}, "", 4, statistics, statistics if leaks else None, statistics, COST)
 
 
 def test_the_verdict(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert "better&lt;b&gt;" in page
     assert "better<b>" not in page
     assert "broken failed: the loss was not finite" in page
-    assert "pretrain.rho1 = 99" in page
+    assert "pretrain.weighting.rho1 = 99" in page
     assert 'href="cells/ours/seed-0/report.html"' in page
     assert "Not finished yet" not in page
     assert "http" not in page.replace("http-equiv", "")

@@ -31,7 +31,7 @@ def test_without_any_stage_1_is_tlms() -> None:
         "external": ("mlm", "selection"),
         "internal": ("joint", "task"),
     }
-    without_task = resolve({"pretrain": {"rho1": "inf"}}).pretrain
+    without_task = resolve({"pretrain": {"weighting": {"rho1": "inf"}}}).pretrain
     assert list(without_task.used_objectives) == ["external"]
     assert (train.trains_task, without_task.trains_task) == (True, False)
 
@@ -116,11 +116,11 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         (
             {
                 "pretrain": {
-                    "rho1": "inf",
+                    "weighting": {"rho1": "inf"},
                     "objectives": {"external": {"kind": "mlm", "texts": "selection"}, "internal": {"kind": "joint"}},
                 }
             },
-            "key 'pretrain.rho1': inf leaves no turn for objectives.internal; give it the weight 0, or say rho1",
+            "key 'pretrain.weighting.rho1': inf leaves no turn for objectives.internal; give it the weight 0, or say rho1",
         ),
         (
             {"pretrain": {"objectives": {"external": {"kind": "mlm", "texts": "selection", "weight": 2}}}},

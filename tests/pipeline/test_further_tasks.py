@@ -226,7 +226,7 @@ def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: 
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
         "no-text": {"select.selector": "none"},
-        "no-task": {"pretrain.rho1": "inf"},
+        "no-task": {"pretrain.weighting.rho1": "inf"},
     }
     compare(resolve(settings), {"baselines": [], "cells": cells}, until="pretrain")
     learned = {

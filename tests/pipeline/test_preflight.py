@@ -27,10 +27,10 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        ({"pretrain": {"rho1": "inf"}}, "key 'pretrain.rho1': inf leaves nothing to train on"),
+        ({"pretrain": {"weighting": {"rho1": "inf"}}}, "key 'pretrain.weighting.rho1': inf leaves nothing to train on"),
         ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of kind 'text'"),
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
-        ({"pretrain": {"rho1": "inf"}, "select": {"selector": "none"}}, "key 'pretrain.rho1': inf leaves nothing"),
+        ({"pretrain": {"weighting": {"rho1": "inf"}}, "select": {"selector": "none"}}, "key 'pretrain.weighting.rho1': inf leaves nothing"),
         (
             {"pretrain": {"weighting": "meta"}},
             "key 'pretrain.weighting': meta has nothing to weigh: without corpus text ",
@@ -49,7 +49,7 @@ def test_one_line_before_anything_is_read(tree: dict[str, Any], line: str) -> No
 
 
 def test_nothing_wrong_is_nothing_said() -> None:
-    preflight(TASK, resolve({"skip_pretraining": True, "pretrain": {"rho1": "inf"}}))
+    preflight(TASK, resolve({"skip_pretraining": True, "pretrain": {"weighting": {"rho1": "inf"}}}))
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_runs_whose_marks_were_not_read_alone_are_not_taken_for_the_same() -> No
     [
         (
             {"weighting": "meta", "objectives": {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}},
-            "pretrain.meta.split",
-            {"meta": {"split": "dev"}},
+            "pretrain.weighting.split",
+            {"weighting": {"name": "meta", "split": "dev"}},
         ),
         ({"reselect": {"every": 9}}, "pretrain.reselect.every", {"reselect": {"every": None}}),
     ],

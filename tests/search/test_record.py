@@ -13,7 +13,7 @@ from endtask.search.record import NOT_ASKED, SEARCH_FILE, Record, Trial, open_re
 
 ASKED = {
     "kind": "grid",
-    "space": {"pretrain.rho1": [1, 19]},
+    "space": {"pretrain.weighting.rho1": [1, 19]},
     "trials_asked": 2,
     "metric": "macro_f1",
     "budget": "8steps",
@@ -23,14 +23,14 @@ ASKED = {
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     record = open_record(tmp_path, ASKED)
-    begun = record.with_trial(Trial(0, {"pretrain.rho1": 1}))
+    begun = record.with_trial(Trial(0, {"pretrain.weighting.rho1": 1}))
     assert read_record(tmp_path) == begun
     assert begun.finished == ()
-    done = begun.with_trial(Trial(0, {"pretrain.rho1": 1}, dev=(0.5, 0.6), seconds=1.5, tokens=10, flops=1e9))
-    failed = done.with_trial(Trial(1, {"pretrain.rho1": 19}, failure="broke"))
+    done = begun.with_trial(Trial(0, {"pretrain.weighting.rho1": 1}, dev=(0.5, 0.6), seconds=1.5, tokens=10, flops=1e9))
+    failed = done.with_trial(Trial(1, {"pretrain.weighting.rho1": 19}, failure="broke"))
     ended = failed.with_winner({"number": 0, "mean": 0.5})
     assert read_record(tmp_path) == ended == open_record(tmp_path, ASKED)
-    assert ended.keys == ("pretrain.rho1",)
+    assert ended.keys == ("pretrain.weighting.rho1",)
     changed = Settings(seed=7).model_dump(mode="json", exclude=set(NOT_ASKED))
     with pytest.raises(InputError, match=r"asked otherwise: seed \(0 -> 7\)"):
         open_record(tmp_path, {**ASKED, "settings": changed})

@@ -15,7 +15,7 @@ from endtask.encoders import attention as attention_module
 from endtask.encoders import network as network_module
 from endtask.encoders.device_context import DeviceContext
 from endtask.errors import InputError
-from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.training import device as device_module
 from endtask.training.device import check_device, choose_device, choose_device_context, move

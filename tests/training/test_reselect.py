@@ -23,7 +23,8 @@ from endtask.training.budget_plan import StepCost
 from endtask.training.loop import Phase
 from endtask.training.metrics_file import read_metrics
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import WEIGHTS, pretrain, pretrain_phase
+from endtask.training.pretrain import WEIGHTS, pretrain
+from endtask.training.pretrain_phase import pretrain_phase
 from endtask.training.reselect import (
     PART,
     Reselection,
@@ -132,7 +133,7 @@ def results(stage: StageFolder, counts: dict[str, Any]) -> tuple[Any, ...]:
     [
         {},
         {"eval_steps": 5, "gradient_accumulation_steps": 2},
-        {"weighting": "meta", "meta": {"folds": 3, "every": 2}, "batch_size": "128tok"},
+        {"weighting": {"name": "meta", "folds": 3, "every": 2}, "batch_size": "128tok"},
     ],
     ids=["plain", "with dev scores", "with learned weights"],
 )

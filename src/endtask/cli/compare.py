@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 EXAMPLES = examples(
     "endtask compare my-task.yaml --seeds 0,1,2  # the settings against every baseline",
-    "endtask compare my-task.yaml --values model.size=mini,small --values pretrain.rho1=19,99 --by dev",
+    "endtask compare my-task.yaml --values model.size=mini,small --values pretrain.weighting.rho1=19,99 --by dev",
     "endtask compare my-task.yaml --cell small: --cell large:model.size=base,pretrain.learning_rate=5e-4 --seeds 0,1",
     "endtask compare my-task.yaml --cells cells.yaml --devices 0,1 --results scores.json",
     "endtask compare runs/my-task-compare      # go on after a stop",

@@ -129,14 +129,12 @@ def _no_checkpoint(settings: Settings, comparison: Comparison) -> str | None:
 def _without_corpus(settings: Settings, comparison: Comparison) -> Settings:
     """The same model on the task's texts alone."""
     values: dict[str, Any] = {"select.name": "none", "pretrain.reselect.every": None}
-    if settings.pretrain.rho1 == "inf" and not settings.learned_tasks:
-        values["pretrain.rho1"] = 0  # nothing but task batches is left
     for name, one in settings.pretrain.objectives.items():
         if one.reads in _CORPUS_TEXTS:
             values[f"pretrain.objectives.{name}.weight"] = 0
-    left = [one for one in settings.pretrain.objectives.values() if one.weight and one.reads not in _CORPUS_TEXTS]
-    if settings.pretrain.weighting == "meta" and len(left) == 1:
-        values["pretrain.weighting"] = "equal"  # there is nothing to learn weights for
+    left = [section for section in settings.used_objectives.values() if section.reads not in _CORPUS_TEXTS]
+    if len(left) <= 1:
+        values["pretrain.weighting"] = "equal"  # a single objective is left
     return with_values(settings, values, "no_corpus")
 
 

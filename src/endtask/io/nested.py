@@ -12,7 +12,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = Fal
     """Dotted keys of a nested mapping; an empty one inside it has none, unless it is kept as a value.
 
     >>> flatten({"seed": 0, "pretrain": {"rho1": 19}})
-    {'seed': 0, 'pretrain.rho1': 19}
+    {'seed': 0, 'pretrain.weighting.rho1': 19}
     """
     flat: dict[str, Any] = {}
     for key, value in tree.items():
@@ -27,7 +27,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tup
     """What differs, as (old, new) by dotted key; None stands for what is not there.
 
     >>> differences({"pretrain": {"rho1": 19, "rho2": 20}}, {"pretrain": {"rho1": 99, "rho2": 20}, "seed": 1})
-    {'pretrain.rho1': (19, 99), 'seed': (None, 1)}
+    {'pretrain.weighting.rho1': (19, 99), 'seed': (None, 1)}
     """
     before, after = flatten(old), flatten(new)
     keys = dict.fromkeys([*after, *before])

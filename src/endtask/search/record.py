@@ -27,7 +27,7 @@ class Trial:
 
     Stages that it was given by other trials cost nothing here.
 
-    >>> trial = Trial(7, {"pretrain.rho1": 19}, dev=(0.5, 0.75))
+    >>> trial = Trial(7, {"pretrain.weighting.rho1": 19}, dev=(0.5, 0.75))
     >>> trial.folder, trial.mean, trial.is_finished
     ('trials/007', 0.625, True)
     """

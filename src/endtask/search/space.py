@@ -14,7 +14,7 @@ from endtask.errors import InputError, did_you_mean
 from endtask.search.values import check_together, checked
 
 VALUES, SPACE = "--values", "--space"
-_SPACE_EXAMPLE = "pretrain.learning_rate=log:1e-4:3e-3 or pretrain.rho1=choice:1,19,99"
+_SPACE_EXAMPLE = "pretrain.learning_rate=log:1e-4:3e-3 or pretrain.weighting.rho1=choice:1,19,99"
 
 # TLM's grid (Yao et al. 2022, appendix B).
 PAPER_RHO1 = (1, 3, 7, 19, 99, 499, 999, 1999)
@@ -66,7 +66,7 @@ def grid_axes(entries: Sequence[str], settings: Settings) -> Axes:
     """The lists of `--values`, or TLM's grid where none is given."""
     axes: Axes = {}
     for entry in entries:
-        key, text = split_entry(entry, VALUES, "pretrain.rho1=1,19,99")
+        key, text = split_entry(entry, VALUES, "pretrain.weighting.rho1=1,19,99")
         _refuse_twice(key, axes, VALUES)
         axes[key] = checked(settings, key, read_list(text, VALUES, key), VALUES)
     axes = axes or _paper_grid(settings)
@@ -101,9 +101,10 @@ def default_space(settings: Settings) -> Space:
 def _paper_grid(settings: Settings) -> Axes:
     """TLM's grid; without a corpus there are no corpus batches to count, without masks no loss to weigh."""
     train = settings.pretrain
-    axes: Axes = {"pretrain.rho1": PAPER_RHO1} if settings.has_selection and train.weighting == "interleave" else {}
-    is_joint = any(one.kind == "joint" for one in settings.used_objectives.values())
-    return {**axes, "pretrain.rho2": PAPER_RHO2} if is_joint else axes
+    interleaves = settings.has_selection and "rho1" in type(train.weighting).model_fields
+    axes: Axes = {"pretrain.weighting.rho1": PAPER_RHO1} if interleaves else {}
+    joint = [name for name, section in settings.used_objectives.items() if "rho2" in type(section).model_fields]
+    return {**axes, **{f"pretrain.objectives.{name}.rho2": PAPER_RHO2 for name in joint}}
 
 
 def _around(*rates: float) -> Range:

@@ -15,7 +15,7 @@ from endtask.encoders.weights import fill, load_tensors, save_tensors
 from endtask.errors import InputError
 from endtask.training.averaging import Averaging
 from endtask.training.optimizer import Optimizer
-from endtask.weighting.base import Weighting
+from endtask.weighting.base import Rule
 
 if TYPE_CHECKING:
     from endtask.training.loop import RefreshHook
@@ -33,7 +33,7 @@ class Checkpoints:
         folder: Path,
         network: nn.Module,
         optimizer: Optimizer,
-        weighting: Weighting,
+        weighting: Rule,
         averaging: Averaging | None = None,
         refresh: RefreshHook | None = None,
     ) -> None:

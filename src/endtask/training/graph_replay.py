@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from endtask.encoders.device_context import DeviceContext
-from endtask.objectives.base import Batch, Loss, Objective
+from endtask.objectives.base import Batch, BuiltObjective, Loss
 from endtask.progress import say
 from endtask.training.graph_recording import recording
 
@@ -67,7 +67,7 @@ class Backward:
         self._times: Counter[Hashable] = Counter()
         self._recordings: dict[Hashable, _Recording] = {}
 
-    def __call__(self, objective: Objective, batch: Batch, weight: float) -> dict[str, Tensor]:
+    def __call__(self, objective: BuiltObjective, batch: Batch, weight: float) -> dict[str, Tensor]:
         """Of a batch that lies on the host."""
         if not (self._is_recorded(objective, batch) and isinstance(batch, FormedBatch)):
             return self._compute(objective, batch, weight)
@@ -85,20 +85,20 @@ class Backward:
                 return self._compute(objective, batch, weight)
         return self._replay(self._recordings[key], batch, weight)
 
-    def _is_recorded(self, objective: Objective, batch: Batch) -> bool:
+    def _is_recorded(self, objective: BuiltObjective, batch: Batch) -> bool:
         small = self._size * batch.padded_tokens < _MOST_WORK
         return self._records and small and getattr(objective, "replayable", False)
 
-    def _compute(self, objective: Objective, batch: Batch, weight: float) -> dict[str, Tensor]:
+    def _compute(self, objective: BuiltObjective, batch: Batch, weight: float) -> dict[str, Tensor]:
         loss = self._loss(objective, batch.to(self._context.device))
         (weight * loss.total).backward()  # type: ignore[no-untyped-call]
         return {name: value.detach() for name, value in loss.parts.items()}
 
-    def _loss(self, objective: Objective, batch: Batch) -> Loss:
+    def _loss(self, objective: BuiltObjective, batch: Batch) -> Loss:
         with self._context.autocast():
             return objective.loss(self._network, batch)
 
-    def _record(self, objective: Objective, batch: Batch) -> _Recording:
+    def _record(self, objective: BuiltObjective, batch: Batch) -> _Recording:
         """Nothing is computed here; gradients that are there already stay as they are."""
         device = self._context.device
         own = batch.to(device)

@@ -11,16 +11,15 @@ from torch import Tensor
 
 from endtask.config import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
-from endtask.objectives.base import Objective
+from endtask.objectives.base import BuiltObjective
 from endtask.seeds import derive
 from endtask.training import optimizer as optimizers
 from endtask.training.graph_replay import Backward
-from endtask.training.module_gradients import ModuleGradients
 from endtask.training.optimizer import Optimizer
 from endtask.training.prefetch import PreparedBatch, costs_by_objective, prepare_ahead
 from endtask.training.schedule import batches_in_step, schedule_factor, warmup_steps_of
-from endtask.weighting.base import Weighting
-from endtask.weighting.meta.shared_heads import SharedHeads
+from endtask.weighting.base import Rule
+from endtask.weighting.gradients import ModuleGradients, SharedHeads
 
 
 class RefreshHook(Protocol):
@@ -59,8 +58,8 @@ class Phase:
     """
 
     network: Any
-    objectives: Mapping[str, Objective]
-    weighting: Weighting
+    objectives: Mapping[str, BuiltObjective]
+    weighting: Rule
     steps: int
     settings: PhaseSettings
     learning_rate: float
@@ -173,13 +172,15 @@ def _gradients(
         if sees_gradients:
             gradients.collect(name)
             heads.collect(name)
+    losses = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}
     if sees_gradients:
+        phase.weighting.see_losses(step, losses)
         weights = phase.weighting.weigh(step, gradients.by_objective)
         gradients.spread(weights)
         heads.spread(weights)
     if phase.update_unused_heads:
         _fill_missing_gradients(phase)
-    return {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}
+    return losses
 
 
 def _fill_missing_gradients(phase: Phase) -> None:

@@ -19,6 +19,7 @@ from endtask.config.reselect import RESELECTION_FOLDS, ReselectSettings
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network
 from endtask.errors import InputError
+from endtask.objectives.context import masking_of, pretrain_head
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
@@ -29,9 +30,7 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.budget_plan import StepCost
 from endtask.training.loop import Phase
 from endtask.training.phase_runner import TrainState
-from endtask.training.pretrain_objectives import masking_of, pretrain_head
 from endtask.training.reselect_scores import MASKS, HelpScores, Places, reading_share
-from endtask.weighting.meta.build import pretrain_folds
 from endtask.weighting.meta.folds import Folds, part_numbers
 
 PART = "re-selection"
@@ -171,7 +170,7 @@ def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -
 
 
 def _held_out(phase: Phase, task: Task, settings: Settings) -> HeldOutRows:
-    known = pretrain_folds(task, settings, phase.steps)
+    known = settings.pretrain.weighting.part.folds(task, settings.pretrain_seed, phase.steps)
     if known is not None:
         return HeldOutRows(known)
     every, seed = settings.pretrain.reselect.every, derive(settings.pretrain_seed, "reselect folds")
@@ -195,7 +194,7 @@ def _validation(task: Task, packed: Path, network: Network) -> TaskObjective:
 
 def _masking(packed: Path, settings: Settings) -> Masking:
     used = settings.used_objectives.values()
-    own = next(one.mask_probability for one in used if one.kind == "mlm" and one.reads == "selection")
+    own = next(one.mask_probability for one in used if one.part_class.reselectable and one.reads == "selection")
     usual = masking_of(packed, settings)
     return usual if own is None else replace(usual, probability=own)
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from endtask.config import BatchSize, ObjectiveSettings, Settings
 from endtask.config.data_usage import DataUse, chosen_by_dev, data_usage, data_usage_lines
+from endtask.config.objectives import TASK_OBJECTIVE, is_tlm
+from endtask.config.training import WeightingSettings
 from endtask.config.unused_settings import unused_settings
 from endtask.corpus import Corpus
 from endtask.io.selection_table import write_selection
@@ -95,8 +97,7 @@ def check(settings: Settings) -> CheckResult:
     preflight(task, settings)
 
     # Imported this late, for it takes seconds, which a slip in the data should not wait for.
-    from endtask.training.pretrain import pretrain_phase
-    from endtask.weighting.meta.build import few_validation_rows
+    from endtask.training.pretrain_phase import pretrain_phase
     from endtask.weighting.meta.folds import groups_in
 
     _find_aligned(settings)
@@ -114,7 +115,7 @@ def check(settings: Settings) -> CheckResult:
         auxiliary = tuple(audit(one) for one in task.auxiliary.values())
         leaks, markers = tuple(leaks_between(task)), _markers_not_named(few, settings)
         found = CheckResult(audit(task), examples, estimate, uses, auxiliary, leaks, markers)
-        judges = tuple(filter(None, (*chosen_by_dev(uses), few_validation_rows(task, settings))))
+        judges = (*chosen_by_dev(uses), *_weighting_warnings(task, settings))
         idle = unused_settings(settings)
         return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle, judges=judges)
 
@@ -164,14 +165,13 @@ def _on_task_text(few: Task, settings: Settings) -> Settings:
 
     Learned weights are tried by folds, for dev is not packed, and left out where train cannot be cut.
     """
-    from endtask.weighting.meta.folds import groups_in
-
     train, used = settings.pretrain, settings.used_objectives
-    is_tlm = not train.objectives and all(one.task is None for one in used.values())
-    objectives = {} if is_tlm else {name: _standing_in(one, train.batch_size) for name, one in used.items()}
-    meta = train.meta.model_copy(update={"split": "folds"})
-    weighting = "equal" if train.weighting == "meta" and groups_in(few.train) < 2 else train.weighting
-    changes = {"rho1": 0, "order": "shuffled", "objectives": objectives, "meta": meta, "weighting": weighting}
+    if is_tlm(train.objectives) and train.weighting.part.tlm_only:
+        joint = ObjectiveSettings(kind="joint", **train.objectives[TASK_OBJECTIVE].options.model_dump())
+        changes: dict[str, Any] = {"objectives": {TASK_OBJECTIVE: joint}, "weighting": WeightingSettings(name="equal")}
+        return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
+    objectives = {name: _standing_in(section, train.batch_size) for name, section in used.items()}
+    changes = {"objectives": objectives, "weighting": train.weighting.part.on_sample(few, train.weighting)}
     return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
 
 
@@ -179,5 +179,19 @@ def _standing_in(asked: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSe
     """An objective of about the same cost on the task's texts."""
     if asked.reads == "task":
         return asked
-    changes = {"kind": "mlm", "texts": "task", "batch_size": asked.batch_size or batch_size}
-    return asked.model_copy(update=changes)
+    return ObjectiveSettings(
+        kind="mlm",
+        texts="task",
+        batch_size=asked.batch_size or batch_size,
+        weight=asked.weight,
+        dropout=asked.dropout,
+        mask_probability=asked.mask_probability,
+        learning_rate=asked.learning_rate,
+        warmup_fraction=asked.warmup_fraction,
+    )
+
+
+def _weighting_warnings(task: Task, settings: Settings) -> Iterator[str]:
+    """Yield what the weighting warns of."""
+    if not settings.skip_pretraining:
+        yield from settings.pretrain.weighting.part.warnings(task, settings)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from endtask.config import Settings
-from endtask.config.objectives import KINDS
 from endtask.records import Example
 from endtask.task import Task
 
@@ -47,7 +46,7 @@ def _shown_objective(phase: Phase, settings: Settings) -> str:
     """The first objective that hides tokens, or the first of all; those of the end task go before others."""
     used = settings.used_objectives
     names = sorted(phase.objectives, key=lambda name: used[name].task is not None)
-    return next((name for name in names if KINDS[used[name].kind].masks), names[0])
+    return next((name for name in names if used[name].part_class.masks), names[0])
 
 
 def _answer(example: Example) -> str:

@@ -7,13 +7,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from endtask.config.meta import MetaSettings
 from endtask.encoders.batch import TextBatch
 from endtask.encoders.network import Network
 from endtask.objectives.task_base import TaskObjective
 from endtask.seeds import generator
 from endtask.weighting.meta.folds import Folds
 from endtask.weighting.meta.head import Classes, HeadTask
+from endtask.weighting.meta.part import MetaConfig
 
 
 class TextHeldOut:
@@ -31,7 +31,7 @@ class TextHeldOut:
         head_task: HeadTask,
         *,
         folds: Folds | None,
-        settings: MetaSettings,
+        settings: MetaConfig,
         seed: int,
     ) -> None:
         self.head_task, self._head, self._seed = head_task, fit.head, seed
