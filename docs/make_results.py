@@ -23,12 +23,13 @@ from benchmarks.mix import mix_table  # noqa: E402
 from benchmarks.recipe.page import recipe_summary_table, recipe_table, screens_table  # noqa: E402
 from benchmarks.replay import replay_table  # noqa: E402
 from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
-from benchmarks.retrieval.picture import COLOURS, COLUMNS, retrieval_picture  # noqa: E402
+from benchmarks.retrieval.picture import COLUMNS, COMPARED, retrieval_picture  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
 from benchmarks.tartan.page import tartan_table  # noqa: E402
 from benchmarks.tartan.picture import tartan_picture  # noqa: E402
 from benchmarks.training.page import training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
+from endtask.reporting.plots import BarGroup, bar_chart, picture  # noqa: E402
 from examples.digits.figures import digits_table  # noqa: E402
 
 PAGES = (
@@ -62,24 +63,14 @@ def demo_table(results: Results) -> str:
 
 def demo_picture(results: Results) -> str:
     """The same as bars, for people who would rather look."""
-    figure = results.summary
-    bars = [
-        ("TF-IDF + logistic regression", _number(figure["tfidf"])),
-        ("task texts only", _number(figure["without_corpus_mean"])),
-        ("with the retrieved corpus", _number(figure["with_corpus_mean"])),
-    ]
-    lines = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 150" role="img" font-family="sans-serif">',
-        "<title>Demo: test accuracy with and without the retrieved corpus</title>",
-        '<rect width="640" height="150" fill="#ffffff"/>',
-    ]
-    for place, (name, value) in enumerate(bars):
-        top, width = 15 + 44 * place, 400 * value
-        colour = "#0072b2" if place == 2 else "#999999"
-        lines.append(f'<text x="205" y="{top + 21}" text-anchor="end" font-size="14" fill="#222">{name}</text>')
-        lines.append(f'<rect x="215" y="{top}" width="{width:.1f}" height="30" fill="{colour}"/>')
-        lines.append(f'<text x="{223 + width:.1f}" y="{top + 21}" font-size="14" fill="#222">{_percent(value)}</text>')
-    return "\n".join([*lines, "</svg>", ""])
+    scores = {
+        "TF-IDF + logistic regression": _number(results.summary["tfidf"]),
+        "task texts only": _number(results.summary["without_corpus_mean"]),
+        "with the retrieved corpus": _number(results.summary["with_corpus_mean"]),
+    }
+    groups = [BarGroup(name, (value,), (_percent(value),)) for name, value in scores.items()]
+    title = "Demo: test accuracy with and without the retrieved corpus"
+    return picture(title, [bar_chart(groups, ("accuracy",), title="Test accuracy")])
 
 
 def retrieval_table(results: Results) -> str:
@@ -87,7 +78,7 @@ def retrieval_table(results: Results) -> str:
     tasks = [task for task in COLUMNS if task != "generated"]
     names = [COLUMNS[task] for task in tasks]
     table = [f"| seconds, peak memory | {' | '.join(names)} |", f"|---|{'---:|' * len(tasks)}"]
-    for engine in COLOURS:
+    for engine in COMPARED:
         cells = [_cost(results, engine, task) for task in tasks]
         table.append(f"| {engine} | {' | '.join(cells)} |")
     machine = results.machine
@@ -181,8 +172,8 @@ def main() -> None:
     """Rewrite the pages and the pictures."""
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
-    for path, picture in pictures().items():
-        path.write_text(picture, encoding="utf-8")
+    for path, content in pictures().items():
+        path.write_text(content, encoding="utf-8")
 
 
 def _arm(results: Results, name: str, key: str, *, kept: str) -> tuple[str, str, str, str]:

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from endtask.config import BatchSize, Budget, Settings, SizeBudget, TextAmount
 from endtask.config.messages import holds_named_sections, section_of
+from endtask.config.part_section import PartSection
 
 PAGE = Path(__file__).resolve().parent / "settings.md"
 
 INTRODUCTION = """# Settings
 
-<!-- Made by `make docs` from src/endtask/settings; change the descriptions there. -->
+<!-- Made by `make docs` from src/endtask; change the descriptions there. -->
 
 A run is described by one YAML (or JSON) file. Everything has a default, so a file holds only what differs:
 
@@ -55,22 +55,49 @@ _NAMES: dict[Any, str] = {
 }
 
 
+_DOCUMENTED: dict[type[BaseModel], str] = {}
+"""The sections that have a table already, with its title: others of the same form point to it."""
+
+
 def page() -> str:
     """The whole page as Markdown."""
+    _DOCUMENTED.clear()
     return INTRODUCTION + "".join(_section("Top level", Settings, "", Settings.__doc__))
 
 
-def _section(title: str, model: type[BaseModel], prefix: str, meaning: str | None) -> Iterator[str]:
+def _section(
+    title: str, model: type[BaseModel], prefix: str, meaning: str | None, *, of_part: bool = False
+) -> Iterator[str]:
+    """A table of the plain keys of a section, then the sections below it; options of a part have none below."""
+    if model in _DOCUMENTED:
+        yield f"\n## {title}\n\nThe same keys as {_DOCUMENTED[model]}.\n"
+        return
+    _DOCUMENTED[model] = title
     yield f"\n## {title}\n\n{_sentence(meaning)}\n\n| key | value | default | meaning |\n|---|---|---|---|\n"
     for name, field in model.model_fields.items():
-        if section_of(model, name) is None:
+        if of_part or section_of(model, name) is None:
             yield _row(prefix + name, field)
-    for name in model.model_fields:
+    for name in () if of_part else model.model_fields:
         below = section_of(model, name)
         if below is not None:
             named = ".NAME" if holds_named_sections(model, name) else ""
             path = f"{prefix}{name}[]." if _is_list(model.model_fields[name]) else f"{prefix}{name}{named}."
             yield from _section(f"`{path.removesuffix('.')}`", below, path, below.__doc__)
+            if issubclass(below, PartSection):
+                yield from _parts(below, path)
+
+
+def _parts(section: type[PartSection], path: str) -> Iterator[str]:
+    """The parts that a section may name, and the options of each."""
+    registry, key = section.registry, section.part_key
+    yield f"\n| `{path}{key}` | {registry.kind} |\n|---|---|\n"
+    for name in registry.names():
+        yield f"| `{name}` | {_sentence(registry.get(name).__doc__)} |\n"
+    for name in registry.names():
+        config = registry.get(name).Config
+        if config.model_fields:
+            title = f"`{path.removesuffix('.')}` with `{key}: {name}`"
+            yield from _section(title, config, path, registry.get(name).__doc__, of_part=True)
 
 
 def _row(key: str, field: FieldInfo) -> str:
@@ -85,6 +112,8 @@ def _kind(annotation: Any) -> str:
         return ", ".join(f"`{choice}`" for choice in parts)
     if origin is Annotated:
         return _kind(parts[0])
+    if isinstance(annotation, type) and issubclass(annotation, PartSection):
+        return f"{annotation.registry.kind} by name, or a section with its options"
     if origin is tuple:
         return f"list of: {_kind(parts[0])}"
     if origin in (Union, types.UnionType):
@@ -93,9 +122,9 @@ def _kind(annotation: Any) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    if field.default is PydanticUndefined:
+    if field.is_required():
         return "(required)"
-    value = field.default
+    value = field.get_default(call_default_factory=True)
     plain = isinstance(value, str | Budget | SizeBudget | TextAmount | BatchSize) and value
     return f"`{value}`" if plain else f"`{json.dumps(value)}`"
 

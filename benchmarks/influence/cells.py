@@ -123,7 +123,7 @@ def cells(arms: tuple[Arm, ...], orders: Mapping[str, str], size: int) -> dict[s
     """The cells of a comparison; `orders` are the tables by name, `size` the bytes of all candidates."""
     return {
         arm.name: {
-            "select.selector": "imported",
+            "select.name": "imported",
             "select.path": orders[arm.order],
             "select.budget": f"{size * arm.percent // 100}B",
             **({} if arm.steps == STEPS else {"budget": f"{arm.steps}steps"}),

@@ -26,7 +26,7 @@ from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, TOGETHE
 from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
 from endtask.bundle import write_bundle
 from endtask.compare import Outcome, compare
-from endtask.config import Settings, dump_yaml
+from endtask.config import SelectSettings, Settings, dump_yaml
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
 from endtask.io.atomic import whole_file, write_json, write_text
@@ -36,12 +36,12 @@ from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_statistics
 from endtask.pipeline.run import Run
 from endtask.seeds import generator
+from endtask.selectors.base import RunContext
 from endtask.selectors.fusion import fused
+from endtask.selectors.influence import influence_config
 from endtask.selectors.influence.candidates import pack_candidates
 from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import folds_of
-from endtask.selectors.inputs import Inputs
-from endtask.selectors.rankers import RANKERS
 from endtask.selectors.ranking import by_score, ranks_of
 from endtask.selectors.table import keep_rows
 from endtask.task.stored import task_files
@@ -87,7 +87,7 @@ class Prepared:
         shutil.rmtree(folder, ignore_errors=True)
         settings = with_values(self.settings, {"tokenizer.path": str(self.tokenizer)}, "scoring")
         task, scoring = self.run.task, scoring_settings(settings)
-        parts = folds_of(task, settings.select.influence, seed_of(settings))
+        parts = folds_of(task, influence_config(settings), seed_of(settings))
         prepare_folds(task, parts, self.table, scoring, folder)
         tokenizer = load_tokenizer(folder / TOKENIZER)
         pack_candidates(self.table, tokenizer, scoring.pretrain.max_length, folder / CANDIDATES)
@@ -116,10 +116,9 @@ class Prepared:
             order = generator(self.settings.seed, "random of the candidates").permutation(len(statistics.rank))
             score = np.zeros(len(order))
         else:
-            inputs = Inputs(
-                self.settings.select, self.table.parent, seed=self.settings.seed, examples=self.run.task.train
-            )
-            ranking = RANKERS[name](inputs, statistics)
+            section = SelectSettings(name=name)
+            context = RunContext(section, self.table.parent, seed=self.settings.seed, examples=self.run.task.train)
+            ranking = section.part.rank(statistics, context)
             order, score = ranking.order, ranking.score
         with whole_file(path) as aside:
             keep_rows(self.table, order, aside, replaced={"rank": ranks_of(order), "score": score})

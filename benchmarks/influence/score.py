@@ -30,6 +30,7 @@ from endtask.gradients.scoring import Calibration
 from endtask.io.atomic import whole_file
 from endtask.io.compression import zstd
 from endtask.seeds import generator
+from endtask.selectors.influence import influence_config
 from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw
 from endtask.selectors.influence.fit import Fold, fit, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import class_shares, columns_of
@@ -62,7 +63,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def folds_in(folder: Path, settings: Settings) -> list[Fold]:
     """The folds whose tokens were prepared, in a folder of their own for each size of the scoring model."""
-    own = folder / f"size-{settings.select.influence.size}"
+    own = folder / f"size-{influence_config(settings).size}"
     if not own.exists():
         aside = own.with_name(f"{own.name}.partial")
         shutil.rmtree(aside, ignore_errors=True)
@@ -81,16 +82,16 @@ def folds_in(folder: Path, settings: Settings) -> list[Fold]:
 def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray, dict[str, Any]]:
     """The score of every candidate, as `select.influence.choice: budget` has it."""
     own = {"layers": [SCORINGS[name].layer], **SCORINGS[name].values}
-    values = {f"select.influence.{key}": value for key, value in own.items()}
+    values = {f"select.{key}": value for key, value in own.items()}
     chosen = [replace(fold, settings=with_values(fold.settings, values, name)) for fold in folds]
     settings, started = chosen[0].settings, time.perf_counter()
     candidates = PackedTexts(folder / CANDIDATES)
-    units = CandidateUnits(candidates, np.arange(len(candidates)), settings.select.influence.candidate_batch)
+    units = CandidateUnits(candidates, np.arange(len(candidates)), influence_config(settings).candidate_batch)
     scorer = Scorer(chosen, units, memory=target_memory(chosen[0].context.device))
     drawn = calibration_draw(units.count, seed_of(settings))
     calibration = Calibration.of(score_units(scorer, units, drawn))
-    columns = columns_of([fold.task for fold in chosen], settings.select.influence.target_batch)
-    work = ShardWork(settings.select.influence, calibration, class_shares(columns, chosen[0].task.labels))
+    columns = columns_of([fold.task for fold in chosen], influence_config(settings).target_batch)
+    work = ShardWork(influence_config(settings), calibration, class_shares(columns, chosen[0].task.labels))
     ready = time.perf_counter()
     shards = Shards(units, folder / "shards" / name)
     shards.score(scorer, work)
@@ -154,7 +155,7 @@ def score(archive: Path, out: Path, orders: tuple[str, ...] = tuple(SCORINGS), *
     for name in orders:
         size = SCORINGS[name].size
         if size not in models:
-            overrides = [f"device={device}", "precision=auto", f"select.influence.size={size}"]
+            overrides = [f"device={device}", "precision=auto", f"select.size={size}"]
             models[size] = fitted(folder, load_settings(folder / SETTINGS, overrides=overrides))
         folds, cost = models[size]
         scores[name], found = score_order(folder, folds, name)

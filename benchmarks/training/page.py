@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.results_file import Results
 from benchmarks.training.cases import COMPILED, OURS, REFERENCE, SMALL_VOCABULARY, TRAINER
+from endtask.reporting.plots import BarGroup, bar_chart, picture
 
 NAMES = {
     OURS: "endtask (`lean`)",
@@ -15,8 +15,6 @@ NAMES = {
     REFERENCE: "the TLM authors' way",
 }
 COLUMNS = (("110m", "full"), ("110m", "task"), ("42m", "full"), ("23m", "full"))
-_COLOURS = {OURS: "#0072b2", COMPILED: "#777777", TRAINER: "#999999", REFERENCE: "#bbbbbb"}
-_CELL, _BAR = 250, 30
 _SENTENCES = {
     "fraction_of_matmul_peak_110m": "Matrix products at 110 M parameters: {:.2f} of the best one of the same run.",
     "speedup_vs_trainer_full": "Against the Trainer on full sequences: {:.1f} times as fast.",
@@ -44,35 +42,14 @@ def training_table(results: Results) -> str:
 
 def training_picture(results: Results) -> str:
     """Tokens per second at 110 M parameters as bars."""
-    bars = [(engine, text) for text in ("full", "task") for engine in NAMES]
-    speeds = {bar: _speed(results, bar[0], "110m", bar[1]) for bar in bars}
-    most = max(speed for speed in speeds.values() if speed)
-    height = 40 + len(NAMES) * (_BAR + 6)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" role="img" font-family="sans-serif">',
-            "<title>Thousand real tokens per second, 110 M parameters: endtask against its peers</title>",
-            f'<rect width="800" height="{height}" fill="#ffffff"/>',
-            *_bars(speeds, most),
-            "</svg>",
-            "",
-        ]
-    )
-
-
-def _bars(speeds: dict[tuple[str, str], float | None], most: float) -> Iterator[str]:
-    for column, (text, title) in enumerate((("full", "full sequences"), ("task", "task text"))):
-        left = 265 + column * (_CELL + 20)
-        yield f'<text x="{left}" y="22" font-size="14" font-weight="bold" fill="#222">{title}</text>'
-        for place, engine in enumerate(NAMES):
-            top, speed = 34 + place * (_BAR + 6), speeds[engine, text]
-            width = (_CELL - 60) * (speed or 0.0) / most
-            if column == 0:
-                label = NAMES[engine].replace("`", "")
-                yield f'<text x="255" y="{top + 20}" text-anchor="end" font-size="13" fill="#222">{label}</text>'
-            yield f'<rect x="{left}" y="{top}" width="{width:.1f}" height="{_BAR}" fill="{_COLOURS[engine]}"/>'
-            shown = f"{speed / 1e3:.0f}k" if speed else "not measured"
-            yield f'<text x="{left + width + 6:.1f}" y="{top + 20}" font-size="13" fill="#222">{shown}</text>'
+    groups = []
+    for text, title in (("full", "full sequences"), ("task", "task text")):
+        speeds = [_speed(results, engine, "110m", text) for engine in NAMES]
+        shown = tuple(f"{speed / 1e3:.0f}k" if speed else "not measured" for speed in speeds)
+        groups.append(BarGroup(title, tuple(speed or 0.0 for speed in speeds), shown))
+    engines = [name.replace("`", "") for name in NAMES.values()]
+    chart = bar_chart(groups, engines, title="Real tokens per second, 110 M parameters")
+    return picture("Thousand real tokens per second, 110 M parameters: endtask against its peers", [chart])
 
 
 def _facts(results: Results) -> list[str]:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from endtask.config.influence import InfluenceSettings
+from endtask.selectors.inputs import Inputs
 
 from benchmarks.influence import page, prepare, score
 from benchmarks.influence.cells import AGAINST, SCORINGS, SHOWN, TABLES, Arm, against, base_settings, cells, titles
@@ -21,14 +23,12 @@ from endtask.compare import Outcome, compare
 from endtask.compare.flags import read_comparison_folder
 from endtask.compare.results import write_results
 from endtask.config import Settings
-from endtask.config.influence import InfluenceSettings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
 from endtask.gradients.scoring import Calibration
 from endtask.io.selection_table import read_statistics
 from endtask.selectors.influence import shards
 from endtask.selectors.influence.runner import InfluenceWork
-from endtask.selectors.inputs import Inputs
 from tests.toy_run import toy_settings
 
 ROOT = Path(__file__).resolve().parents[2]

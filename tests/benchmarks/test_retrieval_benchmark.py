@@ -18,7 +18,7 @@ from benchmarks.retrieval.agreement import compare
 from benchmarks.retrieval.engines import ENGINES
 from benchmarks.retrieval.inputs import cut_corpus, task_queries, whole_corpus
 from benchmarks.retrieval.measure import Bench, EngineFailed
-from benchmarks.retrieval.picture import COLOURS, retrieval_picture
+from benchmarks.retrieval.picture import COMPARED, retrieval_picture
 from benchmarks.retrieval.plan import (
     GENERATED_SIZES,
     Journal,
@@ -218,9 +218,9 @@ def test_the_picture_shows_every_engine() -> None:
     drawn = retrieval_picture(results)
     assert drawn == retrieval_picture(results)
     picture = xml.fromstring(drawn)
-    colours = [line.attrib["stroke"] for line in picture.iter("{http://www.w3.org/2000/svg}polyline")]
-    assert {colours.count(colour) for engine, colour in COLOURS.items() if engine != "endtask"} == {6}
-    assert colours.count(COLOURS["endtask"]) == 8
+    drawn_lines = [line[0].text for line in picture.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert {drawn_lines.count(engine) for engine in COMPARED if engine != "endtask"} == {6}
+    assert drawn_lines.count("endtask") == 8
     assert "nan" not in drawn
     for line in picture.iter("{http://www.w3.org/2000/svg}polyline"):
         heights = [float(point.split(",")[1]) for point in line.attrib["points"].split()]

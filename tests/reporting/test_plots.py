@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.reporting.plots import WIDTH, BarGroup, Scale, Series, bar_chart, line_chart, round_ticks
+from endtask.reporting.plots import (
+    WIDTH,
+    BarGroup,
+    DotRow,
+    Scale,
+    Series,
+    bar_chart,
+    dot_chart,
+    line_chart,
+    log_ticks,
+    picture,
+    round_ticks,
+)
 
 
 def chart(*series: Series) -> ElementTree.Element:
@@ -148,3 +160,43 @@ def test_intervals_are_whiskers_and_the_value_stands_behind_them() -> None:
     value = re.search(r'x="([\d.]+)" y="[\d.]+">80.0<', picture)
     assert value is not None
     assert float(value[1]) > high
+
+
+def test_logarithmic_axes_turn_powers_into_straight_lines() -> None:
+    series = [Series("a", ((1, 10.0), (10, 100.0), (100, 1000.0)))]
+    drawn = line_chart(series, title="Cost", x_label="size", y_label="seconds", log=True)
+    ((first, second, third),) = points(ElementTree.fromstring(drawn))
+    assert second == pytest.approx(((first[0] + third[0]) / 2, (first[1] + third[1]) / 2), abs=0.1)
+    assert first[0] < third[0]
+    assert first[1] > third[1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(1e-6, 1e9), st.floats(1.01, 1e6))
+def test_logarithmic_ticks_are_few_and_inside(low: float, factor: float) -> None:
+    ticks = log_ticks(low, low * factor)
+    assert 1 <= len(ticks) <= 13
+    assert all(low * (1 - 1e-6) <= tick <= low * factor * (1 + 1e-6) for tick in ticks)
+
+
+def test_dots_stand_left_and_right_of_zero() -> None:
+    rows = [DotRow("heading"), DotRow("a", ((0, -2.0, True), (1, 1.0, False)))]
+    svg = ElementTree.fromstring(dot_chart(rows, ["mt", "meta"], title="Leads", x_label="points"))
+    *legend, low, high = svg.iter("circle")
+    (zero,) = [path for path in svg.iter("path") if "V" in path.attrib["d"]]
+    middle = float(zero.attrib["d"][1:].split()[0])
+    assert len(legend) == 2
+    assert (low.attrib["class"], high.attrib["class"]) == ("dot series-0", "hollow series-1")
+    assert middle - float(low.attrib["cx"]) == pytest.approx(2 * (float(high.attrib["cx"]) - middle), abs=0.2)
+    assert svg.attrib["aria-label"] == "Leads: a: mt -2.0, meta +1.0"
+
+
+def test_a_picture_is_a_file_of_its_own() -> None:
+    charts = [bar_chart([BarGroup("a", (1.0,), ("1",))], ["x"], title=title) for title in ("one", "two", "three")]
+    drawn = picture("<All>", charts, columns=2)
+    svg = ElementTree.fromstring(drawn)
+    inside = list(svg.iter("{http://www.w3.org/2000/svg}svg"))[1:]
+    assert [(chart.attrib["x"] > inside[0].attrib["x"]) for chart in inside] == [False, True, False]
+    assert inside[0].attrib["y"] == inside[1].attrib["y"] != inside[2].attrib["y"]
+    assert "prefers-color-scheme: dark" in drawn
+    assert drawn == picture("<All>", charts, columns=2)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from endtask.selectors.inputs import Inputs
 
 from endtask.config import SelectSettings
 from endtask.io.selection_table import write_selection
 from endtask.records import Example
 from endtask.retrieval.words import words_of
 from endtask.selectors.draws import draws
-from endtask.selectors.inputs import Inputs
 from endtask.selectors.label_words import label_words
 from endtask.selectors.ngrams import BUCKETS
 from endtask.selectors.quality import quality as quality_figures

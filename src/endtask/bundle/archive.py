@@ -25,7 +25,7 @@ class ArchiveWriter:
     """Adds files one after the other; the same files in the same order give the same bytes."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
-        options = {
+        options: dict[int, int] = {
             zstd.CompressionParameter.compression_level: _LEVEL,
             zstd.CompressionParameter.window_log: _WINDOW_LOG,
             zstd.CompressionParameter.enable_long_distance_matching: 1,

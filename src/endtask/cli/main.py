@@ -30,6 +30,7 @@ from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.io.disk import disk_trouble
 from endtask.io.stage_folder import own_version
+from endtask.registry import load_plugin
 
 
 class Stopped(Exception):
@@ -87,6 +88,14 @@ def endtask(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin",
+            metavar="FILE.py",
+            help="Load selectors, objectives, weightings, encoders or metrics of your own; before or after the verb.",
+        ),
+    ] = None,
 ) -> None:
     """Turn a labelled task and a large pile of text into a small language model made for that task."""
 
@@ -98,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its advice is for people who call it themselves
     try:
-        code = app(arguments, prog_name="endtask", standalone_mode=False)
+        code = app(_load_plugins(arguments), prog_name="endtask", standalone_mode=False)
     except InputError as error:
         _stop(str(error), 2)
     except _UsageError as error:
@@ -112,6 +121,25 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             raise
         _stop(trouble, 2)
     sys.exit(code)
+
+
+def _load_plugins(arguments: Sequence[str] | None) -> list[str]:
+    """Load the files that `--plugin` names, wherever it stands, and return the other arguments.
+
+    Plug-ins are named here and in the environment alone: no settings file, run folder or bundle may name code.
+    """
+    left: list[str] = []
+    given = iter(sys.argv[1:] if arguments is None else arguments)
+    for argument in given:
+        name, equals, path = argument.partition("=")
+        if name != "--plugin":
+            left.append(argument)
+            continue
+        path = path if equals else next(given, "")
+        if not path:
+            raise InputError("--plugin: name a Python file", hint="endtask run --plugin my_selector.py ...")
+        load_plugin(path)
+    return left
 
 
 def _explain_usage(error: Any) -> NoReturn:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from endtask.config.messages import explain, section_of
+from endtask.config.messages import explain, holds_named_sections, section_of
+from endtask.config.part_section import PartSection
 from endtask.config.preset_files import preset_layers
 from endtask.config.root import Settings
 from endtask.errors import InputError, did_you_mean_beside
@@ -158,16 +159,42 @@ def _without_empty_sections(tree: Mapping[str, Any], model: type[BaseModel]) -> 
     return kept
 
 
-def merge(base: Tree, change: Mapping[str, Any]) -> None:
-    """Write `change` into `base`, section by section."""
+def merge(base: Tree, change: Mapping[str, Any], model: type[BaseModel] | None = Settings) -> None:
+    """Write `change` into `base`, section by section.
+
+    Where `change` names another part in a section, the options of the part before do not stay.
+    """
     for key, value in change.items():
+        section = section_of(model, key) if model is not None else None
+        if section is not None and model is not None and holds_named_sections(model, key):
+            for name, inner in value.items() if isinstance(value, Mapping) else ():
+                _forget_options(base.get(key), name, inner, section)
+        elif section is not None:
+            _forget_options(base, key, value, section)
         if isinstance(value, Mapping) and isinstance(base.get(key), dict):
-            merge(base[key], value)
+            merge(base[key], value, section)
         elif value is None and isinstance(base.get(key), dict):
             continue  # a section whose keys are all commented out changes nothing
         else:
             # A copy, so that later overrides never reach into the caller's own mapping.
             base[key] = copy.deepcopy(value)
+
+
+def _forget_options(base: Any, key: str, value: Any, section: type[BaseModel]) -> None:
+    """Drop the options of the part that `base[key]` names where `value` names another one."""
+    if not issubclass(section, PartSection) or not isinstance(base, dict) or key not in base:
+        return
+    before, after = base[key], value
+    if isinstance(before, str):
+        before = {section.part_key: before}
+    if isinstance(after, str):
+        after = {section.part_key: after}
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping) or section.part_key not in after:
+        return
+    if section.chosen(before) != section.chosen(after):
+        base[key] = {name: kept for name, kept in before.items() if name in section.model_fields}
+    else:
+        base[key] = dict(before)
 
 
 def apply_override(tree: Tree, override: str) -> str:
@@ -176,17 +203,42 @@ def apply_override(tree: Tree, override: str) -> str:
     names = [name.strip() for name in key.split(".")]
     if not equals or not all(names):
         raise InputError(f"--set {override!r}: write it as key=value", hint="for example pretrain.learning_rate=1e-3")
-    for name in names[:-1]:
+    sections = _sections_along(names[:-1])
+    above = tree
+    for name, section in zip(names[:-1], sections, strict=True):
         if tree.get(name) is None:
             tree[name] = {}
+        if isinstance(tree[name], str) and section is not None and issubclass(section, PartSection):
+            tree[name] = {section.part_key: tree[name]}
         if not isinstance(tree[name], dict):
             raise InputError(f"--set {override!r}: {name!r} is a value, not a section")
-        tree = tree[name]
+        above, tree = tree, tree[name]
     try:
-        tree[names[-1]] = _value(text)
+        value = _value(text)
     except yaml.YAMLError:
         raise InputError(f"--set {override!r}: the value is not valid YAML") from None
+    inside = sections[-1] if sections else None
+    if inside is not None and issubclass(inside, PartSection) and names[-1] == inside.part_key:
+        _forget_options(above, names[-2], {names[-1]: value}, inside)
+        tree = above[names[-2]]
+    tree[names[-1]] = value
     return ".".join(names)
+
+
+def _sections_along(names: Sequence[str]) -> list[type[BaseModel] | None]:
+    """Return the section that each of some nested keys leads to; None for values and for sections by name."""
+    found: list[type[BaseModel] | None] = []
+    model: type[BaseModel] | None = Settings
+    named: type[BaseModel] | None = None
+    for name in names:
+        if named is not None:
+            model, named = named, None
+        elif model is not None and holds_named_sections(model, name):
+            named, model = section_of(model, name), None
+        else:
+            model = section_of(model, name) if model is not None else None
+        found.append(model)
+    return found
 
 
 def _value(text: str) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from endtask.config.objectives import no_name
+from endtask.config.part_section import PartSection
 from endtask.config.root import Settings
 from endtask.errors import InputError, did_you_mean, nearest
 
@@ -89,6 +90,9 @@ def explain(
     if first["type"] == "extra_forbidden":
         # `--set fintune.epochs=3` makes a section that nobody knows: the complaint is about the section alone.
         path = "--set" if _sets_below(place, overridden) else _origin(_dotted(place), "", where, overridden)
+        part = _part_section_at(place[:-1], root, tree or {})
+        if part is not None:
+            return _unknown_option(place, part, path)
         return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place, root))
     same_place = [each for each in complaints if _place(tuple(each["loc"]), root) == place]
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
@@ -105,11 +109,38 @@ def explain(
     return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None, hint=hint)
 
 
+def _part_section_at(place: Location, root: type[BaseModel], tree: Mapping[str, Any]) -> type[PartSection] | None:
+    """Return the section of a part, with its options, that a place leads to; None for other places."""
+    section = _section_at(place, root)
+    if section is None or not issubclass(section, PartSection):
+        return None
+    value: Any = tree
+    for part in place:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return section.for_part(section.chosen(value if isinstance(value, Mapping) else {}))
+
+
+def _unknown_option(place: Location, section: type[PartSection], path: str | None) -> InputError:
+    """Return the line for an option that the part of a section does not have; others may have it."""
+    wrong = str(place[-1])
+    registry, key = section.registry, section.part_key
+    owners = [name for name in registry.names() if wrong in registry.get(name).Config.model_fields]
+    name = section.part_name
+    if owners:
+        hint = f"it is an option of {key}: {' or '.join(owners)}"
+    else:
+        hint = did_you_mean(wrong, section.model_fields).replace(
+            "did you mean '", f"did you mean '{_dotted(place[:-1])}."
+        )
+    return InputError(f"{registry.kind} {name!r} has no such option", path=path, key=_dotted(place), hint=hint)
+
+
 def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
     """The section a key holds (or holds a list of, or several by name), or None for a plain value."""
     field = model.model_fields.get(key)
     kinds = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    plain = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
+    return next((kind for kind in plain if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def holds_named_sections(model: type[BaseModel], key: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from pydantic import ModelWrapValidatorHandler, model_validator
 
@@ -28,6 +28,8 @@ class PartSection(Section):
     part_key: ClassVar[str] = "name"
     section_base: ClassVar[type[Any] | None] = None
     """Of a section with the options of a part: the section without them."""
+    part_name: ClassVar[str] = ""
+    """Of such a section: the name of the part."""
 
     def __new__(cls, *args: Any, **data: Any) -> Self:
         """Make `SelectSettings(name="dsir", buckets=4096)` a section with the options of `dsir`."""
@@ -38,7 +40,8 @@ class PartSection(Section):
     @classmethod
     def for_part(cls, name: str) -> type[Self]:
         """Return the section with the options of the part of this name as fields."""
-        return _with_options(_base_of(cls), name)
+        concrete: type[Self] = _with_options(cast(Any, _base_of(cls)), name)
+        return concrete
 
     @classmethod
     def chosen(cls, data: Mapping[str, Any]) -> str:
@@ -86,7 +89,7 @@ def _base_of(cls: type[PartSection]) -> type[Any]:
 
 
 @cache
-def _with_options(base: type[PartSection], name: str) -> type[Any]:
+def _with_options(base: Any, name: str) -> Any:
     part = base.registry.get(name)
     config: type[PartConfig] = part.Config
     both = base.model_fields.keys() & config.model_fields.keys()
@@ -94,7 +97,9 @@ def _with_options(base: type[PartSection], name: str) -> type[Any]:
         raise TypeError(f"{part.__qualname__}.Config: {', '.join(sorted(both))} are keys of the section already")
     doc = part.__doc__ or base.__doc__
     return type(
-        f"{base.__name__}_{name}", (base, config), {"__doc__": doc, "__module__": __name__, "section_base": base}
+        f"{base.__name__}_{name}",
+        (base, config),
+        {"__doc__": doc, "__module__": __name__, "section_base": base, "part_name": name},
     )
 
 

@@ -45,7 +45,7 @@ def values_by_key(tree: Mapping[str, Any], model: type[BaseModel] = Settings, pr
     """
     found: dict[str, Any] = {}
     for name, value in tree.items():
-        default = model.model_fields[name].default
+        default = model.model_fields[name].get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             found.update(values_by_key(value or {}, type(default), f"{prefix}{name}."))
         else:
@@ -56,7 +56,7 @@ def values_by_key(tree: Mapping[str, Any], model: type[BaseModel] = Settings, pr
 def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object]) -> list[str]:
     lines = []
     for name, field in model.model_fields.items():
-        key, default = f"{prefix}{name}", field.default
+        key, default = f"{prefix}{name}", field.get_default(call_default_factory=True)
         margin = "  " * prefix.count(".")
         if isinstance(default, BaseModel):
             inner = _section_lines(type(default), f"{key}.", values)

@@ -1,14 +1,16 @@
-"""Charts as inline SVG: lines over steps, and grouped horizontal bars.
+"""Charts as SVG, for pages and for the docs: lines, grouped horizontal bars and rows of dots.
 
-Colours and dashes come from the page's style sheet by class (`series-0`, `series-1`, ...), so that light, dark and
-print each have their own. Every chart carries its title and its figures as text for those who do not see it.
+Colours and dashes come from chart.css by class (`series-0`, `series-1`, ...), so that light, dark and print each have
+their own. Every chart holds its title and its figures as text for those who do not see it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -24,8 +26,11 @@ _TOO_LARGE = 1e100  # far from where differences and margins would overflow
 _SMALLEST_SPAN = 1e-100  # below that all values count as one
 _MARKERS_UP_TO = 25
 _BAR, _BAR_GAP, _BAR_LABEL, _VALUE_ROOM = 13, 3, 20, 60
+_DOT_LABEL, _DOT_ROW = 150, 20
+_LOG_MARGIN = 1.25  # factor between the outermost values and the ends of a logarithmic axis
 
 _LINE_SAMPLE = Markup('<line class="line series-{style}" x1="{x:.1f}" x2="{end:.1f}" y1="{y}" y2="{y}"/>')
+_DOT_SAMPLE = Markup('<circle class="dot series-{style}" cx="{middle:.1f}" cy="{y}" r="5"/>')
 _BAR_SAMPLE = Markup('<rect class="bar series-{style}" x="{x:.1f}" y="{top}" width="18" height="10" rx="2"/>')
 
 
@@ -46,19 +51,27 @@ class Series:
 class Scale:
     """Maps values between `low` and `high` to pixels between `start` and `end`; a single value to the middle.
 
-    >>> Scale(0, 10, 100, 200)(2.5), Scale(3, 3, 100, 200)(3)
-    (125.0, 150.0)
+    >>> Scale(0, 10, 100, 200)(2.5), Scale(3, 3, 100, 200)(3), Scale(1, 100, 100, 200, log=True)(10)
+    (125.0, 150.0, 150.0)
     """
 
     low: float
     high: float
     start: float
     end: float
+    log: bool = False
 
     def __call__(self, value: float) -> float:
         if self.high == self.low:
             return (self.start + self.end) / 2
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+        part = (value - self.low) / (self.high - self.low)
+        if self.log:
+            part = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + part * (self.end - self.start)
+
+    def ticks(self, least_step: float = 0.0) -> tuple[float, ...]:
+        """Round values to write at the axis."""
+        return log_ticks(self.low, self.high) if self.log else round_ticks(self.low, self.high, least_step=least_step)
 
 
 @dataclass(frozen=True)
@@ -93,15 +106,43 @@ def round_ticks(low: float, high: float, most: int = 6, least_step: float = 0.0)
     return ticks or (low,)
 
 
+def log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """Powers of ten from `low` to `high`, with steps between them where there is room; in a short range round values.
+
+    >>> log_ticks(0.8, 12), log_ticks(5, 400), log_ticks(1.3, 1.7)
+    ((1.0, 2.0, 5.0, 10.0), (10.0, 30.0, 100.0, 300.0), (1.3, 1.4, 1.5, 1.6, 1.7))
+    """
+    steps = (1, 2, 5) if high < 30 * low else (1, 3) if high < 1000 * low else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = tuple(tick for power in powers for step in steps if low <= (tick := step * 10.0**power) <= high)
+    return ticks if len(ticks) > 1 else tuple(round(tick, 12) for tick in round_ticks(low, high))
+
+
+@dataclass(frozen=True)
+class DotRow:
+    """One row of a dot chart: for some of the chart's names (by index) a value, and whether its dot is filled.
+
+    A row without any dots is a heading.
+    """
+
+    label: str
+    dots: tuple[tuple[int, float, bool], ...] = ()
+
+
 def line_chart(
     series: Sequence[Series],
     *,
     title: str,
     x_label: str,
     y_label: str,
+    x_format: Callable[[float], str] = lambda value: f"{value:,g}",
     y_format: Callable[[float], str] = lambda value: f"{value:.3g}",
+    log: bool = False,
 ) -> Markup:
-    """A chart with one line per series, dots where there are few points, and a legend if there are several."""
+    """A chart with one line per series, dots where there are few points, and a legend if there are several.
+
+    `log`: both axes are logarithmic, and all values must be positive.
+    """
     drawn = [(number, line) for number, line in enumerate(series) if line.finite]
     legend, legend_height = (
         _legend([line.name for line in series], _LINE_SAMPLE) if len(series) > 1 else (Markup(""), 0)
@@ -114,9 +155,11 @@ def line_chart(
     xs = [x for _, line in drawn for x, _ in line.finite]
     ys = [y for _, line in drawn for _, y in line.finite]
     margin = 0.04 * (max(ys) - min(ys)) or 0.05 * abs(max(ys)) or 0.5
-    across = Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT)
-    up = Scale(min(ys) - margin, max(ys) + margin, top + _PLOT_HEIGHT, top)
-    axes = _axes(across, up, x_label, y_label, y_format)
+    factor = _LOG_MARGIN if log else 1.0
+    y_ends = (min(ys) / factor, max(ys) * factor) if log else (min(ys) - margin, max(ys) + margin)
+    across = Scale(min(xs) / factor, max(xs) * factor, _LEFT, WIDTH - _RIGHT, log)
+    up = Scale(*y_ends, top + _PLOT_HEIGHT, top, log)
+    axes = _y_axis(across, up, y_label, y_format) + _x_axis(across, up, x_label, x_format)
     lines = Markup("").join(_line(number % STYLES, line, across, up) for number, line in drawn)
     return _svg(title, "; ".join(_in_words(line, y_format) for _, line in drawn), height, legend + axes + lines)
 
@@ -136,9 +179,55 @@ def bar_chart(groups: Sequence[BarGroup], names: Sequence[str], *, title: str) -
     return _svg(title, words or "no values", top + len(groups) * group_height, legend + bars)
 
 
+def dot_chart(rows: Sequence[DotRow], names: Sequence[str], *, title: str, x_label: str) -> Markup:
+    """Rows of dots over one axis, a style for each name; zero is in the middle."""
+    legend, legend_height = _legend(names, _DOT_SAMPLE)
+    reach = 1.05 * max((abs(value) for row in rows for _, value, _ in row.dots), default=1.0)
+    top = _TITLE_LINE + legend_height
+    across = Scale(-reach, reach, _DOT_LABEL, WIDTH - _RIGHT)
+    up = Scale(len(rows), 0, top + len(rows) * _DOT_ROW, top)
+    lines = Markup("").join(
+        Markup('<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{top:g}" y2="{bottom:g}"/>').format(
+            x=across(tick), top=up.end, bottom=up.start
+        )
+        for tick in across.ticks()
+    )
+    zero = Markup('<path class="axis" d="M{:.1f} {:g}V{:g}"/>').format(across(0), up.end, up.start)
+    dots = Markup("").join(_dots(row, up(number + 0.5), across) for number, row in enumerate(rows))
+    words = "; ".join(
+        f"{row.label}: {', '.join(f'{names[name]} {value:+.1f}' for name, value, _ in row.dots)}"
+        for row in rows
+        if row.dots
+    )
+    axis = _x_axis(across, up, x_label, lambda value: f"{value:+g}" if value else "0")
+    return _svg(title, words or "no values", up.start + _BOTTOM, legend + lines + zero + axis + dots)
+
+
+def picture(title: str, charts: Sequence[Markup], columns: int = 1) -> str:
+    """Charts in rows of `columns`, as an SVG file that needs nothing else; light or dark as its reader's screen."""
+    heights = [float(found[1]) for chart in charts if (found := re.search(r'height="([\d.]+)"', chart))]
+    gap, placed, bottom = 24, [], 12.0
+    for first in range(0, len(charts), columns):
+        for column, chart in enumerate(charts[first : first + columns]):
+            place = f'<svg class="chart" x="{gap + column * (WIDTH + gap)}" y="{bottom:g}"'
+            placed.append(chart.replace(Markup('<svg class="chart"'), Markup(place), 1))
+        bottom += max(heights[first : first + columns]) + 12
+    style = Path(__file__).with_name("chart.css").read_text(encoding="utf-8")
+    document = Markup(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:g}" role="img" '
+        'font-family="sans-serif">\n'
+        "<title>{title}</title>\n<style>\n{style}</style>\n"
+        '<rect width="100%" height="100%" style="fill: var(--page)"/>\n{charts}\n</svg>\n'
+    )
+    width = gap + min(columns, len(charts)) * (WIDTH + gap)
+    charts_below = Markup("\n").join(placed)
+    return str(document.format(width=width, height=bottom, title=title, style=Markup(style), charts=charts_below))
+
+
 def _svg(title: str, description: str, height: float, content: Markup) -> Markup:
     return Markup(
-        '<svg class="chart" viewBox="0 0 {w} {h:g}" role="img" aria-label="{title}: {words}"><title>{title}</title>'
+        '<svg class="chart" width="{w}" height="{h:g}" viewBox="0 0 {w} {h:g}" role="img" '
+        'aria-label="{title}: {words}"><title>{title}</title>'
         '<text class="chart-title" x="0" y="15">{title}</text>{content}</svg>'
     ).format(w=WIDTH, h=height, title=title, words=description, content=content)
 
@@ -153,53 +242,60 @@ def _legend(names: Sequence[str], sample: Markup) -> tuple[Markup, int]:
             x, line = 0.0, line + 1
         y = _TITLE_LINE + 8 + line * _LEGEND_LINE
         entries.append(
-            sample.format(style=number % STYLES, x=x, end=x + 18, y=y, top=y - 5)
+            sample.format(style=number % STYLES, x=x, middle=x + 9, end=x + 18, y=y, top=y - 5)
             + Markup('<text class="tick" x="{:.1f}" y="{}">{}</text>').format(x + 23, y + 4, shown)
         )
         x += width + 8
     return Markup("").join(entries), (line + 1) * _LEGEND_LINE + 8
 
 
-def _axes(across: Scale, up: Scale, x_label: str, y_label: str, y_format: Callable[[float], str]) -> Markup:
-    parts = []
-    for value in round_ticks(up.low, up.high):
-        mark = Markup(
-            '<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            '<text class="tick end" x="{text:g}" y="{base:.1f}">{value}</text>'
-        )
-        y = up(value)
-        parts.append(
-            mark.format(
-                left=across.start, right=across.end, y=y, text=across.start - 6, base=y + 4, value=y_format(value)
-            )
-        )
-    for value in round_ticks(across.low, across.high, least_step=1):
-        mark = Markup(
-            '<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:g}" y2="{below:g}"/>'
-            '<text class="tick middle" x="{x:.1f}" y="{base:g}">{value}</text>'
-        )
-        parts.append(
-            mark.format(x=across(value), bottom=up.start, below=up.start + 4, base=up.start + 17, value=f"{value:,g}")
-        )
+def _y_axis(across: Scale, up: Scale, label: str, y_format: Callable[[float], str]) -> Markup:
+    mark = Markup(
+        '<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        '<text class="tick end" x="{text:g}" y="{base:.1f}">{value}</text>'
+    )
+    places = {"left": across.start, "right": across.end, "text": across.start - 6}
+    parts = [mark.format(y=up(v), base=up(v) + 4, value=y_format(v), **places) for v in up.ticks()]
     frame = Markup(
-        '<path class="axis" d="M{left:g} {top:g}V{bottom:g}H{right:g}"/>'
-        '<text class="tick middle" x="{middle:g}" y="{under:g}">{x_label}</text>'
-        '<text class="tick middle" transform="translate(11 {centre:g}) rotate(-90)">{y_label}</text>'
+        '<path class="axis" d="M{left:g} {top:g}V{bottom:g}"/>'
+        '<text class="tick middle" transform="translate(11 {centre:g}) rotate(-90)">{label}</text>'
     )
-    parts.append(
-        frame.format(
-            left=across.start,
-            right=across.end,
-            top=up.end,
-            bottom=up.start,
-            middle=(across.start + across.end) / 2,
-            under=up.start + 34,
-            centre=(up.start + up.end) / 2,
-            x_label=x_label,
-            y_label=y_label,
-        )
+    centre = (up.start + up.end) / 2
+    return Markup("").join(parts) + frame.format(
+        left=across.start, top=up.end, bottom=up.start, centre=centre, label=label
     )
-    return Markup("").join(parts)
+
+
+def _x_axis(across: Scale, up: Scale, label: str, x_format: Callable[[float], str]) -> Markup:
+    mark = Markup(
+        '<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:g}" y2="{below:g}"/>'
+        '<text class="tick middle" x="{x:.1f}" y="{base:g}">{value}</text>'
+    )
+    places = {"bottom": up.start, "below": up.start + 4, "base": up.start + 17}
+    parts = [mark.format(x=across(v), value=x_format(v), **places) for v in across.ticks(least_step=1)]
+    frame = Markup(
+        '<path class="axis" d="M{left:g} {bottom:g}H{right:g}"/>'
+        '<text class="tick middle" x="{middle:g}" y="{under:g}">{label}</text>'
+    )
+    middle = (across.start + across.end) / 2
+    return Markup("").join(parts) + frame.format(
+        left=across.start, bottom=up.start, right=across.end, middle=middle, under=up.start + 34, label=label
+    )
+
+
+def _dots(row: DotRow, middle: float, across: Scale) -> Markup:
+    if not row.dots:
+        return Markup('<text class="strong" x="0" y="{:g}">{}</text>').format(middle + 4, row.label)
+    label = Markup(
+        '<text class="tick end" x="{x:g}" y="{base:g}">{label}</text>'
+        '<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:g}" y2="{y:g}"/>'
+    ).format(x=across.start - 8, base=middle + 4, label=row.label, left=across.start, right=across.end, y=middle)
+    dot = Markup('<circle class="{} series-{}" cx="{:.1f}" cy="{:g}" r="5"/>')
+    dots = (
+        dot.format("dot" if filled else "hollow", name % STYLES, across(value), middle)
+        for name, value, filled in row.dots
+    )
+    return label + Markup("").join(dots)
 
 
 def _line(style: int, line: Series, across: Scale, up: Scale) -> Markup:

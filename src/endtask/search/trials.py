@@ -12,7 +12,7 @@ from endtask.errors import InputError, TrainingError
 from endtask.io.run_layout import STAGES
 from endtask.pipeline.reuse import is_reused, reuse_stages, share_inputs
 from endtask.pipeline.run import Run
-from endtask.pipeline.stages import STAGES
+from endtask.pipeline.stages import STAGES as ALL_STAGES
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder
 from endtask.reporting.scores import seed_rows
@@ -69,5 +69,5 @@ def measured(trial: Trial, folder: Path) -> Trial:
 
 
 def _reads_one_of(stage: str, keys: Sequence[str], settings: Settings) -> bool:
-    pairs = [(f"{key}.", f"{read}.") for key in keys for read in STAGES[stage].settings_read(settings)]
+    pairs = [(f"{key}.", f"{read}.") for key in keys for read in ALL_STAGES[stage].settings_read(settings)]
     return any(key.startswith(read) or read.startswith(key) for key, read in pairs)

@@ -91,10 +91,20 @@ class Ranking:
 class SelectionCost(Protocol):
     """What a selector that runs a model needs, as `endtask check` prints it."""
 
-    memory_bytes: float
-    disk_bytes: float
-    budget_share: float | None
-    """The most that it may cost, as a share of the training budget."""
+    @property
+    def memory_bytes(self) -> float:
+        """The most memory that is held at a time."""
+        ...
+
+    @property
+    def disk_bytes(self) -> float:
+        """The most disk that is held at a time."""
+        ...
+
+    @property
+    def budget_share(self) -> float | None:
+        """The most that it may cost, as a share of the training budget."""
+        ...
 
     def within(self, allowed: float) -> tuple[float, str]:
         """Return the seconds that it takes where so many are allowed, and a warning or an empty string."""
@@ -110,8 +120,8 @@ class Selector:
 
     name: ClassVar[str]
 
-    class Config(PartConfig):
-        """Options that stand beside `select.name`."""
+    Config: ClassVar[type[PartConfig]] = PartConfig
+    """The options that stand beside `select.name`: a nested class in most selectors."""
 
     selects: ClassVar[bool] = True
     """False: the run trains without corpus text."""
@@ -127,6 +137,11 @@ class Selector:
     """Whether the selector itself drops texts that contain a dev or test text; retrieved ones are filtered already."""
     memory_hint: ClassVar[str | None] = None
     """What to change where the selector runs out of memory."""
+
+    @property
+    def is_plain_rank(self) -> bool:
+        """Whether the selection is the best BM25 rank itself, which others are compared with."""
+        return False
 
     def __init__(self, config: Any) -> None:
         self.config = config

@@ -40,6 +40,11 @@ class BestRank(Selector):
     requires_corpus = False  # without one it selects nothing, which is how a run goes without a corpus
     config: Config
 
+    @property
+    def is_plain_rank(self) -> bool:
+        """Whether classes do not take in turn."""
+        return not self.config.per_class
+
     def data_usage(self) -> DataUse | None:
         """Return the use of labels where classes take in turn."""
         return selection_use("which texts are near a class", "train") if self.config.per_class else None
@@ -61,11 +66,10 @@ class BestRank(Selector):
         candidates = read_statistics(run.table)
         if not run.corpus_bytes:
             return Selected(keep_rows(run.table, np.zeros(0, dtype=np.int64), path), 0, {})
+        order, reason = best_rank(candidates), _reason
         if self.config.per_class:
             dealt = deal(candidates, run.labels)
             order, reason = dealt.order, dealt.reason
-        else:
-            order, reason = best_rank(candidates), _reason
         selected = fill_or_raise(order, candidates.bytes, run, otherwise="the corpus shares no word with the task")
         return Selected(keep_rows(run.table, selected, path, reason), int(candidates.bytes[selected].sum()), {})
 

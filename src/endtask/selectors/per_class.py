@@ -24,12 +24,12 @@ class Dealt:
     class_ranks: NDArray[np.int32]
     labels: tuple[str, ...]
 
-    def reason(self, batch: Batch, places: Order) -> Any:
+    def reason(self, batch: Batch, indices: Order) -> Any:
         """One reason for each passage of a batch: the class that took it and the rank it had there."""
         import pyarrow as arrow
 
-        takers = self.taker[places].tolist()
-        ranks = self.class_ranks[places, self.taker[places]].tolist()
+        takers = self.taker[indices].tolist()
+        ranks = self.class_ranks[indices, self.taker[indices]].tolist()
         reasons = [
             "best_rank: asked for by unlabelled texts only"
             if taker == NOBODY

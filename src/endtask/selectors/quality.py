@@ -52,7 +52,7 @@ def quality(run: RunContext, selection: Path) -> dict[str, Any]:
         found["kl_random"] = _rounded(divergence(task, other.buckets, background))
         found["kl_reduction"] = _rounded(found["kl_random"] - found["kl"])
         label_statistics["share_retrieved"] = _rounded(retrieved.share)
-        if run.settings.selector != "best_rank" or run.settings.per_class:
+        if not run.settings.part.is_plain_rank:
             found["overlap"] = {"best_rank": overlap(table_ids(selection), _best_ranked(run))}
     return {**found, "label_words": label_statistics} if len(keys) else found
 

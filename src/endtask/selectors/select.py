@@ -19,11 +19,12 @@ _PROPOSED = "--set select.budget=5%"
 
 def select(run: RunContext) -> dict[str, Any]:
     """Write the selection to `run.folder` and return counts for the manifest."""
-    assert run.folder is not None
+    folder = run.folder
+    assert folder is not None
     if run.corpus_bytes:
         run = replace(run, settings=in_bytes(run.settings, run.table))
     selector: Selector = run.settings.part
-    path = run.folder / SELECTION
+    path = folder / SELECTION
     selected = selector.select(run, path)
     share = selected.bytes / run.corpus_bytes if run.corpus_bytes else 0.0
     counts = {"passages": selected.passages, "bytes": selected.bytes, "share_of_corpus": share, **selected.counts}
@@ -35,7 +36,7 @@ def select(run: RunContext) -> dict[str, Any]:
         warning = f"{share:.0%} of the corpus is selected; so large a part is much the same for any task"
         counts["warning"] = f"{warning}; a budget selects the best of it: {_PROPOSED}"
         warn(counts["warning"])
-    remove_folder(run.folder / INFLUENCE_WORK)  # at the very end: a killed run resumes from it
+    remove_folder(folder / INFLUENCE_WORK)  # at the very end: a killed run resumes from it
     return counts
 
 

@@ -6,13 +6,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+from endtask.selectors.inputs import Inputs
+
 from endtask.config import Settings, resolve
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, read_statistics, write_selection
 from endtask.io.stage_folder import StageFolder
 from endtask.records import Document, Example, Selected
 from endtask.selectors.influence.runner import InfluenceWork
-from endtask.selectors.inputs import Inputs
 from endtask.selectors.select import select
 from endtask.task import Task
 from tests.toy_run import WORDS, sentence

@@ -8,10 +8,10 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from endtask.config.influence import RECIPES, InfluenceSettings
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from endtask.config.influence import RECIPES, InfluenceSettings
 from endtask.errors import InputError
 from endtask.records import Example
 from endtask.selectors.influence.folds import draw_targets, folds_of

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from endtask.config.influence import InfluenceSettings
 
 from endtask.config import ModelSettings, Settings, resolve
-from endtask.config.influence import InfluenceSettings
 from endtask.errors import InputError
 from endtask.io.machine import available_memory
 from endtask.selectors.influence import runner as work_module
