@@ -27,7 +27,8 @@ from endtask.seeds import generator
 from endtask.tokenization.packed_texts import PackedTexts, write_packed
 from endtask.training.checkpoint import Checkpoints
 from endtask.training.device import choose_device_context, move
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.training.metrics_file import MetricsFile, read_metrics
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain_phase import phase_of

@@ -17,7 +17,8 @@ from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.training.device import choose_device_context, move
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
 

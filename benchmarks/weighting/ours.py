@@ -20,14 +20,15 @@ from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.training.device import choose_device_context, move
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
 from endtask.weighting.meta.folds import FOLD_STEPS, Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes
 from endtask.weighting.meta.rule import Meta
-from endtask.weighting.meta.texts import TextHeldOut
+from endtask.weighting.meta.build import TextHeldOut
 
 _FOLDS = 16
 """So many parts that the end task's batches hardly shrink: all engines read the same batches."""

@@ -16,7 +16,8 @@ from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Objective
 from endtask.seeds import derive, generator
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
 from endtask.weighting.meta.folds import Folds

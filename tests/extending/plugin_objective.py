@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -53,7 +54,7 @@ class ShuffledSpans:
         ids = batch.input_ids.numpy().copy()
         labels = torch.full((len(ids),), IGNORED)
         ends = batch.offsets[: batch.texts + 1].tolist()
-        for first, last in zip(ends, ends[1:], strict=False):
+        for first, last in pairwise(ends):
             size = max(1, int(self._share * (last - first)))
             start = first + int(random.integers(last - first - size + 1))
             ids[start : start + size] = random.permutation(ids[start : start + size])

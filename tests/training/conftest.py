@@ -21,7 +21,7 @@ from endtask.objectives.task_base import JointTask
 from endtask.records import Document, Example, Selected
 from endtask.task import Task
 from endtask.tokenization.packing import pack
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.training.pretrain import pretrain
 from endtask.weighting.interleave import Interleave
 from tests.tiny import make_labels, make_masking, make_network, make_packed, make_texts

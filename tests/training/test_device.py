@@ -19,7 +19,8 @@ from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.training import device as device_module
 from endtask.training.device import check_device, choose_device, choose_device_context, move
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.weighting.equal import Equal
 from tests.tiny import make_masking, make_network, make_packed
 

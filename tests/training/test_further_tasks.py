@@ -23,11 +23,11 @@ from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_of
 from endtask.tokenization.packing import TrainingTexts
-from endtask.training.finetune import finetune, finetune_phase
+from endtask.training.finetune import finetune
+from endtask.training.finetune_phase import batches_per_epoch, finetune_phase
 from endtask.training.initial_network import network_for, network_of_auxiliary_task
 from endtask.training.pretrain import WEIGHTS
 from endtask.training.pretrain_phase import pretrain_objectives
-from endtask.training.task_schedule import batches_per_epoch
 from tests.tiny import make_texts, shake
 from tests.toy_run import hashes
 

@@ -29,7 +29,7 @@ from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain
 from endtask.training.pretrain_phase import parts_of, pretrain_phase, split_steps, total_state
-from endtask.weighting.meta.cost import held_out_cost
+from endtask.weighting.meta.build import held_out_cost
 from tests.tiny import make_texts
 
 from .conftest import MakeStage, changed, pretrained_in

@@ -11,8 +11,8 @@ from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Loss
 from endtask.seeds import derive
-from endtask.training.loop import Phase
 from endtask.training.optimizer import StepOutcome
+from endtask.training.phase import Phase
 from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from endtask.seeds import derive
-from endtask.training.loop import Phase, train
+from endtask.training.loop import train
+from endtask.training.phase import Phase
 from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta import head as meta_head
 

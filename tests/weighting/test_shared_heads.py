@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from endtask.objectives.base import Loss
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
 from endtask.training.optimizer import StepOutcome
+from endtask.training.phase import Phase
 from endtask.weighting.base import ScheduledObjective, Weighting
 from endtask.weighting.equal import Equal
 from endtask.weighting.gradients import SharedHeads

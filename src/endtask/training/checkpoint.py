@@ -18,7 +18,7 @@ from endtask.training.optimizer import Optimizer
 from endtask.weighting.base import Rule
 
 if TYPE_CHECKING:
-    from endtask.training.loop import RefreshHook
+    from endtask.training.phase import RefreshHook
 
 CHECKPOINT = "checkpoint.safetensors"
 _START_OVER = "delete it to train this stage again from its start"

@@ -19,7 +19,7 @@ from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.initial_network import network_for
 from endtask.training.loggers import open_trackers
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import Callback, TrainState, nothing_yet, run_phase
 from endtask.training.pretrain_phase import (
     Part,

@@ -18,7 +18,7 @@ from endtask.seeds import derive
 from endtask.task import Task
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import TrainState
 from endtask.weighting.base import Rule, WeightingContext, left_out_of_batches
 from endtask.weighting.equal import Equal

@@ -14,8 +14,7 @@ from endtask.objectives.alignment.acronyms import Acronyms, GuidedAcronyms, word
 from endtask.objectives.alignment.hyperlinks import CLASSES, SpanBoundaries
 from endtask.objectives.alignment.marked_relation import MarkedRelation
 from endtask.objectives.alignment.next_sentence import NextSentence
-from endtask.objectives.alignment.pairs import FramedPairs
-from endtask.objectives.alignment.stream import NothingToMake
+from endtask.objectives.alignment.pairs import FramedPairs, NothingToMake
 from endtask.objectives.alignment.titles import Titles
 from endtask.objectives.base import BuiltObjective, Objective, objectives
 from endtask.tokenization.alignment_texts import FOUND, MARKUP, AlignedTexts

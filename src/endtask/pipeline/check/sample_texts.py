@@ -11,7 +11,7 @@ from endtask.task import Task
 
 if TYPE_CHECKING:
     from endtask.objectives.stream import TextStream
-    from endtask.training.loop import Phase
+    from endtask.training.phase import Phase
 
 
 def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> tuple[dict[str, str], ...]:

@@ -35,7 +35,7 @@ from endtask.training.budget_plan import parameters_of
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain_phase import pretrain_phase
 

@@ -22,7 +22,7 @@ from endtask.gradients.scoring import like_lengths
 from endtask.gradients.targets import Targets
 from endtask.objectives.masking import Masking
 from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.text_masks import mask_texts
+from endtask.objectives.masking import mask_texts
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits, UnitTexts
 from endtask.selectors.influence.config import influence_config

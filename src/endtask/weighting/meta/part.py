@@ -130,7 +130,7 @@ class MetaWeighting(Weighting):
 
     def extra_cost(self, run: WeightingContext) -> ExtraCost | None:
         """Return the cost of a weight update."""
-        from endtask.weighting.meta.cost import held_out_cost
+        from endtask.weighting.meta.build import held_out_cost
 
         return held_out_cost(run, self.config)
 
