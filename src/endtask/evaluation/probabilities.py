@@ -13,7 +13,7 @@ from endtask.encoders.batch import lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.word_alignment import WordPlaces
+from endtask.tokenization.word_alignment import WordStarts
 
 
 @torch.inference_mode()
@@ -31,7 +31,7 @@ def class_probabilities(
     network.eval()
     order = np.argsort(texts.lengths, kind="stable")
     kind = network.kind_of(head)
-    words = WordPlaces(texts) if kind == "tags" else None
+    words = WordStarts(texts) if kind == "tags" else None
     rows = len(texts) if words is None else int(words.words.sum())
     outputs = np.zeros((rows, 0), dtype=np.float32)
     with context.autocast(), network.uncompiled():

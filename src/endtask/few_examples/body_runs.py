@@ -27,10 +27,10 @@ from endtask.objectives.token_classification import Tagging
 from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.word_alignment import WordPlaces
+from endtask.tokenization.word_alignment import WordStarts
+from endtask.training.finetune_phase import END_TASK, batches_per_epoch, in_turn
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.finetune_phase import END_TASK, batches_per_epoch, in_turn
 
 _NAME = "few-examples"
 _BODY, _EMBEDDINGS = "encoder.", "encoder.embeddings."
@@ -130,7 +130,7 @@ class BodyRuns:
         if units.kind != "tags":
             return Classification(_NAME, stream, units.classes)
         tags = units.truth[units.truth != NO_WORD]
-        return Tagging(_NAME, stream, WordPlaces(self._texts), np.where(tags < units.known, tags, IGNORED))
+        return Tagging(_NAME, stream, WordStarts(self._texts), np.where(tags < units.known, tags, IGNORED))
 
     def _probabilities(self, rows: Numbers) -> NDArray[np.float32]:
         vectors = unit_vectors(self._network, self._texts, self._bench.units, rows, self._context)

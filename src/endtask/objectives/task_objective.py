@@ -14,7 +14,7 @@ from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.token_classification import Tagging
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, score_scale, targets
-from endtask.tokenization.word_alignment import WordPlaces
+from endtask.tokenization.word_alignment import WordStarts
 
 
 def task_objective(
@@ -31,7 +31,7 @@ def task_objective(
     if task.kind == "tags":
         known = answers[answers != NO_WORD]
         known = np.where(known < len(task.labels), known, IGNORED)  # of dev, what no model can give
-        return Tagging(name, stream, WordPlaces(texts), known, head=head, rdrop=rdrop)
+        return Tagging(name, stream, WordStarts(texts), known, head=head, rdrop=rdrop)
     text_weights = (1.0 / texts.windows[texts.examples]).astype(np.float32)
     of_texts = answers[texts.examples]
     if task.kind == "score":

@@ -1,4 +1,4 @@
-"""What must hold before a task can be learned; each breach is one line that names file and row."""
+"""Checks of ids and labels before training; each error is one line that names file and row."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from endtask.errors import InputError, nearest
 from endtask.records import Example
 
 _DELIMITERS = (";", "|", ",")
-"""What several labels in one field are often joined by."""
+"""Usual delimiters of several labels in one cell."""
 
 Splits = Mapping[str, Sequence[Example]]
 
 
 def label_names(train: Sequence[Example], kind: TaskKind) -> tuple[str, ...]:
-    """The sorted classes (kind `tags`: tags) of train; empty for scores."""
+    """Return the sorted classes (kind `tags`: tags) of train; empty for scores."""
     if kind in ("tags", "labels"):
         tagged = (example.label for example in train if isinstance(example.label, tuple))
         return tuple(sorted({tag for tags in tagged for tag in tags}))
@@ -23,14 +23,14 @@ def label_names(train: Sequence[Example], kind: TaskKind) -> tuple[str, ...]:
 
 
 def check_ids(splits: Splits) -> None:
-    """No id occurs twice in a split."""
+    """Raise an InputError if an id occurs twice in a split."""
     for examples in splits.values():
         first_with_id: dict[str, Example] = {}
         for example in examples:
             first = first_with_id.setdefault(example.id, example)
             if first is not example:
                 raise InputError(
-                    f"the id {example.id!r} stands in row {first.row} already",
+                    f"row {first.row} has the id {example.id!r} already",
                     path=example.path or None,
                     row=example.row or None,
                     hint="ids are unique in a split; name another column with task.columns.id",
@@ -38,12 +38,12 @@ def check_ids(splits: Splits) -> None:
 
 
 def check_labels(splits: Splits, kind: TaskKind) -> None:
-    """Train has something to learn, and dev and test ask for nothing else."""
+    """Raise an InputError if train has fewer than two labels, or if dev or test has a class that train lacks."""
     train = splits["train"]
     values = {example.label for example in train} if kind == "score" else label_names(train, kind)
     if len(values) < 2:
-        what = {"score": "score", "tags": "tag", "labels": "label"}.get(kind, "class")
-        found = f"only one {what}, {next(iter(values))!r}" if values else f"no {what} at all"
+        noun = {"score": "score", "tags": "tag", "labels": "label"}.get(kind, "class")
+        found = f"only one {noun}, {next(iter(values))!r}" if values else f"no {noun} at all"
         raise InputError(
             f"train has {found}: there is nothing to learn",
             path=train[0].path or None,
@@ -68,22 +68,22 @@ def _check_known(examples: Sequence[Example], split: str, known: Sequence[str]) 
     )
 
 
-def _joins(label: str, known: Sequence[str]) -> str | None:
-    """The sign that joins a label of parts that other labels have too.
+def _likely_delimiter(label: str, known: Sequence[str]) -> str | None:
+    """Return the delimiter at which a label splits into parts that other labels have too.
 
-    >>> _joins("food;sport", ["sport;space", "food"]), _joins("a, b", ["a"])
+    >>> _likely_delimiter("food;sport", ["sport;space", "food"]), _likely_delimiter("a, b", ["a"])
     (';', None)
     """
-    for sign in _DELIMITERS:
-        parts = {part.strip() for one in known for part in one.split(sign)}
-        if sign in label and all(part.strip() in parts for part in label.split(sign)):
-            return sign
+    for delimiter in _DELIMITERS:
+        parts = {part.strip() for name in known for part in name.split(delimiter)}
+        if delimiter in label and all(part.strip() in parts for part in label.split(delimiter)):
+            return delimiter
     return None
 
 
 def _unknown_hint(label: str, known: Sequence[str], *, all_unknown: bool) -> str:
     close = nearest(label, known)
-    if delimiter := _joins(label, known):
+    if delimiter := _likely_delimiter(label, known):
         return f"several labels of one text? --set 'task.label_delimiter={delimiter}'"
     if all_unknown and len(known) > 10:
         return "the splits share no class, so no classifier can learn them"

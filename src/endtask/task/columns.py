@@ -1,4 +1,4 @@
-"""Which column of a task's table holds what: as named in the settings, else by the usual names."""
+"""Find the columns of a task's table: those named in the settings, else by their usual names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The column found for each role, or None."""
+    """The column of each role, or None."""
 
     text: str | None = None
     text_pair: str | None = None
@@ -43,7 +43,7 @@ class Columns:
 
 
 def find_columns(present: Sequence[str], wanted: ColumnSettings, path: str) -> Columns:
-    """The columns of one table; a column named in the settings must be there, others may be missing.
+    """Return the columns of one table; a column named in the settings must exist, others may be missing.
 
     >>> find_columns(["premise", "hypothesis", "label"], ColumnSettings(), "train.csv").text_pair
     'hypothesis'
@@ -60,7 +60,7 @@ def find_columns(present: Sequence[str], wanted: ColumnSettings, path: str) -> C
 
 
 def require_columns(columns: Columns, kind: TaskKind, present: Sequence[str], path: str) -> None:
-    """Complain about the first column that this kind of task needs and the table lacks."""
+    """Raise an InputError for the first column that this kind of task needs and the table lacks."""
     for role in _NEEDED[kind]:
         if getattr(columns, role) is None:
             used = {getattr(columns, other) for other in _NEEDED[kind]}
@@ -68,7 +68,7 @@ def require_columns(columns: Columns, kind: TaskKind, present: Sequence[str], pa
 
 
 def _find_pair(present: Sequence[str], text: str | None) -> tuple[str | None, str | None]:
-    """The first usual pair of columns that is there, the first of them being `text` where that is given."""
+    """Return the first usual pair of columns that is present; its first column is `text` if that is given."""
     for first, second in _PAIRS:
         if first in present and second in present and text in (None, first):
             return first, second

@@ -1,4 +1,4 @@
-"""Rows of a table turned into examples: the kind of the task, its texts and its labels."""
+"""Turn the rows of a table into examples: the kind of the task, its texts and its labels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from endtask.errors import InputError, a_few
 from endtask.io.tables import Row
 from endtask.records import Example, Label
 from endtask.task.columns import Columns
-from endtask.task.sources import Table
+from endtask.task.split_tables import Table
 
 WITH_PAIR = ("pair", "score", "labels")
-"""Kinds whose examples have a second text (`pair`) or may have one."""
+"""Kinds whose examples have (`pair`) or may have a second text."""
 
 _DELIMITERS = (";", "|", ",", "/", "\t")
 _SHOWN = 40
@@ -24,7 +24,7 @@ _ROWS_SHOWN = 3
 
 
 class WrongCell(ValueError):
-    """What is wrong with a cell; the caller knows the file and the row."""
+    """A cell cannot be read; the caller adds file and row."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -32,16 +32,16 @@ class WrongCell(ValueError):
 
 
 def decide_kind(
-    asked: TaskKind | Literal["auto"], columns: Columns, train: Table, *, label_delimiter: str | None = None
+    requested: TaskKind | Literal["auto"], columns: Columns, train: Table, *, label_delimiter: str | None = None
 ) -> TaskKind:
-    """The kind asked for, or the one that the columns and the labels of train speak for."""
-    if asked != "auto":
-        return asked
+    """Return the requested kind, or detect it from the columns and the labels of train."""
+    if requested != "auto":
+        return requested
     if columns.tokens and columns.tags and _holds_tags(columns, train):
         return "tags"
     labels = {number: row.get(columns.label) for number, row in train.rows} if columns.label else {}
     given = {number: label for number, label in labels.items() if not _is_missing(label)}
-    # One odd row among many is a mistake in that row, which is then named, and not another kind of task.
+    # A single odd row is a mistake in that row, which a message then names, and not another kind of task.
     if label_delimiter is not None or 2 * sum(map(_is_list, given.values())) > len(given):
         return "labels"
     if _are_scores(given, train.path):
@@ -52,7 +52,7 @@ def decide_kind(
 def read_examples(
     table: Table, split: str, columns: Columns, kind: TaskKind, *, label_delimiter: str | None = None
 ) -> Iterator[Example]:
-    """The examples of one split, in the order of the rows; texts may be empty, labels may not."""
+    """Yield the examples of one split in the order of the rows; texts may be empty, labels may not."""
     if label_delimiter is not None:
         _check_delimiter(table, split, columns, kind, label_delimiter)
     wrong: dict[int, WrongCell] = {}
@@ -62,7 +62,7 @@ def read_examples(
                 row = {**row, columns.label: _split_labels(row.get(columns.label), label_delimiter)}
             yield _read_example(row, f"{split}-{number}", columns, kind, table.path, number)
         except WrongCell as found:
-            wrong[number] = found  # the others are read too, so that all can be mended at once
+            wrong[number] = found  # reads on, so that one message names all rows to repair
     if wrong:
         (number, first), *others = wrong.items()
         message = f"{first}{_as_in([row for row, _ in others])}"
@@ -70,7 +70,7 @@ def read_examples(
 
 
 def _as_in(rows: Sequence[int]) -> str:
-    """Which further rows cannot be read.
+    """Return the part of a message that names other rows that cannot be read.
 
     >>> _as_in([]), _as_in([7]), _as_in([2, 4, 5, 9])
     ('', '; row 7 cannot be read either', '; 4 more rows cannot be read either: 2, 4, 5, ...')
@@ -81,12 +81,12 @@ def _as_in(rows: Sequence[int]) -> str:
 
 
 def is_empty(example: Example) -> bool:
-    """Whether the text, or the second text of a pair, holds nothing but blanks."""
+    """Return whether the text, or the second text of a pair, is blank."""
     return not example.text.strip() or (example.text_pair is not None and not example.text_pair.strip())
 
 
 def complete(example: Example, label: Any, kind: TaskKind) -> Example:
-    """The example with this label as its kind writes it, once it has all that its kind needs."""
+    """Return the example with its label in the form of its kind; raises WrongCell if the kind needs more."""
     if kind == "pair" and example.text_pair is None:
         raise WrongCell("the second text is missing")
     if kind == "tags" and example.tokens is None:
@@ -99,7 +99,7 @@ def complete(example: Example, label: Any, kind: TaskKind) -> Example:
 
 
 def as_label(value: Any, kind: TaskKind) -> Label:
-    """A label as its kind writes it; a missing label or one of another kind is a `WrongCell`.
+    """Return a label in the form of its kind; raises WrongCell for a missing label or one of another kind.
 
     >>> as_label(1.0, "text"), as_label("3.8", "score"), as_label(True, "pair"), as_label(["b", "a"], "labels")
     ('1', 3.8, 'true', ('a', 'b'))
@@ -145,7 +145,7 @@ def _read_example(row: Row, default_id: str, columns: Columns, kind: TaskKind, p
         path=path,
         row=number,
     )
-    # A row without text is dropped later whatever its label is, so its label is not worth a complaint.
+    # A row without text is dropped later, so its label does not matter.
     label = row.get(str(columns.tags if kind == "tags" else columns.label))
     return example if is_empty(example) else complete(example, label, kind)
 
@@ -166,7 +166,7 @@ def _as_id(row: Row, column: str) -> str:
 
 
 def _as_class(value: str | bool | int | float) -> str:
-    """A class name; Parquet tables with gaps hold whole numbers as floats, so 1.0 and 1 are one class."""
+    """Return a class name; Parquet tables with missing values hold integers as floats, so 1.0 and 1 are one class."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -181,7 +181,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _as_words(value: Any, column: str) -> tuple[str, ...]:
-    """A list of strings (whole numbers count as tags); CSV cells hold a JSON list or words between blanks."""
+    """Return a list of strings (integers count as tags); a CSV cell holds a JSON list or words between blanks."""
     if isinstance(value, str):
         value = _split_cell(value, column)
     if not isinstance(value, list | tuple):
@@ -196,7 +196,7 @@ def _as_words(value: Any, column: str) -> tuple[str, ...]:
 
 
 def _check_delimiter(table: Table, split: str, columns: Columns, kind: TaskKind, delimiter: str) -> None:
-    """Cells of several labels that are not parted would each be a label of its own, and a score would come of it."""
+    """Raise an InputError if no cell of train has the delimiter: each cell would count as one label unnoticed."""
     key = "task.label_delimiter"
     if kind != "labels":
         raise InputError(f"has no meaning for a task of kind {kind!r}", key=key, hint="it is for kind labels")
@@ -204,25 +204,25 @@ def _check_delimiter(table: Table, split: str, columns: Columns, kind: TaskKind,
     strings = [cell for cell in cells if isinstance(cell, str) and cell.strip() and not _is_list(cell)]
     if split != "train" or not strings or any(delimiter in cell for cell in strings):
         return
-    other = next((mark for mark in _DELIMITERS if any(mark in cell for cell in strings)), None)
+    other = next((candidate for candidate in _DELIMITERS if any(candidate in cell for cell in strings)), None)
     hint = f"did you mean {other!r}?" if other else "kind 'text' is for one label in each row"
     raise InputError(f"no row of column {columns.label!r} holds {delimiter!r}", path=table.path, key=key, hint=hint)
 
 
 def _split_labels(cell: Any, delimiter: str | None) -> Any:
-    """The labels in a cell of a table that has no lists: a JSON list, or names with the delimiter between."""
+    """Return the labels of a string cell: a JSON list, or names separated by the delimiter."""
     if not isinstance(cell, str):
         return cell
     if cell.startswith("[") and cell.endswith("]"):
         return _split_cell(cell, "labels")
     if not delimiter:
-        hint = "say what stands between the labels of a cell: task.label_delimiter=';'"
+        hint = "name the delimiter of the labels in a cell: task.label_delimiter=';'"
         raise WrongCell(f"the labels are one string, {cell!r}", hint)
     return [name.strip() for name in cell.split(delimiter) if name.strip()]
 
 
 def _as_label_set(value: Any) -> tuple[str, ...]:
-    """All labels that hold, each once and sorted; none may hold, yet it has to be said."""
+    """Return the sorted labels of a row, which may be none but not missing."""
     if value is None or not isinstance(value, list | tuple):
         found = "missing" if value is None else f"of type {type(value).__name__}, not a list"
         raise WrongCell(f"the labels are {found}", "kind 'labels' needs a list in each row; [] if none holds")
@@ -238,8 +238,8 @@ def _split_cell(cell: str, column: str) -> list[Any]:
             return list(json.loads(cell))
         except json.JSONDecodeError:
             if cell[1:2] == "'" or column == "labels":
-                how = '["a", "b"]' if column == "labels" else "JSON or between blanks"
-                raise WrongCell(f"the {column} {_short(cell)} are not a list in JSON", f"write them as {how}") from None
+                form = '["a", "b"]' if column == "labels" else "JSON or between blanks"
+                raise WrongCell(f"the {column} {_short(cell)} are not a JSON list", f"write them as {form}") from None
     return cell.split()
 
 
@@ -248,7 +248,7 @@ def _short(cell: str) -> str:
 
 
 def _is_list(label: Any) -> bool:
-    """Whether a label is a list, or a cell of a table without lists that was written as one."""
+    """Return whether a label is a list, or a string cell that holds one."""
     if isinstance(label, str) and label.startswith("[") and label.endswith("]"):
         try:
             return isinstance(json.loads(label), list)
@@ -258,7 +258,7 @@ def _is_list(label: Any) -> bool:
 
 
 def _are_scores(labels: dict[int, Any], path: str) -> bool:
-    """Whether labels, by row, are numbers with fractions; a word among such numbers is no class but a mistake."""
+    """Return whether labels, by row, are numbers with fractions; raises an InputError for a word among numbers."""
     numbers = {row: as_number(label) for row, label in labels.items()}
     if not any(number % 1 for number in numbers.values() if number):
         return False
@@ -272,6 +272,6 @@ def _are_scores(labels: dict[int, Any], path: str) -> bool:
 
 
 def _holds_tags(columns: Columns, train: Table) -> bool:
-    """Whether the tags column holds tags indeed; `labels` beside `tokens` may hold one class a row."""
+    """Return whether the tags column holds tags; a column `labels` may hold one class per row."""
     first = train.rows[0][1] if train.rows else {}
     return isinstance(first.get(str(columns.tags)), list) or isinstance(first.get(str(columns.tokens)), str)

@@ -178,7 +178,7 @@ class Reselection:
     def __init__(
         self,
         scores: HelpScores,
-        external: Sequence[TextStream],
+        corpus: Sequence[TextStream],
         held_out: HeldOutRows,
         settings: ReselectSettings,
         *,
@@ -187,7 +187,7 @@ class Reselection:
     ) -> None:
         assert settings.every is not None
         self.steps: int = settings.every
-        self._scores, self._external, self._held_out, self._settings = scores, external, held_out, settings
+        self._scores, self._corpus, self._held_out, self._settings = scores, corpus, held_out, settings
         self._last_step, self._seed = last_step, seed
         self._step, self._chosen = 0, np.ones(len(scores.candidates), dtype=bool)
         self._put()
@@ -224,7 +224,7 @@ class Reselection:
     def _put(self) -> None:
         """Let the batches be those of the present choice."""
         only = None if self._chosen.all() else np.flatnonzero(self._chosen)
-        for stream in self._external:
+        for stream in self._corpus:
             stream.narrow(only)
         is_last = self._step + self.steps >= self._last_step
         self._held_out.leave_out(None if is_last else self._step)

@@ -15,8 +15,8 @@ from endtask.encoders.network import Network
 from endtask.objectives.alignment.pairs import FramedPairs, Made, half_of
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
-from endtask.tokenization.alignment_texts import AlignedTexts
-from endtask.tokenization.text_words import NO_LETTER, SIGN
+from endtask.tokenization.aligned_texts import AlignedTexts
+from endtask.tokenization.words import NO_LETTER, SIGN
 
 Whole = NDArray[np.int64]
 SHORTEST, LONGEST = 4, 64
@@ -236,7 +236,7 @@ class GuidedAcronyms(Acronyms):
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         for (piece, letters, match), end in zip(drawn, batch.offsets[1:].tolist(), strict=False):
             own = self.token_classes(piece, letters if match else None)
-            behind = end - len(self._frame.behind)
+            behind = end - len(self._frame.after)
             labels[behind - len(own) : behind] = own
         return replace(batch, token_labels=torch.from_numpy(labels))
 

@@ -17,7 +17,7 @@ from endtask.objectives.alignment.next_sentence import NextSentence
 from endtask.objectives.alignment.pairs import FramedPairs, NothingToMake
 from endtask.objectives.alignment.titles import Titles
 from endtask.objectives.base import BuiltObjective, Objective, objectives
-from endtask.tokenization.alignment_texts import FOUND, MARKUP, AlignedTexts
+from endtask.tokenization.aligned_texts import FOUND, MARKUP, AlignedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:

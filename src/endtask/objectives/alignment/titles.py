@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.objectives.alignment.pairs import FramedPairs, Made, NothingToMake, half_of
-from endtask.tokenization.alignment_texts import ADDED_TOKENS, AlignedTexts
+from endtask.tokenization.aligned_texts import ADDED_TOKENS, AlignedTexts
 
 _TRIES = 50
 
