@@ -51,7 +51,10 @@ _AS_FIXED = {"task": 1, "task_mlm": 20, "external": 399}
 _FROM_FIXED: Tree = {name: {**one, "weight": _AS_FIXED[name]} for name, one in _FEW.items()}
 META = "meta"
 FIXED: dict[str, tuple[str, Tree]] = {"alone": ("masked LM on the selection alone", {})} | {
-    f"rho1-{rho1}-rho2-{rho2}": (f"rho1 = {rho1}, rho2 = {rho2}", {"pretrain.rho1": rho1, "pretrain.rho2": rho2})
+    f"rho1-{rho1}-rho2-{rho2}": (
+        f"rho1 = {rho1}, rho2 = {rho2}",
+        {"pretrain.weighting.rho1": rho1, "pretrain.objectives.task.rho2": rho2},
+    )
     for rho1, rho2 in ((99, 20), (19, 20), (3, 20), (3, 1))
 }
 CELLS: dict[str, tuple[str, Tree]] = {

@@ -30,14 +30,14 @@ from endtask.experiments.few_shot.pretrained_runs import PretrainedRun
 from endtask.experiments.stage_reuse import reuse_data, reuse_stages
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.io.stage_folder import read_manifest
+from endtask.objectives.alignment.parts import aligned_head
 from endtask.pipeline.run import Run
 from endtask.task import Task
 from endtask.task.targets import as_lists, numbered
-from endtask.training.alignment_objectives import aligned_head
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
 from endtask.training.pretrain import WEIGHTS
-from endtask.training.pretrain_objectives import joint_objectives
+from endtask.training.pretrain_phase import pretrain_objectives
 
 Tree = dict[str, Any]
 RUN, HELD_OUT = "body", "held_out"
@@ -181,7 +181,7 @@ class BodyWork:
         load_weights(self.folder / "pretrain" / WEIGHTS, network)
         network.eval()
         scored = self.context.run(HELD_OUT)
-        for name, objective in joint_objectives(task, scored.folder / "pack", network, scored.settings).items():
+        for name, objective in pretrain_objectives(task, scored.folder / "pack", network, scored.settings).items():
             sums = np.zeros(3)
             for step in range(batches):
                 batch = objective.batch(step).to(context.device)

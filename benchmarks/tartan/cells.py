@@ -91,7 +91,7 @@ _AS_IN_THE_PAPER: Tree = {
         "learning_rate": 1.0e-1,  # the highest of its range: these runs are so much shorter than its own
         "every": 1,
         "floor": 0.0,
-        "parameters": "body",
+        "parameters": "all",
         "split": "dev",
         "gradient_batch": 64,
         "head": "adamw",
@@ -141,7 +141,7 @@ TABLES: dict[str, tuple[Arm, ...]] = {
     "defaults": (
         _learned("every-step", "a look at every step", {"every": 1}),
         _learned("adamw", "a head by ten steps of AdamW", {"head": "adamw"}),
-        _learned("body", "cosines over the whole body", {"parameters": "body"}),
+        _learned("body", "cosines over the whole body", {"parameters": "all"}),
         _learned("no-floor", "no floor", {"floor": 0.0}),
         _learned("dev", "judged by dev", {"split": "dev"}),
         _learned("slow", "a fifth of eta", {"learning_rate": 0.01}),

@@ -11,14 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.config.meta import MetaSettings
 from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Objective
 from endtask.seeds import derive, generator
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.weighting.base import Weighting
 from endtask.weighting.equal import Equal
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.folds import Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.rule import Meta
@@ -37,7 +38,7 @@ class Plan:
     score_every: int = 30
     batch_size: int = 64
     learning_rate: float = 1e-3
-    meta: MetaSettings = field(default_factory=lambda: MetaSettings(folds=5))
+    meta: MetaConfig = field(default_factory=lambda: MetaConfig(folds=5))
     fold_steps: int = 50
 
 

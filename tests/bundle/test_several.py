@@ -92,7 +92,7 @@ def test_all_runs_go_on(comparison: Path, data: Path, tmp_path: Path, stubs: Stu
         changes = {"a/seed-1": {"pretrain": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}.get(place, {})
         make_run(data, folder / "variants" / place, **changes).go(until="pretrain")
     assert stubs.calls == ["seed-0 pretrain", "seed-1 pretrain", "seed-0 pretrain"]
-    new = make_run(data, folder / "variants" / "c" / "seed-0", pretrain={"rho1": 3})
+    new = make_run(data, folder / "variants" / "c" / "seed-0", pretrain={"weighting": {"rho1": 3}})
     given = reuse_stages(new, [folder / "variants" / "a" / "seed-0"])
     assert list(given) == ["read", "retrieve", "select", "pack"]
     new.go(until="pretrain")

@@ -47,7 +47,18 @@ def test_there_and_back(finished_run: Path, bundle: Path, command: Command) -> N
 
 
 def test_flags_of_run_work_with_a_bundle(bundle: Path, command: Command) -> None:
-    words = ("run", "--bundle", bundle, "--output", "other", "--budget", "3steps", "--set", "pretrain.rho1=2", "--json")
+    words = (
+        "run",
+        "--bundle",
+        bundle,
+        "--output",
+        "other",
+        "--budget",
+        "3steps",
+        "--set",
+        "pretrain.weighting.rho1=2",
+        "--json",
+    )
     answer = command(*words, "--until", "pretrain")
     assert answer.code == 0, answer.err
     assert json.loads(answer.out)["stages"]["pretrain"]["steps"] == 3

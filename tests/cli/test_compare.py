@@ -15,7 +15,14 @@ from tests.experiments.compare_stubs import Stubs
 from tests.toy_run import write_settings
 
 Command = Callable[..., Answer]
-VARIANTS = ["--variant", "one:", "--variant", "two:pretrain.learning_rate=3e-3,pretrain.rho1=7", "--seeds", "0,1"]
+VARIANTS = [
+    "--variant",
+    "one:",
+    "--variant",
+    "two:pretrain.learning_rate=3e-3,pretrain.weighting.rho1=7",
+    "--seeds",
+    "0,1",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +54,7 @@ def test_variants_seeds_and_baselines(settings: Path, tmp_path: Path, command: C
     assert "run 2 of 8: variant two, pre-training seed 0" in answer.err
     assert read_record(folder, "compare").spec["variants"]["two"] == {
         "pretrain.learning_rate": 0.003,
-        "pretrain.rho1": 7,
+        "pretrain.weighting.rho1": 7,
     }
     again = command("compare", settings, *VARIANTS, "--quiet")
     assert (again.out, again.err) == (answer.out, "")
@@ -57,7 +64,7 @@ def test_variants_seeds_and_baselines(settings: Path, tmp_path: Path, command: C
 def test_json_and_results(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     results = tmp_path / "results.json"
     answer = command(
-        "compare", settings, "--values", "pretrain.rho1=3,7", "--no-baselines", "--json", "--results", results
+        "compare", settings, "--values", "pretrain.weighting.rho1=3,7", "--no-baselines", "--json", "--results", results
     )
     values = json.loads(answer.out)
     assert [row["name"] for row in values["rows"]] == ["rho1=3", "rho1=7"]
@@ -69,8 +76,19 @@ def test_json_and_results(settings: Path, tmp_path: Path, command: Command, stub
 
 def test_a_file_and_flags_together(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     study = tmp_path / "study.yaml"
-    study.write_text("variants: {a: {pretrain.rho1: 3}}\nbaselines: [tfidf]\nseeds: [0, 1]\n")
-    words = ["--study", study, "--variant", "b:pretrain.rho1=7", "--seeds", "4", "--against", "b", "--by", "dev"]
+    study.write_text("variants: {a: {pretrain.weighting.rho1: 3}}\nbaselines: [tfidf]\nseeds: [0, 1]\n")
+    words = [
+        "--study",
+        study,
+        "--variant",
+        "b:pretrain.weighting.rho1=7",
+        "--seeds",
+        "4",
+        "--against",
+        "b",
+        "--by",
+        "dev",
+    ]
     assert command("compare", settings, *words, "--output", tmp_path / "out").code == 0
     record = read_record(tmp_path / "out", "compare")
     assert (record.spec["study"]["seeds"], record.spec["study"]["against"]) == ([4], "b")
@@ -89,7 +107,9 @@ def test_prepare_now_and_train_later(settings: Path, tmp_path: Path, command: Co
 
 def test_broken_training_is_exit_code_1(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     stubs.trouble["two/seed-0 pretrain"] = TrainingError("the loss was not finite")
-    answer = command("compare", settings, "--variant", "one:", "--variant", "two:pretrain.rho1=7", "--no-baselines")
+    answer = command(
+        "compare", settings, "--variant", "one:", "--variant", "two:pretrain.weighting.rho1=7", "--no-baselines"
+    )
     assert answer.code == 1
     assert any(line.split() == ["two", "failed"] for line in answer.out.splitlines())
 
@@ -160,13 +180,13 @@ def test_the_same_variant_nested_goes_on(settings: Path, tmp_path: Path, command
     [
         (["--variant", "one"], "--variant 'one': write it like large:model.size=base"),
         (["--variant", "one"], "; one: is the settings as they are"),
-        (["--variant", ":pretrain.rho1=1"], "write it like"),
-        (["--variant", "one:pretrain.rho1"], "write it like"),
+        (["--variant", ":pretrain.weighting.rho1=1"], "write it like"),
+        (["--variant", "one:pretrain.weighting.rho1"], "write it like"),
         (
-            ["--variant", "one:pretrain.rho1=1,pretrain.rho1=2"],
-            "--variant one, key 'pretrain.rho1': the key is given twice",
+            ["--variant", "one:pretrain.weighting.rho1=1,pretrain.weighting.rho1=2"],
+            "--variant one, key 'pretrain.weighting.rho1': the key is given twice",
         ),
-        (["--variant", "one:pretrain.rho1=[1"], "'[1' is not valid YAML"),
+        (["--variant", "one:pretrain.weighting.rho1=[1"], "'[1' is not valid YAML"),
         (["--variant", "one:", "--variant", "one:"], "--variant: 'one' is given twice"),
         (
             ["--variant", "one:train.rho_1=2"],
@@ -174,9 +194,9 @@ def test_the_same_variant_nested_goes_on(settings: Path, tmp_path: Path, command
         ),
         (["--variant", "a/b:"], "variant 'a/b': not a name for a variant"),
         (["--variant", "tfidf:"], "two variants are named 'tfidf'"),
-        (["--values", "pretrain.rho1"], "--values 'pretrain.rho1': write it like"),
-        (["--values", "pretrain.rho1=1", "--values", "pretrain.rho1=2"], "the key is given twice"),
-        (["--values", "pretrain.rho1=1,1"], "the value 1 is listed twice"),
+        (["--values", "pretrain.weighting.rho1"], "--values 'pretrain.weighting.rho1': write it like"),
+        (["--values", "pretrain.weighting.rho1=1", "--values", "pretrain.weighting.rho1=2"], "the key is given twice"),
+        (["--values", "pretrain.weighting.rho1=1,1"], "the value 1 is listed twice"),
         (["--seeds", "0,x"], "--seeds '0,x': write whole numbers separated by commas (--seeds 0,1,2)"),
         (["--seeds", "0,0"], "key 'seeds': the seed 0 is listed twice"),
         (["--finetune-seeds", "-1"], "--finetune-seeds '-1'"),
@@ -216,14 +236,14 @@ def test_a_mistake_in_the_file_names_the_file(settings: Path, tmp_path: Path, co
     said = command("compare", settings, "--study", study, "--variant", "b:").err
     assert said.startswith(f"endtask: {study}, variant 'a', key 'pretrain.rho3': unknown setting (did you mean")
     study.write_text("variants: {a: {}}\n")
-    said = command("compare", settings, "--study", study, "--variant", "a:pretrain.rho1=3").err
+    said = command("compare", settings, "--study", study, "--variant", "a:pretrain.weighting.rho1=3").err
     assert "--variant: 'a' exists already with other settings" in said
 
 
 def test_settings_of_a_comparison_stand(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     assert command("compare", settings, "--no-baselines").code == 0
     folder = tmp_path / "run-compare"
-    answer = command("compare", folder, "--set", "pretrain.rho1=3")
+    answer = command("compare", folder, "--set", "pretrain.weighting.rho1=3")
     assert answer.code == 2
     assert f"{folder}: --set: this comparison has its settings already" in answer.err
     assert command("compare", settings, "--no-baselines", "--budget", "9steps").code == 2

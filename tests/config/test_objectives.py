@@ -25,22 +25,22 @@ def complaint(tree: dict[str, Any]) -> str:
 
 
 def test_without_any_stage_1_is_tlms() -> None:
-    pretrain = Settings().pretrain
-    assert pretrain.weighting == "interleave"
-    assert {name: (one.kind, one.reads) for name, one in pretrain.used_objectives.items()} == {
-        "corpus": ("mlm", "selection"),
-        "task": ("joint", "task"),
+    train = Settings().pretrain
+    assert train.weighting == "interleave"
+    assert {name: (one.kind, one.reads) for name, one in train.used_objectives.items()} == {
+        "external": ("mlm", "selection"),
+        "internal": ("joint", "task"),
     }
-    without_task = resolve({"pretrain": {"rho1": "inf"}}).pretrain
-    assert list(without_task.used_objectives) == ["corpus"]
-    assert (pretrain.trains_task, without_task.trains_task) == (True, False)
+    without_task = resolve({"pretrain": {"weighting": {"rho1": "inf"}}}).pretrain
+    assert list(without_task.used_objectives) == ["external"]
+    assert (train.trains_task, without_task.trains_task) == (True, False)
 
 
 def test_an_objective_of_weight_0_is_left_out() -> None:
-    pretrain = resolve(of(task=TASK, tapt=TAPT, dapt={**DAPT, "weight": 0})).pretrain
-    assert list(pretrain.used_objectives) == ["task", "tapt"]
-    assert pretrain.reads("task")
-    assert not pretrain.reads("domain")
+    train = resolve(of(task=TASK, tapt=TAPT, dapt={**DAPT, "weight": 0})).pretrain
+    assert list(train.used_objectives) == ["task", "tapt"]
+    assert train.reads("task")
+    assert not train.reads("domain")
 
 
 def test_only_what_a_sequence_learns_last_counts_as_trained() -> None:
@@ -62,7 +62,7 @@ def test_one_key_of_a_presets_objective_can_be_changed() -> None:
 
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_every_kind_is_told_in_the_settings(name: str) -> None:
-    field = type(Settings().pretrain.used_objectives["corpus"]).model_fields["kind"]
+    field = type(Settings().pretrain.used_objectives["external"]).model_fields["kind"]
     assert f"{name}: {KINDS[name].meaning}" in str(field.description)
 
 
@@ -116,15 +116,15 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         (
             {
                 "pretrain": {
-                    "rho1": "inf",
-                    "objectives": {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "joint"}},
+                    "weighting": {"rho1": "inf"},
+                    "objectives": {"external": {"kind": "mlm", "texts": "selection"}, "internal": {"kind": "joint"}},
                 }
             },
-            "key 'pretrain.rho1': inf leaves no turn for objectives.task; give it the weight 0, or say rho1",
+            "key 'pretrain.weighting.rho1': inf leaves no turn for objectives.internal; give it the weight 0, or say rho1",
         ),
         (
-            {"pretrain": {"objectives": {"corpus": {"kind": "mlm", "texts": "selection", "weight": 2}}}},
-            "key 'pretrain.objectives.corpus.weight': interleave goes by rho1 and rho2; leave it out, or 0",
+            {"pretrain": {"objectives": {"external": {"kind": "mlm", "texts": "selection", "weight": 2}}}},
+            "key 'pretrain.objectives.external.weight': interleave goes by rho1 and rho2; leave it out, or 0",
         ),
         (
             of("meta", task=TASK),
@@ -140,12 +140,12 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "give it more than 0",
         ),
         (
-            {"pretrain": {**of(tapt=TAPT)["pretrain"], "eval_steps": 5}},
+            {"pretrain": {**of(tapt=TAPT)["train"], "eval_steps": 5}},
             "key 'pretrain.eval_steps': dev is scored by the task head, which pretrain.objectives without the task never",
         ),
         (
             {**of(tapt=TAPT), "skip_finetuning": True},
-            "key 'skip_finetuning': true with pretrain.objectives without the task would leave the task head untrained",
+            "key 'skip_finetuning': none with pretrain.objectives without the task would leave the task head untrained",
         ),
         (
             {"finetune": {"keep_better": True}},

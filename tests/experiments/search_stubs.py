@@ -13,7 +13,7 @@ from tests.stub_stages import toy as toy
 
 def best_in_the_middle(settings: Settings) -> float:
     """Highest at a rate of 1e-3, rho1 = 19 and half of the tokens masked."""
-    rho1 = settings.pretrain.rho1
+    rho1 = settings.pretrain.weighting.rho1
     assert isinstance(rho1, int)
     away = abs(math.log10(settings.pretrain.learning_rate) + 3) + abs(math.log10(rho1 + 1) - math.log10(20))
     return round(0.9 / (1 + away + abs(settings.pretrain.mask_probability - 0.5)), 6)

@@ -110,7 +110,7 @@ def test_variants_and_seeds_may_be_added_and_left_out(toy_files: Path, tmp_path:
     small = compare(settings, {"variants": {"one": {}}, "baselines": ["tfidf"]})
     stubs.calls.clear()
     large = compare(
-        settings, {"variants": {"one": {}, "three": {"pretrain.rho1": 7}}, "seeds": [0, 2], "baselines": []}
+        settings, {"variants": {"one": {}, "three": {"pretrain.weighting.rho1": 7}}, "seeds": [0, 2], "baselines": []}
     )
     assert stubs.of("pretrain") == ["three/seed-0", "one/seed-2", "three/seed-2"]
     assert stubs.of("pack") == []
@@ -174,7 +174,7 @@ def test_changed_data_is_refused(toy_files: Path, tmp_path: Path, stubs: Stubs) 
     before = (tmp_path / "out" / RECORD).read_bytes()
     corpus.write_text(corpus.read_text() + '{"text": "one more star in the sky"}\n')
     with pytest.raises(InputError, match="what the stage retrieve reads changed since this run was made"):
-        compare(settings, {"variants": {"base": {}, "new": {"pretrain.rho1": 3}}, "baselines": []})
+        compare(settings, {"variants": {"base": {}, "new": {"pretrain.weighting.rho1": 3}}, "baselines": []})
     assert stubs.calls == []
     assert (tmp_path / "out" / RECORD).read_bytes() == before
 

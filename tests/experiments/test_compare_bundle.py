@@ -85,7 +85,7 @@ def test_variants_and_seeds_may_be_added_there(
     bundle: Path, tmp_path: Path, stubs: Stubs, command: Callable[..., Answer]
 ) -> None:
     stubs.calls.clear()
-    words = ["--seeds", "0,5", "--variant", "three:pretrain.rho1=7", "--output", tmp_path / "there"]
+    words = ["--seeds", "0,5", "--variant", "three:pretrain.weighting.rho1=7", "--output", tmp_path / "there"]
     assert command("compare", "--bundle", bundle, *words).code == 0
     variants = ("one", "two", "three", "no_corpus", "random")
     assert stubs.of("pretrain") == [f"{name}/seed-{seed}" for seed in (0, 5) for name in variants]

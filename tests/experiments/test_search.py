@@ -18,10 +18,10 @@ from endtask.experiments.search_trials import SearchResult
 from endtask.io.stage_folder import read_manifest
 from tests.experiments.search_stubs import Stubs, toy
 
-GRID = GridSearch({"pretrain.rho1": (1, 19), "pretrain.rho2": (20.0, 100.0)})
+GRID = GridSearch({"pretrain.weighting.rho1": (1, 19), "pretrain.objectives.task.rho2": (20.0, 100.0)})
 SPACE = [
     "pretrain.learning_rate=log:1e-4:1e-2",
-    "pretrain.rho1=choice:1,19,99",
+    "pretrain.weighting.rho1=choice:1,19,99",
     "pretrain.mask_probability=float:0.1:0.9",
 ]
 
@@ -83,7 +83,7 @@ def test_the_budget_is_shared_out(toy_files: Path, tmp_path: Path, stubs: Stubs)
 
 
 def test_a_searched_stage_is_done_once_for_each_of_its_values(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
-    plan = GridSearch({"tokenizer.vocab_size": (100, 200), "pretrain.rho1": (1, 19)})
+    plan = GridSearch({"tokenizer.vocab_size": (100, 200), "pretrain.weighting.rho1": (1, 19)})
     search(toy(toy_files, tmp_path / "search", budget="8steps"), plan)
     assert stubs.of("pack") == ["000", "002"]  # none in base, which stops before what is searched
     assert not (tmp_path / "search" / "base" / "pack").exists()
@@ -150,7 +150,9 @@ def test_a_trial_goes_on_with_the_values_it_began_with(
     begun = SearchResult.from_record(read_record(tmp_path / "search", "search")).trials[3]
     assert not begun.is_finished
     # Another release of Optuna may suggest something else after the same trials.
-    monkeypatch.setattr(OptunaSearch, "values", lambda self, number, before: dict(begun.values, **{"pretrain.rho1": 1}))
+    monkeypatch.setattr(
+        OptunaSearch, "values", lambda self, number, before: dict(begun.values, **{"pretrain.weighting.rho1": 1})
+    )
     resumed = search(settings, sampler(settings))
     assert resumed.trials[3].values == begun.values
 
@@ -171,7 +173,7 @@ def test_broken_training_ends_a_trial_and_not_the_search(toy_files: Path, tmp_pa
 def test_every_trial_broken_is_said(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     stubs.trouble = {f"00{number} pretrain": TrainingError("too hot") for number in range(2)}
     with pytest.raises(InputError, match="no trial trained to its end; the first: too hot"):
-        search(toy(toy_files, tmp_path / "search", budget="60steps"), GridSearch({"pretrain.rho1": (1, 19)}))
+        search(toy(toy_files, tmp_path / "search", budget="60steps"), GridSearch({"pretrain.weighting.rho1": (1, 19)}))
 
 
 def test_other_trouble_stops_the_search(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
@@ -190,7 +192,7 @@ def test_a_search_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path, st
     with pytest.raises(InputError, match=r"changed: budget \(60steps -> 90steps\)"):
         search(toy(toy_files, tmp_path / "search", budget="90steps"), GRID)
     with pytest.raises(InputError, match=r"space\.train\.rho1 \(\[1, 19\] -> \[1, 7\]\)"):
-        search(settings, GridSearch({**GRID.axes, "pretrain.rho1": (1, 7)}))
+        search(settings, GridSearch({**GRID.axes, "pretrain.weighting.rho1": (1, 7)}))
     with pytest.raises(InputError, match=r"settings\.retrieve\.top_k \(5 -> 6\).*another --output"):
         search(toy(toy_files, tmp_path / "search", budget="60steps", retrieve={"top_k": 6}), GRID)
     assert (tmp_path / "search" / RECORD).read_bytes() == before

@@ -22,23 +22,26 @@ def settings(**changes: Any) -> Settings:
 
 def test_the_paper_s_grid() -> None:
     axes = grid_axes([], PLAIN)
-    assert axes == {"pretrain.rho1": (1, 3, 7, 19, 99, 499, 999, 1999), "pretrain.rho2": (20.0, 100.0, 1000.0)}
+    assert axes == {
+        "pretrain.weighting.rho1": (1, 3, 7, 19, 99, 499, 999, 1999),
+        "pretrain.objectives.task.rho2": (20.0, 100.0, 1000.0),
+    }
 
 
 def test_without_external_text_there_is_no_rho1() -> None:
-    assert list(grid_axes([], Settings())) == ["pretrain.rho2"]
-    assert list(grid_axes([], settings(select={"selector": "none"}))) == ["pretrain.rho2"]
-    assert "pretrain.rho1" not in default_space(Settings())
+    assert list(grid_axes([], Settings())) == ["pretrain.objectives.task.rho2"]
+    assert list(grid_axes([], settings(select={"selector": "none"}))) == ["pretrain.objectives.task.rho2"]
+    assert "pretrain.weighting.rho1" not in default_space(Settings())
     external = {"kind": "mlm", "texts": "selection"}
     unmasked = settings(train={"objectives": {"external": external, "internal": {"kind": "task"}}})
-    assert list(grid_axes([], unmasked)) == ["pretrain.rho1"]
+    assert list(grid_axes([], unmasked)) == ["pretrain.weighting.rho1"]
 
 
 def test_values_are_read_as_settings_read_them() -> None:
     axes = grid_axes(
         [
             "pretrain.learning_rate=1e-3,0.002",
-            "pretrain.rho1=1,inf",
+            "pretrain.weighting.rho1=1,inf",
             "finetune.seeds=[0],[1,2]",
             "pretrain.warmup_steps=null,5",
             "pretrain.batch_size=32,4096tok",
@@ -46,7 +49,7 @@ def test_values_are_read_as_settings_read_them() -> None:
         PLAIN,
     )
     assert axes["pretrain.learning_rate"] == (0.001, 0.002)
-    assert axes["pretrain.rho1"] == (1, "inf")
+    assert axes["pretrain.weighting.rho1"] == (1, "inf")
     assert axes["finetune.seeds"] == ([0], [1, 2])
     assert axes["pretrain.warmup_steps"] == (None, 5)
     assert axes["pretrain.batch_size"] == (32, "4096tok")
@@ -56,19 +59,19 @@ def test_ranges_and_choices() -> None:
     space = search_space(
         [
             "pretrain.learning_rate=log:1e-4:3e-3",
-            "pretrain.rho1=choice:1,19,inf",
+            "pretrain.weighting.rho1=choice:1,19,inf",
             "pretrain.mask_probability=float:0.15:0.4",
             "finetune.epochs=int:1:20",
-            "pretrain.rho2=logint:1:1000",
+            "pretrain.objectives.task.rho2=logint:1:1000",
         ],
         PLAIN,
     )
     assert space == {
         "pretrain.learning_rate": Range(1e-4, 3e-3, is_integer=False, log=True),
-        "pretrain.rho1": Choice((1, 19, "inf")),
+        "pretrain.weighting.rho1": Choice((1, 19, "inf")),
         "pretrain.mask_probability": Range(0.15, 0.4, is_integer=False, log=False),
         "finetune.epochs": Range(1, 20, is_integer=True, log=False),
-        "pretrain.rho2": Range(1, 1000, is_integer=True, log=True),
+        "pretrain.objectives.task.rho2": Range(1, 1000, is_integer=True, log=True),
     }
 
 
@@ -86,7 +89,7 @@ def test_the_default_space_lies_around_the_settings() -> None:
     space = default_space(settings(finetune={"learning_rate": [1e-5, 1e-4]}))
     assert space["pretrain.learning_rate"] == Range(0.0002, 0.005, is_integer=False, log=True)
     assert space["finetune.learning_rate"] == Range(2e-6, 5e-4, is_integer=False, log=True)
-    assert list(space)[2:] == ["pretrain.rho1", "pretrain.rho2", "pretrain.mask_probability"]
+    assert list(space)[2:] == ["pretrain.weighting.rho1", "pretrain.objectives.task.rho2", "pretrain.mask_probability"]
     assert "finetune.learning_rate" not in default_space(settings(skip_finetuning=True))
     assert search_space([], PLAIN) == default_space(PLAIN)
 
@@ -94,20 +97,23 @@ def test_the_default_space_lies_around_the_settings() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("train.rho3=1,2", "key 'pretrain.rho3': unknown setting (did you mean 'pretrain.rho2'?)"),
+        ("train.rho3=1,2", "key 'pretrain.rho3': unknown setting (did you mean 'pretrain.objectives.task.rho2'?)"),
         ("trian.rho1=1,2", "key 'trian': unknown setting (did you mean 'train'?)"),
-        ("pretrain.rho1=1,many", "key 'pretrain.rho1': must be"),
+        ("pretrain.weighting.rho1=1,many", "key 'pretrain.weighting.rho1': must be"),
         ("pretrain.mask_probability=0.1,2", "key 'pretrain.mask_probability': must be"),
         ("train=1,2", "key 'pretrain': must be a section"),
         ("train={rho1: 1}", "key 'pretrain': a section, not a value"),
-        ("pretrain.rho1.x=1", "key 'pretrain.rho1': must be"),
-        ("pretrain.rho1", "--values 'pretrain.rho1': write it like pretrain.rho1=1,19,99"),
-        ("pretrain.rho1=", "write it like"),
+        ("pretrain.weighting.rho1.x=1", "key 'pretrain.weighting.rho1': must be"),
+        (
+            "pretrain.weighting.rho1",
+            "--values 'pretrain.weighting.rho1': write it like pretrain.weighting.rho1=1,19,99",
+        ),
+        ("pretrain.weighting.rho1=", "write it like"),
         ("=1,2", "write it like"),
         ("train.=1,2", "write it like"),
-        ("pretrain.rho1=1,,2", "not a list of values"),
-        ("pretrain.rho1=[1", "not a list of values"),
-        ("pretrain.rho1=1,1", "the value 1 is listed twice"),
+        ("pretrain.weighting.rho1=1,,2", "not a list of values"),
+        ("pretrain.weighting.rho1=[1", "not a list of values"),
+        ("pretrain.weighting.rho1=1,1", "the value 1 is listed twice"),
         ("budget=10min,20min", "cannot be compared on dev"),
         ("seed=0,1", "cannot be compared on dev"),
         ("pretrain.seed=0,1", "cannot be compared on dev"),
@@ -135,12 +141,12 @@ def test_bad_values(entry: str, said: str) -> None:
         ("pretrain.learning_rate=log:1e-3:1e-4", "the first number must be the smaller one"),
         ("pretrain.learning_rate=float:1e-3:inf", "the first number must be the smaller one"),
         ("pretrain.learning_rate=float:nan:1", "the first number must be the smaller one"),
-        ("pretrain.rho2=log:0:10", "must begin above 0"),
+        ("pretrain.objectives.task.rho2=log:0:10", "must begin above 0"),
         ("pretrain.mask_probability=float:0.1:1.5", "key 'pretrain.mask_probability': must be"),
         ("finetune.epochs=float:1:5", "must be a whole number"),
         ("finetune.epochs=int:1.5:5", "not two numbers (for example int:1:10)"),
-        ("pretrain.rho1=choice:1,many", "key 'pretrain.rho1': must be"),
-        ("pretrain.rho1=choice:", "not a list of values"),
+        ("pretrain.weighting.rho1=choice:1,many", "key 'pretrain.weighting.rho1': must be"),
+        ("pretrain.weighting.rho1=choice:", "not a list of values"),
         ("budget=choice:10min", "cannot be compared on dev"),
         ("pretrain.learning_rate", "write it like pretrain.learning_rate=log:1e-4:3e-3"),
     ],
@@ -155,14 +161,17 @@ def test_bad_ranges(entry: str, said: str) -> None:
 
 def test_a_key_given_twice() -> None:
     with pytest.raises(InputError, match="given twice"):
-        grid_axes(["pretrain.rho1=1", "pretrain.rho1=2"], PLAIN)
+        grid_axes(["pretrain.weighting.rho1=1", "pretrain.weighting.rho1=2"], PLAIN)
     with pytest.raises(InputError, match="given twice"):
-        search_space(["pretrain.rho1=choice:1", "pretrain.rho1=choice:2"], PLAIN)
+        search_space(["pretrain.weighting.rho1=choice:1", "pretrain.weighting.rho1=choice:2"], PLAIN)
 
 
 def test_values_that_are_wrong_together_are_met_at_once() -> None:
     no_stage2 = settings(skip_finetuning=True)
     with pytest.raises(InputError, match="would leave the task head untrained"):
-        grid_axes(["pretrain.rho1=1,inf"], no_stage2)
+        grid_axes(["pretrain.weighting.rho1=1,inf"], no_stage2)
     with pytest.raises(InputError, match=r"train\.rho1_end"):
-        search_space(["pretrain.rho1=choice:1,inf", "pretrain.rho2=float:0:5"], settings(train={"rho1_end": 3}))
+        search_space(
+            ["pretrain.weighting.rho1=choice:1,inf", "pretrain.objectives.task.rho2=float:0:5"],
+            settings(train={"rho1_end": 3}),
+        )

@@ -41,7 +41,7 @@ def source(make: Any) -> Path:
 
 
 def test_equal_stages_are_linked_and_not_done_again(make: Any, source: Path, stubs: Stubs) -> None:
-    target: Run = make("target", pretrain={"rho1": 3, "max_length": 16})
+    target: Run = make("target", pretrain={"weighting": {"rho1": 3}, "max_length": 16})
     assert reuse_stages(target, [source]) == dict.fromkeys(BEFORE_TRAINING, source)
     for stage in BEFORE_TRAINING:
         manifest = read_manifest(target.folder / stage)

@@ -70,9 +70,9 @@ def test_pairs_show_both_texts(toy_pairs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "train",
     [
-        {"rho1": "inf"},
-        {"rho1": "auto"},
-        {"rho2": 0},
+        {"weighting": {"rho1": "inf"}},
+        {"weighting": {"rho1": "auto"}},
+        {"objectives": {"task": {"rho2": 0}}},
         {"task_head": "tlm", "eval_steps": 5},
         {"gradient_accumulation_steps": 3, "batch_ramp_fraction": 0.5},
     ],
@@ -219,7 +219,10 @@ def test_a_source_without_text_beside_one_with(toy: Path, tmp_path: Path, comman
     [
         (["retrieve.unlabelled=absent.txt"], "absent.txt"),
         (["select.name=imported"], "key 'select.path': no file to import the selection from"),
-        (["select.name=random", "select.per_class=true"], "key 'select.per_class': selector 'random' has no such option"),
+        (
+            ["select.name=random", "select.per_class=true"],
+            "key 'select.per_class': selector 'random' has no such option",
+        ),
         (["select.name=random", "corpus.sources=[]"], "key 'corpus.sources': random selects from a corpus"),
     ],
 )
@@ -313,10 +316,10 @@ def test_weights_that_dev_chooses_are_told(toy: Path, tmp_path: Path, command: C
         "warning: labels of dev choose the weights of objectives, so ",
         "warning: dev, which judges learned weights",
     )
-    by_dev = ["--set", "pretrain.meta.split=dev", "--set", "pretrain.meta.gradient_batch=1000"]
+    by_dev = ["--set", "pretrain.weighting.split=dev", "--set", "pretrain.weighting.gradient_batch=1000"]
     lines = command("check", *given, *small, *by_dev).out.splitlines()
     assert [sum(line.startswith(start) for line in lines) for start in (said, few)] == [1, 1]
-    by_folds = command("check", *given, *small, "--set", "pretrain.meta.split=folds").out
+    by_folds = command("check", *given, *small, "--set", "pretrain.weighting.split=folds").out
     assert said not in by_folds
     run = command("run", *given, *small, *by_dev, "--output", tmp_path / "run", "--until", "read")
     assert sum(line.startswith(said) for line in run.err.splitlines()) == 1
@@ -327,8 +330,8 @@ def test_weights_that_dev_chooses_are_told(toy: Path, tmp_path: Path, command: C
     [
         ("40steps", {}, 1),
         ("200steps", {}, 0),
-        ("40steps", {"weighting": "equal", "meta": {}}, 0),
-        ("40steps", {"meta": {"learning_rate": 0.1}}, 0),
+        ("40steps", {"weighting": "equal"}, 0),
+        ("40steps", {"weighting": {"name": "meta", "learning_rate": 0.1}}, 0),
         ("10min", {}, 0),
     ],
 )
@@ -343,18 +346,18 @@ def test_weights_that_cannot_get_anywhere_are_told(budget: str, changes: dict[st
 @pytest.mark.parametrize(
     ("meta", "told"),
     [
-        ({"split": "dev", "folds": 5}, "pretrain.meta.folds without effect: pretrain.meta.split is dev"),
+        ({"split": "dev", "folds": 5}, "pretrain.weighting.folds without effect: pretrain.weighting.split is dev"),
         (
             {"same_head": True, "fit_batch": 5},
-            "pretrain.meta.fit_batch without effect: pretrain.meta.same_head is true",
+            "pretrain.weighting.fit_batch without effect: pretrain.weighting.same_head is true",
         ),
         ({"head": "adamw", "folds": 5}, None),
-        ({"parameters": "body"}, None),
+        ({"parameters": "all"}, None),
     ],
 )
 def test_values_for_a_choice_that_was_not_made_are_told(meta: dict[str, Any], told: str | None) -> None:
     objectives = {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}
-    tree = {"task": {"path": "here"}, "pretrain": {"weighting": "meta", "meta": meta, "objectives": objectives}}
+    tree = {"task": {"path": "here"}, "pretrain": {"weighting": {"name": "meta", **meta}, "objectives": objectives}}
     assert unused_settings(resolve(tree)) == (() if told is None else (told,))
     alone = unused_settings(resolve({**tree, "skip_pretraining": True}))
     assert alone == ("pretrain.weighting without effect: skip_pretraining is true",)

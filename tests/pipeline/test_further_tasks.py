@@ -227,7 +227,7 @@ def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_pat
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
         "no-text": {"select.name": "none"},
-        "no-task": {"pretrain.rho1": "inf"},
+        "no-task": {"pretrain.weighting.rho1": "inf"},
     }
     compare(resolve(settings), {"baselines": [], "variants": variants}, until="pretrain")
     learned = {

@@ -20,7 +20,7 @@ DRIVER = Path(__file__).with_name("kill_driver.py")
 @pytest.mark.slow
 def test_killed_in_each_stage_and_anywhere(toy: Path, tmp_path: Path) -> None:
     """One test, since all kills share one warm process."""
-    train = {"max_length": 16, "batch_size": "64tok", "checkpoint_steps": 2, "rho1": 2}
+    train = {"max_length": 16, "batch_size": "64tok", "checkpoint_steps": 2, "weighting": {"rho1": 2}}
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "unused", pretrain=train)
     ended = subprocess.run([sys.executable, DRIVER, settings, tmp_path], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

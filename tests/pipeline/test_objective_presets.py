@@ -170,7 +170,7 @@ def test_check_tells_which_split_feeds_what(preset: str, toy: Path, tmp_path: Pa
 
 def test_replaced_tokens_train_the_encoder_and_are_not_exported(command: Command, toy: Path, tmp_path: Path) -> None:
     objectives = {"external": {"kind": "replaced", "texts": "selection"}, "internal": {"kind": "joint"}}
-    changes = {"pretrain.objectives": objectives, "pretrain.rho1": 1}
+    changes = {"pretrain.objectives": objectives, "pretrain.weighting.rho1": 1}
     run(command, "laptop", toy, tmp_path / "run", **changes)
     rows = read_metrics(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     names = {name for row in rows for name in row}

@@ -26,10 +26,13 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        ({"pretrain": {"rho1": "inf"}}, "key 'pretrain.rho1': inf leaves nothing to train on"),
+        ({"pretrain": {"weighting": {"rho1": "inf"}}}, "key 'pretrain.weighting.rho1': inf leaves nothing to train on"),
         ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of kind 'text'"),
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
-        ({"pretrain": {"rho1": "inf"}, "select": {"name": "none"}}, "key 'pretrain.rho1': inf leaves nothing"),
+        (
+            {"pretrain": {"weighting": {"rho1": "inf"}}, "select": {"name": "none"}},
+            "key 'pretrain.weighting.rho1': inf leaves nothing",
+        ),
         (
             {"pretrain": {"weighting": "meta"}},
             "key 'pretrain.weighting': meta has nothing to weigh: without corpus text ",
@@ -48,7 +51,7 @@ def test_one_line_before_anything_is_read(tree: dict[str, Any], line: str) -> No
 
 
 def test_nothing_wrong_is_nothing_said() -> None:
-    preflight(TASK, resolve({"skip_pretraining": True, "pretrain": {"rho1": "inf"}}))
+    preflight(TASK, resolve({"skip_pretraining": True, "pretrain": {"weighting": {"rho1": "inf"}}}))
 
 
 @pytest.mark.parametrize(
@@ -133,8 +136,8 @@ def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
     [
         (
             {"weighting": "meta", "objectives": {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}},
-            "pretrain.meta.split",
-            {"meta": {"split": "dev"}},
+            "pretrain.weighting.split",
+            {"weighting": {"name": "meta", "split": "dev"}},
         ),
         ({"reselect": {"every": 9}}, "pretrain.reselect.every", {"reselect": {"every": None}}),
     ],

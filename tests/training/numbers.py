@@ -13,7 +13,7 @@ from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Loss
 from endtask.seeds import derive
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.weighting.base import ScheduledObjective, Weighting
 from endtask.weighting.equal import Equal
 

@@ -19,7 +19,7 @@ from endtask.pipeline.run import Run
 from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import pretrain_phase
+from endtask.training.pretrain_phase import pretrain_phase
 from endtask.training.reused_head import aligned_class, keep_aligned_head
 from tests.aligned_toy import linked_rows
 from tests.toy_run import toy_settings, write_rows

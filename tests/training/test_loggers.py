@@ -16,7 +16,7 @@ import torch
 from endtask.errors import InputError
 from endtask.training.loggers import LIBRARIES, Trackers, find_libraries, open_trackers
 
-SETTINGS = {"seed": 0, "pretrain": {"rho1": 19, "learning_rate": 1e-3}}
+SETTINGS = {"seed": 0, "pretrain": {"weighting": {"rho1": 19}, "learning_rate": 1e-3}}
 Points = list[tuple[int, str, float]]
 
 
@@ -171,7 +171,7 @@ def test_no_library_is_imported_unasked() -> None:
 def test_settings_are_sent_once(name: str, libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
     for _ in range(2):
         open_some(name).close()
-    assert libraries.settings[name] == {"seed": 0, "pretrain.rho1": 19, "pretrain.learning_rate": 1e-3}
+    assert libraries.settings[name] == {"seed": 0, "pretrain.weighting.rho1": 19, "pretrain.learning_rate": 1e-3}
 
 
 def test_settings_are_sent_later_if_the_first_attempt_failed(

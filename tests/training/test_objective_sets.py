@@ -27,9 +27,9 @@ from endtask.training.budget_plan import measure_cost
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
-from endtask.training.sequence import parts_of, split_steps, total_state
-from endtask.weighting.meta.cost import held_out_cost
+from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain
+from endtask.training.pretrain_phase import parts_of, pretrain_phase, split_steps, total_state
+from endtask.weighting.meta.build import held_out_cost
 from tests.tiny import make_texts
 
 from .conftest import MakeStage, changed, pretrained_in

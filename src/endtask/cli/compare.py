@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 EXAMPLES = examples(
     "endtask compare my-task.yaml --seeds 0,1,2  # the settings against every baseline",
-    "endtask compare my-task.yaml --values model.size=mini,small --values pretrain.rho1=19,99 --by dev",
+    "endtask compare my-task.yaml --values model.size=mini,small --values pretrain.weighting.rho1=19,99 --by dev",
     "endtask compare my-task.yaml --variant small: --variant large:model.size=base,pretrain.learning_rate=5e-4",
     "endtask compare my-task.yaml --study variants.yaml --devices 0,1 --results scores.json",
     "endtask compare studies/tartan.yaml --study-tasks sciie --only tapt,meta-tapt --var data=/mnt/data",

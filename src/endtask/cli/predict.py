@@ -172,5 +172,6 @@ def _table_texts(path: Path, text: _Column, pair: _Column | None, *, needs_pair:
 
 
 def _is_word_list(content: object) -> bool:
-    is_list = isinstance(content, list) and bool(content)
-    return is_list and all(isinstance(word, str) and word.strip() for word in content)
+    if not isinstance(content, list) or not content:
+        return False
+    return all(isinstance(word, str) and word.strip() for word in content)

@@ -65,7 +65,7 @@ class Measure:
     @property
     def metric(self) -> Metric:
         """The metric for this task's labels."""
-        part = metrics.get(self.name)
+        part: type[Metric] = metrics.get(self.name)
         return part(FORM_OF[self.kind], self.labels, positive=self.positive, options=self.options)
 
     def counted(self, predicted: Answers, truth: Answers) -> Counted:

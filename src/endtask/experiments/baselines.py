@@ -130,14 +130,12 @@ def _no_checkpoint(settings: Settings, study: Study) -> str | None:
 def _without_corpus(settings: Settings, study: Study) -> Settings:
     """Return settings for the same model on the task's texts alone."""
     values: dict[str, Any] = {"select.name": "none", "pretrain.reselect.every": None}
-    if settings.pretrain.rho1 == "inf" and not settings.learned_tasks:
-        values["pretrain.rho1"] = 0  # only task batches are left
     for name, objective in settings.pretrain.objectives.items():
         if objective.reads in _CORPUS_TEXTS:
             values[f"pretrain.objectives.{name}.weight"] = 0
-    left = [each for each in settings.pretrain.objectives.values() if each.weight and each.reads not in _CORPUS_TEXTS]
-    if settings.pretrain.weighting == "meta" and len(left) == 1:
-        values["pretrain.weighting"] = "equal"  # a single objective has no weights to learn
+    left = [section for section in settings.used_objectives.values() if section.reads not in _CORPUS_TEXTS]
+    if len(left) <= 1:
+        values["pretrain.weighting"] = "equal"  # a single objective is left
     return with_values(settings, values, "no_corpus")
 
 
@@ -150,7 +148,7 @@ def _checkpoint(settings: Settings, study: Study) -> Settings:
     """Return settings that fine-tune a checkpoint with the preset's values and only the seeds of these settings."""
     tree = settings.model_dump(mode="json")
     seeds = tree["finetune"]["seeds"]
-    for section in ("tasks", "select", "tokenizer", "model", "train", "finetune"):
+    for section in ("tasks", "select", "tokenizer", "model", "pretrain", "finetune"):
         del tree[section]
     for layer in preset_layers(CHECKPOINT_PRESET):
         merge(tree, layer)

@@ -82,7 +82,7 @@ def read_grid(entries: Sequence[str]) -> dict[str, list[Any]]:
     """Return the grid of `--values key=a,b`."""
     grid: dict[str, list[Any]] = {}
     for entry in entries:
-        key, text = split_entry(entry, "--values", "pretrain.rho1=1,19,99")
+        key, text = split_entry(entry, "--values", "pretrain.weighting.rho1=1,19,99")
         if key in grid:
             raise InputError("the key is given twice", path="--values", key=key)
         grid[key] = read_list(text, "--values", key)

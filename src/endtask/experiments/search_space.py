@@ -14,7 +14,7 @@ from endtask.config.overrides import read_list, split_entry, value_at, with_valu
 from endtask.errors import InputError, did_you_mean
 
 VALUES, SPACE = "--values", "--space"
-_SPACE_EXAMPLE = "pretrain.learning_rate=log:1e-4:3e-3 or pretrain.rho1=choice:1,19,99"
+_SPACE_EXAMPLE = "pretrain.learning_rate=log:1e-4:3e-3 or pretrain.weighting.rho1=choice:1,19,99"
 
 # TLM's grid (Yao et al. 2022, appendix B).
 PAPER_RHO1 = (1, 3, 7, 19, 99, 499, 999, 1999)
@@ -70,7 +70,7 @@ def grid_axes(entries: Sequence[str], settings: Settings) -> Axes:
     """Return the lists of `--values`, or TLM's grid if none is given."""
     axes: Axes = {}
     for entry in entries:
-        key, text = split_entry(entry, VALUES, "pretrain.rho1=1,19,99")
+        key, text = split_entry(entry, VALUES, "pretrain.weighting.rho1=1,19,99")
         _check_new(key, axes, VALUES)
         axes[key] = checked(settings, key, read_list(text, VALUES, key), VALUES)
     axes = axes or _paper_grid(settings)
@@ -105,9 +105,10 @@ def default_space(settings: Settings) -> Space:
 def _paper_grid(settings: Settings) -> Axes:
     """Return TLM's grid; without a corpus rho1 has no effect, without masked task texts rho2 has none."""
     train = settings.pretrain
-    axes: Axes = {"pretrain.rho1": PAPER_RHO1} if settings.has_selection and train.weighting == "interleave" else {}
-    is_joint = any(one.kind == "joint" for one in settings.used_objectives.values())
-    return {**axes, "pretrain.rho2": PAPER_RHO2} if is_joint else axes
+    interleaves = settings.has_selection and "rho1" in type(train.weighting).model_fields
+    axes: Axes = {"pretrain.weighting.rho1": PAPER_RHO1} if interleaves else {}
+    joint = [name for name, section in settings.used_objectives.items() if "rho2" in type(section).model_fields]
+    return {**axes, **{f"pretrain.objectives.{name}.rho2": PAPER_RHO2 for name in joint}}
 
 
 def _around(*rates: float) -> Range:

@@ -40,9 +40,9 @@ class Strategy(Protocol):
 class GridSearch:
     """Every combination, the last key changing fastest.
 
-    >>> grid = GridSearch({"pretrain.rho1": (1, 19), "pretrain.rho2": (20.0, 100.0)})
+    >>> grid = GridSearch({"pretrain.weighting.rho1": (1, 19), "pretrain.objectives.task.rho2": (20.0, 100.0)})
     >>> grid.trials, grid.values(1, [])
-    (4, {'pretrain.rho1': 1, 'pretrain.rho2': 100.0})
+    (4, {'pretrain.weighting.rho1': 1, 'pretrain.objectives.task.rho2': 100.0})
     """
 
     axes: Axes

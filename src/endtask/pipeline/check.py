@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from endtask.config import BatchSize, ObjectiveSettings, Settings
 from endtask.config.data_usage import DataUse, chosen_by_dev, data_usage, data_usage_lines
-from endtask.config.objectives import KINDS
+from endtask.config.objectives import TASK_OBJECTIVE, is_tlm
+from endtask.config.training import WeightingSettings
 from endtask.config.unused_settings import unused_settings
 from endtask.corpus import Corpus
 from endtask.io.selection_table import write_selection
@@ -25,7 +26,7 @@ from endtask.tokenization.entity_markers import likely_markers
 
 if TYPE_CHECKING:
     from endtask.objectives.stream import TextStream
-    from endtask.training.loop import Phase
+    from endtask.training.phase import Phase
 
 _SAMPLED_EXAMPLES = 2000
 
@@ -100,8 +101,7 @@ def check(settings: Settings) -> CheckResult:
     preflight(task, settings)
 
     # Imported this late, for it takes seconds, which a slip in the data should not wait for.
-    from endtask.training.pretrain import pretrain_phase
-    from endtask.weighting.meta.build import few_validation_rows
+    from endtask.training.pretrain_phase import pretrain_phase
     from endtask.weighting.meta.folds import groups_in
 
     _find_aligned(settings)
@@ -119,7 +119,7 @@ def check(settings: Settings) -> CheckResult:
         auxiliary = tuple(audit(one) for one in task.auxiliary.values())
         leaks, markers = tuple(leaks_between(task)), _markers_not_named(few, settings)
         found = CheckResult(audit(task), examples, estimate, uses, auxiliary, leaks, markers)
-        judges = tuple(filter(None, (*chosen_by_dev(uses), few_validation_rows(task, settings))))
+        judges = (*chosen_by_dev(uses), *_weighting_warnings(task, settings))
         idle = unused_settings(settings)
         return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle, judges=judges)
 
@@ -169,14 +169,13 @@ def _on_task_text(few: Task, settings: Settings) -> Settings:
 
     Learned weights are tried by folds, for dev is not packed, and left out where train cannot be cut.
     """
-    from endtask.weighting.meta.folds import groups_in
-
     train, used = settings.pretrain, settings.used_objectives
-    is_tlm = not train.objectives and all(one.task is None for one in used.values())
-    objectives = {} if is_tlm else {name: _standing_in(one, train.batch_size) for name, one in used.items()}
-    meta = train.meta.model_copy(update={"split": "folds"})
-    weighting = "equal" if train.weighting == "meta" and groups_in(few.train) < 2 else train.weighting
-    changes = {"rho1": 0, "order": "shuffled", "objectives": objectives, "meta": meta, "weighting": weighting}
+    if is_tlm(train.objectives) and train.weighting.part.tlm_only:
+        joint = ObjectiveSettings(kind="joint", **train.objectives[TASK_OBJECTIVE].options.model_dump())
+        changes: dict[str, Any] = {"objectives": {TASK_OBJECTIVE: joint}, "weighting": WeightingSettings(name="equal")}
+        return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
+    objectives = {name: _standing_in(section, train.batch_size) for name, section in used.items()}
+    changes = {"objectives": objectives, "weighting": train.weighting.part.on_sample(few, train.weighting)}
     return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
 
 
@@ -184,8 +183,22 @@ def _standing_in(asked: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSe
     """An objective of about the same cost on the task's texts."""
     if asked.reads == "task":
         return asked
-    changes = {"kind": "mlm", "texts": "task", "batch_size": asked.batch_size or batch_size}
-    return asked.model_copy(update=changes)
+    return ObjectiveSettings(
+        kind="mlm",
+        texts="task",
+        batch_size=asked.batch_size or batch_size,
+        weight=asked.weight,
+        dropout=asked.dropout,
+        mask_probability=asked.mask_probability,
+        learning_rate=asked.learning_rate,
+        warmup_fraction=asked.warmup_fraction,
+    )
+
+
+def _weighting_warnings(task: Task, settings: Settings) -> Iterator[str]:
+    """Yield what the weighting warns of."""
+    if not settings.skip_pretraining:
+        yield from settings.pretrain.weighting.part.warnings(task, settings)
 
 
 def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> tuple[dict[str, str], ...]:
@@ -220,7 +233,7 @@ def _shown_objective(phase: Phase, settings: Settings) -> str:
     """The first objective that hides tokens, or the first of all; those of the end task go before others."""
     used = settings.used_objectives
     names = sorted(phase.objectives, key=lambda name: used[name].task is not None)
-    return next((name for name in names if KINDS[used[name].kind].masks), names[0])
+    return next((name for name in names if used[name].part_class.masks), names[0])
 
 
 def _answer(example: Example) -> str:

@@ -23,7 +23,7 @@ from endtask.selectors.base import Selector
 from endtask.task import Task
 
 if TYPE_CHECKING:
-    from endtask.training.loop import Phase
+    from endtask.training.phase import Phase
 
 _TIMED = Budget.parse("10s")
 _MEMORY_AT_REST = 0.6e9
@@ -139,7 +139,7 @@ def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> floa
 def _beyond_budget(trial: Trial, settings: Settings) -> float:
     """Seconds by which the least that is fine-tuned, an epoch of each, goes over what the budget leaves to it."""
     from endtask.training.budget_plan import measure_cost, split_budget
-    from endtask.training.finetune import epoch_of_end_task
+    from endtask.training.finetune_phase import epoch_of_end_task
 
     _, share = split_budget(settings)
     if share is None:
@@ -165,7 +165,7 @@ def _finetuning(trial: Trial, settings: Settings) -> float:
 
 
 def _finetune_phase(trial: Trial, settings: Settings) -> Phase:
-    from endtask.training.finetune import finetune_phase
+    from endtask.training.finetune_phase import finetune_phase
 
     network, place, seed = trial.phase.network, trial.phase.context, settings.finetune.seeds[0]
     return finetune_phase(network, trial.few, trial.packed, settings, place, seed=seed)

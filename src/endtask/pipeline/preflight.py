@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from endtask.config import Settings
-from endtask.config.objectives import check_several_objectives
 from endtask.errors import InputError
 from endtask.selectors.domain import check_sources_known, check_texts_exist
 from endtask.task import Task
@@ -75,8 +74,10 @@ def _check_training(settings: Settings, *, has_corpus: bool) -> None:
     if settings.skip_pretraining:
         return
     if not settings.objectives_with_text:
-        raise InputError("inf leaves nothing to train on: there is no corpus text", key="pretrain.rho1")
-    check_several_objectives(settings.objectives_with_text, settings.pretrain.weighting)
+        raise InputError("inf leaves nothing to train on: there is no corpus text", key="pretrain.weighting.rho1")
+    settings.pretrain.weighting.part.check_texts(tuple(settings.objectives_with_text))
+    for name, section in settings.objectives_with_text.items():
+        section.part.preflight(name, settings)
     if settings.pretrain.reselect.every is not None and not settings.has_selection:
         raise InputError("there is no corpus text to choose from", key="pretrain.reselect.every")
 
@@ -85,16 +86,11 @@ def _check_folds(task: Task, settings: Settings) -> None:
     """Refuse to hold out parts of a train split that cannot be cut."""
     from endtask.weighting.meta.folds import check_several_groups, groups_in
 
-    train = settings.pretrain
-    by_folds = {
-        "pretrain.meta.split": train.weighs_by_folds,
-        "pretrain.reselect.every": train.reselect.every is not None,
-    }
-    if settings.skip_pretraining or not any(by_folds.values()):
+    if settings.skip_pretraining:
         return
-    groups = groups_in(task.train)
-    for key in (key for key, asked in by_folds.items() if asked):
-        check_several_groups(groups, key)
+    settings.pretrain.weighting.part.preflight(task)
+    if settings.pretrain.reselect.every is not None:
+        check_several_groups(groups_in(task.train), "pretrain.reselect.every")
 
 
 def _check_machine(settings: Settings) -> None:

@@ -143,8 +143,8 @@ def plural(number: int, noun: str) -> str:
 def in_words(values: Mapping[str, Any]) -> str:
     """Format settings and their values on one line.
 
-    >>> in_words({"pretrain.rho1": 19, "pretrain.learning_rate": 0.00048213})
-    'pretrain.rho1 = 19, pretrain.learning_rate = 0.000482'
+    >>> in_words({"pretrain.weighting.rho1": 19, "pretrain.learning_rate": 0.00048213})
+    'pretrain.weighting.rho1 = 19, pretrain.learning_rate = 0.000482'
     """
     return ", ".join(f"{key} = {short(value)}" for key, value in values.items())
 

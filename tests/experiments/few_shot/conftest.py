@@ -10,7 +10,7 @@ import pytest
 from tests.toy_kinds import write_kind
 from tests.toy_run import toy_settings
 
-WITHOUT_LABELS = {"max_length": 16, "batch_size": 8, "rho1": "inf"}
+WITHOUT_LABELS = {"max_length": 16, "batch_size": 8, "weighting": {"rho1": "inf"}}
 
 
 def make_run(data: Path, folder: Path, **changes: object) -> Path:

@@ -95,14 +95,18 @@ def test_the_scoring_models_settings_are_its_own() -> None:
     run = resolve(
         {
             "model": {"size": "base", "architecture": "bert"},
-            "pretrain": {"task_head": "tlm", "rho1": 99, "gradient_accumulation_steps": 4},
+            "pretrain": {"task_head": "tlm", "weighting": {"rho1": 99}, "gradient_accumulation_steps": 4},
             "seed": 3,
             "select": {"name": "influence", "recipe": "paper"},
         }
     )
     found = scoring_settings(run)
     assert (found.model.architecture, found.model.size, found.model.pooling) == ("lean", "mini", "cls")
-    assert (found.pretrain.rho1, found.pretrain.rho2, found.pretrain.mask_probability) == (0, 3.0, 0.1)
+    assert (found.pretrain.weighting.rho1, found.pretrain.objectives["task"].rho2, found.pretrain.mask_probability) == (
+        0,
+        3.0,
+        0.1,
+    )
     assert (found.pretrain.task_head, found.pretrain.gradient_accumulation_steps) == ("stock", 1)
     assert (found.pretrain_seed, found.compile, found.finetune.max_length) == (3, "graphs", 128)
 

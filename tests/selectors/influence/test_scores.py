@@ -14,7 +14,7 @@ from torch import Tensor
 from endtask.encoders.batch import lay_out
 from endtask.encoders.network import Network
 from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.objectives.text_masks import mask_texts
+from endtask.objectives.masking import mask_texts
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits
 from endtask.selectors.influence.fit import Fold

@@ -27,8 +27,9 @@ from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.word_alignment import WordStarts
-from endtask.training.loop import Phase, build_optimizer, train
-from endtask.training.task_schedule import END_TASK, batches_per_epoch, in_turn
+from endtask.training.finetune_phase import END_TASK, batches_per_epoch, in_turn
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 
 _ENCODER, _EMBEDDINGS = "encoder.", "encoder.embeddings."
 

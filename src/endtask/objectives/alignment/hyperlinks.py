@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from endtask.config import BatchSize
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import Network
-from endtask.objectives.alignment.stream import MadeStream
+from endtask.objectives.alignment.pairs import MadeStream
 from endtask.objectives.base import Loss
 from endtask.objectives.classification import cross_entropy
 from endtask.tokenization.aligned_texts import AlignedTexts

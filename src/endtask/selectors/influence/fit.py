@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
+from endtask.config.objectives import TASK_OBJECTIVE
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
@@ -19,6 +20,7 @@ from endtask.errors import InputError
 from endtask.gradients.layers import DEPTHS, EMBEDDING, choose_weights
 from endtask.io.atomic import write_json
 from endtask.io.selection_table import write_selection
+from endtask.objectives.context import masking_of
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
@@ -34,10 +36,9 @@ from endtask.training.budget_plan import parameters_of
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import pretrain_phase
-from endtask.training.pretrain_objectives import TASK_OBJECTIVE, masking_of
+from endtask.training.pretrain_phase import pretrain_phase
 
 TOKENIZER = "tokenizer"
 _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
@@ -53,7 +54,7 @@ def scoring_settings(settings: Settings) -> Settings:
     """Settings under which pre-training fits the scoring model, on the task's text alone.
 
     >>> found = scoring_settings(Settings(model=ModelSettings(size="base")))
-    >>> found.model.size, found.train.rho2, found.train.learning_rate
+    >>> found.model.size, found.pretrain.objectives["task"].rho2, found.pretrain.learning_rate
     ('mini', 3.0, 0.001)
     """
     own, max_length = influence_config(settings), min(_MOST_TOKENS, settings.pretrain.max_length)
@@ -117,8 +118,8 @@ def _train(settings: Settings, own: InfluenceConfig, max_length: int) -> Pretrai
         batch_size=BatchSize.parse(str(own.recipe_values.batch_size)),
         max_length=max_length,
         mask_probability=own.recipe_values.mask_probability,
-        rho1=0,
-        rho2=_MLM_WEIGHT,
+        weighting={"name": "interleave", "rho1": 0},
+        objectives={TASK_OBJECTIVE: {"rho2": _MLM_WEIGHT}},
         dropout=_DROPOUT,
     )
 

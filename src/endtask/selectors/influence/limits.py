@@ -22,7 +22,7 @@ from endtask.selectors.influence.fit import Fold, prepare_folds, scoring_setting
 from endtask.selectors.influence.folds import folds_of
 from endtask.task import Task
 from endtask.training.budget_plan import measure_cost
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 
 BYTES_PER_TOKEN = 4.5
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments

@@ -23,9 +23,8 @@ from endtask.gradients.rows import Gradients, Units
 from endtask.gradients.scoring import Calibration, like_lengths, made_ahead
 from endtask.gradients.targets import Targets
 from endtask.io.atomic import whole_file
-from endtask.objectives.masking import Masking
+from endtask.objectives.masking import Masking, mask_texts
 from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.text_masks import mask_texts
 from endtask.progress import bar
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits, UnitTexts

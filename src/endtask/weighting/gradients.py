@@ -1,11 +1,14 @@
-"""Gradients of single objectives on a module that they share, as flat vectors, for weightings that look at them."""
+"""Gradients of single objectives on modules that they share, as flat vectors, for rules that see gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from endtask.objectives.base import BuiltObjective
 
 
 class FlatGradient:
@@ -69,3 +72,37 @@ class ModuleGradients:
             total.addcmul_(room.flat, weights[name])
         for weight, view in zip(self._weights, self._total.views, strict=True):
             weight.grad = view
+
+
+class SharedHeads:
+    """Mixes the gradients of a head's objectives as these weigh among themselves.
+
+    How fast a head learns has nothing to do with what its objectives weigh (TARTAN, Algorithm 1). Which of several it
+    learns has: a head that learned all of them alike would be the wrong one for the one that the encoder learns.
+    """
+
+    def __init__(self, heads: Any, objectives: Mapping[str, BuiltObjective]) -> None:
+        learners: dict[str, list[str]] = {}
+        for name, objective in objectives.items():
+            for head in objective.heads:
+                learners.setdefault(head, []).append(name)
+        self._learners = {head: names for head, names in learners.items() if len(names) > 1}
+        self._gradients = {head: ModuleGradients(heads[head]) for head in self._learners}
+
+    def start(self) -> None:
+        """Forget the last step's gradients."""
+        for gradients in self._gradients.values():
+            gradients.start()
+
+    def collect(self, objective: str) -> None:
+        """Take the gradients that an objective has left in its heads."""
+        for head, names in self._learners.items():
+            if objective in names:
+                self._gradients[head].collect(objective)
+
+    def spread(self, weights: Mapping[str, Tensor]) -> None:
+        """Put their mixes back, by the weights of all objectives; a head that nobody has read stays without one."""
+        for head, names in self._learners.items():
+            if self._gradients[head].by_objective:
+                total = torch.stack([weights[name] for name in names]).sum()
+                self._gradients[head].spread({name: weights[name] / total for name in names})

@@ -1,14 +1,22 @@
-"""The shape of a phase over its steps: how the rate rises and falls, and how many batches a step takes.
+"""A phase of training: what is trained, on what, how fast and for how long.
 
-Steps are counted from 0. Everything here is a pure function of the step, so a resumed phase needs nothing saved.
+Steps are counted from 0. The learning rate and the batches of a step are pure functions of the step, so a resumed phase
+needs nothing saved.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
-from endtask.config.training import PhaseSettings
+from torch import Tensor
+
+from endtask.config import PhaseSettings
+from endtask.encoders.device_context import DeviceContext
+from endtask.objectives.base import BuiltObjective
+from endtask.weighting.base import Rule
 
 ScheduleKind = Literal["linear", "cosine", "constant", "warmup_stable_decay"]
 DECAY_FRACTION = 0.2
@@ -67,3 +75,69 @@ def _ramp_starts(steps: int, accumulation: int, ramp_fraction: float) -> list[in
     """For each batch beyond the first, the first step that takes it."""
     ramp, more = int(steps * ramp_fraction), accumulation - 1
     return [-(-ramp * number // more) for number in range(1, more + 1)]  # rounded up, in whole numbers
+
+
+class RefreshHook(Protocol):
+    """What changes the batches of a phase every `steps` steps, such as a new choice of texts.
+
+    Batches are a pure function of the step and of its state, which travels in the checkpoint. None is made ready
+    across such a step.
+    """
+
+    @property
+    def steps(self) -> int:
+        """How many steps from one change to the next."""
+        ...
+
+    def renew(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
+        """Change the batches after so many steps; may add to the counts in `memory`, returns values for the curves."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What a resumed run must know."""
+        ...
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave."""
+        ...
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What is trained, on what, how fast and for how long.
+
+    With `update_unused_heads`, a head whose objective has no turn has a gradient of zeros instead of none, so that the
+    optimizer's momentum and decay go on moving it.
+
+    The network is any module with a part `encoder` that all objectives share, and `heads` by name.
+    """
+
+    network: Any
+    objectives: Mapping[str, BuiltObjective]
+    weighting: Rule
+    steps: int
+    settings: PhaseSettings
+    learning_rate: float
+    seed: int
+    context: DeviceContext
+    accumulation: int = 1
+    ramp_fraction: float = 0.0
+    update_unused_heads: bool = False
+    head_weight_decay: float | None = None
+    clip_heads_apart: bool = False
+    average_decay: float | None = None
+    refresh: RefreshHook | None = None
+
+    def batches_in(self, step: int) -> int:
+        """How many batches of each objective make up a step."""
+        return batches_in_step(step, steps=self.steps, accumulation=self.accumulation, ramp_fraction=self.ramp_fraction)
+
+    def rate_factor(self, step: int) -> float:
+        """The schedule's share of the peak rate."""
+        settings = self.settings
+        return schedule_factor(
+            step,
+            steps=self.steps,
+            warmup_steps=warmup_steps_of(settings, self.steps),
+            kind=settings.lr_scheduler_type,
+        )

@@ -6,18 +6,40 @@ Every token teaches the encoder something, not the masked ones alone, which pays
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from endtask.encoders.batch import IGNORED, TextBatch
-from endtask.encoders.generator import Generator, ReplacedHead
+from endtask.encoders.generator import Generator, ReplacedHead, add_generator
 from endtask.encoders.network import GENERATOR, REPLACED, Network
-from endtask.objectives.base import Loss
+from endtask.objectives.base import BuiltObjective, Loss, Objective, objectives
 from endtask.objectives.stream import TextStream
+from endtask.seeds import derive
+
+if TYPE_CHECKING:
+    from endtask.config import ObjectiveSettings, Settings
+    from endtask.objectives.context import BuildContext
 
 _WEIGHT = 50.0
 """Of finding replaced tokens against the loss of the generator (ELECTRA, section 2)."""
+
+
+@objectives.register("replaced")
+class ReplacedTokensObjective(Objective):
+    """which tokens a narrow masked LM put in (ELECTRA)"""
+
+    masks = True
+
+    def add_heads(self, name: str, network: Network, settings: Settings) -> None:
+        """Add the generator and the detection head, which all objectives of this kind share."""
+        if GENERATOR not in network.heads:
+            add_generator(network, derive(settings.pretrain_seed, "weights", "replaced"))
+
+    def build(self, name: str, section: ObjectiveSettings, run: BuildContext) -> BuiltObjective:
+        """Return both losses over the section's texts."""
+        return ReplacedTokens(name, run.stream(name, section))
 
 
 class ReplacedTokens:

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from endtask.objectives.base import Loss
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
 from endtask.training.optimizer import StepOutcome
+from endtask.training.phase import Phase
 from endtask.weighting.base import ScheduledObjective, Weighting
 from endtask.weighting.equal import Equal
-from endtask.weighting.meta.shared_heads import SharedHeads
+from endtask.weighting.gradients import SharedHeads
 from tests.training.numbers import Points, Regression, TwoLayers, number_phase
 
 WEIGHTS = {"sum": 0.9, "first": 0.06, "apart": 0.04}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.config import load_settings
-from endtask.training.tlm_rules import Scale, automatic_rho1, scale_of
+from endtask.weighting.interleave import Scale, automatic_rho1, scale_of
 
 GRID = [1, 3, 7, 19, 99, 499, 999, 1999]
 TRAIN_ROWS = [115_000, 515, 115_251, 20_000, 1688, 3219, 4169, 180_040]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from endtask.training.module_gradients import FlatGradient, ModuleGradients
+from endtask.weighting.gradients import FlatGradient, ModuleGradients
 
 
 def make_body() -> nn.Module:
