@@ -12,7 +12,7 @@ from endtask.bundle.contents import Item
 from endtask.bundle.header import HEADER, Entry, Header
 from endtask.config import SizeBudget
 from endtask.errors import InputError
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.compression import read_failure
 from endtask.progress import bar
 from endtask.reporting.format import size
@@ -51,7 +51,7 @@ class Hashes:
 def write_items(file: Path, header: Header, items: Sequence[Item], limit: SizeBudget) -> dict[str, int]:
     """Write the header and the items' files; returns the compressed bytes of each part, the largest first."""
     by_path = {item.path: item for item in items}
-    with whole_file(file) as aside, open(aside, "wb") as target:
+    with atomic_file(file) as aside, open(aside, "wb") as target:
         archive = ArchiveWriter(target, str(file))
         content = header.to_bytes()
         archive.add(HEADER, len(content), content_of(content))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.retrieval.contamination import ContaminationFilter
 
 _FORMAT = "1"  # raised whenever pass 1 makes something else of the same text
@@ -40,7 +40,7 @@ class Asked:
     def save(self, path: Path) -> None:
         """Write it for other processes."""
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
-        with whole_file(path) as aside, open(aside, "wb") as file:
+        with atomic_file(path) as aside, open(aside, "wb") as file:
             arrays: dict[str, Any] = self.contamination_filter.arrays()
             np.savez(file, words=words, signatures=self.signatures, key=self.key, **arrays)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from endtask.errors import TrainingError
 from endtask.gradients.scoring import Calibration, made_ahead
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.progress import bar
 from endtask.selectors.influence.candidates import CandidateUnits
 from endtask.selectors.influence.config import InfluenceConfig
@@ -75,7 +75,7 @@ class Shards:
                 if not bool(torch.isfinite(scores).all()):
                     raise TrainingError("influence: scores are not finite", hint="lower select.learning_rate")
                 found = work.statistics(scores, number * self.size)
-                with whole_file(self._path(number)) as aside, open(aside, "wb") as file:
+                with atomic_file(self._path(number)) as aside, open(aside, "wb") as file:
                     np.savez(file, **found)  # type: ignore[arg-type]
                 on_shard()
 
