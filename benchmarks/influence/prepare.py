@@ -29,7 +29,7 @@ from endtask.config import SelectSettings, Settings, dump_yaml
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
 from endtask.experiments import ComparisonResult, compare
-from endtask.io.atomic import link_or_copy, whole_file, write_json, write_text
+from endtask.io.atomic import atomic_file, link_or_copy, write_json, write_text
 from endtask.io.compression import zstd
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_statistics
@@ -118,7 +118,7 @@ class Prepared:
             context = RunContext(section, self.table.parent, seed=self.settings.seed, examples=self.run.task.train)
             ranking = section.part.rank(statistics, context)
             order, score = ranking.order, ranking.score
-        with whole_file(path) as aside:
+        with atomic_file(path) as aside:
             write_rows(self.table, order, aside, new_values={"rank": ranks_of(order), "score": score})
         return path
 
@@ -176,7 +176,7 @@ def read_scores(path: Path) -> Mapping[str, np.ndarray]:
 
 def _archive(folder: Path, archive: Path) -> None:
     with (
-        whole_file(archive) as aside,
+        atomic_file(archive) as aside,
         zstd.open(aside, "wb", level=_LEVEL) as stream,
         tarfile.open(fileobj=stream, mode="w|") as tar,
     ):

@@ -27,7 +27,7 @@ from benchmarks.influence.cells import SCORINGS
 from endtask.config import Settings, load_settings
 from endtask.config.overrides import with_values
 from endtask.gradients.scoring import Calibration
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.compression import zstd
 from endtask.seeds import generator
 from endtask.selectors.influence import influence_config
@@ -160,7 +160,7 @@ def score(archive: Path, out: Path, orders: tuple[str, ...] = tuple(SCORINGS), *
         scores[name], found = score_order(folder, folds, name)
         facts[name] = {"layer": SCORINGS[name].layer, **cost, **found}
         print(name, facts[name], flush=True)
-        with whole_file(out) as aside, open(aside, "wb") as file:
+        with atomic_file(out) as aside, open(aside, "wb") as file:
             np.savez(file, facts=np.array(json.dumps(facts)), **scores)  # type: ignore[arg-type]
     return facts
 

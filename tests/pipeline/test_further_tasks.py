@@ -172,7 +172,7 @@ def test_check_names_them(data: Path, tmp_path: Path, command: Callable[..., Ans
     leaking = f"tasks={{again: {{path: {data / 'toy' / 'task' / 'test.jsonl'}}}}}"
     answer = command("check", file, "--set", leaking, "--set", "finetune.tasks=all")
     assert answer.code == 0, answer.err
-    assert "texts of train of again stand in dev or test of the task" in answer.out
+    assert "texts of train of again are in dev or test of the task" in answer.out
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from endtask.bundle.contents import (
 from endtask.bundle.unpack import bundle_header
 from endtask.config import SizeBudget
 from endtask.errors import InputError
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.compression import read_failure
 from endtask.io.stage_folder import own_version
 from endtask.pipeline.run import Run
@@ -169,7 +169,7 @@ class Hashes:
 def write_items(file: Path, header: Header, items: Sequence[Item], limit: SizeBudget) -> dict[str, int]:
     """Write the header and the items' files; returns the compressed bytes of each part, the largest first."""
     by_path = {item.path: item for item in items}
-    with whole_file(file) as aside, open(aside, "wb") as target:
+    with atomic_file(file) as aside, open(aside, "wb") as target:
         archive = ArchiveWriter(target, str(file))
         content = header.to_bytes()
         archive.add(HEADER, len(content), content_of(content))

@@ -95,7 +95,7 @@ def print_tables(tables: Iterable[Table], notes: Iterable[str] = ()) -> None:
 @cache  # pages are written again after every trial
 def _template() -> jinja2.Template:
     # The report's folder has the style sheet.
-    loaders = [jinja2.PackageLoader(f"endtask.{package}", "") for package in ("experiments", "report")]
+    loaders = [jinja2.PackageLoader(f"endtask.{package}", "") for package in ("experiments", "reporting")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,  # names and values come from the user

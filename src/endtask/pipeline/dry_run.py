@@ -8,7 +8,7 @@ from typing import Any
 
 from endtask.config import Settings
 from endtask.errors import InputError
-from endtask.io.atomic import disk_trouble
+from endtask.io.atomic import disk_error
 from endtask.io.lock import run_lock
 from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.pipeline.bundled_inputs import first_missing
@@ -29,7 +29,7 @@ def dry_run_selection(settings: Settings) -> dict[str, Any]:
         with run_lock(run.folder):
             return _select_aside(run, stages)
     except Exception as error:
-        trouble = disk_trouble(error)
+        trouble = disk_error(error)
         if trouble is None:
             raise
         raise InputError(trouble, path=run.folder, hint="the run is as it was") from None

@@ -13,7 +13,7 @@ from endtask.config import Settings, dump_yaml, load_settings
 from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
-from endtask.io.atomic import disk_trouble, remove_leftovers, write_text
+from endtask.io.atomic import disk_error, remove_leftovers, write_text
 from endtask.io.lock import make_own_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import StageFolder, read_manifest
@@ -137,7 +137,7 @@ class Run:
             try:
                 self._go(names, stages, start)
             except Exception as error:
-                trouble = disk_trouble(error)
+                trouble = disk_error(error)
                 if trouble is None:
                     raise
                 hint = "finished work is kept; once this is mended, the same run goes on"

@@ -14,7 +14,7 @@ import numpy as np
 from endtask.config import ColumnSettings, RetrieveSettings
 from endtask.corpus import Corpus
 from endtask.errors import a_few
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.io.selection_table import list_array, write_batches, write_selection
 from endtask.progress import warn
@@ -149,7 +149,7 @@ def _write_queries(queries: Sequence[Query], path: Path) -> None:
     words = [query.words for query in queries]
     ids = [query.example_ids for query in queries]
     table = arrow.table({"words": _lists(words), "example_ids": _lists(ids)})
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         parquet.write_table(table, aside, compression="zstd", row_group_size=5000)
 
 
@@ -168,14 +168,14 @@ def _write_words(words: Sequence[str], joined: JoinedCorpus, path: Path) -> None
     found = np.flatnonzero(joined.document_frequency)
     names = arrow.array(words, arrow.string()).take(arrow.array(found))
     table = arrow.table({"word": names, "document_frequency": joined.document_frequency[found]})
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         parquet.write_table(table, aside, compression="zstd", row_group_size=5000)
 
 
 def _write_sizes(joined: JoinedCorpus, path: Path) -> None:
     content = BytesIO()
     np.save(content, joined.passage_sizes())  # NumPy does not raise on a full disk when it writes to a file itself
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_bytes(content.getvalue())
 
 

@@ -17,9 +17,8 @@ from endtask.objectives.alignment.pairs import FramedPairs, Made, half_of
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import AlignedTexts
-from endtask.tokenization.words import NO_LETTER, SIGN
+from endtask.tokenization.word_spans import NO_LETTER, SIGN
 
-Whole: TypeAlias = NDArray[np.int64]
 SHORTEST, LONGEST = 4, 64
 """Words of a piece; the rest of a text may be shorter."""
 

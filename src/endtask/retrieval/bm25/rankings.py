@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RankedBlock:
 
     def save(self, path: Path) -> None:
         """Write the block atomically."""
-        with whole_file(path) as aside, open(aside, "wb") as file:
+        with atomic_file(path) as aside, open(aside, "wb") as file:
             np.savez(file, first=self.first, sizes=self.sizes, positions=self.positions, scores=self.scores)
 
     @classmethod

@@ -21,7 +21,7 @@ import numpy as np
 from endtask.corpus import Corpus
 from endtask.corpus.corpus import passages_of
 from endtask.corpus.reading import SourceDocument, read_source
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.compression import ReadProgress
 from endtask.progress import Advance, bar
 from endtask.retrieval.bm25.join import JoinedCorpus, join
@@ -67,7 +67,7 @@ class ScanSpec:
     def save(self, path: Path) -> None:
         """Write the spec for other processes."""
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
-        with whole_file(path) as aside, open(aside, "wb") as file:
+        with atomic_file(path) as aside, open(aside, "wb") as file:
             arrays: dict[str, Any] = self.contamination_filter.arrays()
             np.savez(file, words=words, signatures=self.signatures, key=self.key, **arrays)
 

@@ -16,7 +16,7 @@ from endtask.encoders.compiling import compiles
 from endtask.encoders.flops import training_flops
 from endtask.errors import InputError
 from endtask.gradients.scoring import Calibration
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import INFLUENCE_WORK, RETRIEVED
 from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
@@ -198,7 +198,7 @@ class InfluenceRunner:
             found = Calibration.of(score_units(scorer, units, drawn))  # brings it to the CPU, so all is done
             seconds = (time.perf_counter() - started) / len(drawn) / units.size
             _check_distinct_scores(found, units.count)
-            with whole_file(path) as aside, open(aside, "wb") as file:
+            with atomic_file(path) as aside, open(aside, "wb") as file:
                 np.savez(file, mean=found.mean, deviation=found.deviation, seconds=seconds)
         with np.load(path) as file:
             calibration, seconds = Calibration(file["mean"], file["deviation"]), float(file["seconds"])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.errors import InputError, did_you_mean
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.parquet_lookup import rows_where
 from endtask.io.run_layout import HELPFUL, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_batches
@@ -80,7 +80,7 @@ def write_helpful(
     passages = _passages(table, [members(one) for one in distinct.tolist()])
     rows = arrow.concat_tables([_rows(part) for part in parts])
     rows = rows.append_column("passages", passages.take(arrow.array(unit)))
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         parquet.write_table(rows, aside, row_group_size=_ROWS_AT_ONCE)
 
 

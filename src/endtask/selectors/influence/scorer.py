@@ -22,7 +22,7 @@ from endtask.gradients.plan import Options, Work, make_plan
 from endtask.gradients.rows import Gradients, Units
 from endtask.gradients.scoring import Calibration, like_lengths, made_ahead
 from endtask.gradients.targets import Targets
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.objectives.masking import Masking, mask_texts
 from endtask.objectives.task_base import TaskObjective
 from endtask.progress import bar
@@ -220,7 +220,7 @@ class Shards:
                 if not bool(torch.isfinite(scores).all()):
                     raise TrainingError("influence: scores are not finite", hint="lower select.learning_rate")
                 found = work.statistics(scores, number * self.size)
-                with whole_file(self._path(number)) as aside, open(aside, "wb") as file:
+                with atomic_file(self._path(number)) as aside, open(aside, "wb") as file:
                     np.savez(file, **found)  # type: ignore[arg-type]
                 on_shard()
 

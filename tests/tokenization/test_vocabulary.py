@@ -29,13 +29,13 @@ def test_every_text_may_be_drawn() -> None:
 
 
 @given(texts=TEXTS)
-def test_only_marks_are_cut_out(texts: list[str]) -> None:
+def test_only_markers_are_cut_out(texts: list[str]) -> None:
     pieces = list(VocabularySample(texts, markers=["[", "[["]))
     assert "".join(pieces) == "".join(texts).replace("[", "")
     assert all(pieces)
 
 
-def test_the_longest_mark_is_cut_out_first() -> None:
+def test_the_longest_marker_is_cut_out_first() -> None:
     assert list(VocabularySample(["a[[[b"], markers=["[[", "[[["])) == ["a", "b"]
 
 
