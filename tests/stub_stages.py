@@ -66,7 +66,7 @@ class StubStages:
         return {"corpus": {"bytes": 100}}
 
     def _select(self, data: RunData, folder: Path) -> dict[str, Any]:
-        kept = 0 if data.settings.select.selector == "none" else 50
+        kept = 0 if data.settings.select.name == "none" else 50
         return {"passages": kept, "bytes": kept, "share_of_corpus": 0.5}
 
     def _pack(self, data: RunData, folder: Path) -> dict[str, Any]:
