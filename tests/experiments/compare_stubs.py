@@ -21,7 +21,7 @@ from tests.stub_stages import toy as toy
 def share_right(settings: Settings) -> float:
     """How many rows a stub gets right: more with a higher rate, fewer without a corpus."""
     rate = min(settings.pretrain.learning_rate * 100, 0.3)
-    return 0.4 + rate + {"best_rank": 0.2, "random": 0.1}.get(settings.select.selector, 0.0)
+    return 0.4 + rate + {"best_rank": 0.2, "random": 0.1}.get(settings.select.name, 0.0)
 
 
 class Stubs(StubStages):

@@ -101,8 +101,8 @@ def test_a_pair_is_held_back_for_either_text(tmp_path: Path) -> None:
         ("a.jsonl", '{"tokens": ["x"]}\n{"tokens": ["y", 1]}\n', "row 2: column 'tokens' is of type list, not a text"),
         ("a.jsonl", "not json\n", "row 1: not valid JSON"),
         ("a.jsonl", "{}\n", "no column for the text among none"),
-        ("a.csv", "text\n", "key 'retrieve.unlabelled': holds no text"),
-        ("a.txt", " \n\n", "key 'retrieve.unlabelled': holds no text"),
+        ("a.csv", "text\n", "key 'retrieve.unlabelled': contains no text"),
+        ("a.txt", " \n\n", "key 'retrieve.unlabelled': contains no text"),
         ("a.pdf", "x", "unknown kind of file (known: .csv"),
     ],
 )

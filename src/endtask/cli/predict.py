@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -171,7 +171,6 @@ def _table_texts(path: Path, text: _Column, pair: _Column | None, *, needs_pair:
         yield content if second is None else (content, second)
 
 
-def _is_word_list(content: object) -> bool:
-    if not isinstance(content, list) or not content:
-        return False
-    return all(isinstance(word, str) and word.strip() for word in content)
+def _is_word_list(content: Any) -> bool:
+    is_list = isinstance(content, list) and bool(content)
+    return is_list and all(isinstance(word, str) and word.strip() for word in content)
