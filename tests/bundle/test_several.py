@@ -104,7 +104,7 @@ def test_records_beside_the_runs_travel_and_pages_do_not(comparison: Path, tmp_p
     folder = unbundle(write_bundle(comparison).file, tmp_path / "there")
     assert (folder / "compare.json").read_bytes() == (comparison / "compare.json").read_bytes()
     beside = sorted(entry.name for entry in folder.iterdir())
-    assert beside == ["bundle.json", "cells", "compare.json", "outside", "outside.json"]
+    assert beside == ["bundle.json", "cells", "compare.json", "external_inputs", "external_inputs.json"]
 
 
 def test_nothing_else_beside_the_runs_travels(comparison: Path, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_nothing_else_beside_the_runs_travels(comparison: Path, tmp_path: Path) 
     (tmp_path / "secret.json").write_text("{}")
     (comparison / "cells" / "a" / "compare.json").symlink_to(tmp_path / "secret.json")
     header = bundle_header(write_bundle(comparison).file)
-    beside = [path for path in header.files if "/seed-" not in path and not path.startswith("outside")]
+    beside = [path for path in header.files if "/seed-" not in path and not path.startswith("external_inputs")]
     assert beside == ["cells/search.json", "compare.json", "search.json"]
 
 

@@ -17,7 +17,7 @@ from endtask.bundle.limited import Hashes, write_items
 from endtask.bundle.unpack import bundle_header
 from endtask.config import Settings, SizeBudget, load_settings
 from endtask.errors import InputError
-from endtask.pipeline.stages import READ_BY
+from endtask.pipeline.stages import STAGES
 from tests.toy_run import hashes, toy_settings, write_rows
 
 LARGE = SizeBudget.parse("1GB")
@@ -29,7 +29,7 @@ def test_what_is_in_it(finished_run: Path, tmp_path: Path) -> None:
     header = bundle_header(made.file)
     assert (header.kind, header.runs) == ("tokens", (".",))
     assert {path.split("/")[0] for path in header.files} == {
-        "settings.yaml", "read", "retrieve", "select", "pack", "outside", "outside.json",
+        "settings.yaml", "read", "retrieve", "select", "pack", "external_inputs", "external_inputs.json",
     }  # fmt: skip
     assert [path for path in header.files if path.split("/")[0] in ("retrieve", "select")] == [
         "retrieve/manifest.json",
@@ -83,7 +83,7 @@ def test_the_largest_part_and_what_shrinks_it(tmp_path: Path, part: str, way: st
 
 def test_the_limit_is_a_setting_that_no_stage_reads(finished_run: Path) -> None:
     assert str(Settings().bundle_size) == "60MB"
-    assert not [key for keys in READ_BY.values() for key in keys if key.startswith("bundle_size")]
+    assert not any("bundle_size" in stage.settings_read(Settings()) for stage in STAGES.values())
     for wrong in ("5%", "100passages"):
         with pytest.raises(InputError, match=r"key 'bundle_size': .*is not the size of a file; write it like 60MB"):
             load_settings(overrides=[f"bundle_size={wrong}"])

@@ -46,7 +46,7 @@ def test_equal_stages_are_linked_and_not_done_again(make: Any, source: Path, stu
     for stage in BEFORE_TRAINING:
         manifest = read_manifest(target.folder / stage)
         assert manifest is not None
-        assert manifest["shared_from"] == "../source"
+        assert manifest["reused_from"] == "../source"
         assert is_reused(target.folder / stage)
         assert not is_reused(source / stage)
     files = [name for name in hashes(source / "pack") if name != "manifest.json"]

@@ -63,7 +63,7 @@ def test_shared_stages_are_done_once(toy_files: Path, tmp_path: Path, stubs: Stu
         for stage in ("read", "retrieve", "select", "pack"):
             manifest = read_manifest(folder / stage)
             assert manifest is not None
-            assert (folder / manifest["shared_from"]).resolve() == (record.folder / "base").resolve()
+            assert (folder / manifest["reused_from"]).resolve() == (record.folder / "base").resolve()
         assert (folder / "pack" / "output.txt").samefile(record.folder / "base" / "pack" / "output.txt")
         assert (trial.tokens, trial.flops) == (150, 9000.0)
 

@@ -12,8 +12,8 @@ from endtask.config import Settings
 from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
 from endtask.io.stage_folder import read_manifest
-from endtask.pipeline.bundled_inputs import COPIES, OUTSIDE, BundledInput, BundledInputs
-from endtask.pipeline.external_inputs import asked_of, data_path, tokenizer_files
+from endtask.pipeline.bundled_inputs import COPIES, RECORD, BundledInput, BundledInputs
+from endtask.pipeline.external_inputs import input_path, requested_inputs, tokenizer_files
 from endtask.pipeline.run import Run
 from endtask.task import Task
 from endtask.task.stored import task_files
@@ -33,7 +33,7 @@ class Outside:
 
     def add(self, run: Run) -> None:
         """Take in what a run reads; the run then goes by the record, as it will where the bundle is unpacked."""
-        asked_for = asked_of(run.settings)
+        asked_for = requested_inputs(run.settings)
         key = json.dumps(asked_for["task"], sort_keys=True)
         if key in self._tasks:
             run.task = self._tasks[key]  # read once for all runs
@@ -45,10 +45,10 @@ class Outside:
         """The copies and the record of them."""
         yield from self.items.values()
         record = BundledInputs(Path(), tuple(self.pieces[key] for key in sorted(self.pieces))).as_json()
-        yield Item(OUTSIDE, record.encode(), "settings")
+        yield Item(RECORD, record.encode(), "settings")
 
     def _piece(self, run: Run, name: str) -> BundledInput | None:
-        asked = asked_of(run.settings)[name]
+        asked = requested_inputs(run.settings)[name]
         mark = _mark(run, name)
         if mark is None:
             return None
@@ -57,12 +57,12 @@ class Outside:
         if known is None:
             known = self.pieces[key] = BundledInput(name, asked, mark, self._copy(run, name, mark))
         if known.fingerprint != mark:
-            what = f"the {name} ({data_path(run.settings, name)}) was another when an earlier of these runs read it"
+            what = f"the {name} ({input_path(run.settings, name)}) was another when an earlier of these runs read it"
             raise InputError(what, path=run.folder, hint="bundle one run alone, or redo them")
         return known
 
     def _copy(self, run: Run, name: str, mark: str) -> str | None:
-        here = run.bundled.settings_here(run.settings)
+        here = run.bundled.local_settings(run.settings)
         files = dict(_files(run, name, here))
         if not files:
             return None
@@ -76,7 +76,7 @@ def _mark(run: Run, name: str) -> str | None:
     """What identifies the data that the run was prepared with; None where it has not been read yet."""
     stage = _RECORDED_BY.get(name)
     if stage is None:
-        return run.fingerprint_from_outside(name)
+        return run.input_digest(name)
     manifest = read_manifest(run.folder / stage)
     return None if manifest is None else str(manifest["inputs"][name])
 

@@ -81,7 +81,7 @@ class Work:
         """Stop where the task changed since the runs in the folder were made; unlike the above without the corpus."""
         for run in self.runs:
             manifest = read_manifest(run.folder / "read")
-            if manifest and manifest["inputs"]["task"] != self._run(run).fingerprint_from_outside("task"):
+            if manifest and manifest["inputs"]["task"] != self._run(run).input_digest("task"):
                 hint = "what it answered cannot be judged by other rows; nothing was touched"
                 raise InputError("the task changed since this run was made", path=run.folder, hint=hint)
 

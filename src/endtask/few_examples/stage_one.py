@@ -62,7 +62,7 @@ def open_stage_one(folder: Path) -> StageOne:
         )
     if run.task.kind not in KINDS:
         raise InputError(f"few-example learning is for tasks of kind {', '.join(KINDS)}; this is {run.task.kind}")
-    settings = run.bundled.settings_here(run.settings).model_copy(update={"compile": "graphs"})  # each run is short
+    settings = run.bundled.local_settings(run.settings).model_copy(update={"compile": "graphs"})  # each run is short
     found = StageOne(folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
     if not found.weights.is_file():
         raise InputError("the weights of pre-training are not here", path=found.weights)

@@ -1,4 +1,4 @@
-"""Finished stages of one run given to another whose settings and data agree so far, without doing them again."""
+"""Reuse finished stages of other runs whose settings and data agree."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from endtask.io.stage_folder import MANIFEST, StageFolder, read_manifest
 from endtask.pipeline.external_inputs import reads_corpus
 from endtask.pipeline.run import Run
 
-REUSED_FROM = "shared_from"
-"""Key of a manifest whose stage was done elsewhere: the folder of that run, seen from this one."""
+REUSED_FROM = "reused_from"
+"""Key of a manifest whose stage another run made: the relative path of that run."""
 
 
 def reuse_stages(target: Run, sources: Sequence[Path]) -> dict[str, Path]:
-    """Give `target` each stage that stands finished in one of the run folders `sources`; returns who gave what.
+    """Link finished stages of the run folders `sources` into `target`; returns the source of each linked stage.
 
-    Stages are told apart by their fingerprints, so only equal ones are given, from the first one on and up to the
-    first that no source has. What `target` already holds stays. Files are hard links where the disk allows it: no
-    finished stage is ever written to again.
+    Stages are compared by fingerprint, from the first stage up to the first that no source has. Stages of `target`
+    are not replaced. Files are hard links where the disk allows it: nothing writes to a finished stage again.
     """
-    given: dict[str, Path] = {}
+    linked: dict[str, Path] = {}
     if not _is_empty_or_run(target.folder):
-        return given  # the run itself says what is wrong with its folder
+        return linked  # the run itself reports what is wrong with its folder
     stages = target.stage_folders()
     target.folder.mkdir(parents=True, exist_ok=True)
     with run_lock(target.folder):
@@ -41,26 +40,26 @@ def reuse_stages(target: Run, sources: Sequence[Path]) -> dict[str, Path]:
             source = next((folder for folder in sources if _holds(folder / name, stage)), None)
             if source is None or stage.clashes() or stage.can_resume():
                 break
-            _give(source, stage)
-            given[name] = source
-    return given
+            _link(source, stage)
+            linked[name] = source
+    return linked
 
 
-def share_inputs(lender: Run, run: Run) -> None:
-    """Spare reading the task and hashing the corpus again, where a run reads the same as the lender."""
-    if all(getattr(run.settings, key) == getattr(lender.settings, key) for key in ("task", "tasks", "seed")):
-        run.task = lender.task
-    if _corpus_read(run.settings) == _corpus_read(lender.settings):
-        run.corpus = lender.corpus
+def share_inputs(source: Run, target: Run) -> None:
+    """Give `target` the task and corpus that `source` has read, where both read the same."""
+    if all(getattr(target.settings, key) == getattr(source.settings, key) for key in ("task", "tasks", "seed")):
+        target.task = source.task
+    if _corpus_read(target.settings) == _corpus_read(source.settings):
+        target.corpus = source.corpus
 
 
 def _corpus_read(settings: Settings) -> tuple[object, ...]:
-    """What decides on the corpus of a run, and whether it has one at all."""
+    """Return the settings that decide which corpus a run reads, if any."""
     return settings.corpus, settings.select, reads_corpus(settings)
 
 
 def is_reused(stage: Path) -> bool:
-    """Whether the stage in this folder was done by another run."""
+    """Return whether another run made the stage in this folder."""
     return REUSED_FROM in (read_manifest(stage) or {})
 
 
@@ -76,17 +75,17 @@ def _holds(folder: Path, stage: StageFolder) -> bool:
     return manifest is not None and manifest["fingerprint"] == stage.fingerprint
 
 
-def _give(source: Path, stage: StageFolder) -> None:
-    """Link a stage's files; the manifest comes last, so that a kill leaves nothing that passes for a stage."""
-    done = source / stage.name
+def _link(source: Path, stage: StageFolder) -> None:
+    """Link the files of a stage; the manifest comes last, so that a kill leaves no stage that looks finished."""
+    made = source / stage.name
     if stage.partial.exists():
         shutil.rmtree(stage.partial)
-    for entry in sorted(done.rglob("*")):
-        place = stage.partial / entry.relative_to(done)
-        (place if entry.is_dir() else place.parent).mkdir(parents=True, exist_ok=True)
-        if entry.is_file() and entry != done / MANIFEST:
-            link_or_copy(entry, place)
+    for entry in sorted(made.rglob("*")):
+        path = stage.partial / entry.relative_to(made)
+        (path if entry.is_dir() else path.parent).mkdir(parents=True, exist_ok=True)
+        if entry.is_file() and entry != made / MANIFEST:
+            link_or_copy(entry, path)
     run = stage.final.parent
-    manifest = {REUSED_FROM: os.path.relpath(source, run), **(read_manifest(done) or {})}
+    manifest = {REUSED_FROM: os.path.relpath(source, run), **(read_manifest(made) or {})}
     write_json(stage.partial / MANIFEST, manifest)
     replace_folder(stage.partial, stage.final)
