@@ -54,7 +54,7 @@ def mend_end(path: Path) -> None:
 
 
 def refuse_mixed(row: Tree, made: Tree) -> None:
-    """Refuse a row that made with other settings or data: with other seeds or epochs, or other settings of bodies."""
+    """Refuse a row that was made otherwise: with other seeds or epochs, or other settings of bodies."""
     if row["kind"] in _MADE_SO and (changes := changes_in_words(made_as(row), made)):
         raise InputError(f"rows of {row['body']} were made otherwise than others: {', '.join(changes)}")
 

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.retrieval [--scratch FOLDER] [--engines ...] [--sizes ...] [--tasks ...]
 
-Every finished measurement is noted in the scratch folder, so a killed benchmark resumes where it stopped. The results
+Every finished measurement is noted in the scratch folder, so a killed benchmark goes on where it stopped. The results
 file is written when all measurements are there. Linux only; nothing else should run meanwhile.
 """
 

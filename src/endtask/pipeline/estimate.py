@@ -206,7 +206,7 @@ def with_selector(
 
 _SAMPLED_PASSAGES = 5000
 
-# Rough measurements of one aarch64 core (ChemProt against 439 MB of text); only the estimate uses them, and `seconds` in the
+# Rough measurements of one aarch64 core (ChemProt against 439 MB of text), for the estimate alone; `seconds` in the
 # manifest of `retrieve` says what it really took.
 _SCAN_SECONDS_PER_BYTE = 1.2e-8
 _RANK_SECONDS_PER_QUERY_AND_PASSAGE = 1e-8
