@@ -18,9 +18,9 @@ from endtask.encoders.network import MASKED_LM, Network
 from endtask.errors import TrainingError
 from endtask.gradients.engine import GradientEngine, Readings
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.plan import Options, Work, make_plan
+from endtask.gradients.plan import Options, Workload, make_plan
 from endtask.gradients.rows import Gradients, Units
-from endtask.gradients.scoring import Calibration, like_lengths, made_ahead
+from endtask.gradients.scoring import Calibration, like_lengths, prefetch
 from endtask.gradients.targets import Targets
 from endtask.io.atomic import whole_file
 from endtask.objectives.masking import Masking
@@ -160,8 +160,8 @@ class Scorer:
         few = self.reader.candidates(units, np.arange(min(_SAMPLE, units.count)))
         sample = few.gradients(engine, masked_lm_losses)
         groups = Units.consecutive(len(texts), self._config.target_batch)
-        work = Work(units.count, len(texts), groups.count)
-        plan = make_plan(sample, first[1], work, Options(memory=self._memory))
+        workload = Workload(units.count, len(texts), groups.count)
+        plan = make_plan(sample, first[1], workload, Options(memory=self._memory))
         check_size(plan, len(texts), self._memory)
         targets = Targets(plan, groups)
         for numbers, gradients in chain((first,), found):
@@ -255,7 +255,7 @@ def score_units(
     """Return the scores of some units, in batches: (units, columns); `which` is sorted."""
     batches = list(units.batches(which, scorer.reader.most_tokens))
     scores = []
-    for prepared in made_ahead((scorer.reader.candidates(units, batch) for batch in batches), scorer.context):
+    for prepared in prefetch((scorer.reader.candidates(units, batch) for batch in batches), scorer.context):
         scores.append(scorer.read(prepared))
         advance(len(scores[-1]))
     back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(scorer.context.device)
