@@ -28,9 +28,9 @@ _DIGITS = 6
 def quality(run: RunContext, selection: Path) -> dict[str, Any]:
     """Return statistics of a selection, compared with the retrieved passages.
 
-    `kl_reduction` is how much closer to the task's words and word pairs the selection is than a random draw of as many
-    bytes from what was retrieved, in nats; `label_words` tells how much of it are words that tell a class, beside the
-    whole retrieved set; `overlap` compares it with `best_rank`.
+    `kl_reduction` says how much closer to the task's words and word pairs the selection is than a random draw of as
+    many bytes from the retrieved passages, in nats; `label_words` gives the share of words that are typical of a
+    class, in the selection and in all retrieved passages; `overlap` compares the selection with `best_rank`.
     """
     words = sorted({word for found in label_words(run.examples).values() for word in found})
     keys = np.sort(np.asarray([word_hash(word) for word in words], dtype=np.uint64))

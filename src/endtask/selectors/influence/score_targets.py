@@ -112,7 +112,7 @@ def _rows(part: _Part) -> Any:
             "kind": arrow.array(np.repeat(part.kind, (most + least) * count), arrow.string()),
             "targets": targets.take(arrow.array(np.repeat(np.arange(count), most + least))),
             "side": arrow.array(np.tile(np.repeat(["most", "least"], [most, least]), count), arrow.string()),
-            "place": np.tile(np.concatenate([np.arange(most), np.arange(least)]) + 1, count),
+            "rank": np.tile(np.concatenate([np.arange(most), np.arange(least)]) + 1, count),
             "score": part.scores.astype(np.float64),
         }
     )
@@ -147,7 +147,7 @@ class HelpfulPassage:
     license: str | None
     text: str
     score: float
-    kept: bool
+    selected: bool
     reason: str | None
 
 
@@ -205,10 +205,11 @@ def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
         say(f"{most_listed} of the most and of the least helpful texts are on record, no more")
     wanted = {passage for pairs in listed.values() for passage, _ in pairs}
     texts = {row["id"]: row for row in rows_where(run / "retrieve" / RETRIEVED, "id", wanted, list(_SHOWN))}
-    kept = {row["id"]: row["reason"] for row in rows_where(run / "select" / SELECTION, "id", wanted, ["id", "reason"])}
+    selected = rows_where(run / "select" / SELECTION, "id", wanted, ["id", "reason"])
+    reasons = {row["id"]: row["reason"] for row in selected}
     most, least = (
         tuple(
-            HelpfulPassage(**texts[passage], score=score, kept=passage in kept, reason=kept.get(passage))
+            HelpfulPassage(**texts[passage], score=score, selected=passage in reasons, reason=reasons.get(passage))
             for passage, score in pairs
         )
         for pairs in listed.values()
@@ -218,7 +219,7 @@ def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
 
 def _ranked(rows: list[Row], side: str, top: int) -> list[tuple[str, float]]:
     """Return the passages of one side with their scores, in order; passages of a unit are consecutive."""
-    here = sorted((row for row in rows if row["side"] == side), key=lambda row: row["place"])
+    here = sorted((row for row in rows if row["side"] == side), key=lambda row: row["rank"])
     return [(passage, row["score"]) for row in here for passage in row["passages"]][:top]
 
 
