@@ -79,7 +79,7 @@ def folds_in(folder: Path, settings: Settings) -> list[Fold]:
 
 
 def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray, dict[str, Any]]:
-    """The score of every candidate, as `select.influence.choice: budget` has it."""
+    """The score of every candidate, as `select.choice: budget` has it."""
     own = {"layers": [SCORINGS[name].layer], **SCORINGS[name].values}
     values = {f"select.{key}": value for key, value in own.items()}
     chosen = [replace(fold, settings=with_values(fold.settings, values, name)) for fold in folds]
