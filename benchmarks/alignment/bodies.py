@@ -99,7 +99,7 @@ class BodyWork:
     @property
     def _settings(self) -> Settings:
         """Those of few-example learning: the paths lead to what is here, and nothing is compiled."""
-        return self._run.bundled.settings_here(self._run.settings).model_copy(update={"compile": "graphs"})
+        return self._run.bundled.local_settings(self._run.settings).model_copy(update={"compile": "graphs"})
 
     @property
     def is_trained(self) -> bool:

@@ -99,7 +99,7 @@ class Prepared:
         shutil.rmtree(folder)
 
     def order(self, name: str, scores: np.ndarray | None = None) -> Path:
-        """The candidates with their ranks in an order; a table that `select.selector: imported` reads."""
+        """The candidates with their ranks in an order; a table that `select.name: imported` reads."""
         path = self.folder / "orders" / f"{name}.parquet"
         if path.exists():
             return path

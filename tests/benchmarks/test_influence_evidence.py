@@ -68,7 +68,7 @@ def test_harm_is_the_mean_over_the_targets_that_are_harmed_most(monkeypatch: pyt
     monkeypatch.setattr(shards, "_TOP_TARGETS", 3)
     products = torch.randn(6, 9, generator=torch.Generator().manual_seed(0)) + 2
     calibration = Calibration.of(products)
-    work = shards.ShardWork(InfluenceSettings(), calibration, np.ones((9, 1), dtype=np.float32))
+    work = shards.ShardStatistics(InfluenceSettings(), calibration, np.ones((9, 1), dtype=np.float32))
     lowest = calibration.apply(products).sort(dim=1).values[:, :3]
     np.testing.assert_allclose(score.harm_of(products, work), -lowest.mean(1), rtol=1e-5)
     highest = calibration.apply(products)[:, 4:].sort(dim=1).values[:, -3:]

@@ -153,7 +153,7 @@ def test_without_the_corpus_all_can_be_done_there(bundled: Bundled, unpacked: Pa
 
 
 def test_what_asks_for_the_texts_is_told_where_they_are(unpacked: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the kept texts stayed on the machine where the bundle was made"):
+    with pytest.raises(InputError, match="the selected texts stayed on the machine where the bundle was made"):
         export_selection(unpacked, tmp_path / "kept.jsonl")
     with pytest.raises(InputError, match="the files of the stage retrieve stayed"):
         why_passage(unpacked, "corpus/corpus.jsonl#1")

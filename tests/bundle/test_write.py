@@ -29,7 +29,7 @@ def test_what_is_in_it(finished_run: Path, tmp_path: Path) -> None:
     header = bundle_header(made.file)
     assert (header.kind, header.runs) == ("tokens", (".",))
     assert {path.split("/")[0] for path in header.files} == {
-        "settings.yaml", "read", "retrieve", "select", "pack", "outside", "outside.json",
+        "settings.yaml", "read", "retrieve", "select", "pack", "external_inputs", "external_inputs.json",
     }  # fmt: skip
     assert [path for path in header.files if path.split("/")[0] in ("retrieve", "select")] == [
         "retrieve/manifest.json",

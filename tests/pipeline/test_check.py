@@ -254,12 +254,12 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
         "audit",
         "tasks",
         "leaks_between_tasks",
-        "likely_marks",
+        "likely_markers",
         "unread_corpus",
-        "without_effect",
-        "judges",
+        "unused_settings",
+        "validation_warnings",
         "examples",
-        "uses",
+        "data_usage",
         "estimate",
     }
     assert statistics["estimate"]["total_seconds"] > 0
@@ -270,7 +270,7 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
 def test_without_a_corpus_nothing_is_said_to_read_a_selection(toy: Path, tmp_path: Path) -> None:
     with_corpus = check(resolve(toy_settings(toy, tmp_path / "run")))
     without = check(resolve(toy_settings(toy, tmp_path / "run", corpus={})))
-    parts = [[use.part for use in result.uses] for result in (with_corpus, without)]
+    parts = [[use.part for use in result.data_usage] for result in (with_corpus, without)]
     assert "corpus" in parts[0]
     assert parts[1] == [part for part in parts[0] if part != "corpus"]
 

@@ -83,7 +83,7 @@ def test_the_command_killed_from_outside(toy: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "pretrain.partial" / "manifest.json").exists()
     ended = subprocess.run(again, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "pretrain: goes on where it stopped" in ended.stderr
+    assert "pretrain: resumes where it stopped" in ended.stderr
     # In a process of its own too: an earlier test of this one may have changed how torch computes.
     unbroken = [*again, "--output", str(tmp_path / "unbroken"), "--quiet"]
     assert subprocess.run(unbroken, check=False, stdout=subprocess.DEVNULL).returncode == 0

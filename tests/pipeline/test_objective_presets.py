@@ -165,7 +165,7 @@ def test_check_tells_which_split_feeds_what(preset: str, toy: Path, tmp_path: Pa
     as_json = json.loads(
         command("check", "--preset", preset, "--task", toy / "task", *corpus, *overrides, "--json").out
     )
-    assert [use["part"].split()[0] for use in as_json["uses"]] == table
+    assert [use["part"].split()[0] for use in as_json["data_usage"]] == table
 
 
 def test_replaced_tokens_train_the_encoder_and_are_not_exported(command: Command, toy: Path, tmp_path: Path) -> None:

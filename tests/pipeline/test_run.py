@@ -178,7 +178,7 @@ def test_a_dry_run_writes_nothing(toy: Path, own_run: Path, tmp_path: Path) -> N
     assert plan == {
         **dict.fromkeys(("read", "retrieve", "select", "pack"), "finished"),
         **dict.fromkeys(("pretrain", "finetune"), "is redone"),
-        "evaluate": "goes on where it stopped",
+        "evaluate": "resumes where it stopped",
     }
 
 

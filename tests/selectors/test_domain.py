@@ -124,7 +124,7 @@ def test_a_domain_smaller_than_asked_for_is_told(corpus: Corpus, tmp_path: Path,
         seed=0,
         is_contaminated=None,
     )
-    assert counts.get("less_than_asked") == said
+    assert counts.get("less_than_requested") == said
     line = what_was_done("select", {"passages": 0, "domain": counts})
     told = "" if said is None else f", all there are; {said}"
     assert line == f"{counts['passages']} passages of the domain{told}"
@@ -138,8 +138,8 @@ def test_what_the_guard_keeps_out_may_be_what_is_lacking(corpus: Corpus, tmp_pat
             asked, tmp_path, corpus=corpus, train_rows=10, seed=0, is_contaminated=lambda text: "physics" in text
         )
 
-    assert counts("11x")["less_than_asked"] == "11x of train would be 110"
-    assert "less_than_asked" not in counts("10x")
+    assert counts("11x")["less_than_requested"] == "11x of train would be 110"
+    assert "less_than_requested" not in counts("10x")
 
 
 def test_an_unknown_source_is_met_with_the_nearest(corpus: Corpus) -> None:

@@ -101,7 +101,7 @@ def test_reasons_name_class_and_rank(tmp_path: Path) -> None:
     assert reasons[3:] == [
         "rank 9 for class rare",
         "rank 8 for class rare",
-        "asked for by unlabelled texts only",
+        "matches unlabelled texts only",
     ]
 
 

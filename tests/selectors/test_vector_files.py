@@ -154,7 +154,7 @@ def test_blocks_of_other_dimensions_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("embedding", "line"),
     [
-        (None, "key 'select.embedding': neighbors needs an embedding (a model's folder"),
+        (None, "key 'select.embedding': nearest_neighbors needs an embedding (a model's folder"),
         ("absent.npz", "absent.npz, key 'select.embedding': no such file"),
         ("absent", "absent, key 'select.embedding': no such checkpoint folder (on the hub it would be hf:absent)"),
         ("package:no_such_xyz", "package:no_such_xyz, key 'select.embedding': no such package is installed"),

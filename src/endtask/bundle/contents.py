@@ -15,8 +15,8 @@ from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
 from endtask.io.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, read_manifest
-from endtask.pipeline.bundled_inputs import COPIES, LEVELS_ABOVE, OUTSIDE, BundledInput, BundledInputs
-from endtask.pipeline.external_inputs import asked_of, data_path, tokenizer_files
+from endtask.pipeline.bundled_inputs import COPIES, LEVELS_ABOVE, RECORD, BundledInput, BundledInputs
+from endtask.pipeline.external_inputs import input_path, requested_inputs, tokenizer_files
 from endtask.pipeline.run import Run
 from endtask.task import Task
 from endtask.task.stored import task_files
@@ -132,7 +132,7 @@ class InputCopies:
 
     def add(self, run: Run) -> None:
         """Add the inputs of a run, which then uses this record as it will where the bundle is unpacked."""
-        requested = asked_of(run.settings)
+        requested = requested_inputs(run.settings)
         key = json.dumps(requested["task"], sort_keys=True)
         if key in self._tasks:
             run.task = self._tasks[key]  # read once for all runs
@@ -144,10 +144,10 @@ class InputCopies:
         """Yield the copies and their record."""
         yield from self.items.values()
         record = BundledInputs(Path(), tuple(self.inputs[key] for key in sorted(self.inputs))).as_json()
-        yield Item(OUTSIDE, record.encode(), "settings")
+        yield Item(RECORD, record.encode(), "settings")
 
     def _input(self, run: Run, name: str) -> BundledInput | None:
-        requested = asked_of(run.settings)[name]
+        requested = requested_inputs(run.settings)[name]
         digest = _digest(run, name)
         if digest is None:
             return None
@@ -156,12 +156,12 @@ class InputCopies:
         if known is None:
             known = self.inputs[key] = BundledInput(name, requested, digest, self._copy(run, name, digest))
         if known.fingerprint != digest:
-            what = f"the {name} ({data_path(run.settings, name)}) changed since an earlier of these runs read it"
+            what = f"the {name} ({input_path(run.settings, name)}) changed since an earlier of these runs read it"
             raise InputError(what, path=run.folder, hint="bundle one run alone, or run them again")
         return known
 
     def _copy(self, run: Run, name: str, digest: str) -> str | None:
-        here = run.bundled.settings_here(run.settings)
+        here = run.bundled.local_settings(run.settings)
         files = dict(_input_files(run, name, here))
         if not files:
             return None
@@ -175,7 +175,7 @@ def _digest(run: Run, name: str) -> str | None:
     """Return the fingerprint of the input that the run was prepared with; None where no stage has read it yet."""
     stage = _RECORDED_BY.get(name)
     if stage is None:
-        return run.fingerprint_from_outside(name)
+        return run.input_digest(name)
     manifest = read_manifest(run.folder / stage)
     return None if manifest is None else str(manifest["inputs"][name])
 

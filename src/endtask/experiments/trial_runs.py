@@ -83,7 +83,7 @@ class TrialRuns:
         """Raise if the task changed since the runs in the folder were made; reads no corpus."""
         for trial in self.trials:
             manifest = read_manifest(trial.folder / "read")
-            if manifest and manifest["inputs"]["task"] != self._run(trial).fingerprint_from_outside("task"):
+            if manifest and manifest["inputs"]["task"] != self._run(trial).input_digest("task"):
                 hint = "its predictions cannot be scored on other rows; nothing was touched"
                 raise InputError("the task changed since this run was made", path=trial.folder, hint=hint)
 

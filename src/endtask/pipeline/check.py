@@ -33,45 +33,45 @@ _SAMPLED_EXAMPLES = 2000
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Everything `endtask check` found."""
+    """The findings of `endtask check`."""
 
     audit: Audit
     examples: tuple[dict[str, str], ...]
     estimate: Estimate | None
-    uses: tuple[DataUse, ...] = ()
+    data_usage: tuple[DataUse, ...] = ()
     auxiliary: tuple[Audit, ...] = ()
     leaks_between_tasks: tuple[str, ...] = ()
     likely_markers: tuple[str, ...] = ()
-    """Strings in nearly every text that look like marks and are not named as such."""
+    """Strings in nearly every text that look like entity markers and that the settings do not name."""
     unread_corpus: str | None = None
-    without_effect: tuple[str, ...] = ()
-    judges: tuple[str, ...] = ()
-    """What to know of the rows that judge learned weights."""
+    unused_settings: tuple[str, ...] = ()
+    validation_warnings: tuple[str, ...] = ()
+    """Warnings about the rows that learned weights are validated on."""
 
     @property
     def has_errors(self) -> bool:
-        """Whether a problem would spoil the result, or a run be refused."""
+        """Whether a problem would spoil the result, or a run would not start."""
         problems = (problem for found in (self.audit, *self.auxiliary) for problem in found.problems)
         return any(problem.level == "error" for problem in problems) or bool(self.estimate and self.estimate.errors)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         estimate = {**asdict(self.estimate), "total_seconds": self.estimate.total_seconds} if self.estimate else None
         return {
             "audit": self.audit.to_dict(),
             "tasks": {found.name: found.to_dict() for found in self.auxiliary},
             "leaks_between_tasks": list(self.leaks_between_tasks),
-            "likely_marks": list(self.likely_markers),
+            "likely_markers": list(self.likely_markers),
             "unread_corpus": self.unread_corpus,
-            "without_effect": list(self.without_effect),
-            "judges": list(self.judges),
+            "unused_settings": list(self.unused_settings),
+            "validation_warnings": list(self.validation_warnings),
             "examples": list(self.examples),
-            "uses": [asdict(use) for use in self.uses],
+            "data_usage": [asdict(use) for use in self.data_usage],
             "estimate": estimate,
         }
 
     def lines(self) -> Iterator[str]:
-        """The findings for people."""
+        """Yield the findings as lines of text."""
         yield from self.audit.lines()
         for found in self.auxiliary:
             yield ""
@@ -79,23 +79,23 @@ class CheckResult:
         yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
         if self.unread_corpus:
             yield f"warning: {self.unread_corpus}"
-        yield from (f"warning: {warning}" for warning in (*self.without_effect, *self.judges))
+        yield from (f"warning: {warning}" for warning in (*self.unused_settings, *self.validation_warnings))
         if self.likely_markers:
-            markers = ", ".join(f'"{mark}"' for mark in self.likely_markers)
+            markers = ", ".join(f'"{marker}"' for marker in self.likely_markers)
             yield f"hint: the head can read entity markers in nearly every text: tokenizer.entity_markers: [{markers}]"
         for example in self.examples:
             yield ""
             yield from (f"{name:9} {value}" for name, value in example.items())
-        if self.uses:
+        if self.data_usage:
             yield ""
-            yield from data_usage_lines(self.uses)
+            yield from data_usage_lines(self.data_usage)
         if self.estimate:
             yield ""
             yield from estimate_lines(self.estimate)
 
 
 def check(settings: Settings) -> CheckResult:
-    """Read and audit the task, find the corpus's files, tokenise and mask examples, and estimate the cost."""
+    """Audit the task, find the files of the corpus, tokenize and mask examples, and estimate the cost."""
     task = read_all(settings)
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     preflight(task, settings)
@@ -104,39 +104,45 @@ def check(settings: Settings) -> CheckResult:
     from endtask.training.pretrain_phase import pretrain_phase
     from endtask.weighting.meta.folds import groups_in
 
-    _find_aligned(settings)
+    _check_aligned_files(settings)
     retrieval = retrieval_cost(task, corpus, settings)
     with tempfile.TemporaryDirectory() as name:
-        few = _sampled(task)
-        packed = _pack_task(few, settings, Path(name))
-        standing_in = _on_task_text(few, settings)
-        phase = pretrain_phase(few, packed, standing_in, least_vocabulary=_vocabulary_to_come(settings))
-        estimate = estimate_of(Trial(task, few, packed, phase), retrieval, settings)
+        sample = _sample(task)
+        packed = _pack_task(sample, settings, Path(name))
+        trial_settings = _on_task_text(sample, settings)
+        phase = pretrain_phase(sample, packed, trial_settings, least_vocabulary=_most_tokens(settings))
+        estimate = estimate_of(Trial(task, sample, packed, phase), retrieval, settings)
         for part in settings.select.part.parts():
-            estimate = with_selector(estimate, part, task, replace(few, auxiliary={}), settings, Path(name))
-        examples = examples_of(few, packed, phase, standing_in)
+            estimate = with_selector(estimate, part, task, replace(sample, auxiliary={}), settings, Path(name))
+        examples = examples_of(sample, packed, phase, trial_settings)
         uses = data_usage(settings, groups=groups_in(task.train), absent=_without_selection(settings))
-        auxiliary = tuple(audit(one) for one in task.auxiliary.values())
-        leaks, markers = tuple(leaks_between(task)), _markers_not_named(few, settings)
+        auxiliary = tuple(audit(other) for other in task.auxiliary.values())
+        leaks, markers = tuple(leaks_between(task)), _unnamed_markers(sample, settings)
         found = CheckResult(audit(task), examples, estimate, uses, auxiliary, leaks, markers)
-        judges = (*chosen_by_dev(uses), *_weighting_warnings(task, settings))
-        idle = unused_settings(settings)
-        return replace(found, unread_corpus=unread_corpus(settings), without_effect=idle, judges=judges)
+        warnings = (*chosen_by_dev(uses), *_weighting_warnings(task, settings))
+        return replace(
+            found,
+            unread_corpus=unread_corpus(settings),
+            unused_settings=unused_settings(settings),
+            validation_warnings=warnings,
+        )
 
 
 def _without_selection(settings: Settings) -> list[str]:
-    """The objectives that would read a selection where there is none."""
+    """Return the objectives that would read a selection where there is none."""
     found = settings.used_objectives
-    return [] if settings.has_selection else [name for name, one in found.items() if one.reads == "selection"]
+    return (
+        [] if settings.has_selection else [name for name, objective in found.items() if objective.reads == "selection"]
+    )
 
 
-def _markers_not_named(task: Task, settings: Settings) -> tuple[str, ...]:
+def _unnamed_markers(task: Task, settings: Settings) -> tuple[str, ...]:
     markers = () if task.kind == "tags" else likely_markers([example.text for example in task.train])
-    return tuple(mark for mark in markers if mark not in settings.tokenizer.entity_markers)
+    return tuple(marker for marker in markers if marker not in settings.tokenizer.entity_markers)
 
 
-def _find_aligned(settings: Settings) -> None:
-    """The files of aligned objectives must be there; a run meets them in its fingerprints."""
+def _check_aligned_files(settings: Settings) -> None:
+    """Raise `InputError` for missing files of aligned objectives, which a run reads for its fingerprints."""
     if settings.reads_aligned:
         from endtask.tokenization.span_finders import span_finder
 
@@ -144,10 +150,10 @@ def _find_aligned(settings: Settings) -> None:
         span_finder(settings.aligned)
 
 
-def _sampled(task: Task) -> Task:
-    """The task with train texts from all over the split, no more than tell their lengths and words."""
+def _sample(task: Task) -> Task:
+    """Return the task with train texts from all over the split, enough to estimate lengths and words."""
     step = max(1, len(task.train) // _SAMPLED_EXAMPLES)
-    auxiliary = {name: _sampled(one) for name, one in task.auxiliary.items()}
+    auxiliary = {name: _sample(other) for name, other in task.auxiliary.items()}
     return replace(task, splits={"train": task.train[::step]}, auxiliary=auxiliary)
 
 
@@ -159,39 +165,39 @@ def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
     return folder / "pack"
 
 
-def _vocabulary_to_come(settings: Settings) -> int:
-    """How many tokens a run will learn at most where it has a corpus; without, those of its texts are counted."""
+def _most_tokens(settings: Settings) -> int:
+    """Return the most tokens that a run can learn from a corpus; 0 without a corpus, where its texts are counted."""
     return settings.tokenizer.vocab_size if settings.learns_tokenizer and settings.corpus.sources else 0
 
 
-def _on_task_text(few: Task, settings: Settings) -> Settings:
-    """The settings for pre-training that has nothing but the task's train texts: other text is not drawn yet.
+def _on_task_text(sample: Task, settings: Settings) -> Settings:
+    """Return settings for pre-training on the task's train texts alone: other text is not selected yet.
 
-    Learned weights are tried by folds, for dev is not packed, and left out where train cannot be cut.
+    Learned weights use folds, since dev is not packed, and are left out where train cannot be cut.
     """
     train, used = settings.pretrain, settings.used_objectives
     if is_tlm(train.objectives) and train.weighting.part.tlm_only:
         joint = ObjectiveSettings(kind="joint", **train.objectives[TASK_OBJECTIVE].options.model_dump())
         changes: dict[str, Any] = {"objectives": {TASK_OBJECTIVE: joint}, "weighting": WeightingSettings(name="equal")}
         return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
-    objectives = {name: _standing_in(section, train.batch_size) for name, section in used.items()}
-    changes = {"objectives": objectives, "weighting": train.weighting.part.on_sample(few, train.weighting)}
+    objectives = {name: _stand_in(section, train.batch_size) for name, section in used.items()}
+    changes = {"objectives": objectives, "weighting": train.weighting.part.on_sample(sample, train.weighting)}
     return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
 
 
-def _standing_in(asked: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSettings:
-    """An objective of about the same cost on the task's texts."""
-    if asked.reads == "task":
-        return asked
+def _stand_in(section: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSettings:
+    """Return an objective of about the same cost on the task's texts."""
+    if section.reads == "task":
+        return section
     return ObjectiveSettings(
         kind="mlm",
         texts="task",
-        batch_size=asked.batch_size or batch_size,
-        weight=asked.weight,
-        dropout=asked.dropout,
-        mask_probability=asked.mask_probability,
-        learning_rate=asked.learning_rate,
-        warmup_fraction=asked.warmup_fraction,
+        batch_size=section.batch_size or batch_size,
+        weight=section.weight,
+        dropout=section.dropout,
+        mask_probability=section.mask_probability,
+        learning_rate=section.learning_rate,
+        warmup_fraction=section.warmup_fraction,
     )
 
 
@@ -202,7 +208,7 @@ def _weighting_warnings(task: Task, settings: Settings) -> Iterator[str]:
 
 
 def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> tuple[dict[str, str], ...]:
-    """Two train texts as tokens and as pre-training will see them, masked."""
+    """Return two train texts as tokens, and masked as in pre-training."""
     from endtask.tokenization.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(packed / "tokenizer")
@@ -220,7 +226,7 @@ def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> t
         ids = tokenizer(example.text, example.text_pair, add_special_tokens=False, verbose=False)["input_ids"]
         shown.append(
             {
-                "example": f"{example.id}, {_short(_answer(example))}",
+                "example": f"{example.id}, {_short(_label_text(example))}",
                 "text": _short(example.text + pair),
                 "tokens": _short(" ".join(tokenizer.convert_ids_to_tokens(ids))),
                 "masked": _short(" ".join(masked)),
@@ -230,14 +236,14 @@ def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> t
 
 
 def _shown_objective(phase: Phase, settings: Settings) -> str:
-    """The first objective that hides tokens, or the first of all; those of the end task go before others."""
+    """Return the first objective that masks tokens, else the first; objectives of the end task come first."""
     used = settings.used_objectives
     names = sorted(phase.objectives, key=lambda name: used[name].task is not None)
     return next((name for name in names if used[name].part_class.masks), names[0])
 
 
-def _answer(example: Example) -> str:
-    """What a model is to say about an example."""
+def _label_text(example: Example) -> str:
+    """Return the label of an example as text."""
     if example.tokens is not None and isinstance(example.label, tuple):
         return "tags " + " ".join(f"{word}/{tag}" for word, tag in zip(example.tokens, example.label, strict=True))
     if isinstance(example.label, tuple):

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _TIMED = Budget.parse("10s")
 _MEMORY_AT_REST = 0.6e9
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
-_MORE_GRADIENTS = 2  # of learned weights, beside one per objective: their sum, and that of held-out data
+_MORE_GRADIENTS = 2  # of learned weights, in addition to one per objective: their sum, and that of held-out data
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run would need; `seconds` by stage."""
+    """What a run needs; `seconds` by stage."""
 
     seconds: dict[str, float]
     memory_bytes: float
@@ -44,16 +44,16 @@ class Estimate:
     retrieved_bytes: float = 0.0
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """What a run would be refused for."""
+    """Errors that a run would stop with."""
 
     @property
     def total_seconds(self) -> float:
-        """All stages together."""
+        """The sum over all stages."""
         return sum(self.seconds.values())
 
 
 def estimate_lines(estimate: Estimate) -> Iterator[str]:
-    """The estimate as a small table."""
+    """Yield the estimate as a small table."""
     stages = ", ".join(f"{name} {duration(seconds)}" for name, seconds in estimate.seconds.items())
     yield f"time      about {duration(estimate.total_seconds)} on this machine ({stages})"
     yield f"memory    about {estimate.memory_bytes / 1e9:.1f} GB"
@@ -67,21 +67,21 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Trial:
-    """A task, some of its train rows, these packed, and pre-training that reads nothing else."""
+    """A task, a sample of its train rows, the packed sample, and pre-training on it."""
 
     task: Task
-    few: Task
+    sample: Task
     packed: Path
     phase: Phase
 
 
 def estimate_of(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> Estimate:
-    """What the whole run would need."""
+    """Return what the run needs."""
     from endtask.training.budget_plan import parameters_of
 
     parameters = parameters_of(trial.phase)
     weights = 4.0 * parameters
-    training_memory = _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights + _gradients_apart(trial.phase)
+    training_memory = _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights + _separate_gradient_bytes(trial.phase)
     return Estimate(
         seconds={**retrieval.seconds, "train": _training_seconds(trial, retrieval, settings)},
         memory_bytes=max(retrieval.memory_bytes, training_memory),
@@ -93,8 +93,8 @@ def estimate_of(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> E
     )
 
 
-def _gradients_apart(phase: Phase) -> float:
-    """Bytes of the encoder's gradients that learned weights look at, one by one."""
+def _separate_gradient_bytes(phase: Phase) -> float:
+    """Return the bytes of the separate gradients per objective that learned weights read."""
     if not phase.weighting.sees_gradients(0):
         return 0.0
     encoder: int = sum(weight.numel() for weight in phase.network.encoder.parameters())
@@ -102,7 +102,7 @@ def _gradients_apart(phase: Phase) -> float:
 
 
 def _training_seconds(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
-    """Both stages: what the budget says, or a few steps of the stage that takes the most, timed."""
+    """Return the seconds of pre-training and fine-tuning: the budget, or measured over a few steps."""
     if settings.budget.seconds is not None:
         return settings.budget.seconds + _beyond_budget(trial, settings)
     with bar("a few steps of training, timed", None):
@@ -114,30 +114,30 @@ def _pretraining(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> 
     from endtask.training.reselect import with_reselection
 
     phase = trial.phase
-    read = _read_in_a_round(trial, retrieval.kept, settings)
+    read = _tokens_per_reselection(trial, retrieval.selected, settings)
     cost = with_reselection(measure_cost(phase, _TIMED), phase.network, read, parameters_of(phase), settings)
     assert cost.seconds is not None
     return steps_for(settings.budget, cost) * cost.seconds
 
 
-def _read_in_a_round(trial: Trial, kept: CorpusSize, settings: Settings) -> float:
-    """Tokens of a re-selection, from texts as long as the kept passages and rows as long as those of train."""
+def _tokens_per_reselection(trial: Trial, selected: CorpusSize, settings: Settings) -> float:
+    """Return the tokens that a re-selection reads, estimated from the selected passages and the train rows."""
     from endtask.selectors.influence.limits import BYTES_PER_TOKEN
     from endtask.tokenization.packed_texts import PackedTexts
     from endtask.training.reselect import Texts, read_in_a_round
 
-    train, asked = settings.pretrain, settings.pretrain.reselect
-    if asked.every is None or not kept.passages:
+    train, reselect = settings.pretrain, settings.pretrain.reselect
+    if reselect.every is None or not selected.passages:
         return 0.0
-    each = max(1.0, kept.bytes / kept.passages / BYTES_PER_TOKEN)
+    each = max(1.0, selected.bytes / selected.passages / BYTES_PER_TOKEN)
     cut = min(each, train.max_length)
-    texts = Texts(kept.passages * (1.0 if train.truncate_passages else each / cut), cut)
+    texts = Texts(selected.passages * (1.0 if train.truncate_passages else each / cut), cut)
     mean = PackedTexts(trial.packed / "task").lengths.mean()
-    return read_in_a_round(asked, texts, Texts(len(trial.task.train), float(mean)))
+    return read_in_a_round(reselect, texts, Texts(len(trial.task.train), float(mean)))
 
 
 def _beyond_budget(trial: Trial, settings: Settings) -> float:
-    """Seconds by which the least that is fine-tuned, an epoch of each, goes over what the budget leaves to it."""
+    """Return the seconds by which one epoch per fine-tuning exceeds what the budget leaves for it."""
     from endtask.training.budget_plan import measure_cost, split_budget
     from endtask.training.finetune_phase import epoch_of_end_task
 
@@ -147,7 +147,7 @@ def _beyond_budget(trial: Trial, settings: Settings) -> float:
     phase = _finetune_phase(trial, settings)
     seconds = measure_cost(phase, _TIMED).seconds
     assert seconds is not None
-    epoch = epoch_of_end_task(phase) * len(trial.task.train) / len(trial.few.train)
+    epoch = epoch_of_end_task(phase) * len(trial.task.train) / len(trial.sample.train)
     steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings) * settings.finetune.members
     return max(0.0, seconds * steps - share.amount)
 
@@ -158,8 +158,8 @@ def _finetuning(trial: Trial, settings: Settings) -> float:
     phase = _finetune_phase(trial, settings)
     cost = measure_cost(phase, _TIMED)
     assert cost.seconds is not None
-    whole = train_rows(trial.task, settings) / train_rows(trial.few, settings)
-    steps = _finetunings(settings) * phase.steps * (whole if settings.finetune.max_steps is None else 1.0)
+    scale = train_rows(trial.task, settings) / train_rows(trial.sample, settings)
+    steps = _finetunings(settings) * phase.steps * (scale if settings.finetune.max_steps is None else 1.0)
     _, share = split_budget(settings)
     return cost.seconds * (steps if share is None else min(steps, steps_for(share, cost)))
 
@@ -167,13 +167,13 @@ def _finetuning(trial: Trial, settings: Settings) -> float:
 def _finetune_phase(trial: Trial, settings: Settings) -> Phase:
     from endtask.training.finetune_phase import finetune_phase
 
-    network, place, seed = trial.phase.network, trial.phase.context, settings.finetune.seeds[0]
-    return finetune_phase(network, trial.few, trial.packed, settings, place, seed=seed)
+    network, context, seed = trial.phase.network, trial.phase.context, settings.finetune.seeds[0]
+    return finetune_phase(network, trial.sample, trial.packed, settings, context, seed=seed)
 
 
 def train_rows(task: Task, settings: Settings) -> int:
-    """How many rows an epoch of fine-tuning reads: those of the end task, and of the tasks that take turns with it."""
-    return sum(len(one.train) for one in (task, *(task.auxiliary[name] for name in settings.scored_tasks)))
+    """Return the rows of an epoch of fine-tuning: those of the end task and of auxiliary tasks."""
+    return sum(len(learned.train) for learned in (task, *(task.auxiliary[name] for name in settings.scored_tasks)))
 
 
 def _finetunings(settings: Settings) -> int:
@@ -181,45 +181,45 @@ def _finetunings(settings: Settings) -> int:
 
 
 def with_selector(
-    estimate: Estimate, selector: Selector, task: Task, few: Task, settings: Settings, folder: Path
+    estimate: Estimate, selector: Selector, task: Task, sample: Task, settings: Settings, folder: Path
 ) -> Estimate:
-    """The same with what a selector costs that runs a model, within its share of the budget."""
+    """Return the estimate with the cost of a selector that runs a model, within its share of the budget."""
     passages = max(estimate.retrieved_passages, 1.0)
     bytes_each = estimate.retrieved_bytes / passages
-    cost = selector.cost(task, few, settings, folder, candidates=passages, bytes_each=bytes_each)
+    cost = selector.cost(task, sample, settings, folder, candidates=passages, bytes_each=bytes_each)
     if cost is None:
         return estimate
     share, before = cost.budget_share, estimate.seconds
     allowed = math.inf if share is None else share * before["train"]
-    seconds, said = cost.within(allowed)
-    told = (f"select.share_of_budget: {said}",) if said else ()
+    seconds, problem = cost.within(allowed)
+    problems = (f"select.share_of_budget: {problem}",) if problem else ()
     is_refused = cost.is_refused(allowed)
     return replace(
         estimate,
         seconds={"retrieve": before["retrieve"], "select": seconds, "pack": before["pack"], "train": before["train"]},
         memory_bytes=max(estimate.memory_bytes, _MEMORY_AT_REST + cost.memory_bytes),
         disk_bytes=estimate.disk_bytes + cost.disk_bytes,
-        warnings=estimate.warnings if is_refused else (*estimate.warnings, *told),
-        errors=(*estimate.errors, *told) if is_refused else estimate.errors,
+        warnings=estimate.warnings if is_refused else (*estimate.warnings, *problems),
+        errors=(*estimate.errors, *problems) if is_refused else estimate.errors,
     )
 
 
 _SAMPLED_PASSAGES = 5000
 
-# Rough figures of one aarch64 core (ChemProt against 439 MB of text); only the estimate uses them, and `seconds` in the
+# Rough measurements of one aarch64 core (ChemProt against 439 MB of text), for the estimate alone; `seconds` in the
 # manifest of `retrieve` says what it really took.
 _SCAN_SECONDS_PER_BYTE = 1.2e-8
 _RANK_SECONDS_PER_QUERY_AND_PASSAGE = 1e-8
 _READER_BYTES = 0.2e9  # of memory: a process that reads, whatever it reads
-_RANKED_BYTES = 36  # of memory: a place in a query's ranking while it is filled
+_RANKED_BYTES = 36  # of memory: an entry of a query's ranking while it is filled
 _MOST_RANKED_BYTES = 0.7e8  # of memory: all that one thread fills at a time
-_SCRATCH_SHARE = 0.25  # of the text: what is kept of each shard
-_RANKING_BYTES = 16  # on disk: a place in a query's ranking
+_SCRATCH_SHARE = 0.25  # of the text: what each shard stores
+_RANKING_BYTES = 16  # on disk: an entry of a query's ranking
 
 
 @dataclass(frozen=True)
 class CorpusSize:
-    """How much text there is, and the seconds one process takes to read it and cut it into passages."""
+    """The size of a corpus, and the seconds that one process takes to read it and cut it into passages."""
 
     bytes: float = 0.0
     seconds: float = 0.0
@@ -229,24 +229,24 @@ class CorpusSize:
         return CorpusSize(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def scaled(self, factor: float) -> CorpusSize:
-        """The size of a corpus `factor` times as large."""
+        """Return the size of a corpus `factor` times as large."""
         return CorpusSize(*(factor * value for value in astuple(self)))
 
 
 @dataclass(frozen=True)
 class RetrievalCost:
-    """What retrieving and packing take, and how much text there is, is found and is kept; `seconds` by stage."""
+    """The cost of retrieving and packing, and the sizes of the corpus, retrieved and selected text."""
 
     seconds: dict[str, float]
     memory_bytes: float = 0.0
     disk_bytes: float = 0.0
     corpus: CorpusSize = CorpusSize()
     retrieved: CorpusSize = CorpusSize()
-    kept: CorpusSize = CorpusSize()
+    selected: CorpusSize = CorpusSize()
 
 
 def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> RetrievalCost:
-    """What it takes until the text to train on is packed; the memory is set by queries and K, not by the corpus."""
+    """Return the cost up to packed text; memory depends on queries and K, not on the corpus."""
     queries = _count_queries(task, settings)
     if corpus is None or not settings.select.part_class.selects:
         return RetrievalCost({"retrieve": 0.0, "pack": 0.0})
@@ -256,28 +256,30 @@ def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> Ret
     if top_k == "auto":
         top_k = papers_top_k(len(task.train), settings.retrieve.large_scale)
     ranked = queries * min(float(top_k), size.passages)
-    reading = 2 * size.seconds + size.bytes * _SCAN_SECONDS_PER_BYTE  # and once more for the texts that were asked for
+    reading = 2 * size.seconds + size.bytes * _SCAN_SECONDS_PER_BYTE  # the second time for the retrieved texts
     scoring = queries * size.passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE
     retrieved = size.scaled(min(1.0, ranked / size.passages))
-    kept = size.scaled(min(retrieved.bytes, _budget_bytes(settings.select.budget, size, retrieved.bytes)) / size.bytes)
+    selected = size.scaled(
+        min(retrieved.bytes, _budget_bytes(settings.select.budget, size, retrieved.bytes)) / size.bytes
+    )
     return RetrievalCost(
-        seconds={"retrieve": (reading + scoring) / workers, "pack": kept.seconds},
+        seconds={"retrieve": (reading + scoring) / workers, "pack": selected.seconds},
         memory_bytes=workers * (_READER_BYTES + min(_MOST_RANKED_BYTES, ranked * _RANKED_BYTES / workers)),
-        disk_bytes=_SCRATCH_SHARE * size.bytes + ranked * _RANKING_BYTES + 0.5 * retrieved.bytes + kept.bytes,
+        disk_bytes=_SCRATCH_SHARE * size.bytes + ranked * _RANKING_BYTES + 0.5 * retrieved.bytes + selected.bytes,
         corpus=size,
         retrieved=retrieved,
-        kept=kept,
+        selected=selected,
     )
 
 
 def _count_queries(task: Task, settings: Settings) -> int:
     # Key phrases take long to find and make about as many queries.
-    asked = settings.retrieve.model_copy(update={"query": "full"})
-    return len(task_queries(task, asked, settings.task.columns).queries)
+    full = settings.retrieve.model_copy(update={"query": "full"})
+    return len(task_queries(task, full, settings.task.columns).queries)
 
 
 def _budget_bytes(budget: SizeBudget | None, size: CorpusSize, retrieved: float) -> float:
-    """About how much text a budget lets through."""
+    """Return about how many bytes a budget allows."""
     if budget is None:
         return size.bytes
     per_unit = {"bytes": 1.0, "share": size.bytes, "passages": size.bytes / size.passages, "retrieved": retrieved}
@@ -285,7 +287,7 @@ def _budget_bytes(budget: SizeBudget | None, size: CorpusSize, retrieved: float)
 
 
 def _sample(corpus: Corpus) -> CorpusSize:
-    """The size of a corpus, from the start of each source."""
+    """Estimate the size of a corpus from the start of each source."""
     size = sum((_sample_source(source, corpus.passage_characters) for source in corpus.sources), CorpusSize())
     if not size.passages:
         CorpusStatistics().check_not_empty(corpus.sources)

@@ -44,6 +44,8 @@ class Stage(ABC):
     """One step of a run. Settings of earlier stages count through their fingerprints."""
 
     name: ClassVar[str]
+    reads_files_of: ClassVar[str | None] = None
+    """The earlier stage whose files this one reads, where a bundle may leave them out."""
 
     @abstractmethod
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
@@ -51,6 +53,10 @@ class Stage(ABC):
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the external inputs that the stage reads, such as `task` and `corpus`."""
+        return ()
+
+    def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
+        """Return the external inputs whose files the stage opens and that a bundle does not copy."""
         return ()
 
     @abstractmethod

@@ -63,10 +63,10 @@ def corpus_text(counts: Counts) -> int:
 def less_of_domain(drawn: Counts) -> str:
     """Return an explanation for the case that the domain has fewer passages than requested.
 
-    >>> less_of_domain({"passages": 8, "less_than_asked": "10x of train would be 3,000"})
+    >>> less_of_domain({"passages": 8, "less_than_requested": "10x of train would be 3,000"})
     ', all there are; 10x of train would be 3,000'
     """
-    return f", all there are; {drawn['less_than_asked']}" if "less_than_asked" in drawn else ""
+    return f", all there are; {drawn['less_than_requested']}" if "less_than_requested" in drawn else ""
 
 
 def better_weights(counts: Counts) -> str:

@@ -39,12 +39,12 @@ def is_vector_file(embedding: str) -> bool:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """The file, and for kinds that hold no texts, the one with an id on each line: `vectors.ids.txt`."""
+    """Return the file, and for formats without strings also the file of ids, one per line: `vectors.ids.txt`."""
     return (path, path.with_suffix(".ids.txt")) if path.suffix in (".npy", ".safetensors") else (path,)
 
 
 def check_files_exist(path: Path) -> None:
-    """Refuse what is not there."""
+    """Raise `InputError` for a missing file."""
     for file in files_of(path):
         if not file.is_file():
             what = "no such file" if file == path else "no such file; it has the ids of the vectors, one a line"
@@ -52,21 +52,21 @@ def check_files_exist(path: Path) -> None:
 
 
 def vectors_for(path: Path, wanted: Sequence[str], what: str) -> Vectors:
-    """The vectors of the ids wanted, in their order: (ids, dimensions); `what` they are is told if one is missing."""
-    places = {name: place for place, name in enumerate(wanted)}
+    """Return the vectors of some ids, in their order: (ids, dimensions); errors name `what` the ids are."""
+    indices = {name: index for index, name in enumerate(wanted)}
     found = np.zeros(len(wanted), dtype=bool)
     vectors: Vectors | None = None
     for ids, block in _blocks(path):
-        rows = [(row, places[name]) for row, name in enumerate(ids) if name in places]
-        vectors = _room(len(wanted), block, path) if vectors is None else vectors
+        rows = [(row, indices[name]) for row, name in enumerate(ids) if name in indices]
+        vectors = _empty_vectors(len(wanted), block, path) if vectors is None else vectors
         if block.shape[1] != vectors.shape[1]:
             message = f"vectors of {vectors.shape[1]} and of {block.shape[1]} numbers"
             raise InputError(message, path=path, key=KEY)
-        for row, place in rows:
-            if found[place]:
-                raise InputError(f"two vectors for {wanted[place]!r}", path=path, key=KEY)
-            found[place] = True
-            vectors[place] = block[row]
+        for row, index in rows:
+            if found[index]:
+                raise InputError(f"two vectors for {wanted[index]!r}", path=path, key=KEY)
+            found[index] = True
+            vectors[index] = block[row]
     _check_no_gaps(found, wanted, what, path)
     assert vectors is not None
     if not np.isfinite(vectors).all():
@@ -75,7 +75,7 @@ def vectors_for(path: Path, wanted: Sequence[str], what: str) -> Vectors:
     return vectors
 
 
-def _room(count: int, block: NDArray[Any], path: Path) -> Vectors:
+def _empty_vectors(count: int, block: NDArray[Any], path: Path) -> Vectors:
     if block.ndim != 2 or not block.shape[1]:
         raise InputError(f"vectors of shape {block.shape}, not one row of numbers for each id", path=path, key=KEY)
     return np.zeros((count, block.shape[1]), dtype=np.float32)
@@ -105,7 +105,7 @@ def _blocks(path: Path) -> Iterator[Block]:
 
 
 def _arrays(path: Path) -> tuple[list[str], NDArray[Any]]:
-    """All ids, and their vectors, which stay on disk where the format allows."""
+    """Return all ids and their vectors, which stay on disk where the format allows."""
     with _readable(path):
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as arrays:
@@ -117,18 +117,18 @@ def _arrays(path: Path) -> tuple[list[str], NDArray[Any]]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Say what is wrong with the file."""
+    """Turn errors of the libraries into `InputError`."""
     try:
         yield
     except InputError:
         raise
-    except Exception as error:  # the libraries raise whatever they trip over in a damaged file
+    except Exception as error:  # the libraries raise many types for a damaged file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"cannot be read: {reason}", path=path, key=KEY) from None
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a text file; other characters that may count as line ends can be part of an id."""
+    """Return the lines of a text file, split at line feeds only: an id may contain other line ends."""
     lines = path.read_bytes().decode("utf-8").split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
@@ -164,7 +164,7 @@ def _parquet_blocks(path: Path) -> Iterator[Block]:
 
 
 def _holds_lists_of_numbers(kind: Any) -> bool:
-    """Whether a column of this Arrow type does."""
+    """Return whether a column of this Arrow type holds lists of numbers."""
     from pyarrow import types
 
     if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
@@ -180,14 +180,14 @@ def _require(names: Sequence[str], present: Sequence[str], path: Path) -> None:
 
 
 _TOKENS = 256
-"""Of each text; what follows hardly turns its mean vector, and sentence encoders are trained on no more."""
+"""The most tokens of a text; later ones hardly change its mean vector, and sentence encoders train on no more."""
 _TEXTS_AT_ONCE = 32
 
 Text = tuple[str, str | None]
 
 
 class ModelVectors:
-    """An encoder in a folder, of `package:NAME` or of `hf:NAME`, with its own tokenizer; fixed weights, no dropout."""
+    """An encoder from a folder, `package:NAME` or `hf:NAME`, with its own tokenizer, without dropout."""
 
     def __init__(self, path: str, device: str = "auto") -> None:
         import torch
@@ -197,7 +197,7 @@ class ModelVectors:
 
         best = "cuda" if torch.cuda.is_available() else "cpu"
         self._device = torch.device(best if device == "auto" else device)
-        with _about_the_embedding():
+        with _naming_the_setting():
             checkpoint, self._tokenizer = open_encoder(path)
             settings = ModelSettings(dropout=0.0)
             # No head is used; their random weights have no part in the vectors.
@@ -209,7 +209,7 @@ class ModelVectors:
         self.dimensions = int(network.config.hidden_size)
 
     def of(self, texts: Sequence[Text]) -> Vectors:
-        """One vector for each text or pair, in order."""
+        """Return a vector for each text or pair, in order."""
         import torch
 
         from endtask.encoders.batch import lay_out
@@ -231,11 +231,11 @@ class ModelVectors:
 
 
 def open_encoder(path: str) -> tuple[Checkpoint, PreTrainedTokenizerFast]:
-    """Read the encoder's configuration and its tokenizer, or say what is wrong with them."""
+    """Return the checkpoint and its tokenizer; raises `InputError` where they do not fit."""
     from endtask.encoders.checkpoint import check_tokenizer, open_checkpoint
     from endtask.tokenization.tokenizer import load_tokenizer
 
-    with _about_the_embedding():
+    with _naming_the_setting():
         checkpoint = open_checkpoint(path)
         tokenizer = load_tokenizer(path, key=KEY)
         check_tokenizer(checkpoint, tokenizer, key=KEY)
@@ -243,8 +243,8 @@ def open_encoder(path: str) -> tuple[Checkpoint, PreTrainedTokenizerFast]:
 
 
 @contextmanager
-def _about_the_embedding() -> Iterator[None]:
-    """Complaints about checkpoints name the setting that is usually behind them; here it is another."""
+def _naming_the_setting() -> Iterator[None]:
+    """Name `select.embedding` in errors about checkpoints, which otherwise name `model.path`."""
     try:
         yield
     except InputError as error:
@@ -255,7 +255,7 @@ _TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 
 
 def check_embedding_exists(embedding: str | None) -> None:
-    """Refuse an embedding that is not named or not there; of a model, configuration and tokenizer are read."""
+    """Raise `InputError` for an embedding that is not named or does not exist; reads a model's configuration."""
     if embedding is None:
         hint = "a model's folder, package:NAME, hf:NAME, or a file of vectors"
         raise InputError("nearest_neighbors needs an embedding", key=KEY, hint=hint)
@@ -266,7 +266,7 @@ def check_embedding_exists(embedding: str | None) -> None:
 
 
 def embedding_fingerprint(embedding: str) -> str:
-    """A hash of the files of vectors, or what identifies the model and its tokenizer."""
+    """Return a digest of the files of vectors, or of the model and its tokenizer."""
     if is_vector_file(embedding):
         return fingerprint([file_digest(file) for file in files_of(Path(embedding))])
     from endtask.encoders.checkpoint_files import checkpoint_fingerprint, config_file

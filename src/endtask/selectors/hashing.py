@@ -20,7 +20,7 @@ from endtask.seeds import derive, spread
 
 
 def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
-    """A random 64-bit number for each id.
+    """Return a random 64-bit number for each id, independent of the other ids and their order.
 
     >>> bool(draws(["a", "b"], 0, "test")[1] == draws(["b"], 0, "test")[0] != draws(["b"], 1, "test")[0])
     True
@@ -29,13 +29,13 @@ def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
 
 
 def table_draws(table: Path, seed: int, purpose: str) -> NDArray[np.uint64]:
-    """A random number for each passage of a selection table."""
+    """Return a random number for each passage of a selection table."""
     ids = (batch.column(0).to_pylist() for batch in read_batches(table, columns=["id"]))
     return np.concatenate([np.zeros(0, dtype=np.uint64), *(draws(some, seed, purpose) for some in ids)])
 
 
 BUCKETS = 10_000
-"""As many as in the DSIR paper."""
+"""The number of the DSIR paper."""
 
 _START, _FACTOR = np.uint64(HASH_START), np.uint64(HASH_FACTOR)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -55,12 +55,12 @@ class WordKeys:
         return len(self.offsets) - 1
 
     def owners(self) -> NDArray[np.int64]:
-        """The text that each word stands in."""
+        """The text that each word belongs to."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
 
 def word_keys(texts: Sequence[str]) -> WordKeys:
-    """The keys of all words, cut and folded as retrieval does.
+    """Return the keys of all words, split and lower-cased as in retrieval.
 
     >>> word_keys(["one two", "", "Two"]).offsets.tolist()
     [0, 2, 2, 3]
@@ -69,28 +69,28 @@ def word_keys(texts: Sequence[str]) -> WordKeys:
 
 
 def column_keys(column: Any) -> WordKeys:
-    """The same of an Arrow column of texts, without a Python string for each."""
+    """Return the keys of all words of an Arrow column of texts, without Python strings."""
     _, offsets, characters = column.buffers()
     ends = np.frombuffer(offsets, dtype=np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     if characters is None or not len(column):
         return WordKeys(np.zeros(0, dtype=np.uint64), np.zeros(len(column) + 1, dtype=np.int64))
-    # A copy, since kernels take no read-only memory.
+    # A copy: kernels do not take read-only memory.
     return _scanned(np.frombuffer(characters, dtype=np.uint8)[ends[0] : ends[-1]].copy(), ends - ends[0])
 
 
 def example_texts(examples: Iterable[Example]) -> list[str]:
-    """The task's texts; of a pair, both as texts of their own."""
+    """Return the task's texts; both texts of a pair separately."""
     pairs = ((example.text, example.text_pair) for example in examples)
     return [text for pair in pairs for text in pair if text]
 
 
 def example_keys(examples: Iterable[Example]) -> WordKeys:
-    """The words of the task's texts."""
+    """Return the words of the task's texts."""
     return word_keys(example_texts(examples))
 
 
 def ngrams(words: WordKeys, buckets: int = BUCKETS) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The bucket of every word and of every two neighbouring words of one text, and the text each stands in."""
+    """Return the bucket of every word and of every two neighbouring words of one text, and the text each belongs to."""
     keys, owners = words.keys, words.owners()
     together = owners[1:] == owners[:-1]
     pairs = keys[:-1][together] * _SPREAD + keys[1:][together]
@@ -98,19 +98,19 @@ def ngrams(words: WordKeys, buckets: int = BUCKETS) -> tuple[NDArray[np.int64], 
 
 
 def bucket_counts(words: WordKeys) -> Counts:
-    """How often each bucket is hit."""
+    """Return the count of each bucket."""
     return np.bincount(ngrams(words)[0], minlength=BUCKETS)
 
 
 def text_sums(words: WordKeys, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each text the sum of the weights of its n-grams' buckets; no other text has a part in the rounding."""
+    """Return, for each text, the sum of the weights of its n-grams' buckets; independent of other texts."""
     buckets, owners = ngrams(words)
     sums: NDArray[np.float64] = np.bincount(owners, weights=weights[buckets], minlength=len(words)).astype(np.float64)
     return sums
 
 
 def table_counts(table: Path, what: str) -> Counts:
-    """The bucket counts of all texts of a selection table; `what` they are is shown beside the progress."""
+    """Return the bucket counts of all texts of a selection table; the progress bar shows `what`."""
     counts = np.zeros(BUCKETS, dtype=np.int64)
     with bar(f"counting word pairs of {what}", table_rows(table)) as advance:
         for batch in read_batches(table, columns=["text"]):
@@ -120,7 +120,7 @@ def table_counts(table: Path, what: str) -> Counts:
 
 
 def table_sums(table: Path, weights: NDArray[np.float64], what: str) -> NDArray[np.float64]:
-    """`text_sums` of all texts of a selection table."""
+    """Return `text_sums` of all texts of a selection table."""
     sums = [np.zeros(0)]
     with bar(f"scoring {what}", table_rows(table)) as advance:
         for batch in read_batches(table, columns=["text"]):
@@ -130,14 +130,14 @@ def table_sums(table: Path, weights: NDArray[np.float64], what: str) -> NDArray[
 
 
 def table_rows(table: Path) -> int:
-    """How many passages a table holds."""
+    """Return the number of passages of a table."""
     import pyarrow.parquet as parquet
 
     return int(parquet.read_metadata(table).num_rows)
 
 
 def _buckets(keys: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
-    """Keys spread evenly over the buckets by the high half of a product."""
+    """Return the bucket of each key, by the high half of a product."""
     return (((keys * _SPREAD) >> _HALF) * np.uint64(buckets) >> _HALF).astype(np.int64)
 
 
@@ -150,20 +150,20 @@ def _scanned(buffer: NDArray[np.uint8], offsets: NDArray[np.int64]) -> WordKeys:
 
 @compiled("int64(uint8[::1], int64[::1], uint8[::1], uint32[::1], uint8[::1], uint64[::1], int64[::1])")
 def _key_words(buffer, offsets, classes, lower, folds, keys, ends):  # type: ignore[no-untyped-def]
-    """Write the key of every word, and after each text how many there are so far."""
+    """Write the key of every word, and after each text the number of words so far."""
     used = 0
     for text in range(offsets.size - 1):
-        place, stop = offsets[text], offsets[text + 1]
-        while place < stop:
-            start = place
+        position, stop = offsets[text], offsets[text + 1]
+        while position < stop:
+            start = position
             value = _START
-            while place < stop and buffer[place] < 128 and folds[buffer[place]] != 0:
-                value = (value ^ np.uint64(folds[buffer[place]])) * _FACTOR
-                place += 1
-            if place < stop and buffer[place] >= 128:
-                place, value, _ = rest_of_word(buffer, start, place, stop, value, _START, classes, lower)
-            if place == start:
-                place += code_point(buffer, place)[1]
+            while position < stop and buffer[position] < 128 and folds[buffer[position]] != 0:
+                value = (value ^ np.uint64(folds[buffer[position]])) * _FACTOR
+                position += 1
+            if position < stop and buffer[position] >= 128:
+                position, value, _ = rest_of_word(buffer, start, position, stop, value, _START, classes, lower)
+            if position == start:
+                position += code_point(buffer, position)[1]
             else:
                 keys[used] = value
                 used += 1

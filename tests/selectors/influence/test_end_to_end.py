@@ -71,7 +71,7 @@ def test_the_lists_are_both_ends_of_each_target_and_class(
     for (kind, name), scores in columns.items():
         for side, order in (("most", np.argsort(-scores)), ("least", np.argsort(scores))):
             listed = [row for row in rows if (row["kind"], row["targets"], row["side"]) == (kind, [name], side)]
-            assert [row["place"] for row in listed] == list(range(1, LISTED + 1))
+            assert [row["rank"] for row in listed] == list(range(1, LISTED + 1))
             assert [row["passages"] for row in listed] == [[f"d{place}"] for place in order[:LISTED]]
             assert [row["score"] for row in listed] == pytest.approx(scores[order[:LISTED]].tolist(), abs=1e-4)
 

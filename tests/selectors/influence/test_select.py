@@ -128,7 +128,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: in
 
 @pytest.mark.parametrize(
     ("owner", "name", "calls"),
-    [("fit", "save_weights", 1), ("shards", "score_units", 2), ("rank", "write_helpful", 0)],
+    [("fit", "save_weights", 1), ("scorer", "score_units", 2), ("selector", "write_helpful", 0)],
 )
 def test_a_killed_selection_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str, name: str, calls: int

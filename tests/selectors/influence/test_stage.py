@@ -119,10 +119,10 @@ def test_why_shows_what_helps_an_example(selected_run: Path, command: Command) -
     assert found["helped"]["targets"] == ["train-3"]
     assert found["helped"]["most"][0]["score"] > found["helped"]["least"][0]["score"]
     listed = [*found["helped"]["most"], *found["helped"]["least"]]
-    assert {"id", "text", "kept", "source"} <= listed[0].keys()
-    assert all(one["kept"] == (one["reason"] is not None) for one in listed)
-    assert any(one["kept"] for one in listed)
-    reasons = [one["reason"] for one in found["helped"]["most"][:2] if one["kept"]]
+    assert {"id", "text", "selected", "source"} <= listed[0].keys()
+    assert all(one["selected"] == (one["reason"] is not None) for one in listed)
+    assert any(one["selected"] for one in listed)
+    reasons = [one["reason"] for one in found["helped"]["most"][:2] if one["selected"]]
     assert all(f"kept ({reason})" in most for reason in reasons)
 
 

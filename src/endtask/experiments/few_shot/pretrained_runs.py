@@ -62,7 +62,7 @@ def open_pretrained(folder: Path, name: str | None = None) -> PretrainedRun:
         )
     if run.task.kind not in KINDS:
         raise InputError(f"few-shot learning is for tasks of kind {', '.join(KINDS)}; this is {run.task.kind}")
-    settings = run.bundled.settings_here(run.settings).model_copy(update={"compile": "graphs"})  # trials are short
+    settings = run.bundled.local_settings(run.settings).model_copy(update={"compile": "graphs"})  # trials are short
     found = PretrainedRun(name or folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
     if not found.weights.is_file():
         raise InputError("the pre-trained weights are not here", path=found.weights)

@@ -33,6 +33,7 @@ class Pack(Stage):
     """The tokenizer and the packed tokens."""
 
     name = "pack"
+    reads_files_of = "select"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the tokenizer's section and all lengths."""
@@ -41,6 +42,10 @@ class Pack(Stage):
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
         """Return a given tokenizer, and the texts of aligned objectives."""
         return ("tokenizer", "aligned") if settings.reads_aligned else ("tokenizer",)
+
+    def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
+        """Return the texts of aligned objectives."""
+        return ("aligned",) if settings.reads_aligned else ()
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Write the tokenizer and the packed tokens."""

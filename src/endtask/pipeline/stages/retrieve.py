@@ -23,6 +23,10 @@ class Retrieve(Stage):
         """Return the corpus, and unlabelled task texts."""
         return ("corpus", "unlabelled")
 
+    def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
+        """Return the same."""
+        return self.inputs_read(settings)
+
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Search the corpus."""
         from endtask.retrieval.retrieve import RetrievePaths, retrieve

@@ -25,6 +25,7 @@ class Select(Stage):
     """The selection, and the domain where pre-training reads it."""
 
     name = "select"
+    reads_files_of = "retrieve"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the section of the selector, and the keys outside it that its parts read."""
@@ -35,6 +36,13 @@ class Select(Stage):
         """Return what the selector reads in addition to the corpus."""
         of_parts = (name for part in settings.select.part.parts() for name in part.inputs_read())
         return tuple(dict.fromkeys(("selection", *of_parts)))
+
+    def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
+        """Return the corpus and the selector's own file, where the selector or the domain reads them."""
+        parts = settings.select.part.parts()
+        corpus = settings.reads_domain or any(part.opens_corpus for part in parts)
+        own = any(part.external_path() for part in parts)
+        return (*(("corpus",) if corpus else ()), *(("selection",) if own else ()))
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Write the selection, and the domain's text where pre-training reads it."""

@@ -32,9 +32,16 @@ from endtask.selectors.influence.fit import (
     scoring_settings,
     seed_of,
 )
-from endtask.selectors.influence.folds import Column, class_names, class_shares, columns_of, folds_of, judged_labels
+from endtask.selectors.influence.folds import (
+    Column,
+    class_names,
+    class_shares,
+    columns_of,
+    folds_of,
+    labels_with_targets,
+)
 from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
-from endtask.selectors.influence.scorer import Scorer, Shards, ShardWork, score_units
+from endtask.selectors.influence.scorer import Scorer, Shards, ShardStatistics, score_units
 from endtask.selectors.ranking import by_bm25_rank, fill
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
@@ -66,7 +73,7 @@ class InfluenceRunner:
     def score(self) -> Scored:
         """Fit the scoring models and score as many candidates as the budget allows."""
         columns = columns_of([fold.task for fold in self.folds], self.config.target_batch)
-        labels = judged_labels(columns, class_names(self.task))
+        labels = labels_with_targets(columns, class_names(self.task))
         self.check(labels)
         fitted = self.expected_fitting()
         counts = self.fit()
@@ -78,7 +85,7 @@ class InfluenceRunner:
         scored = self.decided("candidates", lambda: self.allowed_candidates(fitted, cost))
         units = everything if scored == len(everything.order) else self.units(by_bm25_rank(self.statistics)[:scored])
         shards = Shards(units, self.folder / "shards")
-        shards.score(scorer, ShardWork(self.config, calibration, class_shares(columns, labels)), self.store_time)
+        shards.score(scorer, ShardStatistics(self.config, calibration, class_shares(columns, labels)), self.store_time)
         tokens = int(units.tokens.sum())
         counts |= {"candidates": len(self.statistics.rank), "scored": scored, "scored_tokens": tokens}
         counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}

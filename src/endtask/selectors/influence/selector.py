@@ -103,7 +103,7 @@ class Influence(Selector):
         from endtask.selectors.influence.runner import InfluenceRunner
 
         if not len(candidates.rank):
-            return Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), lambda places: [])
+            return Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), lambda indices: [])
         runner = InfluenceRunner(run, candidates, self.config)
         scored = runner.score()
         table = _Table(scored, candidates)
@@ -113,17 +113,17 @@ class Influence(Selector):
         names = [column.name for column in scored.columns]
         shared = chosen.shared
 
-        def reason(place: int) -> str:
-            if not table.is_scored[place]:
+        def reason(index: int) -> str:
+            if not table.is_scored[index]:
                 return "influence: not scored, beyond select.share_of_budget"
-            helped = f"influence: rank {rank[place]}, most helpful for {names[table.column[place]]}"
-            if shared is None or shared.taken_by[place] == NO_CLASS:
+            helped = f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
+            if shared is None or shared.taken_by[index] == NO_CLASS:
                 return helped
-            taken_by = shared.taken_by[place]
-            return f"{helped}, number {shared.class_ranks[place, taken_by]} for class {shared.labels[taken_by]}"
+            taken_by = shared.taken_by[index]
+            return f"{helped}, number {shared.class_ranks[index, taken_by]} for class {shared.labels[taken_by]}"
 
-        def reasons(places: Order) -> list[str]:
-            return [reason(place) for place in places.tolist()]
+        def reasons(indices: Order) -> list[str]:
+            return [reason(index) for index in indices.tolist()]
 
         score = np.where(table.is_scored, table.score, np.nanmin(table.score))
         return Ranking(chosen.order, score, reasons, {"influence": scored.counts})
@@ -153,8 +153,8 @@ class _Table:
 
     def members(self, unit: int) -> list[int]:
         """Return the indices of a unit's candidates."""
-        places: list[int] = self.units.order[unit * self.units.size : (unit + 1) * self.units.size].tolist()
-        return places
+        indices: list[int] = self.units.order[unit * self.units.size : (unit + 1) * self.units.size].tolist()
+        return indices
 
 
 def _choose(table: _Table, runner: InfluenceRunner) -> Chosen:
@@ -248,8 +248,8 @@ def _ranks(values: NDArray[np.float32]) -> NDArray[np.int64]:
     return ranks
 
 
-def _some(statistics: SelectionStatistics, places: Order) -> SelectionStatistics:
-    return SelectionStatistics(statistics.rank[places], statistics.score[places], statistics.bytes[places])
+def _some(statistics: SelectionStatistics, indices: Order) -> SelectionStatistics:
+    return SelectionStatistics(statistics.rank[indices], statistics.score[indices], statistics.bytes[indices])
 
 
 def _with_rest(order: Order, statistics: SelectionStatistics) -> Order:
