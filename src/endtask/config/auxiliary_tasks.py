@@ -74,7 +74,7 @@ def _check_kept(settings: Settings) -> None:
         if name not in settings.learned_tasks:
             last = " last" if settings.pretrain.weighting.part.sequential else ""
             raise ValueError(
-                f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may then be saved untrained; "
+                f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may be saved untrained; "
                 "leave it off, or set finetune.tasks: main"
             )
 
