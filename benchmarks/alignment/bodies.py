@@ -30,11 +30,11 @@ from endtask.few_examples.result import Result
 from endtask.few_examples.stage_one import StageOne
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.io.stage_folder import read_manifest
+from endtask.objectives.alignment.parts import aligned_head
 from endtask.pipeline.reuse import reuse_stages, share_inputs
 from endtask.pipeline.run import Run
 from endtask.task import Task
 from endtask.task.targets import as_lists, numbered
-from endtask.objectives.alignment.parts import aligned_head
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
 from endtask.training.pretrain import WEIGHTS

@@ -47,8 +47,8 @@ from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
 from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
-from endtask.training.phase import Phase
 from endtask.training.metrics_file import read_metrics
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain import WEIGHTS
 

@@ -13,8 +13,8 @@ from benchmarks.training.cases import LENGTH, SIZES, Case, Row
 from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Bench
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
 from endtask.encoders.network import Network, build_network
-from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.masking import Masking
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.training.device import choose_device_context, move
 from endtask.training.loop import build_optimizer, train

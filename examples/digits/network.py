@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from endtask.weighting.meta import MetaConfig
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.folds import Folds
 from endtask.weighting.meta.head import Classes, HeadTask
 from examples.digits.images import Images

@@ -63,7 +63,7 @@ def test_without_a_corpus_the_domain_is_not_read_either(weighting: str, auxiliar
     assert found.names == ("base", "majority", "tfidf", "no_corpus")
     without = found.cell("no_corpus").settings
     assert list(without.used_objectives) == ["task", *auxiliary]
-    assert without.pretrain.weighting == (weighting if auxiliary else "equal")
+    assert without.pretrain.weighting.name == (weighting if auxiliary else "equal")
     with pytest.raises(InputError, match=r"random: nothing is selected of the corpus \(select.selector is none\)"):
         plan({"baselines": ["random"]}, train=train, select={"selector": "none"}, **aligned)
 

@@ -108,7 +108,7 @@ def _no_selection(settings: Settings) -> str | None:
 def _nothing_else(settings: Settings) -> str | None:
     """Of TLM's two objectives the task is always left."""
     others = [one for one in settings.pretrain.objectives.values() if one.weight and one.reads == "task"]
-    return "the objectives read nothing but corpus text" if settings.pretrain.objectives and not others else None
+    return "the objectives read nothing but corpus text" if not others else None
 
 
 def _no_draw(settings: Settings) -> str | None:

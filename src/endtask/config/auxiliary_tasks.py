@@ -81,7 +81,7 @@ def _check_kept(settings: Settings) -> None:
 
 def _check_learned(settings: Settings) -> None:
     """A task that stands by with weight 0 is meant so."""
-    named = settings.pretrain.objectives or settings.used_objectives
+    named = {**settings.pretrain.objectives, **settings.used_objectives}
     learned = {objective.learned_task for objective in named.values()}
     for name in settings.tasks:
         if name not in learned:
