@@ -253,7 +253,7 @@ def test_what_tartans_authors_code_says(name: str) -> None:
 
 def test_how_tartans_paper_learns_weights() -> None:
     train = load("meta-tartan").pretrain
-    meta = train.meta
+    meta = train.weighting
     assert (train.weighting, load("mt-tartan").pretrain.weighting) == ("meta", "equal")
     assert (meta.learning_rate, meta.every, meta.floor) == (1e-2, 1, 0)
     assert (meta.parameters, meta.split, meta.head) == ("body", "dev", "adamw")
