@@ -408,7 +408,7 @@ def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
 
 
 def test_the_same_head_can_be_asked_for_whatever_fits_the_other() -> None:
-    meta = load_settings(preset="meta-tartan-scratch", overrides=["pretrain.weighting.same_head=true"]).pretrain.meta
+    meta = load_settings(preset="meta-tartan-scratch", overrides=["pretrain.weighting.same_head=true"]).pretrain.weighting
     assert (meta.same_head, meta.head) == (True, "adamw")
 
 
