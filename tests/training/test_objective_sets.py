@@ -28,8 +28,9 @@ from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain
-from endtask.training.pretrain_phase import parts_of, pretrain_phase, split_steps, total_state
+from endtask.training.pretrain_phase import parts_of, pretrain_phase, total_state, weighting_context
 from endtask.weighting.meta import build as meta_build
+from endtask.weighting.sequence import split_steps
 from tests.tiny import make_texts
 
 from .conftest import MakeStage, changed, pretrained_in
@@ -262,7 +263,7 @@ def test_a_sequence_trains_one_after_the_other(
 def test_an_objective_of_a_sequence_may_have_its_own_warm_up(task: Task, packed: Path, run_settings: Settings) -> None:
     objectives = {"dapt": OBJECTIVES["dapt"], "tapt": {**OBJECTIVES["tapt"], "warmup_fraction": 0}}
     train = {"weighting": "sequence", "objectives": objectives, "warmup_steps": 4, "learning_rate": 1e-3}
-    settings = changed(run_settings, train=train)
+    settings = changed(run_settings, pretrain=train)
     dapt, tapt = parts_of(replace(pretrain_phase(task, packed, settings), steps=20), settings)
     assert [dapt.phase.rate_factor(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
     assert [tapt.phase.rate_factor(step) for step in range(2)] == [1.0, 0.9]
