@@ -25,7 +25,7 @@ from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.config import BatchSize, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
-from endtask.objectives.base import Loss, Objective
+from endtask.objectives.base import BuiltObjective, Loss
 from endtask.objectives.classification import Classification
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
@@ -34,7 +34,7 @@ from endtask.training.device import choose_device_context, move
 from endtask.training.graph_replay import Backward
 from endtask.training.loop import build_optimizer, train
 from endtask.training.pretrain_phase import phase_of
-from endtask.weighting.base import Weighting
+from endtask.weighting.base import Rule
 from endtask.weighting.equal import Equal
 from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.rule import Meta
@@ -106,7 +106,7 @@ class Breaking(Classification):
         return loss
 
 
-def build_objective(kind: str, network: Network, texts: PackedTexts) -> Objective:
+def build_objective(kind: str, network: Network, texts: PackedTexts) -> BuiltObjective:
     """What is learned: random answers will do."""
     if kind == "masked LM":
         size = BatchSize.parse("32768tok")
@@ -116,7 +116,7 @@ def build_objective(kind: str, network: Network, texts: PackedTexts) -> Objectiv
     return (Breaking if kind == "breaking" else Classification)(kind, stream, labels, rdrop=1.0)
 
 
-def build_weighting(case: Case, network: Network, context: DeviceContext) -> Weighting:
+def build_weighting(case: Case, network: Network, context: DeviceContext) -> Rule:
     """A weight of one, learned or not."""
     if not case.learned:
         return Equal(case.objective)

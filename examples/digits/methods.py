@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
-from endtask.objectives.base import Objective
+from endtask.objectives.base import BuiltObjective
 from endtask.seeds import derive, generator
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.weighting.base import Weighting
+from endtask.weighting.base import Rule
 from endtask.weighting.equal import Equal
 from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.folds import Folds
@@ -77,7 +77,7 @@ class _Work:
         """Train some objectives together; returns the task's weight at each step, if it is learned."""
         folds = self._folds() if learned and self._plan.meta.split == "folds" else None
         left_out = folds.held_out if folds else None
-        objectives: dict[str, Objective] = {name: self._objective(name, left_out) for name in names}
+        objectives: dict[str, BuiltObjective] = {name: self._objective(name, left_out) for name in names}
         phase = self._phase_of(objectives, self._meta(names, folds) if learned else Equal(*names), steps)
         curve = []
         for record in train(phase, build_optimizer(phase)):
@@ -113,7 +113,7 @@ class _Work:
         )
         return Meta(names, gradient, settings=settings, device=self._context.device)
 
-    def _phase_of(self, objectives: dict[str, Objective], weighting: Weighting, steps: int) -> Phase:
+    def _phase_of(self, objectives: dict[str, BuiltObjective], weighting: Rule, steps: int) -> Phase:
         return Phase(
             network=self._network,
             objectives=objectives,

@@ -157,7 +157,7 @@ def test_all_cells_are_settings(task: str, encoder: Any, tmp_path: Path) -> None
         for cell in found:
             assert cell.settings.reads_domain == ("dapt" in cell.name)
             assert cell.settings.pretrain.trains_task == (cell.name.startswith(("mt-", "meta-")))
-            if cell.settings.pretrain.weighting == "sequence":
+            if cell.settings.pretrain.weighting.name == "sequence":
                 assert list(cell.settings.used_objectives) == ["dapt", "tapt"]
                 assert str(cell.settings.budget) == "1200steps"
 

@@ -74,8 +74,8 @@ def test_table_b1(scale: str, task: str) -> None:
     budget, train = settings.budget, settings.pretrain
     assert {
         "top_k": settings.retrieve.top_k,
-        "weighting": {"rho1": train.rho1},
-        "objectives": {"task": {"rho2": train.rho2}},
+        "rho1": train.weighting.rho1,
+        "rho2": train.objectives["task"].rho2,
         "steps": (budget.amount, budget.unit),
         "batch": (train.batch_size.amount, train.batch_size.unit),
         "external": train.max_length,
@@ -108,7 +108,7 @@ def test_table_a1_of_iss(scale: str, task: str) -> None:
     own, train = settings.select.influence, settings.pretrain
     assert {
         "steps": (settings.budget.amount, settings.budget.unit),
-        "rho": (train.rho1, train.rho2),
+        "rho": (train.weighting.rho1, train.objectives["task"].rho2),
         "batches": (own.candidate_batch, own.target_batch),
         "batch": (train.batch_size.amount, train.batch_size.unit),
         "length": train.max_length,
@@ -136,7 +136,13 @@ def test_the_scoring_model_of_isss_authors() -> None:
     assert (fitted.model.architecture, fitted.model.size, fitted.model.dropout) == ("bert", "base", 0.1)
     train = fitted.pretrain
     assert (train.learning_rate, own.epochs, train.weight_decay, train.batch_size.amount) == (5e-5, 15, 0, 16)
-    assert (train.rho1, train.rho2, train.mask_probability, train.dropout, train.max_length) == (0, 3, 0.1, 0.1, 128)
+    assert (
+        train.weighting.rho1,
+        train.objectives["task"].rho2,
+        train.mask_probability,
+        train.dropout,
+        train.max_length,
+    ) == (0, 3, 0.1, 0.1, 128)
 
 
 @pytest.mark.parametrize(("task", "batch"), [("rct-20k", 16), ("chemprot", 8), ("acl-arc", 2), ("scierc", 4)])
@@ -144,7 +150,11 @@ def test_table_a2_of_iss(task: str, batch: int) -> None:
     settings = load_settings(preset=f"iss-dapt:{task}", given={"model": {"path": "hf:some/model"}})
     assert (settings.budget.amount, settings.budget.unit) == (50_000, "steps")
     assert (settings.select.influence.candidate_batch, settings.select.influence.target_batch) == (batch, 4)
-    assert (settings.pretrain.batch_size.amount, settings.pretrain.max_length, settings.train.rho1) == (256, 128, "inf")
+    assert (settings.pretrain.batch_size.amount, settings.pretrain.max_length, settings.pretrain.weighting.rho1) == (
+        256,
+        128,
+        "inf",
+    )
 
 
 def test_a_task_that_a_paper_has_not_is_refused() -> None:
@@ -253,7 +263,7 @@ def test_what_tartans_authors_code_says(name: str) -> None:
 
 def test_how_tartans_paper_learns_weights() -> None:
     train = load("meta-tartan").pretrain
-    meta = train.meta
+    meta = train.weighting
     assert (train.weighting, load("mt-tartan").pretrain.weighting) == ("meta", "equal")
     assert (meta.learning_rate, meta.every, meta.floor) == (1e-2, 1, 0)
     assert (meta.parameters, meta.split, meta.head) == ("body", "dev", "adamw")
@@ -416,7 +426,9 @@ def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
 
 
 def test_the_same_head_can_be_asked_for_whatever_fits_the_other() -> None:
-    meta = load_settings(preset="meta-tartan-scratch", overrides=["pretrain.weighting.same_head=true"]).pretrain.meta
+    meta = load_settings(
+        preset="meta-tartan-scratch", overrides=["pretrain.weighting.same_head=true"]
+    ).pretrain.weighting
     assert (meta.same_head, meta.head) == (True, "adamw")
 
 

@@ -36,7 +36,7 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], said: 
 def test_all_knobs_are_off_by_default() -> None:
     settings = Settings()
     train, finetune = settings.pretrain, settings.finetune
-    assert (pretrain.seed, pretrain.rho1_end) == (None, None)
+    assert (train.seed, train.weighting.rho1_end) == (None, None)
     for phase in (train, finetune):
         assert (phase.head_learning_rate, phase.lr_scheduler_type) == (None, "linear")
     assert (finetune.average_decay, finetune.rdrop, finetune.members) == (None, 0, 1)

@@ -45,7 +45,8 @@ class ShuffledSpans:
     passes = 1
 
     def __init__(self, name: str, stream: TextStream, share: float, seed: int) -> None:
-        self.name, self.heads = name, (_head_of(name),)
+        self.name = name
+        self.heads: tuple[str, ...] = (_head_of(name),)
         self._stream, self._share, self._seed = stream, share, seed
 
     def batch(self, step: int) -> TextBatch:

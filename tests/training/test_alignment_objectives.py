@@ -49,7 +49,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tree_for(toy: Path, output: Path, linked: Path, aligned: dict[str, Any] | None = None, **train: Any) -> Any:
     settings = toy_settings(toy, output, model=MODEL)
     settings["aligned"] = {"sources": [{"path": str(linked)}], **(aligned or {})}
-    settings["select"] = {"selector": "none"}
+    settings["select"] = {"name": "none"}
     common = {"max_length": 48, "batch_size": 8, "checkpoint_steps": 2, "weighting": "equal", "objectives": OBJECTIVES}
     settings["pretrain"] = {**common, **train}
     settings["finetune"] = {**settings["finetune"], "seeds": [0], "epochs": 1}

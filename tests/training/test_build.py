@@ -318,8 +318,8 @@ def test_every_part_has_its_turn_in_a_short_stage(
     task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = changed(meta_settings(run_settings), budget="12steps")
-    assert fold_steps(settings.pretrain.meta, 12) == 2  # 3, which is no whole number of looks
-    assert fold_steps(settings.pretrain.meta, 1000) == meta_folds.FOLD_STEPS
+    assert fold_steps(settings.pretrain.weighting.options, 12) == 2  # 3, which is no whole number of looks
+    assert fold_steps(settings.pretrain.weighting.options, 1000) == meta_folds.FOLD_STEPS
     asked: list[int] = []
     held_out = Folds.held_out
 
@@ -365,7 +365,7 @@ def test_a_small_dev_is_told_while_training(
     rows = len(task.splits["dev"])
     settings = changed(meta_settings(run_settings, split="dev", gradient_batch=rows + 1), budget="2steps")
     pretrain(task, packed, settings, make_stage("pretrain"))
-    assert capsys.readouterr().err.count(f"warning: dev, which judges learned weights, has {rows} rows, fewer") == 1
+    assert capsys.readouterr().err.count(f"has {rows} rows, fewer than pretrain.weighting.gradient_batch") == 1
 
 
 def test_a_selection_that_turns_out_empty_leaves_nothing_to_weigh(
@@ -374,5 +374,5 @@ def test_a_selection_that_turns_out_empty_leaves_nothing_to_weigh(
     settings = changed(run_settings, pretrain={"weighting": "meta"})
     assert set(pretrain_phase(task, packed, settings).objectives) == {"corpus", "task"}
     shutil.copytree(packed, tmp_path / "packed", ignore=shutil.ignore_patterns("selection"))
-    with pytest.raises(InputError, match=r"key 'pretrain.weighting': .* without corpus text internal is alone"):
+    with pytest.raises(InputError, match=r"key 'pretrain.weighting': .* without corpus text task is alone"):
         pretrain_phase(task, tmp_path / "packed", settings)

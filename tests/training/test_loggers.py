@@ -204,8 +204,8 @@ def test_a_resumed_phase_repeats_no_point(
     assert sorted(libraries.points[name]) == [
         (2, "corpus/masked_lm", 8.0),
         (4, "corpus/masked_lm", 6.0),
-        (6, "dev/accuracy", 0.5),
         (6, "corpus/masked_lm", 4.0),
+        (6, "dev/accuracy", 0.5),
         (8, "corpus/masked_lm", 2.0),
     ]
 

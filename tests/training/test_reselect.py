@@ -47,9 +47,9 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reselect, "MOST_TARGETS", 6)
 
 
-def reselecting(settings: Settings, *, train: dict[str, Any] | None = None, **asked: Any) -> Settings:
+def reselecting(settings: Settings, *, pretrain: dict[str, Any] | None = None, **asked: Any) -> Settings:
     given = {"every": EVERY, "reservoir": 30, "keep": 0.4, **asked}
-    return changed(settings, budget="16steps", pretrain={"reselect": given, **(train or {})})
+    return changed(settings, budget="16steps", pretrain={"reselect": given, **(pretrain or {})})
 
 
 def phase_of(task: Task, packed: Path, settings: Settings, steps: int = 16) -> tuple[Phase, Reselection]:

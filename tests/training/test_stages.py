@@ -94,7 +94,7 @@ def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, m
 
 
 def test_stage_1_may_have_a_seed_of_its_own(task: Task, packed: Path, run_settings: Settings) -> None:
-    """Its weights, order of texts, masks and dropout follow `pretrain.seed`; heads and batches of fine-tuning do not."""
+    """Weights, order of texts, masks and dropout follow `pretrain.seed`; heads and batches of fine-tuning do not."""
     own = changed(run_settings, pretrain={"seed": 5}, seed=9)
     phases = [pretrain_phase(task, packed, one) for one in (changed(run_settings, seed=5), own, run_settings)]
     expected, found, other = phases

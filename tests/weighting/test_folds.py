@@ -54,6 +54,6 @@ def test_a_part_is_held_out_for_a_while_then_the_next() -> None:
 
 
 def test_a_train_split_of_one_group_is_refused() -> None:
-    with pytest.raises(InputError, match=r"train\.meta\.split.*single group") as caught:
+    with pytest.raises(InputError, match=r"pretrain\.weighting\.split.*single group") as caught:
         folds_of(rows(6, 1), MetaConfig(), seed=0)
     assert "split: dev" in str(caught.value)

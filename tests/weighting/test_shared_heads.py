@@ -13,7 +13,7 @@ from endtask.objectives.base import Loss
 from endtask.training.loop import build_optimizer, train
 from endtask.training.optimizer import StepOutcome
 from endtask.training.phase import Phase
-from endtask.weighting.base import ScheduledObjective, Weighting
+from endtask.weighting.base import Rule, ScheduledObjective
 from endtask.weighting.equal import Equal
 from endtask.weighting.gradients import SharedHeads
 from tests.training.numbers import Points, Regression, TwoLayers, number_phase
@@ -34,7 +34,7 @@ class Through(Regression):
         return Loss(value, {"error": value})
 
 
-class Told(Weighting):
+class Told(Rule):
     """Weights that are known only when gradients are there; some of the objectives run."""
 
     def __init__(self, *running: str) -> None:

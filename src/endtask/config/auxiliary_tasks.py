@@ -74,14 +74,14 @@ def _check_kept(settings: Settings) -> None:
         if name not in settings.learned_tasks:
             last = " last" if settings.pretrain.weighting.part.sequential else ""
             raise ValueError(
-                f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may then be saved untrained; "
+                f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may be saved untrained; "
                 "leave it off, or set finetune.tasks: main"
             )
 
 
 def _check_learned(settings: Settings) -> None:
     """A task that stands by with weight 0 is meant so."""
-    named = settings.pretrain.objectives or settings.used_objectives
+    named = {**settings.pretrain.objectives, **settings.used_objectives}
     learned = {objective.learned_task for objective in named.values()}
     for name in settings.tasks:
         if name not in learned:

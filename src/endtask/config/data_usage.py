@@ -110,7 +110,7 @@ def _finetuning(settings: Settings) -> Iterator[DataUse]:
 
 
 def objective_data_use(name: str, asked: ObjectiveSettings) -> DataUse:
-    """What an objective of pre-training reads; corpus text belongs to no split, and the contamination filter keeps dev and test out."""
+    """Return what an objective of pre-training reads; corpus text belongs to no split."""
     of_task = asked.reads == "task"
     learns = asked.part_class.meaning().replace("`", "")
     if asked.learned_task is not None:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
 from endtask.config.budget import BatchSize
 from endtask.config.part_section import PartSection
@@ -64,7 +65,8 @@ class ObjectiveSettings(PartSection):
     def chosen(cls, data: Mapping[str, Any]) -> str:
         """Return the kind; there is no default."""
         if not isinstance(data.get("kind"), str):
-            raise ValueError(f"kind: name one of {', '.join(objectives.names())}")
+            missing = InitErrorDetails(type="missing", loc=("kind",), input=data)
+            raise ValidationError.from_exception_data("ObjectiveSettings", [missing])
         return str(data["kind"])
 
     @model_validator(mode="after")

@@ -113,13 +113,13 @@ class PretrainSettings(PhaseSettings):
         if not used:
             raise ValueError("objectives: all have the weight 0, which leaves nothing to learn")
         weighting = self.weighting.part
+        if weighting.needs_task and not self.trains_task:
+            raise ValueError(self._without_task(f"weighting: {self.weighting.name} needs the task's labels"))
         weighting.check_objectives(used)
         for name, item in used.items() if not weighting.sequential else ():
             for key in ("learning_rate", "warmup_fraction"):
                 if getattr(item, key) is not None:
                     raise ValueError(f"objectives.{name}.{key}: only objectives of a sequence have their own")
-        if weighting.needs_task and not self.trains_task:
-            raise ValueError(self._without_task(f"weighting: {self.weighting.name} needs the task's labels"))
         return self
 
     @model_validator(mode="after")

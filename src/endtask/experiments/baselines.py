@@ -109,7 +109,7 @@ def _no_selection(settings: Settings) -> str | None:
 def _no_other_objective(settings: Settings) -> str | None:
     """Return why no objective would be left; TLM's two objectives always leave the task's."""
     others = [each for each in settings.pretrain.objectives.values() if each.weight and each.reads == "task"]
-    return "the objectives read only corpus text" if settings.pretrain.objectives and not others else None
+    return "the objectives read only corpus text" if not others else None
 
 
 def _no_random_draw(settings: Settings) -> str | None:

@@ -1,6 +1,6 @@
-"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the encoder spots what is wrong.
+"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the encoder finds its errors.
 
-Every token teaches the encoder something, not the masked ones alone, which pays for small models and short training.
+The encoder learns from every token, not only from the masked ones, which pays for small models and short training.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pre-training: a set of objectives on the shared encoder; by default masked LM on the selection, and the task (TLM)."""
+"""Pre-training: objectives on the shared encoder; by default masked LM on the selection, and the task (TLM)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class HelpScores:
-    """Scores candidates by the cosines of their masked-LM gradients and the task gradients of some rows of `validation`.
+    """Scores candidates by the cosines of their masked-LM gradients and task gradients of rows of `validation`.
 
     Dropout is off, and the network is left as it was.
     """

@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ScheduledObjective:
-    """An objective that trains at a step; `step` counts the objective's own steps, so that it reads its data in order."""
+    """An objective that trains at a step; `step` counts its own steps, so that it reads its data in order."""
 
     objective: str
     weight: float

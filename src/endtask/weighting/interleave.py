@@ -74,7 +74,7 @@ class InterleaveWeighting(Weighting):
             raise ValueError(f"objectives.{weighted[0]}.weight: interleave has rho1 and rho2; leave it out, or 0")
 
     def rho1(self, examples: int, settings: Settings, steps: int | None) -> int:
-        """Return the corpus batches per task batch: as given, or by the task's size, with enough task batches in all."""
+        """Return the corpus batches per task batch: as given, or by the task's size, with enough task batches."""
         if self.config.rho1 != "auto":
             return int(self.config.rho1)
         by_size = automatic_rho1(examples, scale_of(settings))
@@ -144,8 +144,8 @@ class Interleave(Rule):
 class AnnealedInterleave(Interleave):
     """The share of task steps changes linearly from 1 / (rho1 + 1) to 1 / (rho1_end + 1) over `steps`, and stays.
 
-    A step trains the task when the integral of the share over all steps so far passes a whole number. That is a fraction
-    of whole numbers, so the objective of any step is exact and known without the steps before it.
+    A step trains the task when the integral of the share over all steps so far passes a whole number. That is a
+    fraction of whole numbers, so the objective of any step is exact and known without the steps before it.
 
     >>> rule = AnnealedInterleave("corpus", "task", rho1=3, rho1_end=0, steps=8)
     >>> "".join(rule.schedule(step)[0].objective[0] for step in range(10))
@@ -157,7 +157,7 @@ class AnnealedInterleave(Interleave):
         self._last_period, self._steps = rho1_end + 1, steps
 
     def task_before(self, step: int) -> int:
-        """Return the integer part of the integral: step / p + (1 / q - 1 / p) step^2 / (2 steps), for periods from p to q."""
+        """Return the integer part of step / p + (1 / q - 1 / p) step^2 / (2 steps), for periods from p to q."""
         first, last, steps = self._period, self._last_period, self._steps
         changing = min(step, steps)
         after = 2 * steps * first * (step - changing)

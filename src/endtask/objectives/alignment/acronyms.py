@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,8 +16,9 @@ from endtask.objectives.alignment.pairs import FramedPairs, Made, half_of
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import AlignedTexts
-from endtask.tokenization.word_spans import NO_LETTER, SIGN
+from endtask.tokenization.words import NO_LETTER, SIGN
 
+Indices = NDArray[np.int64]
 SHORTEST, LONGEST = 4, 64
 """Words of a piece; the rest of a text may be shorter."""
 
@@ -28,24 +28,24 @@ class Pieces:
     """P runs of words, each of one text, with the signs between and behind them."""
 
     texts: AlignedTexts
-    words: Whole  # (P, 2): the first and the one behind the last, of `texts.plain_words`
-    text: Whole  # (P,)
-    tokens: Whole  # (P, 2): the first and the one behind the last of its text
+    words: Indices  # (P, 2): the first and the one behind the last, of `texts.plain_words`
+    text: Indices  # (P,)
+    tokens: Indices  # (P, 2): the first and the one behind the last of its text
 
     def __len__(self) -> int:
         return len(self.text)
 
     @cached_property
-    def lengths(self) -> Whole:
+    def lengths(self) -> Indices:
         """How many tokens each has."""
-        sizes: Whole = self.tokens[:, 1] - self.tokens[:, 0]
+        sizes: Indices = self.tokens[:, 1] - self.tokens[:, 0]
         return sizes
 
     def initials(self, piece: int) -> str:
         """The initials of its words."""
         return self.texts.initials[self.words[piece, 0] : self.words[piece, 1]]
 
-    def token_ids(self, piece: int) -> Whole:
+    def token_ids(self, piece: int) -> Indices:
         """Its tokens, without special ones."""
         return self.texts[int(self.text[piece])][slice(*self.tokens[piece])]
 
@@ -67,7 +67,7 @@ def cut_texts(texts: AlignedTexts, random: np.random.Generator) -> Pieces:
     return _cut(texts, ends[ends < count])
 
 
-def _cut(texts: AlignedTexts, ends: Whole) -> Pieces:
+def _cut(texts: AlignedTexts, ends: Indices) -> Pieces:
     """Cut behind words, numbered over all texts, and where texts end."""
     words, offsets = texts.plain_words
     cuts = np.unique(np.concatenate([offsets, ends]))
@@ -166,7 +166,6 @@ def places_of(letters: str, initials: str) -> list[int]:
 
 _LONGEST_ACRONYM = MOST_WORDS + 2
 """Tokens; a letter is one, and there may be some before the first."""
-Whole: TypeAlias = NDArray[np.int64]
 Drawn = tuple[int, str, bool]
 """A piece of text, letters, and whether they match it."""
 
@@ -185,7 +184,7 @@ class Acronyms(FramedPairs):
         """What is read beside an acronym."""
         return whole_texts(texts)
 
-    def choose(self, texts: AlignedTexts) -> tuple[Whole, Whole]:
+    def choose(self, texts: AlignedTexts) -> tuple[Indices, Indices]:
         """Pieces with words that an acronym can be made of."""
         self.maker = AcronymMaker(self.pieces(texts))
         chosen = self.maker.pieces
@@ -209,7 +208,7 @@ class Acronyms(FramedPairs):
         acronyms = self._tokenizer([letters.upper() for _, letters, _ in drawn], add_special_tokens=False)["input_ids"]
         inputs = []
         for (piece, _, _), ids in zip(drawn, acronyms, strict=True):
-            first: Whole = np.array(ids[:_LONGEST_ACRONYM], dtype=np.int64)
+            first: Indices = np.array(ids[:_LONGEST_ACRONYM], dtype=np.int64)
             inputs.append(self.framed(first, self.maker.pieces.token_ids(piece)))
         return inputs, np.array([match for _, _, match in drawn], dtype=np.int64)
 
@@ -240,7 +239,7 @@ class GuidedAcronyms(Acronyms):
             labels[behind - len(own) : behind] = own
         return replace(batch, token_labels=torch.from_numpy(labels))
 
-    def token_classes(self, piece: int, letters: str | None) -> Whole:
+    def token_classes(self, piece: int, letters: str | None) -> Indices:
         """1 for the tokens of all words in a row whose initials these are, with what stands between them."""
         pieces = self.maker.pieces
         classes = np.zeros(int(pieces.lengths[piece]), dtype=np.int64)
