@@ -31,7 +31,7 @@ def make_run(folder: Path, kind: str, size: str) -> Path:
         "task": {"path": str(task)},
         "tokenizer": {"vocab_size": 2000},
         "model": {"size": size},
-        "pretrain": {"weighting": {"rho1": "inf"}, "batch_size": 8, "objectives": {"mlm": {"kind": "mlm", "texts": "task"}},
+        "pretrain": {"batch_size": 8, "objectives": {"mlm": {"kind": "mlm", "texts": "task"}},
                   "weighting": "equal"},
         "finetune": {"epochs": 1, "max_steps": 1, "seeds": [0]},
     }  # fmt: skip

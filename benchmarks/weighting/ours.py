@@ -13,7 +13,7 @@ from benchmarks.weighting.inputs import LEARNING_RATE, MASKED_SHARE, SEED, SPECI
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
-from endtask.objectives.base import Objective
+from endtask.objectives.base import BuiltObjective
 from endtask.objectives.classification import Classification
 from endtask.objectives.masking import Masking
 from endtask.objectives.mlm import MaskedLM
@@ -59,7 +59,7 @@ def _phase(case: Case, bench: Bench) -> Phase:
     context = choose_device_context(settings)
     network = move(_network(settings, case.vocabulary), settings, context)
     network.set_dropout(settings.pretrain.dropout)
-    objectives: dict[str, Objective] = {
+    objectives: dict[str, BuiltObjective] = {
         name: MaskedLM(name, _stream(name, case.rows, case, network, bench, masked=True)) for name in OBJECTIVES[1:]
     }
     task = Classification("task", _stream("task", case.rows, case, network, bench, masked=False), labels())

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from endtask.compare.comparison import check_comparison
 
+from endtask.experiments.spec import check_study
 from endtask.config import PretrainSettings, Settings, TaskSettings, dump_yaml, resolve
 from endtask.config.data_usage import data_usage
 from endtask.config.loading import read_tree
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.pipeline.stages import LATER_KEYS, keys_read, settings_read
+from endtask.pipeline.fingerprint import changed_values
+from endtask.pipeline.stages import STAGES
 
 NER = {"ner": {"path": "data/ner"}}
 TASK_AND_NER = {"task": {"kind": "task"}, "ner": {"kind": "task", "task": "ner"}}
@@ -23,14 +24,14 @@ KEPT = {"tasks": "all", "keep_better": True, "reset_head": False}
 @pytest.mark.parametrize(
     ("tree", "learned"),
     [
-        ({"pretrain": {"weighting": "equal"}}, ["external", "internal", "ner"]),
-        ({"pretrain": {"weighting": "meta"}}, ["external", "internal", "ner"]),
-        ({"pretrain": {"weighting": "alternate", "weighting": {"rho1": "inf"}}}, ["external", "ner"]),
-        ({"pretrain": {"weighting": "alternate", "weighting": {"rho1": float("inf")}}}, ["external", "ner"]),
-        ({"pretrain": {"weighting": "sequence"}}, ["external", "ner", "internal"]),
-        ({"pretrain": {"weighting": "equal"}, "skip_pretraining": True}, ["external", "internal"]),
+        ({"pretrain": {"weighting": "equal"}}, ["corpus", "task", "ner"]),
+        ({"pretrain": {"weighting": "meta"}}, ["corpus", "task", "ner"]),
+        ({"pretrain": {"weighting": "alternate", "objectives": {"task": {"weight": 0}}}}, ["corpus", "ner"]),
+        ({"pretrain": {"weighting": "alternate", "objectives": {"task": {"weight": 0}}}}, ["corpus", "ner"]),
+        ({"pretrain": {"weighting": "sequence"}}, ["corpus", "ner", "task"]),
+        ({"pretrain": {"weighting": "equal"}, "skip_pretraining": True}, ["corpus", "task"]),
         ({"pretrain": {"weighting": "equal", "objectives": TASK_AND_NER}}, ["task", "ner"]),
-        ({"finetune": {"tasks": "all"}}, ["external", "internal"]),
+        ({"finetune": {"tasks": "all"}}, ["corpus", "task"]),
     ],
 )
 def test_where_nothing_is_said_all_are_learned(tree: dict[str, Any], learned: list[str]) -> None:
@@ -41,9 +42,9 @@ def test_where_nothing_is_said_all_are_learned(tree: dict[str, Any], learned: li
 @pytest.mark.parametrize(
     ("tree", "learned"),
     [
-        ({}, ["internal", "ner"]),
-        ({"select": {"selector": "none"}, "corpus": {"sources": [{"path": "texts"}]}}, ["internal", "ner"]),
-        ({"select": {"selector": "imported", "path": "texts.jsonl"}}, ["external", "internal", "ner"]),
+        ({}, ["task", "ner"]),
+        ({"select": {"name": "none"}, "corpus": {"sources": [{"path": "texts"}]}}, ["task", "ner"]),
+        ({"select": {"name": "imported", "path": "texts.jsonl"}}, ["corpus", "task", "ner"]),
     ],
 )
 def test_corpus_text_has_a_part_where_there_is_some(tree: dict[str, Any], learned: list[str]) -> None:
@@ -57,20 +58,20 @@ def test_what_nobody_said_is_not_written_down(tmp_path: Any) -> None:
     assert settings.pretrain.objectives == {}
     (tmp_path / "settings.yaml").write_text(dump_yaml(settings))
     assert resolve(read_tree(tmp_path / "settings.yaml")) == settings
-    typed = Settings(tasks={"ner": TaskSettings(path="data/ner")}, train=PretrainSettings(weighting="equal"))
+    typed = Settings(tasks={"ner": TaskSettings(path="data/ner")}, pretrain=PretrainSettings(weighting="equal"))
     assert (typed.pretrain, typed.used_objectives) == (settings.pretrain, settings.used_objectives)
 
 
 @pytest.mark.parametrize(
     ("values", "learned"),
     [
-        ({"pretrain.weighting.rho1": "inf"}, ["external", "ner"]),
-        ({"select.selector": "none"}, ["internal", "ner"]),
-        ({"tasks": {}}, ["external", "internal"]),
-        ({"pretrain.weighting": "interleave", "tasks": {}}, ["external", "internal"]),
-        ({"tasks.pos.path": "data/pos"}, ["external", "internal", "ner", "pos"]),
+        ({"pretrain.weighting.rho1": "inf"}, ["corpus", "ner"]),
+        ({"select.name": "none"}, ["task", "ner"]),
+        ({"tasks": {}}, ["corpus", "task"]),
+        ({"pretrain.weighting": "interleave", "tasks": {}}, ["corpus", "task"]),
+        ({"tasks.pos.path": "data/pos"}, ["corpus", "task", "ner", "pos"]),
         ({"pretrain.objectives": TASK_AND_NER}, ["task", "ner"]),
-        ({"pretrain": {}}, ["external", "internal", "ner"]),
+        ({"pretrain": {}}, ["corpus", "task", "ner"]),
     ],
 )
 def test_a_changed_value_means_what_it_says(values: dict[str, Any], learned: list[str]) -> None:
@@ -78,22 +79,22 @@ def test_a_changed_value_means_what_it_says(values: dict[str, Any], learned: lis
     changed = with_values(base, values, "cell")
     assert list(changed.used_objectives) == learned
     same = with_values(changed, {}, "cell")
-    assert settings_read("pretrain", same) == settings_read("pretrain", changed)
-    (cell,) = check_comparison({"cells": {"one": values}}).cells.values()
-    assert with_values(base, cell, "cell") == changed
+    assert changed_values(STAGES["pretrain"], same) == changed_values(STAGES["pretrain"], changed)
+    (variant,) = check_study({"variants": {"one": values}}).variants.values()
+    assert with_values(base, variant, "cell") == changed
 
 
 def test_named_objectives_are_left_out_by_nothing_too() -> None:
     base = resolve({"tasks": NER, "pretrain": {"weighting": "equal", "objectives": TASK_AND_NER}})
-    assert list(with_values(base, {"pretrain.objectives": {}}, "cell").used_objectives) == ["internal", "ner"]
+    assert list(with_values(base, {"pretrain.objectives": {}}, "cell").used_objectives) == ["task", "ner"]
 
 
 def test_the_end_task_stays_what_decides() -> None:
     """Labels of another task are no labels of the end task: its head is not trained by them."""
     only = {"weighting": "equal", "objectives": {"ner": {"kind": "task", "task": "ner"}}}
-    assert not resolve({"tasks": NER, "train": only}).pretrain.trains_task
+    assert not resolve({"tasks": NER, "pretrain": only}).pretrain.trains_task
     with pytest.raises(InputError, match=r"would leave the task head untrained"):
-        resolve({"tasks": NER, "train": only, "skip_finetuning": True})
+        resolve({"tasks": NER, "pretrain": only, "skip_finetuning": True})
     with pytest.raises(InputError, match=r"meta learns for the task"):
         resolve({"tasks": NER, "pretrain": {**only, "weighting": "meta"}})
 
@@ -137,7 +138,7 @@ def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], sc
         ({"tasks": {"ner": {}}}, r"key 'tasks.ner.path': say where the labelled data is"),
         ({"tasks": {"ner": {"pth": "x"}}}, r"key 'tasks.ner.pth': unknown setting \(did you mean 'tasks.ner.path'\?\)"),
         ({"tasks": {"a b": {"path": "x"}}}, r"key 'tasks': 'a b' is no name"),
-        ({"tasks": {"internal": {"path": "x"}}}, r"'internal' stands for the end task or its texts"),
+        ({"tasks": {"task": {"path": "x"}}}, r"'task' stands for the end task or its texts"),
         ({"tasks": {"weight": {"path": "x"}}}, r"'weight' is the name of a curve"),
         (
             {"finetune": {"tasks": "all"}},
@@ -164,7 +165,7 @@ def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], sc
             r"^key 'tasks': 1 is no name; write letters \(a to z\), digits, - and _, a letter first$",
         ),
         ({"tasks": 3, "pretrain": {"weighting": "equal"}}, r"key 'tasks': must be a section"),
-        ({"tasks": NER, "train": 3}, r"key 'pretrain': must be a section"),
+        ({"tasks": NER, "pretrain": 3}, r"key 'pretrain': must be a section"),
     ],
 )
 def test_what_cannot_be_is_refused(tree: dict[str, Any], line: str) -> None:
@@ -187,15 +188,14 @@ def test_a_task_may_stand_by_with_weight_0() -> None:
     assert resolve({"tasks": NER, "skip_pretraining": True}).scored_tasks == ()
 
 
-def test_runs_without_further_tasks_keep_their_fingerprints() -> None:
-    """Only what such a run is told stands in what its stages read."""
-    plain = resolve({"pretrain": {"weighting": "equal", "objectives": {"task": {"kind": "task"}}}})
-    assert "task" not in settings_read("pretrain", plain)["pretrain"]["objectives"]["task"]
-    assert "tasks" not in keys_read("read", plain)
-    assert "tasks" in LATER_KEYS["finetune"]
-    told = resolve({"tasks": NER, "pretrain": {"weighting": "equal"}})
-    assert settings_read("read", told)["tasks"]["ner"]["path"] == "data/ner"
-    assert settings_read("pretrain", told)["pretrain"]["objectives"]["ner"]["task"] == "ner"
+def test_auxiliary_tasks_are_in_the_fingerprints_of_what_learns_them() -> None:
+    plain, tasks = (
+        resolve({"pretrain": {"weighting": "equal"}}),
+        resolve({"tasks": NER, "pretrain": {"weighting": "equal"}}),
+    )
+    for name in ("read", "pretrain"):
+        assert "tasks" not in changed_values(STAGES[name], plain)
+        assert changed_values(STAGES[name], tasks)["tasks"]["ner"]["path"] == "data/ner"
 
 
 def test_uses_name_the_task() -> None:

@@ -32,40 +32,40 @@ def test_no_objective_ever_reads_dev_or_test() -> None:
 
 def test_what_learned_weights_are_learned_from() -> None:
     train = {"weighting": "meta", "objectives": {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}}
-    assert by_part({"train": train})["learned weights"].split == "train, 1/10 of it held out in turn"
-    few = {use.part: use for use in data_usage(resolve({"train": train}), groups=4)}
+    assert by_part({"pretrain": train})["learned weights"].split == "train, 1/10 of it held out in turn"
+    few = {use.part: use for use in data_usage(resolve({"pretrain": train}), groups=4)}
     assert few["learned weights"].split == "train, 1/4 of it held out in turn"
-    by_dev = {"pretrain": {**train, "weighting": {"name": "meta", "split": "dev"}}}
+    by_dev = {"pretrain": {**train, "meta": {"split": "dev"}}}
     assert by_part(by_dev)["learned weights"].split == "train, judged by dev"
-    own_head = {"pretrain": {**train, "weighting": {"name": "meta", "split": "dev", "same_head": True}}}
+    own_head = {"pretrain": {**train, "meta": {"split": "dev", "same_head": True}}}
     assert by_part(own_head)["learned weights"].split == "dev"
     (told,) = chosen_by_dev(data_usage(resolve(by_dev)))
     assert told.startswith("labels of dev choose the weights of objectives")
-    assert told.endswith("pretrain.weighting.split=folds leaves dev alone")
-    assert chosen_by_dev(data_usage(resolve({"train": train}))) == ()
+    assert told.endswith("pretrain.meta.split=folds leaves dev alone")
+    assert chosen_by_dev(data_usage(resolve({"pretrain": train}))) == ()
     assert chosen_by_dev(data_usage(resolve({**by_dev, "skip_pretraining": True}))) == ()
 
 
 def test_a_selection_that_reads_labels_is_told() -> None:
-    assert "selection" not in by_part({"select": {"selector": "dsir"}})
+    assert "selection" not in by_part({"select": {"name": "dsir"}})
     assert by_part({"select": {"per_class": True}})["selection"].split == "train"
-    influence = {"select": {"selector": "influence"}}
+    influence = {"select": {"name": "influence"}}
     assert by_part(influence)["selection"] == DataUse(
-        "selection", "which texts help", "the task's texts", "train, each half judged by a model of the other", True
+        "selection", "which texts help", "the task's texts", "train, each half validated by a model of the other", True
     )
-    by_dev = {"select": {"selector": "influence", "influence": {"targets": "dev"}}}
-    assert by_part(by_dev)["selection"].split == "train, judged by dev"
+    by_dev = {"select": {"name": "influence", "targets": "dev"}}
+    assert by_part(by_dev)["selection"].split == "train, validated by dev"
     assert chosen_by_dev(data_usage(resolve(influence))) == ()
     (told,) = chosen_by_dev(data_usage(resolve(by_dev)))
     assert told.startswith("labels of dev choose the texts of the selection")
-    assert told.endswith("select.influence.targets=folds leaves dev alone")
+    assert told.endswith("select.targets=folds leaves dev alone")
 
 
 def test_dev_chooses_where_it_is_scored() -> None:
     assert "best step of pre-training" not in by_part({})
     assert by_part({"pretrain": {"eval_steps": 5}})["best step of pre-training"].split == "dev"
     assert "fine-tuning" not in by_part({"skip_finetuning": True})
-    assert "external" not in by_part({"skip_pretraining": True})
+    assert "corpus" not in by_part({"skip_pretraining": True})
 
 
 def test_the_table_has_a_line_for_each() -> None:

@@ -30,10 +30,8 @@ def write(folder: Path, text: str | bytes, name: str = "run.yaml") -> Path:
 
 
 def test_later_sources_win(tmp_path: Path) -> None:
-    path = write(tmp_path, "preset: gpu\nseed: 1\ntrain: {batch_size: 8, rho1: 1}\n")
-    merged = load_settings(
-        path, given={"seed": 2, "pretrain": {"weighting": {"rho1": 2}}}, overrides=["pretrain.weighting.rho1=3"]
-    )
+    path = write(tmp_path, "preset: gpu\nseed: 1\npretrain: {batch_size: 8, rho1: 1}\n")
+    merged = load_settings(path, given={"seed": 2, "pretrain": {"weighting": {"rho1": 2}}}, overrides=["pretrain.weighting.rho1=3"])
     assert (merged.model.size, str(merged.pretrain.batch_size), merged.seed, merged.pretrain.weighting.rho1) == (
         "compact",
         "8",
@@ -58,14 +56,14 @@ def test_the_callers_own_mapping_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("override", "section", "key", "value"),
     [
-        ("pretrain.learning_rate=1e-3", "train", "learning_rate", 1e-3),
+        ("pretrain.learning_rate=1e-3", "pretrain", "learning_rate", 1e-3),
         ("finetune.seeds=[4, 5]", "finetune", "seeds", (4, 5)),
         ("tokenizer.lowercase=false", "tokenizer", "lowercase", False),
         ("task.path=a=b", "task", "path", "a=b"),
-        (" train . rho1 =7", "train", "rho1", 7),
+        (" pretrain . rho1 =7", "pretrain", "rho1", 7),
         ("retrieve.top_k=auto", "retrieve", "top_k", "auto"),
-        ("pretrain.weighting.rho1=inf", "train", "rho1", "inf"),
-        ("pretrain.weighting.rho1=.inf", "train", "rho1", "inf"),  # YAML's own way to write it
+        ("pretrain.weighting.rho1=inf", "pretrain", "rho1", "inf"),
+        ("pretrain.weighting.rho1=.inf", "pretrain", "rho1", "inf"),  # YAML's own way to write it
     ],
 )
 def test_an_override_is_read_as_yaml(override: str, section: str, key: str, value: object) -> None:
@@ -79,15 +77,10 @@ def test_a_sign_alone_is_itself(sign: str) -> None:
 
 
 def test_infinity_in_a_file_is_the_word_for_it(tmp_path: Path) -> None:
-    assert load_settings(write(tmp_path, "train: {rho1: .inf}")).pretrain.weighting.rho1 == "inf"
-    assert (
-        load_settings(
-            write(tmp_path, '{"pretrain": {"weighting": {"rho1": Infinity}}}', "run.json")
-        ).pretrain.weighting.rho1
-        == "inf"
-    )
+    assert load_settings(write(tmp_path, "pretrain: {rho1: .inf}")).pretrain.weighting.rho1 == "inf"
+    assert load_settings(write(tmp_path, '{"pretrain": {"weighting": {"rho1": Infinity}}}', "run.json")).pretrain.weighting.rho1 == "inf"
     for other in ("-.inf", ".nan"):
-        assert "'pretrain.weighting.rho1': must be" in complaint(write(tmp_path, f"train: {{rho1: {other}}}"))
+        assert "'pretrain.weighting.rho1': must be" in complaint(write(tmp_path, f"pretrain: {{rho1: {other}}}"))
 
 
 def test_null_takes_a_setting_back() -> None:
@@ -109,7 +102,7 @@ def test_an_override_that_is_not_yaml_is_refused() -> None:
 
 def test_a_wrong_override_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "seed: 1\n")
-    assert complaint(path, overrides=["train.sed=1"]).startswith("--set, key 'pretrain.sed': unknown setting")
+    assert complaint(path, overrides=["pretrain.sed=1"]).startswith("--set, key 'pretrain.sed': unknown setting")
     assert complaint(path, overrides=["trian.seed=1"]).startswith("--set, key 'trian': unknown setting")
     assert complaint(path, overrides=["pretrain.weighting.rho1=x"]).startswith(
         "--set, key 'pretrain.weighting.rho1': must be a whole number"
@@ -134,7 +127,7 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
         optional={
             "seed": st.integers(0, 2**31),
             "output_dir": st.text(st.characters(codec="utf-8"), max_size=20),
-            "train": st.fixed_dictionaries(
+            "pretrain": st.fixed_dictionaries(
                 {
                     "learning_rate": st.floats(1e-8, 10),
                     "batch_size": st.integers(1, 10**6) | st.integers(256, 10**9).map("{}tok".format),
@@ -168,7 +161,7 @@ def test_a_line_end_that_yaml_alone_knows_survives() -> None:
 
 
 def test_a_section_whose_keys_are_all_commented_out_is_empty(tmp_path: Path) -> None:
-    path = write(tmp_path, "preset: gpu\ntrain:\n  # rho1: 3\ntask:\n  columns:\ncorpus:\n  sources:\n")
+    path = write(tmp_path, "preset: gpu\npretrain:\n  # rho1: 3\ntask:\n  columns:\ncorpus:\n  sources:\n")
     assert load_settings(path) == load_settings(preset="gpu")
     assert load_settings(path, overrides=["pretrain.weighting.rho1=3"]).pretrain.weighting.rho1 == 3
 
@@ -212,12 +205,12 @@ def test_broken_utf8_names_the_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "row", "message"),
     [
-        ("a.yaml", "seed: 1\ntrain: [1\nmodel: 2\n", 3, "not valid YAML"),
+        ("a.yaml", "seed: 1\npretrain: [1\nmodel: 2\n", 3, "not valid YAML"),
         ("a.yaml", "seed: 1\n\tbudget: 1s\n", 2, "not valid YAML"),
         ("a.yaml", "seed: 1\nbudget: \x00\n", 2, "not valid YAML"),
         (
             "a.yaml",
-            "seed: 1\ntrain: {rho1: 1}\ntrain: {rho2: 1}\n",
+            "seed: 1\npretrain: {rho1: 1}\npretrain: {rho2: 1}\n",
             3,
             "not valid YAML: the key 'pretrain' stands twice",
         ),

@@ -71,15 +71,15 @@ def complaint(preset: Any) -> str:
 @pytest.mark.parametrize("task", TASKS)
 def test_table_b1(scale: str, task: str) -> None:
     settings, place = load_settings(preset=f"tlm-{scale}:{task}"), TASKS.index(task)
-    budget, train = settings.budget, settings.pretrain
+    budget, pretrain = settings.budget, settings.pretrain
     assert {
         "top_k": settings.retrieve.top_k,
-        "rho1": train.weighting.rho1,
-        "rho2": train.objectives["task"].rho2,
+        "rho1": pretrain.weighting.rho1,
+        "rho2": pretrain.objectives.task.rho2,
         "steps": (budget.amount, budget.unit),
-        "batch": (train.batch_size.amount, train.batch_size.unit),
-        "external": train.max_length,
-        "internal": (train.task_max_length, settings.finetune.max_length),
+        "batch": (pretrain.batch_size.amount, pretrain.batch_size.unit),
+        "corpus": pretrain.max_length,
+        "task": (pretrain.task_max_length, settings.finetune.max_length),
         "metric": settings.evaluate.metric,
         "query": settings.retrieve.query,
     } == {
@@ -88,8 +88,8 @@ def test_table_b1(scale: str, task: str) -> None:
         "rho2": getattr(RHO2, scale)[place],
         "steps": (getattr(STEPS, scale)[place], "steps"),
         "batch": (getattr(BATCH, scale)[place], "texts"),
-        "external": getattr(EXTERNAL_LENGTH, scale)[place],
-        "internal": (getattr(INTERNAL_LENGTH, scale)[place],) * 2,
+        "corpus": getattr(EXTERNAL_LENGTH, scale)[place],
+        "task": (getattr(INTERNAL_LENGTH, scale)[place],) * 2,
         "metric": "micro_f1" if task in ("chemprot", "rct-20k") else "macro_f1",
         "query": "rake" if task == "helpfulness" else "full",
     }
@@ -105,15 +105,15 @@ ISS_RHO2 = row("100 20 100 100 100 20 20 20 | 100 20 100 100 100 20 20 20 | 100 
 @pytest.mark.parametrize("task", TASKS)
 def test_table_a1_of_iss(scale: str, task: str) -> None:
     settings, place = load_settings(preset=f"iss-{scale}:{task}"), TASKS.index(task)
-    own, train = settings.select.influence, settings.pretrain
+    own, pretrain = settings.select.options, settings.pretrain
     assert {
         "steps": (settings.budget.amount, settings.budget.unit),
-        "rho": (train.weighting.rho1, train.objectives["task"].rho2),
+        "rho": (pretrain.weighting.rho1, pretrain.objectives.task.rho2),
         "batches": (own.candidate_batch, own.target_batch),
-        "batch": (train.batch_size.amount, train.batch_size.unit),
-        "length": train.max_length,
+        "batch": (pretrain.batch_size.amount, pretrain.batch_size.unit),
+        "length": pretrain.max_length,
         "model": (settings.model.architecture, settings.model.size),
-        "kept": (settings.select.selector, str(settings.select.budget)),
+        "kept": (settings.select.name, str(settings.select.budget)),
     } == {
         "steps": (getattr(ISS_STEPS, scale)[place], "steps"),
         "rho": (getattr(ISS_RHO1, scale)[place], getattr(ISS_RHO2, scale)[place]),
@@ -127,34 +127,24 @@ def test_table_a1_of_iss(scale: str, task: str) -> None:
 
 
 def test_the_scoring_model_of_isss_authors() -> None:
-    own = load_settings(preset="iss-small").select.influence
+    own = load_settings(preset="iss-small").select.options
     assert (own.architecture, own.size, own.pooling, own.layers) == ("bert", "base", "cls", ("last",))
     assert (own.targets, own.measure, own.choice, own.share_of_budget) == ("dev", "dot", "top_k", None)
     assert (own.masks, own.score_mask_probability) == (1, 0.1)
     assert (own.recipe_values.masks_targets, own.recipe_values.most_targets) == (True, None)
     fitted = scoring_settings(load_settings(preset="iss-small:imdb"))
     assert (fitted.model.architecture, fitted.model.size, fitted.model.dropout) == ("bert", "base", 0.1)
-    train = fitted.pretrain
-    assert (train.learning_rate, own.epochs, train.weight_decay, train.batch_size.amount) == (5e-5, 15, 0, 16)
-    assert (
-        train.weighting.rho1,
-        train.objectives["task"].rho2,
-        train.mask_probability,
-        train.dropout,
-        train.max_length,
-    ) == (0, 3, 0.1, 0.1, 128)
+    pretrain = fitted.pretrain
+    assert (pretrain.learning_rate, own.epochs, pretrain.weight_decay, pretrain.batch_size.amount) == (5e-5, 15, 0, 16)
+    assert (pretrain.weighting.rho1, pretrain.objectives.task.rho2, pretrain.mask_probability, pretrain.dropout, pretrain.max_length) == (0, 3, 0.1, 0.1, 128)
 
 
 @pytest.mark.parametrize(("task", "batch"), [("rct-20k", 16), ("chemprot", 8), ("acl-arc", 2), ("scierc", 4)])
 def test_table_a2_of_iss(task: str, batch: int) -> None:
     settings = load_settings(preset=f"iss-dapt:{task}", given={"model": {"path": "hf:some/model"}})
     assert (settings.budget.amount, settings.budget.unit) == (50_000, "steps")
-    assert (settings.select.influence.candidate_batch, settings.select.influence.target_batch) == (batch, 4)
-    assert (settings.pretrain.batch_size.amount, settings.pretrain.max_length, settings.pretrain.weighting.rho1) == (
-        256,
-        128,
-        "inf",
-    )
+    assert (settings.select.candidate_batch, settings.select.target_batch) == (batch, 4)
+    assert (settings.pretrain.batch_size.amount, settings.pretrain.max_length, settings.pretrain.weighting.rho1) == (256, 128, "inf")
 
 
 def test_a_task_that_a_paper_has_not_is_refused() -> None:
@@ -167,7 +157,7 @@ def test_an_own_task_gets_what_is_usual_in_the_table(scale: str) -> None:
     settings = load_settings(preset=f"tlm-{scale}")
     assert settings.budget.amount == median(getattr(STEPS, scale))
     assert settings.pretrain.batch_size.amount == median(getattr(BATCH, scale))
-    assert settings.pretrain.objectives["task"].rho2 == min(multimode(getattr(RHO2, scale)))
+    assert settings.pretrain.objectives.task.rho2 == min(multimode(getattr(RHO2, scale)))
     assert settings.pretrain.max_length == median(getattr(EXTERNAL_LENGTH, scale))
     assert (settings.pretrain.weighting.rho1, settings.retrieve.top_k) == ("auto", "auto")
     assert settings.retrieve.large_scale == (scale == "large")
@@ -177,19 +167,19 @@ def test_an_own_task_gets_what_is_usual_in_the_table(scale: str) -> None:
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("tlm-")])
 def test_what_the_authors_code_says_of_stage_1(name: str) -> None:
     settings = load_settings(preset=name)
-    model, train = settings.model, settings.pretrain
+    model, pretrain = settings.model, settings.pretrain
     assert (model.architecture, model.size) == ("bert", "large" if "large" in name else "base")
     assert (settings.tokenizer.kind, settings.tokenizer.vocab_size) == ("wordpiece", 30522)
     assert settings.tokenizer.lowercase
-    assert (settings.skip_pretraining, settings.stage2, settings.precision) == ("joint", "finetune", "auto")
-    assert (settings.select.selector, settings.select.budget) == ("best_rank", None)
-    assert (train.learning_rate, train.weight_decay) == (1e-4, 0.01)
-    assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.999, 1e-6)
-    assert (train.lr_scheduler_type, train.warmup_steps, train.max_grad_norm) == ("linear", 10_000, None)
-    assert (train.dropout, model.dropout) == (0.1, 0.1)
-    assert (train.mask_probability, train.mask_rare_exponent) == (0.15, 0)
-    assert (train.gradient_accumulation_steps, train.batch_ramp_fraction) == (1, 0)
-    assert (train.truncate_passages, train.task_head) == (True, "tlm")
+    assert (settings.skip_pretraining, settings.skip_finetuning, settings.precision) == (False, False, "auto")
+    assert (settings.select.name, settings.select.budget) == ("best_rank", None)
+    assert (pretrain.learning_rate, pretrain.weight_decay) == (1e-4, 0.01)
+    assert (pretrain.adam_beta1, pretrain.adam_beta2, pretrain.adam_epsilon) == (0.9, 0.999, 1e-6)
+    assert (pretrain.lr_scheduler_type, pretrain.warmup_steps, pretrain.max_grad_norm) == ("linear", 10_000, None)
+    assert (pretrain.dropout, model.dropout) == (0.1, 0.1)
+    assert (pretrain.mask_probability, pretrain.mask_rare_exponent) == (0.15, 0)
+    assert (pretrain.gradient_accumulation_steps, pretrain.batch_ramp_fraction) == (1, 0)
+    assert (pretrain.truncate_passages, pretrain.task_head) == (True, "tlm")
 
 
 @pytest.mark.parametrize("name", [*(name for name in preset_names() if name.startswith("tlm-")), "finetune-tlm"])
@@ -215,14 +205,14 @@ def test_the_papers_values_do_not_hang_on_our_defaults() -> None:
         "truncate_passages",
         "dropout",
     }
-    assert set(layer["train"]) == both | stage_1 | {"mask_probability"}
+    assert set(layer["pretrain"]) == both | stage_1 | {"mask_probability"}
     assert set(layer["finetune"]) == both | {"max_steps", "eval_steps", "start_from", "reset_head", "seeds"}
 
 
 def test_fine_tuning_as_in_dont_stop_pretraining() -> None:
     settings = load("finetune-dsp")
     finetune = settings.finetune
-    assert (settings.skip_pretraining, settings.select.selector, settings.model.dropout) == ("none", "none", 0.1)
+    assert (settings.skip_pretraining, settings.select.name, settings.model.dropout) == (True, "none", 0.1)
     assert (finetune.learning_rate, finetune.weight_decay, finetune.max_grad_norm) == (2e-5, 0.1, 1.0)
     assert (finetune.batch_size.amount, finetune.max_length, finetune.max_steps) == (16, 512, None)
     assert (finetune.epochs, finetune.early_stopping_patience, finetune.eval_steps) == (10, 3, None)
@@ -231,7 +221,7 @@ def test_fine_tuning_as_in_dont_stop_pretraining() -> None:
 def test_the_small_pretrained_encoder_is_named_and_needs_no_stage_1() -> None:
     settings = load("finetune-small-pretrained")
     finetune = settings.finetune
-    assert (settings.skip_pretraining, settings.select.selector, settings.model.dropout) == ("none", "none", 0.1)
+    assert (settings.skip_pretraining, settings.select.name, settings.model.dropout) == (True, "none", 0.1)
     assert settings.model.path == SMALL_PRETRAINED
     assert (finetune.learning_rate, finetune.epochs, finetune.max_steps) == (1e-4, 12, None)
     assert (finetune.batch_size.amount, finetune.max_length, finetune.early_stopping_patience) == (32, 256, None)
@@ -239,32 +229,32 @@ def test_the_small_pretrained_encoder_is_named_and_needs_no_stage_1() -> None:
 
 def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
     settings = load("checkpoint-mlm")
-    assert (settings.skip_pretraining, settings.stage2, settings.select.selector) == ("joint", "finetune", "none")
-    assert settings.pretrain.objectives["task"].rho2 > 0
+    assert (settings.skip_pretraining, settings.skip_finetuning, settings.select.name) == (False, False, "none")
+    assert settings.pretrain.objectives.task.rho2 > 0
     assert settings.finetune == load("finetune-tlm").finetune
 
 
 @pytest.mark.parametrize("name", ["mt-tartan", "meta-tartan"])
 def test_what_tartans_authors_code_says(name: str) -> None:
     settings = load(name)
-    train, finetune = settings.pretrain, settings.finetune
-    used = {objective: (one.kind, one.reads) for objective, one in train.used_objectives.items()}
+    pretrain, finetune = settings.pretrain, settings.finetune
+    used = {objective: (one.kind, one.reads) for objective, one in pretrain.used_objectives.items()}
     assert used == {"task": ("task", "task"), "tapt": ("mlm", "task")}, "Table 1"
-    assert (train.learning_rate, train.weight_decay, train.warmup_fraction) == (1e-4, 0.01, 0.06)
-    assert (train.head_learning_rate, train.head_weight_decay) == (1e-3, 0.1)
-    assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.98, 1e-6)
-    assert (train.clip_heads_apart, train.max_grad_norm, train.lr_scheduler_type) == (True, 1.0, "linear")
-    assert (train.batch_size.amount, train.gradient_accumulation_steps, train.max_length) == (64, 2, 512)
-    assert (train.eval_steps, train.early_stopping_patience, train.mask_probability) == (30, 20, 0.15)
+    assert (pretrain.learning_rate, pretrain.weight_decay, pretrain.warmup_fraction) == (1e-4, 0.01, 0.06)
+    assert (pretrain.head_learning_rate, pretrain.head_weight_decay) == (1e-3, 0.1)
+    assert (pretrain.adam_beta1, pretrain.adam_beta2, pretrain.adam_epsilon) == (0.9, 0.98, 1e-6)
+    assert (pretrain.clip_heads_apart, pretrain.max_grad_norm, pretrain.lr_scheduler_type) == (True, 1.0, "linear")
+    assert (pretrain.batch_size.amount, pretrain.gradient_accumulation_steps, pretrain.max_length) == (64, 2, 512)
+    assert (pretrain.eval_steps, pretrain.early_stopping_patience, pretrain.mask_probability) == (30, 20, 0.15)
     assert (finetune.learning_rate, finetune.epochs, finetune.early_stopping_patience) == (5e-6, 10, 3)
     assert (finetune.start_from, finetune.reset_head, finetune.keep_better) == ("best", False, True)
     assert str(settings.domain.amount) == "10x"
 
 
 def test_how_tartans_paper_learns_weights() -> None:
-    train = load("meta-tartan").pretrain
-    meta = train.weighting
-    assert (train.weighting, load("mt-tartan").pretrain.weighting) == ("meta", "equal")
+    pretrain = load("meta-tartan").pretrain
+    meta = pretrain.meta
+    assert (pretrain.weighting, load("mt-tartan").pretrain.weighting) == ("meta", "equal")
     assert (meta.learning_rate, meta.every, meta.floor) == (1e-2, 1, 0)
     assert (meta.parameters, meta.split, meta.head) == ("body", "dev", "adamw")
     assert (meta.fit_batch, meta.gradient_batch) == (32, 64)
@@ -283,11 +273,11 @@ def test_further_pre_training_as_in_dont_stop_pretraining() -> None:
     tapt, dapt, both = load("tapt"), load("dapt"), load("dapt-tapt")
     found: dict[str, set[tuple[str, int, float]]] = {}
     for settings in (tapt, dapt, both):
-        train = settings.pretrain
+        pretrain = settings.pretrain
         assert settings.finetune == load("finetune-dsp").finetune
-        for name, one in train.used_objectives.items():
-            batch = (one.batch_size or train.batch_size).amount * train.gradient_accumulation_steps
-            found.setdefault(name, set()).add((one.reads, batch, one.learning_rate or train.learning_rate))
+        for name, one in pretrain.used_objectives.items():
+            batch = (one.batch_size or pretrain.batch_size).amount * pretrain.gradient_accumulation_steps
+            found.setdefault(name, set()).add((one.reads, batch, one.learning_rate or pretrain.learning_rate))
     assert found == {"tapt": {("task", 256, 1e-4)}, "dapt": {("domain", 2048, 5e-4)}}
     assert (dapt.budget.amount, str(dapt.domain.amount)) == (12_500, "all")
     assert [one.weight for one in both.pretrain.used_objectives.values()] == [12_500, tapt.budget.amount]
@@ -307,12 +297,8 @@ def test_from_random_weights_the_same_is_learned(name: str) -> None:
 def test_tlm_with_learned_weights_leaves_dev_alone() -> None:
     settings = load("meta-tlm")
     used = {name: (one.kind, one.reads) for name, one in settings.pretrain.used_objectives.items()}
-    assert used == {"task": ("task", "task"), "task_mlm": ("mlm", "task"), "external": ("mlm", "selection")}
-    assert (settings.pretrain.weighting, settings.pretrain.weighting.split, settings.model.path) == (
-        "meta",
-        "folds",
-        None,
-    )
+    assert used == {"task": ("task", "task"), "task_mlm": ("mlm", "task"), "corpus": ("mlm", "selection")}
+    assert (settings.pretrain.weighting, settings.pretrain.meta.split, settings.model.path) == ("meta", "folds", None)
 
 
 @pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp", "finetune-small-pretrained", "finetune-scratch"])
@@ -349,13 +335,9 @@ def test_data_folders_names_are_understood(spelling: str, task: str) -> None:
 
 def test_a_file_may_name_a_preset_with_a_task(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
-    path.write_text("preset: tlm-large:hyperpartisan\ntrain: {rho2: 7}\n")
+    path.write_text("preset: tlm-large:hyperpartisan\npretrain: {rho2: 7}\n")
     settings = load_settings(path)
-    assert (settings.pretrain.weighting.rho1, settings.pretrain.objectives["task"].rho2, settings.model.size) == (
-        499,
-        7,
-        "large",
-    )
+    assert (settings.pretrain.weighting.rho1, settings.pretrain.objectives.task.rho2, settings.model.size) == (499, 7, "large")
 
 
 @pytest.mark.parametrize(
@@ -384,7 +366,7 @@ def test_a_name_like_no_other_is_met_with_the_files() -> None:
 
 
 def test_the_names_are_those_of_the_files_and_of_the_tasks(repository: Path) -> None:
-    files = {path.stem for path in (repository / "src" / "endtask" / "presets").glob("*.yaml")}
+    files = {path.stem for path in (repository / "src" / "endtask" / "config" / "presets").glob("*.yaml")}
     assert files == {
         *("iss-small", "iss-medium", "iss-large"),
         *("laptop", "gpu", "gpu-long", "demo", "tlm-small", "tlm-medium", "tlm-large"),
@@ -400,7 +382,7 @@ def test_the_names_are_those_of_the_files_and_of_the_tasks(repository: Path) -> 
 
 @pytest.mark.parametrize("name", FILES)
 def test_presets_load_and_are_short_and_commented(repository: Path, name: str) -> None:
-    text = (repository / "src" / "endtask" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
+    text = (repository / "src" / "endtask" / "config" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
     assert load(name, seed=7).seed == 7
     assert text.startswith("# ")
     assert len(text.splitlines()) <= 60
@@ -426,9 +408,7 @@ def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
 
 
 def test_the_same_head_can_be_asked_for_whatever_fits_the_other() -> None:
-    meta = load_settings(
-        preset="meta-tartan-scratch", overrides=["pretrain.weighting.same_head=true"]
-    ).pretrain.weighting
+    meta = load_settings(preset="meta-tartan-scratch", overrides=["pretrain.meta.same_head=true"]).pretrain.meta
     assert (meta.same_head, meta.head) == (True, "adamw")
 
 

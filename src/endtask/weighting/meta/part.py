@@ -75,7 +75,7 @@ class MetaWeighting(Weighting):
     """all objectives at each step, by weights learned from held-out task loss (META-TARTAN)"""
 
     needs_task = True
-    Config = MetaConfig  # type: ignore[assignment]
+    Config = MetaConfig
     config: MetaConfig
 
     def check_objectives(self, objectives: Objectives) -> None:
