@@ -175,7 +175,7 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--set", "train.learnin_rate=1"], "--set, key 'pretrain.learnin_rate': unknown setting (did you mean"),
+        (["--set", "pretrain.learnin_rate=1"], "--set, key 'pretrain.learnin_rate': unknown setting (did you mean"),
         (["--set", "pretrain.learning_rate"], "write it as key=value"),
         (["--set", "pretrain.learning_rate=fast"], "key 'pretrain.learning_rate'"),
         (["--preset", "latop"], "unknown preset 'latop' (did you mean 'laptop'?)"),
@@ -200,7 +200,7 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
             "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 'often'",
         ),
         (["--set", "pretrain.task_head=tml"], "key 'pretrain.task_head': must be 'stock' or 'tlm', got 'tml'"),
-        (["--set", "model.architecture=berta"], "key 'model.architecture': must be 'lean', 'bert'"),
+        (["--set", "model.architecture=berta"], "key 'model.architecture': there is no encoder 'berta' (did you mean 'bert'?)"),
         (["--set", "model.path=absent"], "absent, key 'model.path': no such checkpoint folder"),
         (["--set", "skip_pretraining=true", "--set", "skip_finetuning=true"], "would train nothing"),
         (["--set", "report_to=[tensorbord]"], "must be 'tensorboard', 'wandb', 'trackio' or 'mlflow'"),
@@ -285,7 +285,7 @@ def test_a_checkpoint_that_was_cut_off(place: Path, command: Command, monkeypatc
 def test_an_unknown_setting_in_a_file(place: Path, command: Command) -> None:
     Path("my.yaml").write_text("task:\n  path: task\ntrian:\n  batch_size: 8\n")
     said = refused(command, place, "run", "my.yaml")
-    assert said == "my.yaml, key 'trian': unknown setting (did you mean 'train'?)"
+    assert said == "my.yaml, key 'trian': unknown setting (did you mean 'pretrain'?)"
     Path("my.yaml").write_text("task: [\n")
     assert refused(command, place, "check", "my.yaml").startswith("my.yaml, row 2: not valid YAML")
 
