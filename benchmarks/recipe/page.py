@@ -107,8 +107,8 @@ def write_screens(files: Sequence[Path], results: Path = RESULTS) -> Path:
     for row in sorted(screen_means(rows), key=lambda row: float(row["dev"])):
         best[row["screen"]] = {
             "dev": row["dev"],
-            "skip_pretraining": row["skip_pretraining"],
-            "skip_finetuning": row["skip_finetuning"],
+            "stage1": row["stage1"],
+            "stage2": row["stage2"],
         }
     summary = {name: best[name] for name in sorted(best)}
     return write_results("recipe_screens", "python -m benchmarks.recipe.screen", rows, summary, results)
@@ -124,24 +124,24 @@ def screen_means(rows: Iterable[Tree]) -> list[Tree]:
     found: dict[tuple[str, str, str], list[Tree]] = {}
     for row in rows:
         if "dev" in row:
-            found.setdefault((row["screen"], row["skip_pretraining"], row["skip_finetuning"]), []).append(row)
+            found.setdefault((row["screen"], row["stage1"], row["stage2"]), []).append(row)
     means = []
     for (screen, stage1, stage2), members in found.items():
         dev = [float(row["dev"]) for row in members]
         spread = stdev(dev) if len(dev) > 1 else 0.0
-        row = {"screen": screen, "skip_pretraining": stage1, "skip_finetuning": stage2, "values": members[0]["values"]}
+        row = {"screen": screen, "stage1": stage1, "stage2": stage2, "values": members[0]["values"]}
         means.append(row | {"dev": round(fmean(dev), 4), "std": round(spread, 4), "seeds": len(dev)})
     return means
 
 
 def screens_table(results: Results) -> str:
     """What was tried, by dev scores alone."""
-    stage1 = {(row["screen"], row["skip_pretraining"]): row for row in results.rows if "dev" not in row}
+    stage1 = {(row["screen"], row["stage1"]): row for row in results.rows if "dev" not in row}
     parts = []
     for screen in dict.fromkeys(str(row["screen"]) for row in results.rows):
         lines = ["| pre-training | fine-tuning | dev | seeds | what differs |", "|---|---|---:|---:|---|"]
         for row in (row for row in screen_means(results.rows) if row["screen"] == screen):
-            own: Any = stage1.get((screen, row["skip_pretraining"]), {})
+            own: Any = stage1.get((screen, row["stage1"]), {})
             values = {**(own.get("values") or {}), **row["values"]}
             told = ", ".join(f"`{key}={_told(value)}`" for key, value in values.items())
             score = f"{100 * row['dev']:.1f} ± {100 * row['std']:.1f}"

@@ -4,8 +4,8 @@
 
 The run stands packed. The plan names variants by dotted keys:
 
-    skip_pretraining: {base: {}, more masks: {pretrain.mask_probability: 0.3}}
-    skip_finetuning: {base: {}, slow: {finetune.learning_rate: 1.0e-4}}
+    stage1: {base: {}, more masks: {pretrain.mask_probability: 0.3}}
+    stage2: {base: {}, slow: {finetune.learning_rate: 1.0e-4}}
     seeds: [0, 1]
 
 Every variant of fine-tuning starts from every variant of pre-training, unless `starts: {slow: [base]}` names fewer. Pre-training is
@@ -85,12 +85,12 @@ class Plan:
         """From a YAML file."""
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
         starts = {name: tuple(names) for name, names in tree.get("starts", {}).items()}
-        for name, values in tree["skip_finetuning"].items():
+        for name, values in tree["stage2"].items():
             if fixed := [key for key in values if key not in _OF_STAGE_2]:
                 raise SystemExit(
-                    f"{path}: skip_finetuning {name!r}: {fixed[0]} is not fine-tuning's, or its pack would differ"
+                    f"{path}: stage2 {name!r}: {fixed[0]} is not fine-tuning's, or its pack would differ"
                 )
-        return cls(tree["skip_pretraining"], tree["skip_finetuning"], tuple(tree["seeds"]), starts)
+        return cls(tree["stage1"], tree["stage2"], tuple(tree["seeds"]), starts)
 
     def jobs(self, stage1: str, run: Path) -> list[Job]:
         """All fine-tunings from one variant of pre-training."""
@@ -114,7 +114,7 @@ class Finetuner:
         started, run = time.perf_counter(), Path(job.run)
         settings = with_values(load_settings(run / SETTINGS_FILE), job.values, job.stage2)
         network, context, task = self._network(run, settings)
-        folder = self._scratch / "skip_finetuning" / job.stage1 / job.stage2 / str(job.seed)
+        folder = self._scratch / "stage2" / job.stage1 / job.stage2 / str(job.seed)
         shutil.rmtree(folder, ignore_errors=True)  # what an earlier call left has no fingerprint
         metric = f"dev/{settings.evaluate.metric}"
         curves, members = [], [folder / str(member) for member in range(settings.finetune.members)]
@@ -177,7 +177,7 @@ def work(jobs: Any, results: Any, base: Path, scratch: Path) -> None:
 
 def pretrain(base: Run, name: str, values: Values, scratch: Path, done: list[Path]) -> dict[str, Any]:
     """Pre-training of a variant in a run folder of its own; what it costs."""
-    folder = scratch / "skip_pretraining" / name
+    folder = scratch / "stage1" / name
     run = Run(with_values(base.settings, {**values, "output_dir": str(folder)}, name))
     reuse_data(base, run)
     reuse_stages(run, [base.folder, *done])
@@ -190,7 +190,7 @@ def pretrain(base: Run, name: str, values: Values, scratch: Path, done: list[Pat
     loss = round(sum(last) / len(last), 4) if last else None
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
-        "skip_pretraining": name,
+        "stage1": name,
         "values": values,
         "loss": loss,
         **counts,
@@ -214,7 +214,7 @@ def screen(base: Run, plan: Plan, scratch: Path, rows: TextIO, *, workers: int) 
     done: list[Path] = []
     for name, values in plan.stage1.items():
         write(pretrain(base, name, values, scratch, done), rows)
-        done.append(scratch / "skip_pretraining" / name)
+        done.append(scratch / "stage1" / name)
         for job in plan.jobs(name, done[-1]):
             jobs.put(job)
             sent += 1
