@@ -18,8 +18,9 @@ import torch
 
 from benchmarks.results_file import RESULTS, read_results, write_results
 from endtask.config import Settings
+from endtask.encoders.base import encoders
 from endtask.encoders.batch import lay_out, room_for
-from endtask.encoders.network import ARCHITECTURES, Network, build_network
+from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
@@ -110,7 +111,7 @@ def attention_rows(texts: PackedTexts) -> list[Row]:
         reference: torch.Tensor | None = None
         for name, changes in cases.items():
             model = {"architecture": architecture, **changes["model"]}
-            if model["attention"] not in ARCHITECTURES[architecture].backends:
+            if model["attention"] not in encoders.get(architecture).backends:
                 continue
             phase = make_phase(texts, "compact", "16384tok", 1, **{**changes, "model": model})
             loss, gradient = loss_and_gradient(phase, texts)

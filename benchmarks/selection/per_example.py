@@ -18,7 +18,7 @@ from benchmarks.selection.reference import timed
 from benchmarks.training.bert import parameters_of
 from endtask.encoders.attention import guide_for
 from endtask.encoders.batch import IGNORED, TextBatch
-from endtask.encoders.lean import LeanEncoder
+from endtask.encoders.lean_layers import LeanEncoder
 from endtask.encoders.network import Network
 from endtask.gradients.capture import frozen
 from endtask.gradients.engine import layer_of, lower

@@ -42,7 +42,7 @@ from benchmarks.training.job import run_case
 from benchmarks.training.measure import log_of, measure
 from benchmarks.training.prepare import draw_passages, full_rows, task_texts, together, write_rows
 from benchmarks.training.summary import GOALS, summarize, table
-from endtask.encoders.sizes import gated_width
+from endtask.encoders.modernbert import gated_width
 from endtask.tokenization.packed_texts import PackedTexts, pack_passages
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.tiny import make_packed, make_texts, make_tokenizer

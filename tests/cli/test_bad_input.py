@@ -226,7 +226,7 @@ def test_a_tracker_that_is_not_installed(place: Path, command: Command, monkeypa
 OF_STAGE_1 = {
     "model.attention=flex": "key 'model.attention': flex does not work here (cpu, torch.float32",
     "model.architecture=bert model.pooling=mean": "key 'model.pooling': mean: the stock head of bert reads the first",
-    "pretrain.weighting.rho1=inf select.selector=none": "key 'pretrain.weighting.rho1': inf leaves nothing to train on",
+    "pretrain.weighting.rho1=inf select.name=none": "key 'pretrain.weighting.rho1': inf leaves nothing to train on",
 }
 
 
@@ -303,7 +303,7 @@ def test_a_metric_of_another_kind(place: Path, command: Command) -> None:
         (["run", "--corpus", "corpus.jsonl", "--output", "out"], "key 'task.path': no task"),
         (["check"], "key 'task.path': no task to check"),
         (["retrieve", "--task", "task"], "key 'corpus.sources': no corpus to retrieve from"),
-        (["retrieve", "settings.json", "--set", "select.selector=none"], "key 'select.selector'"),
+        (["retrieve", "settings.json", "--set", "select.name=none"], "key 'select.name'"),
         (["report", "task"], "task: no run here"),
         (["report", "absent"], "absent: no run here"),
         (["predict", "absent", "text"], "absent: no such folder"),

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from endtask.search.record import read_record
+from endtask.experiments.record import read_record
+from endtask.experiments.search_trials import SearchResult
 from tests.conftest import Answer
-from tests.search.stubs import Stubs
+from tests.experiments.search_stubs import Stubs
 from tests.toy_run import write_settings
 
 Command = Callable[..., Answer]
@@ -48,7 +49,7 @@ def test_json_is_all_there_is_on_standard_output(
 ) -> None:
     answer = command("search", settings, *GRID, "--json", "--output", tmp_path / "there", "--budget", "9steps")
     statistics = json.loads(answer.out)
-    assert statistics == json.loads((tmp_path / "there" / "search.json").read_text())
+    assert statistics["winner"] == json.loads((tmp_path / "there" / "search.json").read_text())["outcome"]
     assert (statistics["budget"], statistics["budget_per_trial"], statistics["winner"]["number"]) == (
         "9steps",
         "3steps",
@@ -61,7 +62,7 @@ def test_trials(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) 
     space = ["--space", "pretrain.learning_rate=log:1e-4:1e-2", "--space", "pretrain.weighting.rho1=choice:1,19"]
     answer = command("search", settings, "--trials", 3, *space)
     assert answer.code == 0
-    record = read_record(tmp_path / "run-search")
+    record = SearchResult.from_record(read_record(tmp_path / "run-search", "search"))
     assert record.keys == ("pretrain.learning_rate", "pretrain.weighting.rho1")
     assert len(record.finished) == 3
     assert answer.err.count("\ntrial ") + answer.err.startswith("trial ") == 4  # and that one is run to its end
@@ -70,7 +71,7 @@ def test_trials(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) 
 def test_the_default_space(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     pytest.importorskip("optuna")
     assert command("search", settings, "--trials", 1).code == 0
-    assert len(read_record(tmp_path / "run-search").keys) == 5
+    assert len(SearchResult.from_record(read_record(tmp_path / "run-search", "search")).keys) == 5
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_no_task(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_folder_of_a_run_as_settings(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
     assert command("run", settings, "--until", "read").code == 0
     assert command("search", tmp_path / "run", *GRID).code == 0
-    assert len(read_record(tmp_path / "run-search").finished) == 3
+    assert len(SearchResult.from_record(read_record(tmp_path / "run-search", "search")).finished) == 3
     assert sorted(entry.name for entry in (tmp_path / "run").iterdir() if not entry.name.startswith(".")) == [
         "read",
         "settings.yaml",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from endtask.compare.comparison import check_comparison
+
 from endtask.config import PretrainSettings, Settings, TaskSettings, dump_yaml, resolve
 from endtask.config.data_usage import data_usage
 from endtask.config.loading import read_tree

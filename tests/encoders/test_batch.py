@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from endtask.encoders.base import as_table, from_table
-from endtask.encoders.batch import IGNORED, Layout, Room, TextBatch, lay_out, room_for
+from endtask.encoders.batch import IGNORED, Layout, Room, TextBatch, as_table, from_table, lay_out, room_for
 from endtask.tokenization.packed_texts import PackedTexts
 from tests.tiny import make_packed
 

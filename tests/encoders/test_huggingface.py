@@ -16,9 +16,10 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, ModernBertConfig, pipeline
 
+from endtask.encoders.base import encoders
+from endtask.encoders.heads import TlmTaskHead
 from endtask.encoders.huggingface import save_classifier, save_masked_lm, to_classifier, to_masked_lm
-from endtask.encoders.network import ARCHITECTURES as BY_NAME
-from endtask.encoders.network import TLM_TASK, Network, TlmTaskHead, name_labels
+from endtask.encoders.network import TLM_TASK, Network, name_labels
 from endtask.tokenization.packed_texts import PackedTexts, pack_examples
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.encoders.layouts import batch_of, real_rows, stock_inputs
@@ -253,7 +254,7 @@ def test_local_layers_are_told_to_all_releases(kinds: str, every: int | None, tm
         pad_token_id=0,
     )
     name_labels(config, LABELS)
-    save_classifier(Network(BY_NAME["modernbert"], config, 0), tmp_path)
+    save_classifier(Network(encoders.get("modernbert")(), config, 0), tmp_path)
     written = json.loads((tmp_path / "config.json").read_text())
     assert written.get("global_attn_every_n_layers") == every
     assert written["layer_types"] == config.layer_types

@@ -13,7 +13,7 @@ from torch import Tensor
 from endtask.encoders.batch import IGNORED, Room, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.huggingface import to_classifier, to_masked_lm
-from endtask.encoders.lean import rotary_base, rotary_table, rotate
+from endtask.encoders.lean_layers import rotary_base, rotary_table, rotate
 from endtask.encoders.network import Network
 from endtask.objectives.classification import task_loss
 from endtask.tokenization.packed_texts import PackedTexts

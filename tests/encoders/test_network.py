@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from endtask.config import ModelSettings
-from endtask.encoders.network import ARCHITECTURES as NETWORKS
-from endtask.encoders.network import MASKED_LM, TASK, TLM_TASK, Network, build_network, initialize, pool, pooling_of
+from endtask.encoders.base import encoders
+from endtask.encoders.network import MASKED_LM, TASK, TLM_TASK, Network, build_network, initialize, pooling_of
+from endtask.encoders.pooling import pool
 from endtask.errors import InputError
 from endtask.tokenization.packed_texts import PackedTexts
 from tests.encoders.layouts import batch_of
@@ -249,10 +250,8 @@ def test_what_the_head_reads_is_for_the_settings_to_say(architecture: str, asked
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
 def test_a_pooling_that_the_stock_head_lacks_is_refused(architecture: str) -> None:
-    with pytest.raises(
-        InputError, match=rf"key 'model.pooling': the stock head of {architecture} cannot read the mean"
-    ):
-        pooling_of(ModelSettings(path="a checkpoint", pooling="mean"), NETWORKS[architecture], ())
+    with pytest.raises(InputError, match=rf"key 'model.pooling': {architecture} has cls"):
+        pooling_of(ModelSettings(path="a checkpoint", pooling="mean"), encoders.get(architecture)(), ())
 
 
 def test_roberta_counts_positions_from_its_padding() -> None:
@@ -265,14 +264,14 @@ def test_roberta_counts_positions_from_its_padding() -> None:
             seed=0,
         )
         assert network.config.max_position_embeddings == 32 + pad + 1
-        assert network.architecture.longest_text(network.config) == 32
+        assert network.architecture.max_length(network.config) == 32
         assert network.config.type_vocab_size == 1
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_longest_text_can_be_read(architecture: str, tmp_path: Path) -> None:
     network = make_network(architecture).eval()
-    longest = network.architecture.longest_text(network.config)
+    longest = network.architecture.max_length(network.config)
     assert longest == 32
     ids = torch.full((1, longest), 7)
     hidden = network.architecture.masked_lm(network.config)(input_ids=ids).logits

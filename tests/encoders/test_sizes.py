@@ -8,7 +8,8 @@ import pytest
 
 from endtask.config import ModelSettings
 from endtask.config.model import Size
-from endtask.encoders.sizes import FLAT_SIZES, SIZES, Shape, gated_width, shape_of
+from endtask.encoders.modernbert import gated_width
+from endtask.encoders.sizes import FLAT_SIZES, SIZES, Shape, shape_of
 from endtask.errors import InputError
 
 
@@ -68,5 +69,5 @@ def test_heads_must_divide_the_width() -> None:
 
 def test_rotary_heads_must_be_even() -> None:
     assert shape(architecture="bert", hidden_size=6, num_attention_heads=2).hidden_size == 6
-    with pytest.raises(InputError, match=r"key 'model.hidden_size': 2 heads of 3 numbers"):
+    with pytest.raises(InputError, match=r"key 'model.hidden_size': 2 heads of width 3"):
         shape(architecture="modernbert", hidden_size=6, num_attention_heads=2)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
 from endtask.config import EvaluateSettings
-from endtask.evaluation.metrics import METRICS, score_all
 from endtask.evaluation.task_metrics import METRICS_OF
+from tests.evaluation.sklearn_scores import METRICS, score_all
 
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
 

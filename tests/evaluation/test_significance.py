@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, permutation_test
 
 from endtask.errors import InputError
-from endtask.evaluation.counting import Labels
+from endtask.evaluation.metrics.class_counts import Labels
 from endtask.evaluation.significance import holm, metric_permutation
 from tests.evaluation.old_scipy import seeded
 
@@ -176,7 +176,7 @@ def test_repeated_runs_and_groups_change_nothing(case: Case) -> None:
 def test_chunks_do_not_change_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     case = random_systems(9)
     whole = metric_permutation(*case, "macro_f1")
-    monkeypatch.setattr("endtask.evaluation.counting._LARGEST_CHUNK", 100)
+    monkeypatch.setattr("endtask.evaluation.metrics.class_counts._LARGEST_CHUNK", 100)
     assert metric_permutation(*case, "macro_f1") == whole
     assert metric_permutation(*case, "macro_f1", permutations=400) == pytest.approx(whole, abs=0.13)
 
@@ -208,7 +208,7 @@ def test_a_difference_is_found() -> None:
 def test_other_rows_and_unknown_metrics_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit 3 rows"):
         metric_permutation([0, 1, 1], [0, 1], [0, 1, 1], "accuracy")
-    with pytest.raises(InputError, match="unknown metric 'f2'"):
+    with pytest.raises(InputError, match="metric 'f2'"):
         metric_permutation([0, 1], [0, 1], [0, 1], "f2")
 
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from benchmarks.results_file import read_results, write_results
-from endtask.weighting.meta import MetaConfig
 from endtask.errors import InputError
+from endtask.weighting.meta import MetaConfig
 from examples.digits.__main__ import compare, main
 from examples.digits.figures import Row, digits_table, summary_of, told
 from examples.digits.images import (

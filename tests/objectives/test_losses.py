@@ -12,8 +12,7 @@ import torch
 from torch.nn import functional
 
 from endtask.config import BatchSize
-from endtask.encoders.base import as_table
-from endtask.encoders.batch import IGNORED, TextBatch, lay_out
+from endtask.encoders.batch import IGNORED, TextBatch, as_table, lay_out
 from endtask.encoders.huggingface import to_classifier, to_masked_lm
 from endtask.encoders.network import TLM_TASK, Network
 from endtask.objectives.classification import Classification

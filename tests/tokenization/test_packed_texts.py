@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.encoders.base import as_table
-from endtask.encoders.batch import Layout, lay_out
+from endtask.encoders.batch import Layout, as_table, lay_out
 from endtask.tokenization.packed_texts import PackedTexts, pack_examples, pack_passages, pack_windows
 from tests.tiny import WORDS, make_tokenizer
 

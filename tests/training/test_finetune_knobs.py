@@ -14,7 +14,6 @@ from torch._dynamo.testing import CompileCounter
 
 from endtask.config import Budget, Settings
 from endtask.encoders.weights import load_tensors, load_weights
-from endtask.evaluation.metrics import score_all
 from endtask.evaluation.probabilities import class_probabilities
 from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.task import Task
@@ -29,6 +28,7 @@ from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
 from endtask.training.phase import Phase
 from endtask.training.pretrain import WEIGHTS
+from tests.evaluation.sklearn_scores import score_all
 
 from .conftest import CPU, MakeStage, changed
 from .test_phase_runner import Killed, check_resume

@@ -342,4 +342,4 @@ def test_dev_is_scored_by_an_objective_that_learns_the_task(
     assert counts["dev"]["accuracy"] > 0
     assert counts["best_step"] % 10 == 0
     assert counts["best_step"] + 10 == counts["steps"] < counts["planned_steps"]  # one look that was no better
-    assert f"as dev had not risen since step {counts['best_step']}" in what_was_done("pretrain", counts)
+    assert f"no better dev score since step {counts['best_step']}" in what_was_done("pretrain", counts)

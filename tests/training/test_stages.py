@@ -12,7 +12,6 @@ import pytest
 from endtask.config import Budget, Settings
 from endtask.encoders.weights import load_tensors, load_weights
 from endtask.errors import InputError
-from endtask.evaluation.metrics import score_all
 from endtask.evaluation.probabilities import class_probabilities
 from endtask.evaluation.task_metrics import Measure
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
@@ -27,8 +26,8 @@ from endtask.training.finetune import finetune
 from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain
-from endtask.training.pretrain_phase import pretrain_phase
+from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
+from tests.evaluation.sklearn_scores import score_all
 
 from .conftest import CPU, MakeStage, changed
 

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from endtask.config.section import Positive, Section
-
-Metric = Literal[
-    "auto",
-    "accuracy",
-    "micro_f1",
-    "macro_f1",
-    "f1",
-    "accuracy_f1",
-    "matthews",
-    "pearson",
-    "spearman",
-    "pearson_spearman",
-    "r2",
-    "span_f1",
-    "strict_span_f1",
-    "exact_match",
-]
+from endtask.config.part_section import PartSection
+from endtask.config.section import Positive
+from endtask.registry import Registry, metrics
 
 
-class EvaluateSettings(Section):
+class EvaluateSettings(PartSection):
     """How predictions are scored."""
 
-    metric: Metric = Field(
+    registry: ClassVar[Registry[Any]] = metrics
+    part_key: ClassVar[str] = "metric"
+
+    metric: str = Field(
         "auto",
         description="the score that decides on dev and is reported on test; auto: macro_f1 for classes, pearson for "
-        "scores, micro_f1 for several labels, span_f1 for tags (accuracy where they make no spans)",
+        "numbers, micro_f1 for label sets, span_f1 for tags (accuracy where they make no spans); or a plug-in's",
     )
     positive_label: str | None = Field(
         None, description="the class that `f1` is about; unset: the last of the two that does not begin with `not`"
@@ -41,3 +29,11 @@ class EvaluateSettings(Section):
         0.5, description="for kind `labels`: the least probability of a label that is given; tuned: the best on dev"
     )
     batch_size: Positive = Field(64, description="texts per forward pass; changes speed only")
+
+    @field_validator("metric")
+    @classmethod
+    def metric_can_decide(cls, metric: str) -> str:
+        part = metrics.get(metric)
+        if not (part.decides and part.higher_is_better):
+            raise ValueError(f"{metric} is reported, but cannot choose between models")
+        return metric

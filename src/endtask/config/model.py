@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from endtask.config.part_section import PartSection
 from endtask.config.section import Fraction, Positive, Section
+from endtask.registry import Registry, encoders
+
+Pooling = Literal["cls", "mean", "entity_markers"]
+Backend = Literal["varlen", "flex", "padded"]
+"""How attention stays inside each text of a batch."""
+
 
 Size = Literal[
     "tiny",
@@ -49,12 +56,27 @@ class TokenizerSettings(Section):
     )
 
 
-class ModelSettings(Section):
+def check_encoder(name: str, *, pooling: str = "auto", attention: str = "auto") -> None:
+    """Raise `ValueError` where an encoder has not the pooling or the attention backend of the settings."""
+    if pooling == attention == "auto":
+        return
+    encoder = encoders.get(name)
+    if pooling not in ("auto", *encoder.poolings):
+        raise ValueError(f"pooling: {pooling}: {name} has {' and '.join(encoder.poolings)}")
+    if attention not in ("auto", *encoder.backends):
+        raise ValueError(f"attention: {attention}: {name} has {' and '.join(encoder.backends)}; use auto")
+
+
+class ModelSettings(PartSection):
     """The encoder; explicit sizes override the named one."""
 
-    architecture: Literal["lean", "bert", "roberta", "modernbert"] = Field(
+    registry: ClassVar[Registry[Any]] = encoders
+    part_key: ClassVar[str] = "architecture"
+
+    architecture: str = Field(
         "lean",
-        description="lean: our fast ModernBERT, all layers global; the others are Hugging Face's own classes",
+        description="lean: our fast ModernBERT, all layers global; bert, roberta, modernbert: Hugging Face's own "
+        "classes; or an encoder of a plug-in",
     )
     path: str | None = Field(
         None,
@@ -74,8 +96,9 @@ class ModelSettings(Section):
     dropout: Fraction = Field(0.1, description="dropout of the encoder and its heads, pre-training apart")
     pooling: Literal["auto", "cls", "mean", "entity_markers"] = Field(
         "auto",
-        description="what the task head reads: the first token, the mean over all, or the mean over `tokenizer.entity_markers`; "
-        "auto: first for bert, else the marks where there are some, else the mean",
+        description="what the task head reads: the first token, the mean over all, or the mean over "
+        "`tokenizer.entity_markers`; auto: first for bert and roberta, else the entity markers where there are some, "
+        "else the mean",
     )
     attention: Literal["auto", "varlen", "flex", "padded"] = Field(
         "auto",
@@ -85,19 +108,14 @@ class ModelSettings(Section):
 
     @field_validator("path")
     @classmethod
-    def path_says_something(cls, path: str | None) -> str | None:
-        # Presets that cannot do without a checkpoint leave it empty, so that nobody fine-tunes random weights unawares.
+    def path_is_not_empty(cls, path: str | None) -> str | None:
+        # Presets that need a checkpoint leave it empty, so that nobody fine-tunes random weights by accident.
         if path == "":
             raise ValueError("name the checkpoint to start from, a folder, hf:NAME or package:NAME")
         return path
 
     @model_validator(mode="after")
-    def architecture_can(self) -> ModelSettings:
-        if self.path is not None:  # which architecture that is, it says itself
-            return self
-        if self.pooling in ("mean", "entity_markers") and self.architecture in ("bert", "roberta"):
-            raise ValueError(f"pooling: {self.pooling}: the stock head of {self.architecture} reads the first token")
-        able = {"varlen": ("lean", "bert", "roberta"), "flex": ("lean",)}.get(self.attention)
-        if able is not None and self.architecture not in able:
-            raise ValueError(f"attention: {self.attention}: {self.architecture} does not have it; use auto, or lean")
+    def encoder_fits(self) -> ModelSettings:
+        if self.path is None:  # a checkpoint has its own architecture
+            check_encoder(self.architecture, pooling=self.pooling, attention=self.attention)
         return self

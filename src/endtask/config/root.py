@@ -143,11 +143,11 @@ class Settings(Section):
     select: SerializeAsAny[SelectSettings] = Field(default_factory=SelectSettings)
     domain: DomainSettings = DomainSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
-    model: ModelSettings = ModelSettings()
+    model: SerializeAsAny[ModelSettings] = Field(default_factory=ModelSettings)
     aligned: AlignedSettings = AlignedSettings()
     pretrain: PretrainSettings = Field(default_factory=PretrainSettings)
     finetune: FinetuneSettings = FinetuneSettings()
-    evaluate: EvaluateSettings = EvaluateSettings()
+    evaluate: SerializeAsAny[EvaluateSettings] = Field(default_factory=EvaluateSettings)
 
     @property
     def pretrain_seed(self) -> int:
@@ -178,8 +178,9 @@ class Settings(Section):
     @property
     def may_pool_markers(self) -> bool:
         """Whether `model.pooling: auto` means the marks; of a given checkpoint, as far as the settings can tell."""
-        can = self.model.path is not None or self.model.architecture in ("lean", "modernbert")
-        return self.model.pooling == "auto" and bool(self.tokenizer.entity_markers) and can
+        if self.model.pooling != "auto" or not self.tokenizer.entity_markers:
+            return False
+        return self.model.path is not None or "entity_markers" in self.model.part_class.poolings
 
     @property
     def model_seeds(self) -> tuple[int, ...]:

@@ -7,16 +7,16 @@ padded table and works everywhere. Which one runs is probed once, before trainin
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from endtask.config.model import Backend
 from endtask.encoders.batch import TextBatch
 from endtask.errors import InputError
 
-Backend = Literal["varlen", "flex", "padded"]
 FASTEST_FIRST: tuple[Backend, ...] = ("varlen", "flex", "padded")
 _BLOCK = 128  # flex_attention's
 USUAL_SIZE = 64

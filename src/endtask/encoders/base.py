@@ -1,39 +1,86 @@
-"""What an architecture provides: its modules, and the names that weights have in Hugging Face's classes."""
+"""The contract of an encoder: its modules, its configuration, and how it is saved and loaded.
+
+An encoder registers itself under the name that `model.architecture` takes:
+
+    @encoders.register("bag")
+    class Bag(Encoder):
+        def encoder(self, config): ...
+        def embeddings(self, encoder): ...
+        def hidden_states(self, encoder, batch, backend, dtype): ...
+
+These three methods are enough: heads, configuration and file format have defaults. The encoders of the package read and
+write stock Hugging Face checkpoints instead. The attributes of these classes validate settings, so the modules that
+register the package's encoders import torch inside methods only.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor, nn
+from endtask.config.model import Backend, Pooling
+from endtask.config.part_section import PartConfig
+from endtask.errors import InputError
+from endtask.registry import encoders
 
-from endtask.encoders.attention import Backend
-from endtask.encoders.batch import TextBatch
-from endtask.encoders.sizes import Shape
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
-Pooling = Literal["cls", "mean", "entity_markers"]
+    from endtask.encoders.batch import TextBatch
+    from endtask.encoders.sizes import Shape
+
+__all__ = ["Backend", "Encoder", "Pooling", "encoders", "markers_of"]
 
 
-class Architecture(Protocol):
-    """One file per architecture implements this."""
+class Encoder:
+    """Base class of all encoders; one object serves all networks of a run."""
 
-    name: str
-    padded: bool
-    """Whether the backend `padded` is a padded table for the whole encoder; else for attention alone."""
-    backends: tuple[Backend, ...]
-    """How attention can stay inside each text, the fastest way first."""
-    gated: bool
+    name: ClassVar[str]
+    """Set by the registry."""
+    padded: ClassVar[bool] = False
+    """Whether the backend `padded` runs the whole encoder over a padded table; else only attention."""
+    backends: ClassVar[tuple[Backend, ...]] = ("padded",)
+    """The attention backends that this encoder has, the fastest first."""
+    gated: ClassVar[bool] = False
     """Whether feed-forward layers have a second input matrix."""
-    input_names: tuple[str, ...]
-    """What the stock model takes from its tokenizer."""
-    poolings: tuple[Pooling, ...]
-    """What the classification head can read, its usual one first."""
-    to_classifier: dict[str, str]
-    """Prefixes of our weights' names -> prefixes in the stock sequence classifier."""
-    to_tagger: dict[str, str]
-    """The same for the stock token classifier."""
-    to_masked_lm: dict[str, str]
-    """The same for the stock masked language model."""
+    rotary: ClassVar[bool] = False
+    """Whether positions are rotations, which need attention heads of even width."""
+    splits_layers: ClassVar[bool] = False
+    """Whether gradients of one layer can be computed without a backward pass through the layers below."""
+    poolings: ClassVar[tuple[Pooling, ...]] = ("mean", "cls", "entity_markers")
+    """What the task head can read, the default first."""
+    input_names: ClassVar[tuple[str, ...]] = ("input_ids", "attention_mask")
+    """The inputs that the saved model takes from its tokenizer."""
+    output_projection: ClassVar[str | None] = None
+    """The path of the attention output projection of layer `{}`, for gradients; None: there is none."""
+    model_type: ClassVar[str] = "endtask"
+    """`model_type` of the configuration files that this encoder reads and writes."""
+    preferred: ClassVar[bool] = False
+    """Whether this encoder is taken where several can read a checkpoint."""
+    to_classifier: ClassVar[dict[str, str]] = {"encoder.": "encoder.", "heads.task.": "head."}
+    """Prefixes of the network's weight names -> prefixes in the saved sequence classifier."""
+    to_token_classifier: ClassVar[dict[str, str]] = to_classifier
+    """The same for the saved token classifier."""
+    to_masked_lm: ClassVar[dict[str, str]] = {"encoder.": "encoder.", "heads.masked_lm.": "masked_lm."}
+    """The same for the saved masked language model."""
+
+    class Config(PartConfig):
+        """Options of this encoder, given beside `model.architecture`."""
+
+    def __init__(self, options: PartConfig | None = None) -> None:
+        self.options = self.Config() if options is None else options
+
+    def encoder(self, config: Any) -> nn.Module:
+        """Return the encoder without any head."""
+        raise NotImplementedError
+
+    def embeddings(self, encoder: nn.Module) -> nn.Embedding:
+        """Return the word embeddings, which the masked-LM head shares."""
+        raise NotImplementedError
+
+    def hidden_states(self, encoder: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
+        """Return one vector per token: (N, hidden)."""
+        raise NotImplementedError
 
     def config(
         self,
@@ -45,84 +92,103 @@ class Architecture(Protocol):
         dropout: float,
         pooling: Pooling,
     ) -> Any:
-        """The Hugging Face configuration, labels left out."""
-        ...
+        """Return the configuration, without labels."""
+        return self.config_class()(
+            endtask_encoder=self.name,
+            encoder_options=self.options.model_dump(mode="json"),
+            vocab_size=vocabulary,
+            pad_token_id=special_ids["pad"],
+            cls_token_id=special_ids["cls"],
+            sep_token_id=special_ids["sep"],
+            max_position_embeddings=positions,
+            dropout=dropout,
+            classifier_pooling=pooling,
+            **vars(shape),
+        )
+
+    def config_class(self) -> Any:
+        """Return the class that reads a checkpoint's configuration."""
+        from endtask.encoders.saved_model import EncoderConfig
+
+        return EncoderConfig
+
+    def accepts(self, config: Any) -> bool:
+        """Return whether this encoder can read a checkpoint with this configuration."""
+        return bool(config.endtask_encoder == self.name)
+
+    def config_problem(self, config: Any) -> str | None:
+        """Return why a configuration cannot be used although its class accepts it, or None."""
+        return None
+
+    def tokenizer_problem(self, config: Any, tokenizer: Any) -> str | None:
+        """Return why a checkpoint cannot read the ids of a tokenizer, or None; its size is checked elsewhere."""
+        return None
+
+    def separates_pairs(self, config: Any) -> bool:
+        """Return whether a checkpoint can distinguish the two texts of a pair."""
+        return True
 
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
-        """Put into a checkpoint's configuration what the settings decide even there."""
-        ...
+        """Write the settings that apply to checkpoints too into a checkpoint's configuration."""
+        config.dropout, config.classifier_pooling = dropout, pooling
 
-    def longest_text(self, config: Any) -> int:
-        """How many tokens of a text the model can read."""
-        ...
+    def max_length(self, config: Any) -> int:
+        """Return how many tokens of a text the model can read."""
+        return int(config.max_position_embeddings)
 
     def pooling(self, config: Any) -> Pooling:
-        """What the classification head reads."""
-        ...
+        """Return what the task head reads."""
+        pooling: Pooling = config.classifier_pooling
+        return pooling
 
-    def encoder(self, config: Any) -> nn.Module:
-        """The encoder without any head."""
-        ...
+    def default_intermediate_size(self, hidden_size: int) -> int:
+        """Return the width of the feed-forward layers where the settings give none."""
+        return 4 * hidden_size
 
-    def embeddings(self, encoder: nn.Module) -> nn.Embedding:
-        """The word embeddings, which the masked-LM head shares."""
-        ...
-
-    def hidden_states(self, encoder: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
-        """One vector per token: (N, hidden)."""
-        ...
+    def check_shape(self, shape: Shape) -> None:
+        """Raise `InputError` where this encoder cannot have a shape."""
+        if self.rotary and shape.hidden_size // shape.num_attention_heads % 2:
+            raise InputError(
+                f"{shape.num_attention_heads} heads of width {shape.hidden_size // shape.num_attention_heads}; "
+                "rotary positions turn numbers in pairs and need an even width",
+                key="model.hidden_size",
+            )
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
-        """The part of the masked-LM head before the output matrix."""
-        ...
+        """Return the part of the masked-LM head before the output matrix."""
+        from endtask.encoders.heads import DenseNorm
+
+        return DenseNorm(config.hidden_size)
 
     def task_head(self, config: Any) -> nn.Module:
-        """The head of the stock sequence classifier: pooled vectors (S, hidden) -> logits (S, classes)."""
-        ...
+        """Return the head of the sequence classifier: pooled vectors (S, hidden) -> logits (S, classes)."""
+        from endtask.encoders.heads import DenseNorm, TransformHead
+
+        return TransformHead(DenseNorm(config.hidden_size), config.hidden_size, config.num_labels, config.dropout)
 
     def token_head(self, config: Any) -> nn.Module:
-        """The head of the stock token classifier: one vector per token (N, hidden) -> logits (N, tags)."""
-        ...
-
-    def tagger(self, config: Any) -> Any:
-        """An empty stock token classifier."""
-        ...
+        """Return the head of the token classifier: one vector per token (N, hidden) -> logits (N, tags)."""
+        return self.task_head(config)
 
     def classifier(self, config: Any) -> Any:
-        """An empty stock sequence classifier."""
-        ...
+        """Return an empty sequence classifier with `save_pretrained`."""
+        from endtask.encoders.saved_model import EncoderForSequenceClassification
+
+        return EncoderForSequenceClassification(config)
+
+    def token_classifier(self, config: Any) -> Any:
+        """Return an empty token classifier with `save_pretrained`."""
+        from endtask.encoders.saved_model import EncoderForTokenClassification
+
+        return EncoderForTokenClassification(config)
 
     def masked_lm(self, config: Any) -> Any:
-        """An empty stock masked language model."""
-        ...
+        """Return an empty masked language model with `save_pretrained`."""
+        from endtask.encoders.saved_model import EncoderForMaskedLM
+
+        return EncoderForMaskedLM(config)
 
 
 def markers_of(config: Any) -> tuple[int, ...]:
-    """The tokens that the classification head reads alone, where it does: marks around what a text is asked about."""
+    """Return the ids of the entity markers that the task head reads; empty where it reads other tokens."""
     return tuple(getattr(config, "marker_token_ids", None) or ())
-
-
-def as_table(batch: TextBatch, pad_id: int) -> dict[str, Tensor]:
-    """A batch as a padded table, for encoders that want one: (S, T) each."""
-    assert batch.grid is not None
-    tokens = len(batch.input_ids)
-    present = batch.grid < tokens
-    where = batch.grid.clamp(max=tokens - 1)
-    input_ids = torch.where(present, batch.input_ids[where], pad_id)
-    types = torch.where(present, batch.token_type_ids[where], 0)
-    return {"input_ids": input_ids, "attention_mask": present.long(), "token_type_ids": types}
-
-
-def through_table(encoder: nn.Module, batch: TextBatch, *, names: tuple[str, ...], pad_id: int) -> Tensor:
-    """One vector per token from an encoder over padded tables, which takes the inputs `names`: (N, hidden)."""
-    table = as_table(batch, pad_id)
-    hidden: Tensor = encoder(**{name: table[name] for name in names}).last_hidden_state
-    return from_table(hidden, batch)
-
-
-def from_table(hidden: Tensor, batch: TextBatch) -> Tensor:
-    """The vectors of a padded table laid end to end: (S, T, hidden) -> (N, hidden); without a grid (1, N, hidden)."""
-    if batch.grid is None:
-        return hidden[0]
-    cells = batch.text_ids * hidden.shape[1] + batch.position_ids
-    return hidden.flatten(0, 1)[cells]

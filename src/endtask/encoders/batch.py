@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from endtask.tokenization.packed_texts import PackedTexts
 
@@ -180,3 +180,29 @@ def _grid(offsets: NDArray[np.int64], longest: int) -> Tensor:
     lengths = np.diff(offsets)
     table = np.where(columns < lengths[:, None], offsets[:-1, None] + columns, offsets[-1])  # (S, longest)
     return torch.from_numpy(table)
+
+
+def as_table(batch: TextBatch, pad_id: int) -> dict[str, Tensor]:
+    """Return a batch as a padded table for encoders that read one: (S, T) each."""
+    assert batch.grid is not None
+    tokens = len(batch.input_ids)
+    present = batch.grid < tokens
+    where = batch.grid.clamp(max=tokens - 1)
+    input_ids = torch.where(present, batch.input_ids[where], pad_id)
+    types = torch.where(present, batch.token_type_ids[where], 0)
+    return {"input_ids": input_ids, "attention_mask": present.long(), "token_type_ids": types}
+
+
+def through_table(encoder: nn.Module, batch: TextBatch, *, names: tuple[str, ...], pad_id: int) -> Tensor:
+    """Return one vector per token from an encoder that reads the inputs `names` as padded tables: (N, hidden)."""
+    table = as_table(batch, pad_id)
+    hidden: Tensor = encoder(**{name: table[name] for name in names}).last_hidden_state
+    return from_table(hidden, batch)
+
+
+def from_table(hidden: Tensor, batch: TextBatch) -> Tensor:
+    """Return the vectors of a padded table end to end: (S, T, hidden) -> (N, hidden); without a grid (1, N, hidden)."""
+    if batch.grid is None:
+        return hidden[0]
+    cells = batch.text_ids * hidden.shape[1] + batch.position_ids
+    return hidden.flatten(0, 1)[cells]

@@ -3,46 +3,45 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import BertConfig, ModernBertConfig, RobertaConfig
 
 from endtask.config import ModelSettings, TaskKind
-from endtask.encoders.base import Architecture
+from endtask.encoders.base import Encoder, encoders
 from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.encoders.checkpoint_weights import fill_network, read_tensors
 from endtask.encoders.modernbert import rotary_of_each_kind
-from endtask.encoders.network import ARCHITECTURES, Network, name_labels, name_markers, pooling_of
+from endtask.encoders.network import Network, name_labels, name_markers, pooling_of
 from endtask.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_CONFIGS: dict[str, Any] = {"bert": BertConfig, "modernbert": ModernBertConfig, "roberta": RobertaConfig}
 _KEY = "model.path"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose configuration was read; its weights come later."""
+    """A checkpoint whose configuration was read; its weights are read later."""
 
     path: str
     """As the user wrote it."""
-    architecture: Architecture
+    architecture: Encoder
     config: Any
 
     @property
-    def longest_text(self) -> int:
+    def max_length(self) -> int:
         """How many tokens of a text it can read."""
-        return self.architecture.longest_text(self.config)
+        return self.architecture.max_length(self.config)
 
 
 def open_checkpoint(path: str) -> Checkpoint:
-    """Read the configuration in a folder, or of `hf:NAME`, and tell the architecture by it.
+    """Read the configuration in a folder, or of `hf:NAME`, and find the encoder that accepts it.
 
     >>> open_checkpoint("absent")
     Traceback (most recent call last):
@@ -52,22 +51,25 @@ def open_checkpoint(path: str) -> Checkpoint:
     file = config_file(path)
     values = _values(file)
     model_type = values.get("model_type")
-    if not isinstance(model_type, str) or model_type not in _CONFIGS:
-        hint = f"known: {', '.join(_CONFIGS)}"
+    readers = [encoder for encoder in map(encoders.get, encoders.names()) if encoder.model_type == model_type]
+    if not readers:
+        types = sorted({encoders.get(name).model_type for name in encoders.names()})
+        hint = f"known: {', '.join(types)}"
         raise InputError(f"a model of type {model_type!r} cannot be trained here", path=path, key=_KEY, hint=hint)
     try:
-        config = _CONFIGS[model_type].from_dict(values, attn_implementation="sdpa")
+        config = readers[0]().config_class().from_dict(values, attn_implementation="sdpa")
     except Exception as error:  # numbers can be wrong in ways that only the library knows
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"no configuration of {model_type}: {reason}", path=file, key=_KEY) from None
-    trouble = _trouble(config)
-    if trouble is not None:
-        raise InputError(trouble, path=file, key=_KEY)
-    return Checkpoint(path, _architecture_of(config), config)
+    encoder = _encoder_of(config, readers, path)
+    problem = _problem(config) or encoder.config_problem(config)
+    if problem is not None:
+        raise InputError(problem, path=file, key=_KEY)
+    return Checkpoint(path, encoder, config)
 
 
 def check_tokenizer(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, *, key: str) -> None:
-    """Refuse a tokenizer whose tokens the checkpoint has no vectors for; `key` is the setting that named it."""
+    """Raise where the checkpoint has no vectors for a tokenizer's tokens; `key` is the setting that named it."""
     room = checkpoint.config.vocab_size
     if len(tokenizer) > room:
         raise InputError(
@@ -75,13 +77,10 @@ def check_tokenizer(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, 
             key=key,
             hint="tokenizer.entity_markers that are no tokens yet count too",
         )
-    own, given = checkpoint.config.pad_token_id, tokenizer.pad_token_id
-    if checkpoint.architecture.name == "roberta" and own != given:
-        raise InputError(
-            f"the tokenizer pads with token {given}, the checkpoint {checkpoint.path} with {own}, "
-            "from which RoBERTa counts its positions",
-            key=key,
-        )
+    problem = checkpoint.architecture.tokenizer_problem(checkpoint.config, tokenizer)
+    if problem is not None:
+        pad = tokenizer.pad_token_id
+        raise InputError(f"the tokenizer pads with token {pad}, the checkpoint {checkpoint.path} {problem}", key=key)
 
 
 def load_network(
@@ -130,26 +129,22 @@ def _values(file: Path) -> dict[str, Any]:
     return values
 
 
-def _trouble(config: Any) -> str | None:
-    """What makes a configuration useless here though the library takes it."""
+def _problem(config: Any) -> str | None:
+    """Return what makes a configuration useless here although the library accepts it."""
     if getattr(config, "is_decoder", False):
         return "a decoder; only encoders can be trained here"
     if config.hidden_size % config.num_attention_heads:
         return f"hidden_size {config.hidden_size} is not a multiple of num_attention_heads {config.num_attention_heads}"
-    if config.model_type == "roberta" and config.pad_token_id is None:
-        return "no pad_token_id, from which RoBERTa counts its positions"
     return None
 
 
-def _architecture_of(config: Any) -> Architecture:
-    """Stock classes read every configuration; our own encoder those without local layers, biases or other quirks."""
-    if config.model_type != "modernbert":
-        return ARCHITECTURES[config.model_type]
-    plain = (
-        set(config.layer_types) == {"full_attention"}
-        and config.rope_parameters["full_attention"]["rope_type"] == "default"
-        and not (config.attention_bias or config.mlp_bias or config.norm_bias or config.classifier_bias)
-        and config.hidden_activation == config.classifier_activation == "gelu"
-        and getattr(config, "head_dim", None) is None
-    )
-    return ARCHITECTURES["lean" if plain else "modernbert"]
+def _encoder_of(config: Any, readers: Sequence[type[Encoder]], path: str) -> Encoder:
+    """Return the preferred encoder of those that accept a configuration."""
+    found = [reader for reader in readers if reader().accepts(config)]
+    if not found:
+        name = getattr(config, "endtask_encoder", config.model_type)
+        raise InputError(
+            f"no encoder {name!r} is registered", path=path, key=_KEY, hint="load it with --plugin FILE.py"
+        )
+    best = max(found, key=lambda reader: reader.preferred)
+    return best(best.Config(**getattr(config, "encoder_options", {})))

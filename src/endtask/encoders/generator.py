@@ -1,4 +1,4 @@
-"""What replaced-token detection needs beside the encoder: a narrow encoder that fills gaps, and a head that spots them."""
+"""Replaced-token detection: a narrow generator that fills masked positions, and the head that detects replacements."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from endtask.encoders.base import Architecture
+from endtask.encoders.base import Encoder
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.flops import ModelCost
-from endtask.encoders.network import GENERATOR, REPLACED, MaskedLMHead, Network
+from endtask.encoders.heads import MaskedLMHead
+from endtask.encoders.network import GENERATOR, REPLACED, Network
 
 _HEAD_SIZE = 64  # width of an attention head, of the generator too
 _WIDTH_SHARE = 0.34
@@ -37,7 +38,7 @@ class GuessingHead(MaskedLMHead):
 class Generator(nn.Module):
     """A masked language model of the network's depth and a share of its width, with word vectors of its own."""
 
-    def __init__(self, architecture: Architecture, config: Any) -> None:
+    def __init__(self, architecture: Encoder, config: Any) -> None:
         super().__init__()
         self.config = narrow(config, _WIDTH_SHARE)
         self.encoder = architecture.encoder(self.config)
@@ -67,7 +68,7 @@ class Generator(nn.Module):
 class ReplacedHead(nn.Module):
     """Tells of every token whether it was replaced: a transform, and one number per token."""
 
-    def __init__(self, architecture: Architecture, config: Any) -> None:
+    def __init__(self, architecture: Encoder, config: Any) -> None:
         super().__init__()
         self.transform = architecture.masked_lm_transform(config)
         self.out = nn.Linear(config.hidden_size, 1)

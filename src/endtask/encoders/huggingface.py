@@ -8,8 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from endtask.encoders.base import markers_of
-from endtask.encoders.marker_pooling import TO_MARKED
 from endtask.encoders.modernbert import rotary_of_each_kind
 from endtask.encoders.network import Network
 from endtask.encoders.quiet_loading import without_bars
@@ -19,10 +17,9 @@ from endtask.io.atomic import write_json
 def to_classifier(network: Network) -> Any:
     """The stock classifier, of texts or tokens, with the network's weights: `from_pretrained` loads what it saves."""
     architecture, is_tagger = network.architecture, network.kind == "tags"
-    model = (architecture.tagger if is_tagger else architecture.classifier)(network.config)
-    names = architecture.to_tagger if is_tagger else architecture.to_classifier
-    if markers_of(network.config) and not is_tagger:
-        names = TO_MARKED
+    model = (architecture.token_classifier if is_tagger else architecture.classifier)(network.config)
+    names = architecture.to_token_classifier if is_tagger else architecture.to_classifier
+    names = getattr(model, "weight_names", names)
     model.load_state_dict(_renamed(network, names), strict=True)
     model.eval()
     return model

@@ -1,171 +1,49 @@
-"""The fast encoder: ModernBERT's architecture over texts laid end to end, all layers global, no biases.
-
-Modules and weights carry ModernBERT's names, so that a saved model is a stock one. Its quirks are kept: the embeddings
-are normalised, the first layer has no norm before attention, a norm follows the last layer.
-"""
+"""The fast encoder: ModernBERT's weights without padding, all layers global; saved as a stock ModernBERT."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from endtask.encoders.base import Backend, encoders
+from endtask.encoders.modernbert import ModernBert
 
-from endtask.encoders.attention import Guide, attend
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
-
-class Embeddings(nn.Module):
-    """Word vectors, normalised; positions come in by rotation."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.tok_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
-        self.norm = _norm(config)
-        self.drop = nn.Dropout(config.embedding_dropout)
-
-    def forward(self, input_ids: Tensor, dtype: torch.dtype) -> Tensor:
-        """(N,) -> (N, hidden) in `dtype`"""
-        out: Tensor = self.drop(self.norm(self.tok_embeddings(input_ids))).to(dtype)
-        return out
+    from endtask.encoders.batch import TextBatch
 
 
-class Attention(nn.Module):
-    """Self-attention with rotary positions inside each text."""
+@encoders.register("lean")
+class Lean(ModernBert):
+    """ModernBERT over texts laid end to end; the layers are in encoders/lean_layers.py."""
 
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.heads = config.num_attention_heads
-        self.Wqkv = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
-        self.Wo = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+    padded = False
+    backends: ClassVar[tuple[Backend, ...]] = ("varlen", "flex", "padded")
+    splits_layers = True
+    preferred = True
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
-        """(N, hidden) -> (N, hidden)"""
-        out: Tensor = self.Wo(self.mix(hidden, cosine, sine, guide))
-        return out
-
-    def mix(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
-        """All but the output projection: (N, hidden) -> (N, hidden)"""
-        # Three products instead of one: the backward pass then need not put three gradients side by side, which
-        # takes longer than what is gained in the product (as in the feed-forward block).
-        query, key, value = (
-            functional.linear(hidden, weight).view(len(hidden), self.heads, -1)  # (N, hidden) -> (N, heads, size)
-            for weight in self.Wqkv.weight.chunk(3)
+    def accepts(self, config: Any) -> bool:
+        return (
+            set(config.layer_types) == {"full_attention"}
+            and config.rope_parameters["full_attention"]["rope_type"] == "default"
+            and not (config.attention_bias or config.mlp_bias or config.norm_bias or config.classifier_bias)
+            and config.hidden_activation == config.classifier_activation == "gelu"
+            and getattr(config, "head_dim", None) is None
         )
-        mixed = attend(rotate(query, cosine, sine), rotate(key, cosine, sine), value, guide)
-        return mixed.flatten(1)  # (N, heads, size) -> (N, hidden)
 
+    def encoder(self, config: Any) -> nn.Module:
+        from endtask.encoders.lean_layers import LeanEncoder
 
-class FeedForward(nn.Module):
-    """A gated feed-forward block (GeGLU)."""
+        return LeanEncoder(config)
 
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.Wi = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
-        self.drop = nn.Dropout(config.mlp_dropout)
-        self.Wo = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+    def hidden_states(self, encoder: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
+        from endtask.encoders.attention import guide_for
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """(N, hidden) -> (N, hidden)"""
-        value, gate = (functional.linear(hidden, weight) for weight in self.Wi.weight.chunk(2))  # (N, intermediate)
-        out: Tensor = self.Wo(self.drop(functional.gelu(value) * gate))
-        return out
+        hidden: Tensor = encoder(batch.input_ids, batch.position_ids, guide_for(backend, batch), dtype)
+        return hidden
 
+    def masked_lm_transform(self, config: Any) -> nn.Module:
+        from endtask.encoders.lean_layers import PredictionHead
 
-class Layer(nn.Module):
-    """Attention and feed-forward, each behind a norm and beside a shortcut."""
-
-    def __init__(self, config: Any, first: bool) -> None:
-        super().__init__()
-        self.attn_norm = nn.Identity() if first else _norm(config)
-        self.attn = Attention(config)
-        self.mlp_norm = _norm(config)
-        self.mlp = FeedForward(config)
-
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
-        """(N, hidden) -> (N, hidden)"""
-        return self.after_attention(hidden + self.attn(self.attn_norm(hidden), cosine, sine, guide))
-
-    def after_attention(self, hidden: Tensor) -> Tensor:
-        """The rest, which works on each position alone: (..., hidden) -> (..., hidden)"""
-        out: Tensor = hidden + self.mlp(self.mlp_norm(hidden))
-        return out
-
-
-class LeanEncoder(nn.Module):
-    """The encoder: token ids in, one vector per token out."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(Layer(config, first=number == 0) for number in range(config.num_hidden_layers))
-        self.final_norm = _norm(config)
-        size = config.hidden_size // config.num_attention_heads
-        cosine, sine = rotary_table(size, config.max_position_embeddings, rotary_base(config))
-        self.cosine: Tensor  # (positions, size)
-        self.sine: Tensor
-        self.register_buffer("cosine", cosine, persistent=False)
-        self.register_buffer("sine", sine, persistent=False)
-
-    def forward(self, input_ids: Tensor, position_ids: Tensor, guide: Guide, dtype: torch.dtype) -> Tensor:
-        """(N,) -> (N, hidden), in `dtype`: under autocast the stream between layers would else stay in float32."""
-        cosine, sine = self.angles(position_ids)
-        hidden = self.embeddings(input_ids, dtype)
-        for layer in self.layers:
-            hidden = layer(hidden, cosine, sine, guide)
-        out: Tensor = self.final_norm(hidden)
-        return out
-
-    def angles(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of positions: (N,) -> (N, 1, size) each."""
-        return self.cosine[position_ids, None], self.sine[position_ids, None]
-
-
-class PredictionHead(nn.Module):
-    """ModernBERT's head before the last matrix: dense, GELU, norm."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
-        self.norm = _norm(config)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """(..., hidden) -> (..., hidden)"""
-        out: Tensor = self.norm(functional.gelu(self.dense(hidden)))
-        return out
-
-
-def rotate(part: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Turn pairs of numbers by angles that grow with the position (RoFormer, Eq. 34): (N, heads, size) -> the same."""
-    wide = part.to(torch.promote_types(part.dtype, torch.float32))
-    return (wide * cosine + wide.roll(wide.shape[-1] // 2, dims=-1) * sine).to(part.dtype)
-
-
-def rotary_table(size: int, positions: int, base: float) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of all positions: (positions, size) each; the first half of the sines is negative.
-
-    Number i is paired with number i + size / 2, and (a, b) becomes (a cos - b sin, b cos + a sin).
-    """
-    frequencies = 1.0 / (base ** (torch.arange(0, size, 2, dtype=torch.float) / size))  # (size / 2,)
-    angles = torch.arange(positions, dtype=torch.float)[:, None] * frequencies
-    return torch.cat((angles.cos(), angles.cos()), dim=-1), torch.cat((-angles.sin(), angles.sin()), dim=-1)
-
-
-def rotary_base(config: Any) -> float:
-    """The base of a global layer's angles, under the key of this transformers release."""
-    parameters = getattr(config, "rope_parameters", None)
-    if parameters:
-        return float(parameters["full_attention"]["rope_theta"])
-    return float(config.global_rope_theta)
-
-
-class Norm(nn.LayerNorm):
-    """A layer norm that answers in the precision it was asked in; under autocast it computes in float32."""
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """(..., hidden) -> the same"""
-        return super().forward(hidden).to(hidden.dtype)
-
-
-def _norm(config: Any) -> Norm:
-    return Norm(config.hidden_size, eps=config.norm_eps, bias=False)
+        return PredictionHead(config)

@@ -1,64 +1,41 @@
-"""ModernBERT twice: `lean`, our fast encoder, and Hugging Face's own classes, which also read local layers.
+"""ModernBERT by Hugging Face's own classes, local layers included.
 
-The head reads the mean over the tokens: a first token learns to stand for its text only late, the mean is useful from
+The head reads the mean over the tokens: a first token learns to represent its text only late, the mean is useful from
 the first step, which is what short training from random weights needs (docs/decisions.md).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor, nn
-from transformers import (
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertForSequenceClassification,
-    ModernBertForTokenClassification,
-    ModernBertModel,
-)
-from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
+from endtask.encoders.base import Backend, Encoder, Pooling, encoders, markers_of
 
-from endtask.encoders.attention import FASTEST_FIRST, Backend, guide_for
-from endtask.encoders.base import Pooling, markers_of, through_table
-from endtask.encoders.batch import TextBatch
-from endtask.encoders.lean import LeanEncoder, PredictionHead
-from endtask.encoders.marker_pooling import ModernBertForMarkedClassification
-from endtask.encoders.sizes import Shape
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from endtask.encoders.batch import TextBatch
+    from endtask.encoders.sizes import Shape
+
+_ROUND = 128
 
 
-def _stock(pooling: Pooling) -> Pooling:
-    """The nearest that Hugging Face's configuration has a word for."""
-    return "mean" if pooling == "entity_markers" else pooling
-
-
-class ModernTaskHead(nn.Module):
-    """The head of ModernBERT's stock classifiers, of texts and of tokens: dense-GELU-norm, dropout, linear."""
-
-    def __init__(self, config: Any, head: nn.Module) -> None:
-        super().__init__()
-        self.head = head
-        self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-
-    def forward(self, pooled: Tensor) -> Tensor:
-        """(S, hidden) -> (S, classes)"""
-        logits: Tensor = self.classifier(self.dropout(self.head(pooled)))
-        return logits
-
-
-class ModernBert:
+@encoders.register("modernbert")
+class ModernBert(Encoder):
     """Rotary positions, gated feed-forward layers, no biases, no token types."""
 
-    name = "modernbert"
     padded = True
-    backends: tuple[Backend, ...] = ("padded",)
     gated = True
-    input_names: tuple[str, ...] = ("input_ids", "attention_mask")
-    poolings: tuple[Pooling, ...] = ("mean", "cls", "entity_markers")
-    to_classifier = {"encoder.": "model.", "heads.task.head.": "head.", "heads.task.classifier.": "classifier."}  # noqa: RUF012
-    to_tagger = to_classifier
-    to_masked_lm = {  # noqa: RUF012
+    rotary = True
+    output_projection = "layers.{}.attn.Wo"
+    model_type = "modernbert"
+    to_classifier: ClassVar[dict[str, str]] = {
+        "encoder.": "model.",
+        "heads.task.head.": "head.",
+        "heads.task.classifier.": "classifier.",
+    }
+    to_token_classifier = to_classifier
+    to_masked_lm: ClassVar[dict[str, str]] = {
         "encoder.": "model.",
         "heads.masked_lm.transform.": "head.",
         "heads.masked_lm.bias": "decoder.bias",
@@ -74,7 +51,7 @@ class ModernBert:
         dropout: float,
         pooling: Pooling,
     ) -> Any:
-        return ModernBertConfig(
+        return self.config_class()(
             vocab_size=vocabulary,
             pad_token_id=special_ids["pad"],
             cls_token_id=special_ids["cls"],
@@ -92,19 +69,29 @@ class ModernBert:
             **vars(shape),
         )
 
+    def config_class(self) -> Any:
+        from transformers import ModernBertConfig
+
+        return ModernBertConfig
+
+    def accepts(self, config: Any) -> bool:
+        return True
+
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
         config.embedding_dropout = config.mlp_dropout = config.classifier_dropout = dropout
         config.attention_dropout = 0.0
         config.classifier_pooling = _stock(pooling)
 
-    def longest_text(self, config: Any) -> int:
-        return int(config.max_position_embeddings)
-
     def pooling(self, config: Any) -> Pooling:
         stock: Pooling = config.classifier_pooling
         return "entity_markers" if markers_of(config) else stock
 
+    def default_intermediate_size(self, hidden_size: int) -> int:
+        return gated_width(hidden_size)
+
     def encoder(self, config: Any) -> nn.Module:
+        from transformers import ModernBertModel
+
         encoder: nn.Module = ModernBertModel(config)
         return encoder
 
@@ -112,49 +99,56 @@ class ModernBert:
         return encoder.get_submodule("embeddings.tok_embeddings")  # type: ignore[return-value]
 
     def hidden_states(self, encoder: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
+        from endtask.encoders.batch import through_table
+
         pad_id = self.embeddings(encoder).padding_idx or 0
         return through_table(encoder, batch, names=self.input_names, pad_id=pad_id)
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
+        from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
+
         head: nn.Module = ModernBertPredictionHead(config)
         return head
 
     def task_head(self, config: Any) -> nn.Module:
+        from endtask.encoders.heads import ModernTaskHead
+
         return ModernTaskHead(config, self.masked_lm_transform(config))
 
-    def token_head(self, config: Any) -> nn.Module:
-        return self.task_head(config)  # the stock classifier of tokens has the same
-
     def classifier(self, config: Any) -> Any:
+        from transformers import ModernBertForSequenceClassification
+
+        from endtask.encoders.saved_model import ModernBertForMarkedClassification
+
         return (ModernBertForMarkedClassification if markers_of(config) else ModernBertForSequenceClassification)(
             config
         )
 
-    def tagger(self, config: Any) -> Any:
+    def token_classifier(self, config: Any) -> Any:
+        from transformers import ModernBertForTokenClassification
+
         return ModernBertForTokenClassification(config)
 
     def masked_lm(self, config: Any) -> Any:
+        from transformers import ModernBertForMaskedLM
+
         return ModernBertForMaskedLM(config)
 
 
-class Lean(ModernBert):
-    """The same weights in our own encoder, without padding; saved as ModernBERT with global layers only."""
+def gated_width(hidden: int) -> int:
+    """Return the feed-forward width that gives a gated block as many weights as BERT's: 8/3, rounded up to 128.
 
-    name = "lean"
-    padded = False
-    backends = FASTEST_FIRST
-
-    def encoder(self, config: Any) -> nn.Module:
-        return LeanEncoder(config)
-
-    def hidden_states(self, encoder: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
-        hidden: Tensor = encoder(batch.input_ids, batch.position_ids, guide_for(backend, batch), dtype)
-        return hidden
-
-    def masked_lm_transform(self, config: Any) -> nn.Module:
-        return PredictionHead(config)
+    >>> [gated_width(hidden) for hidden in (128, 512, 768)]
+    [384, 1408, 2048]
+    """
+    return -(-8 * hidden // (3 * _ROUND)) * _ROUND if hidden >= _ROUND else -(-8 * hidden // 3)
 
 
 def rotary_of_each_kind(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Rotary parameters of the two kinds of layers; transformers 5.0 writes strays beside them that 5.22 refuses."""
+    """Return the rotary parameters of the two kinds of layers, without the others that transformers 5.0 writes."""
     return {kind: value for kind, value in parameters.items() if kind in ("full_attention", "sliding_attention")}
+
+
+def _stock(pooling: Pooling) -> Pooling:
+    """Return the nearest pooling that Hugging Face's configuration has a name for."""
+    return "mean" if pooling == "entity_markers" else pooling

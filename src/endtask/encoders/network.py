@@ -1,4 +1,4 @@
-"""The network under training: a body shared by all objectives, and heads by name."""
+"""The network under training: an encoder shared by all objectives, and heads by name."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from endtask.config import ModelSettings, TaskKind
-from endtask.encoders.attention import Backend, choose_backend
-from endtask.encoders.base import Architecture, Pooling, markers_of
-from endtask.encoders.batch import IGNORED, Layout, TextBatch
-from endtask.encoders.bert import Bert
+from endtask.encoders.attention import choose_backend
+from endtask.encoders.base import Backend, Encoder, Pooling, markers_of
+from endtask.encoders.batch import Layout, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import ModelCost
-from endtask.encoders.modernbert import Lean, ModernBert
-from endtask.encoders.roberta import Roberta
+from endtask.encoders.heads import MaskedLMHead, TlmTaskHead
+from endtask.encoders.pooling import pool
 from endtask.encoders.sizes import shape_of
 from endtask.errors import InputError
 
-ARCHITECTURES: dict[str, Architecture] = {one.name: one for one in (Lean(), ModernBert(), Bert(), Roberta())}
 MASKED_LM, TASK, TLM_TASK = "masked_lm", "task", "tlm_task"
 GENERATOR, REPLACED = "generator", "replaced"
 """The heads of replaced-token detection, in encoders/generator.py."""
@@ -35,51 +32,15 @@ PROBLEM_TYPES = {"score": "regression", "labels": "multi_label_classification"}
 _VOCABULARY_ROUND = 64  # matrix kernels want it; the rows beyond the tokenizer's stay unused
 
 
-class MaskedLMHead(nn.Module):
-    """A transform and a bias; the output matrix is the encoder's word embeddings, lent at each call."""
-
-    def __init__(self, transform: nn.Module, vocabulary: int) -> None:
-        super().__init__()
-        self.transform = transform
-        self.bias = nn.Parameter(torch.zeros(vocabulary))
-
-    def forward(self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,) -> ()
-
-        0 where nothing is masked, as in texts of special tokens only.
-        """
-        logits = self.logits(hidden[positions], embeddings)
-        total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
-        return total / (targets != IGNORED).sum().clamp(min=1)
-
-    def logits(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
-        """Vocabulary logits of the given positions: (M, hidden) -> (M, vocabulary)."""
-        return functional.linear(self.transform(hidden), embeddings, self.bias)
-
-
-class TlmTaskHead(nn.Module):
-    """The TLM authors' own head of pre-training: dense, GELU, dense on the first token, no dropout."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.out = nn.Linear(config.hidden_size, config.num_labels)
-
-    def forward(self, pooled: Tensor) -> Tensor:
-        """(S, hidden) -> (S, classes)"""
-        logits: Tensor = self.out(functional.gelu(self.dense(pooled)))
-        return logits
-
-
 class Network(nn.Module):
-    """Body and heads with explicit random weights.
+    """Encoder and heads with explicit random weights.
 
-    `backend`, `dtype` say how the encoder computes; `move` in training/device.py sets them for a device. `kind` is that of
-    the task, which decides what its heads read: texts, or for `tags` every token; heads of auxiliary tasks have theirs.
+    `backend` and `dtype` say how the encoder computes; `move` in training/device.py sets them for a device. `kind` is
+    that of the task and decides what its heads read: texts, or for `tags` tokens; heads of auxiliary tasks have theirs.
     """
 
     def __init__(
-        self, architecture: Architecture, config: Any, seed: int, *, tlm_head: bool = False, kind: TaskKind = "text"
+        self, architecture: Encoder, config: Any, seed: int, *, tlm_head: bool = False, kind: TaskKind = "text"
     ) -> None:
         super().__init__()
         self.architecture = architecture
@@ -148,10 +109,10 @@ class Network(nn.Module):
         return pool(hidden, batch, pooling, markers_of(self.config))
 
     def choose_backend(self, asked: str, context: DeviceContext, *, fixed_shapes: bool) -> Backend:
-        """How attention is computed at a place: as asked for, or by `auto` the fastest way that works there."""
+        """Return the attention backend for a device: the requested one, or for `auto` the fastest that works there."""
         name, backends = self.architecture.name, self.architecture.backends
         if asked not in ("auto", *backends):
-            hint = "use auto, or model.architecture=lean"
+            hint = "use auto"
             raise InputError(f"{name} has {' and '.join(backends)}, not {asked}", key="model.attention", hint=hint)
         size = self.config.hidden_size // self.config.num_attention_heads
         return choose_backend(
@@ -180,11 +141,11 @@ class Network(nn.Module):
         self._kinds[name], self._costs[name] = kind, replace(self._cost, classes=classes)
 
     def reset_task_head(self, seed: int, head: str = TASK) -> None:
-        """Give a task's head new random weights, as TLM does between its two stages."""
+        """Give a task's head new random weights, as TLM does between pre-training and fine-tuning."""
         initialize(self.heads[head], seed, self.config)
 
     def set_dropout(self, probability: float) -> None:
-        """Set every dropout of body and heads."""
+        """Set every dropout of encoder and heads."""
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = probability
@@ -210,33 +171,6 @@ class Network(nn.Module):
             part.compile(dynamic=False)
 
 
-def pool(hidden: Tensor, batch: TextBatch, pooling: str, markers: tuple[int, ...] = ()) -> Tensor:
-    """One vector per text: its first token's, the mean over its tokens or over its marks: (N, hidden) -> (S, hidden).
-
-    A text without any mark (masked language modelling may hide them) counts with all of its tokens.
-    """
-    if pooling == "cls":
-        # An empty text of a fixed layout starts behind the last token.
-        return hidden[batch.offsets[:-1].long().clamp(max=len(hidden) - 1)]
-    lengths = batch.offsets.diff()  # (S,)
-    wide = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-    if pooling == "entity_markers":
-        counted = _read_tokens(batch, markers).to(wide.dtype)  # (N,)
-        wide = wide * counted[:, None]
-        lengths = torch.zeros_like(lengths, dtype=wide.dtype).index_add(0, batch.text_ids, counted)
-    total = wide.new_zeros((len(lengths), hidden.shape[1])).index_add(0, batch.text_ids, wide)
-    return (total / lengths.clamp(min=1)[:, None]).to(hidden.dtype)
-
-
-def _read_tokens(batch: TextBatch, markers: tuple[int, ...]) -> Tensor:
-    """Which tokens are marks, or all in texts that have none: (N,)."""
-    # Compared one by one: a tensor of the numbers would have to be brought to the device.
-    is_mark = torch.stack([batch.input_ids == mark for mark in markers]).any(0)  # (N,)
-    texts = len(batch.offsets) - 1
-    found = is_mark.new_zeros(texts, dtype=torch.int64).index_add(0, batch.text_ids, is_mark.long())  # (S,)
-    return is_mark | (found == 0)[batch.text_ids]
-
-
 def build_network(
     settings: ModelSettings,
     *,
@@ -252,7 +186,7 @@ def build_network(
 
     `markers` are the tokens that the task head reads where the settings say so.
     """
-    architecture = ARCHITECTURES[settings.architecture]
+    architecture: Encoder = settings.part
     pooling = pooling_of(settings, architecture, markers)
     config = architecture.config(
         shape_of(settings),
@@ -267,14 +201,16 @@ def build_network(
     return Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
 
 
-def pooling_of(settings: ModelSettings, architecture: Architecture, markers: tuple[int, ...]) -> Pooling:
+def pooling_of(settings: ModelSettings, architecture: Encoder, markers: tuple[int, ...]) -> Pooling:
     """What the task head reads, by the settings: marks where there are some and the architecture can."""
     usual: Pooling = (
         "entity_markers" if markers and "entity_markers" in architecture.poolings else architecture.poolings[0]
     )
     pooling = usual if settings.pooling == "auto" else settings.pooling
     if pooling not in architecture.poolings:
-        raise InputError(f"the stock head of {architecture.name} cannot read the {pooling}", key="model.pooling")
+        raise InputError(
+            f"{architecture.name} has {' and '.join(architecture.poolings)}, not {pooling}", key="model.pooling"
+        )
     if pooling == "entity_markers" and not markers:
         raise InputError(
             "there are no marks to read", key="model.pooling", hint="name them under tokenizer.entity_markers"

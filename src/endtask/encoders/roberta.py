@@ -1,61 +1,27 @@
-"""RoBERTa, by Hugging Face's own classes: BERT's encoder with other heads and without token types."""
+"""RoBERTa by Hugging Face's own classes: BERT's encoder with other heads and without token types."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import Tensor, nn
-from torch.nn import functional
-from transformers import (
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaForSequenceClassification,
-    RobertaForTokenClassification,
-    RobertaModel,
-)
-from transformers.models.roberta.modeling_roberta import RobertaClassificationHead
-
-from endtask.encoders.base import Pooling
+from endtask.encoders.base import Pooling, encoders
 from endtask.encoders.bert import Bert
-from endtask.encoders.packed_attention import ATTENTION
-from endtask.encoders.sizes import Shape
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from endtask.encoders.sizes import Shape
 
 
-class FirstTokenHead(nn.Module):
-    """The head of `RobertaForSequenceClassification`: dropout, dense, tanh, dropout, linear."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.stock = RobertaClassificationHead(config)
-
-    def forward(self, pooled: Tensor) -> Tensor:
-        """(S, hidden) -> (S, classes)"""
-        logits: Tensor = self.stock(pooled.unsqueeze(1))  # it takes the first token itself
-        return logits
-
-
-class LanguageTransform(nn.Module):
-    """The masked-LM head before the output matrix: dense, GELU, norm."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """(..., hidden) -> (..., hidden)"""
-        out: Tensor = self.layer_norm(functional.gelu(self.dense(hidden)))
-        return out
-
-
+@encoders.register("roberta")
 class Roberta(Bert):
-    """No token types; the first token stands at position pad id + 1."""
+    """No token types; the first token has position pad id + 1."""
 
-    name = "roberta"
-    input_names: tuple[str, ...] = ("input_ids", "attention_mask")
-    to_classifier = {"encoder.": "roberta.", "heads.task.stock.": "classifier."}  # noqa: RUF012
-    to_tagger = {"encoder.": "roberta.", "heads.task.classifier.": "classifier."}  # noqa: RUF012
-    to_masked_lm = {  # noqa: RUF012
+    input_names: ClassVar[tuple[str, ...]] = ("input_ids", "attention_mask")
+    model_type = "roberta"
+    to_classifier: ClassVar[dict[str, str]] = {"encoder.": "roberta.", "heads.task.stock.": "classifier."}
+    to_token_classifier: ClassVar[dict[str, str]] = {"encoder.": "roberta.", "heads.task.classifier.": "classifier."}
+    to_masked_lm: ClassVar[dict[str, str]] = {
         "encoder.": "roberta.",
         "heads.masked_lm.transform.": "lm_head.",
         "heads.masked_lm.bias": "lm_head.bias",
@@ -71,7 +37,9 @@ class Roberta(Bert):
         dropout: float,
         pooling: Pooling,
     ) -> Any:
-        return RobertaConfig(
+        from endtask.encoders.packed_attention import ATTENTION
+
+        return self.config_class()(
             vocab_size=vocabulary,
             pad_token_id=special_ids["pad"],
             bos_token_id=special_ids["cls"],
@@ -85,10 +53,28 @@ class Roberta(Bert):
             **vars(shape),
         )
 
-    def longest_text(self, config: Any) -> int:
+    def config_class(self) -> Any:
+        from transformers import RobertaConfig
+
+        return RobertaConfig
+
+    def config_problem(self, config: Any) -> str | None:
+        return "no pad_token_id, from which RoBERTa counts its positions" if config.pad_token_id is None else None
+
+    def tokenizer_problem(self, config: Any, tokenizer: Any) -> str | None:
+        if config.pad_token_id == tokenizer.pad_token_id:
+            return None
+        return f"pads with token {config.pad_token_id}, from which RoBERTa counts its positions"
+
+    def separates_pairs(self, config: Any) -> bool:
+        return True
+
+    def max_length(self, config: Any) -> int:
         return int(config.max_position_embeddings) - int(config.pad_token_id) - 1
 
     def encoder(self, config: Any) -> nn.Module:
+        from transformers import RobertaModel
+
         encoder: nn.Module = RobertaModel(config, add_pooling_layer=False)
         return encoder
 
@@ -96,16 +82,26 @@ class Roberta(Bert):
         return (self.embeddings(encoder).padding_idx or 0) + 1
 
     def masked_lm_transform(self, config: Any) -> nn.Module:
-        return LanguageTransform(config)
+        from endtask.encoders.heads import RobertaTransform
+
+        return RobertaTransform(config)
 
     def task_head(self, config: Any) -> nn.Module:
+        from endtask.encoders.heads import FirstTokenHead
+
         return FirstTokenHead(config)
 
     def classifier(self, config: Any) -> Any:
+        from transformers import RobertaForSequenceClassification
+
         return RobertaForSequenceClassification(config)
 
-    def tagger(self, config: Any) -> Any:
+    def token_classifier(self, config: Any) -> Any:
+        from transformers import RobertaForTokenClassification
+
         return RobertaForTokenClassification(config)
 
     def masked_lm(self, config: Any) -> Any:
+        from transformers import RobertaForMaskedLM
+
         return RobertaForMaskedLM(config)

@@ -35,18 +35,6 @@ FLAT_SIZES = {
 }
 """The sizes of "Aligning the Pretraining and Finetuning Objectives", for answers within a few milliseconds."""
 
-_GATED = ("lean", "modernbert")
-_ROUND = 128
-
-
-def gated_width(hidden: int) -> int:
-    """A gated block has three matrices where BERT's has two: 8/3 of the width has its weights; rounded up to 128.
-
-    >>> [gated_width(hidden) for hidden in (128, 512, 768)]
-    [384, 1408, 2048]
-    """
-    return -(-8 * hidden // (3 * _ROUND)) * _ROUND if hidden >= _ROUND else -(-8 * hidden // 3)
-
 
 def shape_of(settings: ModelSettings) -> Shape:
     """The named size with the settings' explicit numbers put in.
@@ -56,22 +44,17 @@ def shape_of(settings: ModelSettings) -> Shape:
     """
     named_hidden, named_layers, named_heads = (SIZES | FLAT_SIZES)[settings.size]
     hidden = settings.hidden_size or named_hidden
-    usual = gated_width(hidden) if settings.architecture in _GATED else 4 * hidden
+    encoder = settings.part
     shape = Shape(
         hidden,
         settings.num_hidden_layers or named_layers,
         settings.num_attention_heads or named_heads,
-        settings.intermediate_size or usual,
+        settings.intermediate_size or encoder.default_intermediate_size(hidden),
     )
     if shape.hidden_size % shape.num_attention_heads:
         raise InputError(
             f"{shape.hidden_size} is not a multiple of model.num_attention_heads {shape.num_attention_heads}",
             key="model.hidden_size",
         )
-    if settings.architecture in _GATED and shape.hidden_size // shape.num_attention_heads % 2:
-        raise InputError(
-            f"{shape.num_attention_heads} heads of {shape.hidden_size // shape.num_attention_heads} numbers each; "
-            "rotary positions turn them in pairs and need an even number",
-            key="model.hidden_size",
-        )
+    encoder.check_shape(shape)
     return shape

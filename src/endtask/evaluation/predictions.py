@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from endtask.config import TaskKind
 from endtask.errors import InputError, did_you_mean
-from endtask.evaluation.counting import Values
+from endtask.evaluation.metrics.base import Values
 from endtask.evaluation.task_metrics import Measure, score_runs
 from endtask.io.run_layout import PREDICTIONS
 from endtask.task.targets import Answers, numbered

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from endtask.evaluation.counting import Values
+from endtask.evaluation.metrics.base import Values
 from endtask.evaluation.task_metrics import Measure, as_measure, checked_truth, runs_by_rows
 from endtask.seeds import generator
 from endtask.task.targets import Answers

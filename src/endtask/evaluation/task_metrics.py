@@ -4,63 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from endtask.config import EvaluateSettings, TaskKind
+from endtask.config.part_section import PartConfig
 from endtask.errors import InputError, did_you_mean
-from endtask.evaluation.correlations import number_scores
-from endtask.evaluation.counting import COUNT_METRICS, ClassCounts, Values
-from endtask.evaluation.resampling_sums import label_sums, tag_sums
-from endtask.evaluation.spans import scheme_of
+from endtask.evaluation.metrics.base import Counted, Form, Metric, Values, metrics
 from endtask.task import Task
 from endtask.task.targets import Answers
 
-_OF_CLASSES = ("macro_f1", "micro_f1", "accuracy", "matthews", "f1", "accuracy_f1")
+_CLASS_METRICS = ("macro_f1", "micro_f1", "accuracy", "matthews", "f1", "accuracy_f1")
 METRICS_OF: dict[TaskKind, tuple[str, ...]] = {
-    "text": _OF_CLASSES,
-    "pair": _OF_CLASSES,
+    "text": _CLASS_METRICS,
+    "pair": _CLASS_METRICS,
     "score": ("pearson", "spearman", "pearson_spearman", "r2"),
     "labels": ("micro_f1", "macro_f1", "accuracy"),
     "tags": ("span_f1", "strict_span_f1", "accuracy", "exact_match"),
 }
-"""The usual one first. All rise with quality, so that each can decide on dev."""
-
-_BESIDE: dict[TaskKind, tuple[str, ...]] = {"score": ("rmse",), "tags": ("span_precision", "span_recall")}
-"""What is reported and decides nothing: one part of a score, or errors, which fall with quality."""
+FORM_OF: dict[TaskKind, Form] = {
+    "text": "classes",
+    "pair": "classes",
+    "score": "numbers",
+    "labels": "label_sets",
+    "tags": "tags",
+}
 
 
 def deciding_metrics(kind: TaskKind, labels: Sequence[str]) -> tuple[str, ...]:
-    """The metrics that a task with these labels can be judged by, the usual one first.
+    """Return the metrics that can choose between models for a task with these labels, the default first.
 
     >>> deciding_metrics("tags", ["NOUN", "VERB"])
     ('accuracy', 'exact_match')
     """
-    return _that_fit(METRICS_OF[kind], kind, labels)
+    found = ((name, metrics.get(name)) for name in fitting_metrics(kind, labels))
+    return tuple(name for name, metric in found if metric.decides and metric.higher_is_better)
 
 
-def _that_fit(names: Sequence[str], kind: TaskKind, labels: Sequence[str]) -> tuple[str, ...]:
-    """Without spans there are no scores of spans, and F1 of a class needs one to be opposed to one other."""
-    has_spans, two_classes = scheme_of(labels) != "none", len(labels) == 2
-    return tuple(
-        name
-        for name in names
-        if (has_spans or kind != "tags" or "span" not in name)
-        and (two_classes or kind not in ("text", "pair") or name not in ("f1", "accuracy_f1"))
-    )
-
-
-class Counted(Protocol):
-    """Runs of one system whose scores follow from weights of the rows; what `weighted` gives adds up like weights."""
-
-    @property
-    def draws_at_once(self) -> int: ...
-
-    def weighted(self, weights: NDArray[Any]) -> NDArray[Any]: ...
-
-    def scores(self, counts: NDArray[Any]) -> Values: ...
+def fitting_metrics(kind: TaskKind, labels: Sequence[str]) -> tuple[str, ...]:
+    """Return all metrics that can score a task with these labels, the preferred ones of its kind first."""
+    ordered = dict.fromkeys((*METRICS_OF[kind], *metrics.names()))
+    return tuple(name for name in ordered if metrics.get(name).fits(FORM_OF[kind], labels))
 
 
 @dataclass(frozen=True)
@@ -75,47 +60,27 @@ class Measure:
     kind: TaskKind = "text"
     labels: tuple[str, ...] = ()
     positive: int = 1
+    options: PartConfig | None = None
+
+    @property
+    def metric(self) -> Metric:
+        """The metric for this task's labels."""
+        part: type[Metric] = metrics.get(self.name)
+        return part(FORM_OF[self.kind], self.labels, positive=self.positive, options=self.options)
 
     def counted(self, predicted: Answers, truth: Answers) -> Counted:
-        """Predictions (runs, rows, ...) ready to be scored under many weightings of the rows."""
-        if self.kind == "score":
-            return number_scores(predicted, truth, self.name)
-        if self.kind == "labels":
-            return label_sums(predicted, truth, self.name)
-        if self.kind == "tags":
-            return tag_sums(predicted, truth, self.name, self.labels)
-        return ClassScores(ClassCounts(predicted, truth), self)
+        """Return predictions (runs, rows, ...) ready to be scored under many weightings of the rows."""
+        return self.metric.counted(predicted, truth)
 
     def score(self, truth: ArrayLike, predicted: ArrayLike) -> float:
         """The score of a single run."""
         return float(score_runs(predicted, truth, self)[0])
 
     def all_scores(self, truth: ArrayLike, predicted: ArrayLike) -> dict[str, float]:
-        """Every metric that this kind has, by name."""
-        names = _that_fit((*METRICS_OF[self.kind], *_BESIDE.get(self.kind, ())), self.kind, self.labels)
-        return {name: replace(self, name=name).score(truth, predicted) for name in names}
-
-
-class ClassScores:
-    """Counts of classes under one metric."""
-
-    def __init__(self, counts: ClassCounts, measure: Measure) -> None:
-        if measure.name not in ("f1", "accuracy_f1", *COUNT_METRICS):
-            hint = did_you_mean(measure.name, METRICS_OF[measure.kind])
-            raise InputError(f"unknown metric {measure.name!r}", hint=hint)
-        self._counts, self._measure = counts, measure
-        self.draws_at_once = counts.draws_at_once
-        self.weighted = counts.weighted
-
-    def scores(self, counts: NDArray[Any]) -> Values:
-        """Scores (runs, draws)."""
-        name = self._measure.name
-        if name == "f1":
-            return self._counts.f1(counts, self._measure.positive)
-        if name == "accuracy_f1":
-            accuracy = self._counts.scores(counts, "accuracy")
-            return 0.5 * (accuracy + self._counts.f1(counts, self._measure.positive))
-        return self._counts.scores(counts, name)
+        """Return the score of every metric that fits the task, by name."""
+        names = fitting_metrics(self.kind, self.labels)
+        measures = {name: self if name == self.name else replace(self, name=name, options=None) for name in names}
+        return {name: measure.score(truth, predicted) for name, measure in measures.items()}
 
 
 def measure_of(task: Task, settings: EvaluateSettings) -> Measure:
@@ -131,7 +96,9 @@ def measure_of(task: Task, settings: EvaluateSettings) -> Measure:
     if name not in known:
         what = f"a task of kind {task.kind!r} with these {len(task.labels)} labels" if task.labels else "scores"
         raise InputError(f"{name!r} does not fit {what}", key="evaluate.metric", hint=f"known: {', '.join(known)}")
-    return Measure(name, task.kind, task.all_labels, positive_class(task.labels, settings.positive_label))
+    options = None if settings.metric == "auto" else settings.options
+    positive = positive_class(task.labels, settings.positive_label)
+    return Measure(name, task.kind, task.all_labels, positive, options)
 
 
 def positive_class(labels: Sequence[str], asked: str | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Which weights of the encoder gradients are taken of: by a short name, a module's path or a pattern."""
+"""Choose the weights of the encoder whose gradients are compared, by short name, module path or pattern."""
 
 from __future__ import annotations
 
@@ -14,16 +14,10 @@ from endtask.errors import InputError, did_you_mean
 DEPTHS = {"quarter": 0.25, "half": 0.5, "three_quarters": 0.75, "last": 1.0}
 """Names for the attention output projection of a layer, by the layer's depth; of 12 layers the 3rd, 6th, 9th, 12th."""
 EMBEDDING = "embedding"
-_OUTPUT_PROJECTIONS = {
-    "lean": "layers.{}.attn.Wo",
-    "modernbert": "layers.{}.attn.Wo",
-    "bert": "encoder.layer.{}.attention.output.dense",
-    "roberta": "encoder.layer.{}.attention.output.dense",
-}
 
 
 def choose_weights(network: Network, layers: Sequence[str]) -> dict[str, nn.Parameter]:
-    """The weights that the names stand for, by their module's path in the encoder, in the encoder's order.
+    """Return the weights that the names stand for, by their module's path in the encoder, in the encoder's order.
 
     A name is `last`, `three_quarters`, `half`, `quarter` (the attention output projection at that depth, as the ISS
     authors use), `embedding` (the word vectors), or the path of a Linear module, `*` standing for anything.
@@ -59,11 +53,15 @@ def _paths(network: Network, name: str, known: list[str]) -> list[str]:
 
 
 def output_projection(network: Network, depth: float) -> str:
-    """The path of the attention output projection at a depth, as a share of the layers.
+    """Return the path of the attention output projection at a depth, as a share of the layers.
 
     >>> from types import SimpleNamespace as Some
-    >>> output_projection(Some(architecture=Some(name="bert"), config=Some(num_hidden_layers=12)), 0.25)
+    >>> from endtask.encoders.bert import Bert
+    >>> output_projection(Some(architecture=Bert(), config=Some(num_hidden_layers=12)), 0.25)
     'encoder.layer.2.attention.output.dense'
     """
     number = max(1, math.ceil(depth * network.config.num_hidden_layers))
-    return _OUTPUT_PROJECTIONS[network.architecture.name].format(number - 1)
+    projection = network.architecture.output_projection
+    if projection is None:
+        raise InputError(f"{network.architecture.name} has no attention output projections", key="layers")
+    return projection.format(number - 1)

@@ -1,4 +1,4 @@
-"""Answers of a trained run, for texts one by one or streamed: classes, scores, labels or tags."""
+"""Predict with the model of a trained run, for a list or a stream of texts: classes, scores, labels or tags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-_WINDOWS_AT_ONCE = 32
+_WINDOW_BATCH = 32
 Text = str | tuple[str, str] | list[str]
 """A text, a pair of texts, or the words of a text to be tagged."""
 
@@ -46,7 +46,7 @@ class Score:
 
 @dataclass(frozen=True)
 class LabelSet:
-    """All labels that are probable enough, and the probability of every label."""
+    """All labels above the threshold, and the probability of every label."""
 
     labels: tuple[str, ...]
     probabilities: dict[str, float]
@@ -57,7 +57,7 @@ class LabelSet:
 
 @dataclass(frozen=True)
 class Tagged:
-    """A tag for each word, its probability (0 for a word that was cut off), and the spans that the tags make."""
+    """A tag for each word, its probability (0 for a truncated word), and the spans of the tags."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -81,8 +81,8 @@ def load(run: str | Path) -> Predictor:
     """
     folder = Path(run)
     if not folder.is_dir():
-        beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
-        hint = did_you_mean_beside(folder, (one.name for one in beside if one.is_dir()))
+        siblings = folder.parent.iterdir() if folder.parent.is_dir() else ()
+        hint = did_you_mean_beside(folder, (sibling.name for sibling in siblings if sibling.is_dir()))
         raise InputError("no such folder", path=folder, hint=hint)
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
@@ -91,20 +91,20 @@ def load(run: str | Path) -> Predictor:
 
 
 def _task_of(model: Path) -> Path:
-    """Where the run of a model wrote down its task; of a auxiliary task, `model/tasks/NAME`, that task."""
+    """Return the folder where the run of a model stored its task; for `model/tasks/NAME`, the auxiliary task."""
     if (model.parent.parent.name, model.parent.name) == ("model", TASKS):
         return model.parents[2] / "read" / TASKS / model.name
     return model.parent / "read"
 
 
 def _kind_of(task: Path) -> str | None:
-    """The kind of task a model was trained on, if its folder is in a run's."""
+    """Return the kind of task of a model, if its folder is in a run."""
     audit = task / "audit.json"
     return str(json.loads(audit.read_text(encoding="utf-8"))["kind"]) if audit.exists() else None
 
 
 def takes_pairs(run: Path) -> bool | None:
-    """Whether a run was trained on text pairs, if the folder is a run's."""
+    """Return whether a run was trained on text pairs; None if the folder is not a run."""
     return _has_pairs(run / "read")
 
 
@@ -117,7 +117,7 @@ def _has_pairs(task: Path) -> bool | None:
 
 
 def _kind_of_model(config: Any) -> str | None:
-    """What a configuration says of the kind; whether a classifier wants pairs it does not say."""
+    """Return the kind of task from a model's configuration, which does not distinguish pairs from single texts."""
     if any("TokenClassification" in name for name in config.architectures or ()):
         return "tags"
     return {"regression": "score", "multi_label_classification": "labels"}.get(config.problem_type)
@@ -125,7 +125,7 @@ def _kind_of_model(config: Any) -> str | None:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a model folder says beyond Hugging Face's files: how windows start, and when a label is given."""
+    """Facts of a model folder beyond Hugging Face's files: the stride of windows and the threshold of labels."""
 
     window_stride: int | None = None
     threshold: float = 0.5
@@ -141,17 +141,17 @@ class _Facts:
             facts = {}
         stride, threshold = facts.get("window_stride"), facts.get("threshold", 0.5)
         if not (isinstance(stride, int) and stride >= 1) and (stride is not None or "threshold" not in facts):
-            raise InputError("does not say how windows are read", path=path, hint='{"window_stride": 64}')
+            raise InputError("no valid window_stride", path=path, hint='{"window_stride": 64}')
         if not isinstance(threshold, float) or not 0 < threshold < 1:
-            raise InputError("does not say when a label is given", path=path, hint='{"threshold": 0.5}')
+            raise InputError("no valid threshold", path=path, hint='{"threshold": 0.5}')
         return cls(stride, threshold)
 
 
 class Predictor:
-    """A model ready to use; unless it reads marks alone, nothing of endtask's own is needed to load it.
+    """A loaded model; plain transformers can load it too, unless its head pools over entity markers.
 
-    `kind` is that of the task where it is known, and `takes_pairs` says whether its texts come in pairs; others are
-    then refused. A single text longer than the model reads is cut off, unless it was trained to read such by windows.
+    `kind` is that of the task where it is known; `takes_pairs` is whether the model was trained on text pairs, which it
+    then requires. Texts longer than the model's maximum are truncated, unless it was trained on windows of them.
     """
 
     def __init__(self, folder: Path, kind: str | None = None, takes_pairs: bool | None = None) -> None:
@@ -161,39 +161,39 @@ class Predictor:
             AutoTokenizer,
         )
 
-        from endtask.encoders.marker_pooling import classifier_class
+        from endtask.encoders.saved_model import classifier_class
 
         self._facts = _Facts.read(folder)
         with without_bars():
             self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
             self.kind = kind or _kind_of_model(config)
-            stock = AutoModelForTokenClassification if self.kind == "tags" else classifier_class(config)
-            self._model: PreTrainedModel = stock.from_pretrained(str(folder), local_files_only=True).eval()
+            model_class = AutoModelForTokenClassification if self.kind == "tags" else classifier_class(config)
+            self._model: PreTrainedModel = model_class.from_pretrained(str(folder), local_files_only=True).eval()
         self.takes_pairs = {"pair": True, "text": False, "tags": False}.get(self.kind or "", takes_pairs)
         self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())
 
     def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:
-        """Answers for texts, or for (text, second text) pairs: a `Prediction`, `Score`, `LabelSet` or `Tagged` each.
+        """Return a `Prediction`, `Score`, `LabelSet` or `Tagged` for each text or (text, second text) pair.
 
-        A text to be tagged may also be a list of its words, as in the task's files.
+        A tagger also takes lists of words, as in the task's files.
         """
         return list(self.stream(texts, batch_size=batch_size))
 
     def stream(self, texts: Iterable[Text], *, batch_size: int = 32) -> Iterator[Any]:
-        """The same, batch by batch, so that the texts need not fit in memory."""
+        """Yield the same predictions batch by batch, so that the texts need not fit in memory."""
         if isinstance(texts, str):
             raise TypeError("give a list of texts, not a single string")
         yield from self.stream_batches(in_batches(texts, batch_size))
 
     def stream_batches(self, batches: Iterable[Sequence[Text]]) -> Iterator[Any]:
-        """The same for texts that the caller has put into batches, such as those that have come so far."""
+        """Yield the same predictions for texts that the caller has batched, such as those read so far."""
         before = 0
         for batch in batches:
             for number, text in enumerate(batch, start=before + 1):
                 self._check(number, text)
             before += len(batch)
-            # Texts and pairs may come mixed; the tokenizer takes one kind at a time.
+            # A batch may mix texts and pairs; the tokenizer takes one kind at a time.
             for _, group in groupby(batch, key=lambda text: isinstance(text, str)):
                 yield from self._predict_batch(list(group))
 
@@ -222,19 +222,19 @@ class Predictor:
             return Score(outputs[0])
         by_label = dict(zip(self.labels, outputs, strict=True))
         if self.kind == "labels":
-            given = tuple(label for label, value in by_label.items() if value >= self._facts.threshold)
-            return LabelSet(given, by_label)
+            predicted = tuple(label for label, value in by_label.items() if value >= self._facts.threshold)
+            return LabelSet(predicted, by_label)
         best = max(range(len(outputs)), key=outputs.__getitem__)
         return Prediction(self.labels[best], outputs[best], by_label)
 
     def _activated(self, logits: Tensor) -> Tensor:
-        """What is averaged over windows and shown: probabilities, or scores as they are."""
+        """Return probabilities, or scores unchanged: the values to average over windows and to show."""
         if self.kind == "score":
             return logits
         return logits.sigmoid() if self.kind == "labels" else logits.softmax(-1)
 
     def _outputs(self, texts: list[Text]) -> Tensor:
-        """(texts, labels) of single texts or of pairs, not of both."""
+        """Return (texts, labels) for single texts or for pairs, not for both."""
         single = [text for text in texts if isinstance(text, str)]
         pairs = [text for text in texts if not isinstance(text, str)]
         if single and self._facts.window_stride is not None:
@@ -244,7 +244,7 @@ class Predictor:
         return self._activated(self._model(**inputs).logits)
 
     def _mean_over_windows(self, texts: list[str], stride: int) -> Tensor:
-        """The same windows as in training, a few at a time: a single text may have hundreds."""
+        """Average over the same windows as in training, in batches: a single text may have hundreds."""
         import torch
 
         from endtask.tokenization.packed_texts import window_options
@@ -253,18 +253,18 @@ class Predictor:
         inputs: Any = self._tokenizer(texts, padding=True, return_tensors="pt", **options)
         owners: Tensor = inputs.pop("overflow_to_sample_mapping")  # (windows,)
         parts = []
-        for start in range(0, len(owners), _WINDOWS_AT_ONCE):
-            some = {name: values[start : start + _WINDOWS_AT_ONCE] for name, values in inputs.items()}
-            parts.append(self._activated(self._model(**some).logits))
+        for start in range(0, len(owners), _WINDOW_BATCH):
+            batch = {name: values[start : start + _WINDOW_BATCH] for name, values in inputs.items()}
+            parts.append(self._activated(self._model(**batch).logits))
         sums = torch.zeros(len(texts), len(self.labels)).index_add(0, owners, torch.cat(parts))
         return sums / owners.bincount()[:, None]  # (texts, labels)
 
     def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
-        """The words of each text are joined by single blanks, as in training."""
+        """Tag texts whose words are joined by single blanks, as in training."""
         from endtask.tokenization.word_alignment import NO_TOKEN, first_tokens
 
         inputs: Any = self._tokenizer(
-            [" ".join(one) for one in words],
+            [" ".join(text) for text in words],
             truncation=True,
             padding=True,
             return_tensors="pt",
@@ -272,15 +272,15 @@ class Predictor:
         )
         spans = inputs.pop("offset_mapping").numpy()
         probabilities, numbers = self._model(**inputs).logits.softmax(-1).max(-1)  # (texts, tokens)
-        for row, one in enumerate(words):
-            places = first_tokens(one, spans[row]).tolist()
-            tags = [self._outside if place == NO_TOKEN else self.labels[int(numbers[row, place])] for place in places]
-            sure = [0.0 if place == NO_TOKEN else float(probabilities[row, place]) for place in places]
-            yield Tagged(one, tuple(tags), tuple(sure), self._spans(one, tags))
+        for row, text in enumerate(words):
+            tokens = first_tokens(text, spans[row]).tolist()
+            tags = [self._outside if token == NO_TOKEN else self.labels[int(numbers[row, token])] for token in tokens]
+            certainty = [0.0 if token == NO_TOKEN else float(probabilities[row, token]) for token in tokens]
+            yield Tagged(text, tuple(tags), tuple(certainty), self._spans(text, tags))
 
     @property
     def _outside(self) -> str:
-        """The tag of a word that was cut off."""
+        """The tag of a truncated word."""
         return next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
 
     def _spans(self, words: Sequence[str], tags: Sequence[str]) -> tuple[dict[str, Any], ...]:
@@ -293,7 +293,7 @@ class Predictor:
 
 
 def in_batches(texts: Iterable[Text], size: int) -> Iterator[list[Text]]:
-    """Lists of `size` texts, the last one shorter.
+    """Yield lists of `size` texts; the last may be shorter.
 
     >>> list(in_batches(["a", "b", "c"], 2))
     [['a', 'b'], ['c']]

@@ -90,7 +90,7 @@ def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None
         "pretrain.task_max_length": settings.pretrain.task_max_length or 0,
         "finetune.max_length": settings.finetune.max_length,
     }
-    longest = checkpoint.longest_text
+    longest = checkpoint.max_length
     if too_long := {key: length for key, length in lengths.items() if length > longest}:
         key, length = next(iter(too_long.items()))
         raise InputError(
@@ -100,7 +100,7 @@ def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None
         )
     tasks = (task, *task.auxiliary.values())
     is_pair = any(example.text_pair is not None for one in tasks for example in one.train)
-    if is_pair and checkpoint.architecture.name == "bert" and checkpoint.config.type_vocab_size < 2:
+    if is_pair and not checkpoint.architecture.separates_pairs(checkpoint.config):
         raise InputError(
             "this checkpoint cannot tell the texts of a pair apart", path=checkpoint.path, key="model.path"
         )

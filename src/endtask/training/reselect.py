@@ -25,7 +25,7 @@ from endtask.encoders.network import TASK, Network
 from endtask.errors import InputError, TrainingError
 from endtask.gradients.engine import GradientEngine, Readings
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.plan import Work, make_plan
+from endtask.gradients.plan import Workload, make_plan
 from endtask.gradients.rows import Gradients, Units
 from endtask.gradients.scoring import Calibration, like_lengths, score_batches
 from endtask.gradients.targets import Targets
@@ -117,7 +117,7 @@ class HelpScores:
         first = next(found)
         few = which[next(like_lengths(self.candidates.lengths[which], self.most_tokens))]
         sample = self._gradients(self._masked(few, seed), masked_lm_losses, scored)
-        work = Work(len(which), len(rows), len(rows))
+        work = Workload(len(which), len(rows), len(rows))
         targets = Targets(make_plan(sample, first[1], work), Units.single(len(rows)))
         for places, gradients in chain((first,), found):
             targets.add(gradients, places)

@@ -141,8 +141,8 @@ class Weighting:
     needs_task: ClassVar[bool] = False
     """Whether some objective must learn the end task."""
 
-    class Config(PartConfig):
-        """No options."""
+    Config: ClassVar[type[PartConfig]] = PartConfig
+    """The options beside `pretrain.weighting.name`: a nested class in most weightings."""
 
     def __init__(self, config: Any) -> None:
         self.config = config

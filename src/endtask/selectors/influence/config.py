@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from endtask.config import Settings
+from endtask.config.model import check_encoder
 from endtask.config.part_section import PartConfig
 from endtask.config.section import Positive, PositiveNumber
 
@@ -36,9 +37,7 @@ class InfluenceConfig(PartConfig):
         description="of the scoring model, as in model.size; auto: the largest with a tenth of the weights of the "
         "model to be trained; a given model.path is itself the scoring model",
     )
-    architecture: Literal["lean", "bert", "roberta", "modernbert"] = Field(
-        "lean", description="of the scoring model, as in model.architecture"
-    )
+    architecture: str = Field("lean", description="of the scoring model, as in model.architecture")
     pooling: Literal["cls", "mean"] = Field(
         "cls", description="what its task head reads: of the first token, a target's gradient has a single row"
     )
@@ -75,8 +74,8 @@ class InfluenceConfig(PartConfig):
     )
     choice: Literal["budget", "top_k"] = Field(
         "budget",
-        description="what is kept; budget: the highest mean of the ten best scores; top_k: the best k of each target, "
-        "together, with the k that fills select.budget (paper)",
+        description="what is selected; budget: the highest mean of the ten best scores; top_k: the best k of each "
+        "target, together, with the k that fills select.budget (paper)",
     )
     per_class: bool = Field(False, description="divide the budget among the classes, each taking in turn")
     share_of_budget: float | None = Field(
@@ -109,8 +108,7 @@ class InfluenceConfig(PartConfig):
 
     @model_validator(mode="after")
     def pooling_fits(self) -> InfluenceConfig:
-        if self.pooling == "mean" and self.architecture in ("bert", "roberta"):
-            raise ValueError(f"pooling: mean: the stock head of {self.architecture} reads the first token")
+        check_encoder(self.architecture, pooling=self.pooling)
         return self
 
 

@@ -1,0 +1,149 @@
+"""Heads on an encoder: masked LM, the stock classifiers' heads, and heads for encoders without stock classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers.models.bert.modeling_bert import BertPooler
+from transformers.models.roberta.modeling_roberta import RobertaClassificationHead
+
+from endtask.encoders.batch import IGNORED
+
+
+class MaskedLMHead(nn.Module):
+    """A transform and a bias; the output matrix is the encoder's word embeddings, passed in at each call."""
+
+    def __init__(self, transform: nn.Module, vocabulary: int) -> None:
+        super().__init__()
+        self.transform = transform
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,) -> ()
+
+        0 where nothing is masked, as in texts of special tokens only.
+        """
+        logits = self.logits(hidden[positions], embeddings)
+        total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
+        return total / (targets != IGNORED).sum().clamp(min=1)
+
+    def logits(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
+        """Vocabulary logits of the given positions: (M, hidden) -> (M, vocabulary)."""
+        return functional.linear(self.transform(hidden), embeddings, self.bias)
+
+
+class TlmTaskHead(nn.Module):
+    """The TLM authors' own head of pre-training: dense, GELU, dense on the first token, no dropout."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.out = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(S, hidden) -> (S, classes)"""
+        logits: Tensor = self.out(functional.gelu(self.dense(pooled)))
+        return logits
+
+
+class PoolerHead(nn.Module):
+    """The head of `BertForSequenceClassification`: pooler, dropout, linear."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.pooler = BertPooler(config)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(S, hidden) -> (S, classes)"""
+        logits: Tensor = self.classifier(self.dropout(self.pooler(pooled.unsqueeze(1))))
+        return logits
+
+
+class TokenHead(nn.Module):
+    """The head of `BertForTokenClassification` and of RoBERTa's: dropout, linear."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(N, hidden) -> (N, tags)"""
+        logits: Tensor = self.classifier(self.dropout(hidden))
+        return logits
+
+
+class FirstTokenHead(nn.Module):
+    """The head of `RobertaForSequenceClassification`: dropout, dense, tanh, dropout, linear."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.stock = RobertaClassificationHead(config)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(S, hidden) -> (S, classes)"""
+        logits: Tensor = self.stock(pooled.unsqueeze(1))  # it takes the first token itself
+        return logits
+
+
+class RobertaTransform(nn.Module):
+    """RoBERTa's masked-LM head before the output matrix: dense, GELU, norm."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) -> (..., hidden)"""
+        out: Tensor = self.layer_norm(functional.gelu(self.dense(hidden)))
+        return out
+
+
+class ModernTaskHead(nn.Module):
+    """The head of ModernBERT's stock classifiers, of texts and of tokens: dense-GELU-norm, dropout, linear."""
+
+    def __init__(self, config: Any, head: nn.Module) -> None:
+        super().__init__()
+        self.head = head
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """(S, hidden) -> (S, classes)"""
+        logits: Tensor = self.classifier(self.dropout(self.head(pooled)))
+        return logits
+
+
+class DenseNorm(nn.Module):
+    """Dense, GELU, norm: the default transform of encoders without stock classes."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) -> (..., hidden)"""
+        out: Tensor = self.norm(functional.gelu(self.dense(hidden)))
+        return out
+
+
+class TransformHead(nn.Module):
+    """A transform, dropout and a linear layer: the default task head of encoders without stock classes."""
+
+    def __init__(self, transform: nn.Module, width: int, classes: int, dropout: float) -> None:
+        super().__init__()
+        self.transform = transform
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(width, classes)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) -> (..., classes)"""
+        logits: Tensor = self.classifier(self.dropout(self.transform(hidden)))
+        return logits

@@ -1,0 +1,199 @@
+"""Saved models that Hugging Face has no class for: safetensors and a configuration, loaded by endtask.
+
+Registered encoders without stock classes, and ModernBERT with a head that reads entity markers.
+
+`transformers` knows these classes once this module is imported, so `AutoConfig` and `AutoModelFor...` load such a
+folder. The encoder itself must be registered: code is never read from the folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    ModernBertModel,
+    ModernBertPreTrainedModel,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput, TokenClassifierOutput
+from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
+
+from endtask.encoders.base import Encoder, encoders, markers_of
+from endtask.encoders.batch import Layout, TextBatch, lay_out_tokens
+from endtask.encoders.heads import MaskedLMHead
+from endtask.encoders.pooling import pool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class EncoderConfig(PretrainedConfig):  # type: ignore[misc]
+    """The configuration of any registered encoder; `endtask_encoder` names it."""
+
+    model_type = "endtask"
+
+    def __init__(
+        self,
+        endtask_encoder: str = "",
+        encoder_options: dict[str, Any] | None = None,
+        vocab_size: int = 64,
+        hidden_size: int = 128,
+        num_hidden_layers: int = 2,
+        num_attention_heads: int = 2,
+        intermediate_size: int = 512,
+        max_position_embeddings: int = 512,
+        dropout: float = 0.1,
+        classifier_pooling: str = "mean",
+        initializer_range: float = 0.02,
+        **others: Any,
+    ) -> None:
+        self.endtask_encoder, self.encoder_options = endtask_encoder, encoder_options or {}
+        self.vocab_size, self.max_position_embeddings = vocab_size, max_position_embeddings
+        self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
+        self.num_hidden_layers, self.num_attention_heads = num_hidden_layers, num_attention_heads
+        self.dropout, self.classifier_pooling = dropout, classifier_pooling
+        self.initializer_range = initializer_range
+        super().__init__(**others)
+
+
+class _SavedModel(PreTrainedModel):  # type: ignore[misc]
+    """An encoder that reads padded tables, as tokenizers make them."""
+
+    config_class = EncoderConfig
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        part = encoders.get(config.endtask_encoder)
+        self.part: Encoder = part(part.Config(**config.encoder_options))
+        self.encoder = self.part.encoder(config)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Leave the weights as the encoder's modules made them; saved ones replace them."""
+
+    def _hidden(
+        self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
+    ) -> tuple[Tensor, TextBatch]:
+        """Return one vector per token that is not padding, (N, hidden), and the batch."""
+        present = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        lengths: NDArray[np.int64] = present.sum(1).cpu().numpy()
+        seconds = lengths.copy()
+        if token_type_ids is not None:
+            seconds = lengths - (token_type_ids * present).sum(1).cpu().numpy()
+        layout = Layout(self.config.pad_token_id, input_ids.shape[1])
+        batch = lay_out_tokens(input_ids[present.bool()].cpu().numpy(), lengths, seconds, layout).to(input_ids.device)
+        return self.part.hidden_states(self.encoder, batch, "padded", torch.float32), batch
+
+
+class EncoderForSequenceClassification(_SavedModel):
+    """An encoder with a head over pooled vectors."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.head = self.part.task_head(config)
+        self.post_init()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None, **_: Any
+    ) -> SequenceClassifierOutput:
+        """Return logits (S, classes) of token ids (S, T)."""
+        hidden, batch = self._hidden(input_ids, attention_mask, token_type_ids)
+        pooled = pool(hidden, batch, self.part.pooling(self.config), markers_of(self.config))
+        return SequenceClassifierOutput(logits=self.head(pooled))
+
+
+class EncoderForTokenClassification(_SavedModel):
+    """An encoder with a head over every token."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.head = self.part.token_head(config)
+        self.post_init()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None, **_: Any
+    ) -> TokenClassifierOutput:
+        """Return logits (S, T, tags) of token ids (S, T); those of padding are 0."""
+        hidden, batch = self._hidden(input_ids, attention_mask, token_type_ids)
+        logits = self.head(hidden)
+        table = logits.new_zeros((*input_ids.shape, logits.shape[-1]))
+        table[batch.text_ids, batch.position_ids] = logits
+        return TokenClassifierOutput(logits=table)
+
+
+class EncoderForMaskedLM(_SavedModel):
+    """An encoder with a masked-LM head, to continue training from."""
+
+    _tied_weights_keys: Any = {}  # noqa: RUF012
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.masked_lm = MaskedLMHead(self.part.masked_lm_transform(config), config.vocab_size)
+        self.post_init()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None, **_: Any
+    ) -> MaskedLMOutput:
+        """Return vocabulary logits (S, T, vocabulary) of token ids (S, T); those of padding are 0."""
+        hidden, batch = self._hidden(input_ids, attention_mask, token_type_ids)
+        logits = self.masked_lm.logits(hidden, self.part.embeddings(self.encoder).weight)
+        table = logits.new_zeros((*input_ids.shape, logits.shape[-1]))
+        table[batch.text_ids, batch.position_ids] = logits
+        return MaskedLMOutput(logits=table)
+
+
+class ModernBertForMarkedClassification(ModernBertPreTrainedModel):  # type: ignore[misc]
+    """ModernBERT's classifier over the mean of the tokens `config.marker_token_ids`, or of all where none is there.
+
+    Hugging Face's classifiers read the first token or the mean. The head has other names here than there, so that a
+    stock class warns of a missing head instead of reading the mean.
+    """
+
+    weight_names: ClassVar[dict[str, str]] = {
+        "encoder.": "model.",
+        "heads.task.head.": "marked_head.",
+        "heads.task.classifier.": "marked_classifier.",
+    }
+    """Prefixes of the network's weight names -> prefixes here."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.model = ModernBertModel(config)
+        self.marked_head = ModernBertPredictionHead(config)
+        self.drop = nn.Dropout(config.classifier_dropout)
+        self.marked_classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
+    ) -> SequenceClassifierOutput:  # other inputs that tokenizers may make are of no use here
+        """Tokens and which of them are there, both (S, T) -> logits (S, classes)."""
+        there = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        hidden = self.model(input_ids=input_ids, attention_mask=there).last_hidden_state  # (S, T, hidden)
+        read = self._read(input_ids, there.bool())[..., None].to(hidden.dtype)  # (S, T, 1)
+        pooled = (hidden * read).sum(1) / read.sum(1)  # (S, hidden)
+        return SequenceClassifierOutput(logits=self.marked_classifier(self.drop(self.marked_head(pooled))))
+
+    def _read(self, input_ids: Tensor, there: Tensor) -> Tensor:
+        is_marker = torch.stack([input_ids == marker for marker in markers_of(self.config)]).any(0) & there  # (S, T)
+        return is_marker | (there & ~is_marker.any(1, keepdim=True))
+
+
+def classifier_class(config: Any) -> Any:
+    """Return the class that loads a saved classifier of texts."""
+    is_marked = markers_of(config) and not isinstance(config, EncoderConfig)
+    return ModernBertForMarkedClassification if is_marked else AutoModelForSequenceClassification
+
+
+AutoConfig.register(EncoderConfig.model_type, EncoderConfig)
+AutoModelForSequenceClassification.register(EncoderConfig, EncoderForSequenceClassification)
+AutoModelForTokenClassification.register(EncoderConfig, EncoderForTokenClassification)
+AutoModelForMaskedLM.register(EncoderConfig, EncoderForMaskedLM)

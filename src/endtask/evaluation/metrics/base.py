@@ -1,0 +1,119 @@
+"""The contract of a metric.
+
+A metric registers itself under the name that `evaluate.metric` takes. One function is enough:
+
+    @metrics.register("error_rate")
+    class ErrorRate(Metric):
+        forms = ("classes",)
+        higher_is_better = False
+
+        def compute(self, truth, predicted):
+            return float((truth != predicted).mean())
+
+Significance tests and intervals then call it for every permutation or sample. The package's metrics implement
+`counted` instead, which scores all of them by a few matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.config.part_section import PartConfig
+from endtask.registry import metrics
+
+__all__ = ["Answers", "Counted", "Form", "Metric", "Recomputed", "Values", "metrics"]
+
+Answers = NDArray[Any]
+"""Of one run (rows, ...), as in task/targets.py."""
+Values = NDArray[np.float64]
+Form = Literal["classes", "numbers", "label_sets", "tags"]
+"""What an answer is: a class number, a number, 0 or 1 for each label, or a tag number for each word."""
+_SAMPLES_AT_ONCE = 64
+
+
+class Counted(Protocol):
+    """Runs of one system whose scores follow from weights of the rows; what `weighted` returns adds up like weights."""
+
+    @property
+    def draws_at_once(self) -> int:
+        """How many weightings of the rows to hold in memory together."""
+        ...
+
+    def weighted(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Return what the scores are computed from, for weights (rows, draws); the draws are its last axis."""
+        ...
+
+    def scores(self, counts: NDArray[Any]) -> Values:
+        """Return scores (runs, draws)."""
+        ...
+
+
+class Metric:
+    """Base class of all metrics; an object scores one task.
+
+    `labels` are the names of the task's classes, labels or tags; `positive` is the positive one of two classes.
+    """
+
+    name: ClassVar[str]
+    """Set by the registry."""
+    forms: ClassVar[tuple[Form, ...]] = ("classes",)
+    """The forms of answers that it scores."""
+    higher_is_better: ClassVar[bool] = True
+    """Only such metrics choose between models on dev; others are reported."""
+    decides: ClassVar[bool] = True
+    """Whether `evaluate.metric` may name it; a metric that is half of another, such as recall, is only reported."""
+
+    class Config(PartConfig):
+        """Options of this metric, given beside `evaluate.metric`."""
+
+    def __init__(
+        self, form: Form, labels: Sequence[str] = (), *, positive: int = 1, options: PartConfig | None = None
+    ) -> None:
+        self.form, self.labels, self.positive = form, tuple(labels), positive
+        self.options = self.Config() if options is None else options
+
+    @classmethod
+    def fits(cls, form: Form, labels: Sequence[str]) -> bool:
+        """Return whether it can score answers of this form with these labels."""
+        return form in cls.forms
+
+    def compute(self, truth: Answers, predicted: Answers) -> float:
+        """Return the score of one run: answers (rows, ...) twice."""
+        raise NotImplementedError
+
+    def counted(self, predicted: Answers, truth: Answers) -> Counted:
+        """Return predictions (runs, rows, ...) ready to be scored under many weightings of the rows."""
+        return Recomputed(self.compute, predicted, truth)
+
+
+class Recomputed:
+    """Scores of any function of the answers: a row of weight 2 is passed twice.
+
+    >>> share = lambda truth, predicted: float((truth == predicted).mean())
+    >>> runs = Recomputed(share, np.array([[0, 1]]), np.array([0, 0]))
+    >>> runs.scores(runs.weighted(np.array([[1, 3], [1, 1]])))
+    array([[0.5 , 0.75]])
+    """
+
+    draws_at_once = _SAMPLES_AT_ONCE
+
+    def __init__(self, compute: Callable[[Answers, Answers], float], predicted: Answers, truth: Answers) -> None:
+        self._compute, self._predicted, self._truth = compute, predicted, truth
+
+    def weighted(self, weights: NDArray[Any]) -> Values:
+        """Return the weights themselves."""
+        return weights.astype(np.float64, copy=False)
+
+    def scores(self, counts: Values) -> Values:
+        """Return scores (runs, draws) of weights (rows, draws); 0 where all weights are 0."""
+        times = np.rint(counts).astype(np.int64)
+        scores = np.zeros((len(self._predicted), counts.shape[1]))
+        for draw in range(counts.shape[1]):
+            rows = np.repeat(np.arange(len(times)), times[:, draw])
+            if len(rows):
+                scores[:, draw] = [self._compute(self._truth[rows], run[rows]) for run in self._predicted]
+        return scores
