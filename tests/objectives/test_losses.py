@@ -46,7 +46,7 @@ def make(kind: str, stream: Any, **options: Any) -> Objective:
         return Classification("any", stream, make_labels(), **options)
     head = {"head": options.pop("head")} if "head" in options else {}
     task = Classification("any", stream, make_labels(), **head)
-    return JointTask(task, **{"objectives": {"task": {"rho2": 1.0}}, **options})
+    return JointTask(task, **{"rho2": 1.0, **options})
 
 
 def stock_inputs(network: Network, batch: TextBatch) -> dict[str, torch.Tensor]:
