@@ -86,8 +86,8 @@ def test_a_full_disk_is_one_line(own_run: Path, command: Command, monkeypatch: p
 
     monkeypatch.setattr(STAGES["select"], "run", full)
     answer = command("select", own_run, "--dry-run", "--quiet")
-    assert (answer.code, answer.err) == (2, f"endtask: {own_run}: No space left on device (the run is as it was)\n")
-    assert not (own_run / ".preview").exists()
+    assert (answer.code, answer.err) == (2, f"endtask: {own_run}: No space left on device (the run is unchanged)\n")
+    assert not (own_run / ".dry_run").exists()
 
 
 @pytest.mark.parametrize("selector", ["imported", "none"])
@@ -106,7 +106,7 @@ def test_a_dry_run_of_what_reads_nothing_retrieved(
     assert hashes(finished_run) == before
     refused = command("select", write_settings(tmp_path / "s.json", toy, tmp_path / "run"), *words)
     assert refused.code == 2
-    assert f"{selector} reads nothing retrieved, and nothing was retrieved that it could be" in refused.err
+    assert f"{selector} reads no retrieved passages, and there are none" in refused.err
     assert "--from" not in refused.err
 
 

@@ -56,7 +56,7 @@ def test_full_in_a_stage(
     (error,) = answer.errors
     place = "scratch" if stage == "retrieve" else f"{stage}.partial"
     assert error.startswith(f"endtask: {out}: {out}/{place}/")
-    assert "No space left on device (finished work is kept" in error
+    assert "No space left on device (finished stages are safe" in error
     assert not (out / stage).exists()
     assert not list(out.rglob("*.tmp"))
     assert command("run", settings, "--quiet").code == 0

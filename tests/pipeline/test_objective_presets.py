@@ -73,9 +73,9 @@ def test_learned_weights_on_a_selection_by_influence(toy: Path, tmp_path: Path, 
     kept, retrieved = (manifest["counts"]["passages"] for manifest in manifests)
     assert 0 < kept < retrieved
     last = read_metrics(tmp_path / "run" / "pretrain" / "metrics.jsonl")[-1]
-    weights = {name: last[f"weight/{name}"] for name in ("task", "task_mlm", "external")}
+    weights = {name: last[f"weight/{name}"] for name in ("task", "task_mlm", "corpus")}
     assert sum(weights.values()) == pytest.approx(1, abs=1e-5)
-    assert weights["external"] != pytest.approx(399 / 420, abs=1e-9)  # where they start
+    assert weights["corpus"] != pytest.approx(399 / 420, abs=1e-9)  # where they start
 
 
 @pytest.mark.parametrize("preset", FROM_SCRATCH)
@@ -93,7 +93,7 @@ def test_from_random_weights(preset: str, toy: Path, tmp_path: Path, command: Co
             "dapt-tapt-scratch": {"dapt": 5, "tapt": 1},
             "mt-tartan-scratch": {"task": 6, "tapt": 6},
             "meta-tartan-scratch": {"task": 6, "tapt": 6},
-            "meta-tlm": {"task": 6, "task_mlm": 6, "external": 6},
+            "meta-tlm": {"task": 6, "task_mlm": 6, "corpus": 6},
         }[preset]
     )
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -169,12 +169,12 @@ def test_check_tells_which_split_feeds_what(preset: str, toy: Path, tmp_path: Pa
 
 
 def test_replaced_tokens_train_the_encoder_and_are_not_exported(command: Command, toy: Path, tmp_path: Path) -> None:
-    objectives = {"external": {"kind": "replaced", "texts": "selection"}, "internal": {"kind": "joint"}}
+    objectives = {"corpus": {"kind": "replaced", "texts": "selection"}, "task": {"kind": "joint"}}
     changes = {"pretrain.objectives": objectives, "pretrain.weighting.rho1": 1}
     run(command, "laptop", toy, tmp_path / "run", **changes)
     rows = read_metrics(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     names = {name for row in rows for name in row}
-    assert {"external/mlm", "external/replaced", "internal/mlm", "internal/task"} <= names
+    assert {"corpus/mlm", "corpus/replaced", "task/mlm", "task/task"} <= names
     kept, _ = load_tensors(tmp_path / "run" / "pretrain" / "weights.safetensors")
     assert any(name.startswith("heads.generator.") for name in kept)
     exported, _ = load_tensors(tmp_path / "run" / "model" / "model.safetensors")

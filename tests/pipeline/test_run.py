@@ -278,7 +278,7 @@ def test_unknown_stages_and_impossible_orders(toy: Path, tmp_path: Path) -> None
         endtask.run(settings, until="finetun")
     with pytest.raises(InputError, match=r"unknown stage 'pretain' .*'pretrain'"):
         endtask.run(settings, start="pretain")
-    with pytest.raises(InputError, match="pretrain, comes after the last one, select"):
+    with pytest.raises(InputError, match="pretrain, comes after the last stage, select"):
         endtask.run(settings, start="pretrain", until="select")
     assert not (tmp_path / "run").exists()
 

@@ -176,7 +176,7 @@ def test_check_names_them(data: Path, tmp_path: Path, command: Callable[..., Ans
 
 
 @pytest.mark.parametrize(
-    ("end", "further", "changes"),
+    ("end", "auxiliary", "changes"),
     [
         ("toy", "labels", {"evaluate": {"threshold": 0.3}}),
         ("tags", "labels", {"evaluate": {"threshold": 0.3}}),
