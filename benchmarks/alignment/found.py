@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.alignment.cells import Arm, Effort, plan_of
 from benchmarks.alignment.rows_file import made_as, not_a_row, read_rows, refuse_mixed
-from endtask.config import TaskKind
+from benchmarks.compared import type_of
 from endtask.errors import InputError
 from endtask.evaluation.task_metrics import Measure
 from endtask.few_examples.draws import Draw
@@ -18,6 +18,7 @@ from endtask.few_examples.outcome import Judge
 from endtask.few_examples.plan import Key
 from endtask.few_examples.result import Result
 from endtask.few_examples.units import Units
+from endtask.registry import task_types
 from endtask.task.targets import Answers, from_lists
 
 Tree = dict[str, Any]
@@ -27,8 +28,8 @@ SCORE = "accuracy"
 class ToldUnits(Units):
     """The right answers as they came back: what scoring needs, without the texts."""
 
-    def __init__(self, kind: TaskKind, truth: Answers) -> None:
-        self.kind, self.truth = kind, truth
+    def __init__(self, kind: str, truth: Answers) -> None:
+        self.type, self.truth, self.per_token = kind, truth, task_types.get(kind).per_token
 
 
 @dataclass
@@ -95,12 +96,12 @@ class Found:
     def judge(self, task: str) -> Judge:
         """How the runs of a task are put together and scored."""
         row = self.tasks[task]
-        truth = from_lists(row["truth"], row["task_kind"])
+        truth = from_lists(row["truth"], type_of(row, "task_kind"))
         nothing = np.zeros(0, dtype=np.int64)
         draws = [Draw(nothing, nothing, np.asarray(scored)) for scored in row["scored"]]
         plan = plan_of(task, "head", "new", 1.0, (1,))
-        measure = Measure(SCORE, row["task_kind"], tuple(row["labels"]))
-        return Judge(plan, draws, ToldUnits(row["task_kind"], truth), measure, np.asarray(row["groups"]))
+        measure = Measure(SCORE, type_of(row, "task_kind"), tuple(row["labels"]))
+        return Judge(plan, draws, ToldUnits(type_of(row, "task_kind"), truth), measure, np.asarray(row["groups"]))
 
     def of(self, task: str, arm: Arm, labels: int) -> list[Result] | None:
         """The runs of an arm with a number of labels, by draw and seed; None where not all that are planned are there.

@@ -20,8 +20,7 @@ from torch.utils.data import Dataset
 from benchmarks.selection.cases import LENGTH, SIZES, Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
 from benchmarks.training.bert import parameters_of
-from endtask.encoders.batch import as_table
-from endtask.encoders.batch import IGNORED
+from endtask.encoders.batch import IGNORED, as_table
 from endtask.encoders.network import MASKED_LM, TASK, Network
 
 _QUERY_BATCH = 250

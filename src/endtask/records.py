@@ -11,8 +11,8 @@ Label = str | float | tuple[str, ...]
 class Example:
     """One labelled row of a task.
 
-    `label` is a class name (kinds `text` and `pair`), a number (kind `score`), the sorted names of all labels that
-    hold (kind `labels`) or one tag per token (kind `tags`; `tokens` then holds the tokens and `text` is their join by
+    `label` is a class name (types `text` and `pair`), a number (`regression`), the sorted names of all labels that
+    hold (`multilabel`) or one tag per token (`token_classification`; `tokens` then holds the tokens and `text` is their join by
     blanks). `part` names the test set of a row where there are several.
     `row` is the row's 1-based number in `path`, for messages; `id` is stable across runs.
     """

@@ -107,7 +107,7 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
         ),
         (
             {"task": {"kind": "Token-Classification"}},
-            "key 'task.kind': must be 'text', 'pair', 'score', 'labels' or 'tags' or 'auto', "
+            "key 'task.type': must be 'text', 'pair', 'score', 'labels' or 'tags' or 'auto', "
             "got 'Token-Classification' (did you mean 'tags'?)",
         ),
         (

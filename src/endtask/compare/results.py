@@ -29,8 +29,8 @@ def results_of_comparison(outcome: Outcome) -> Tree:
         "versions": versions(),
         "machine": describe_machine(),
         "labels": list(judged.labels),
-        "kind": judged.measure.kind,
-        "truth": as_lists(judged.truth, judged.measure.kind),
+        "type": judged.measure.type,
+        "truth": as_lists(judged.truth, judged.measure.type),
         "leak_free": judged.clean.astype(int).tolist(),
         "row_groups": judged.groups.tolist(),
         "runs": [_run(name, run, outcome) for name, runs in outcome.runs.items() for run in runs],
@@ -53,5 +53,5 @@ def _run(name: str, run: Scored, outcome: Outcome) -> Tree:
         judged.split: score_runs(run.predicted, judged.truth, metric).tolist(),
         "leak_free": score_runs(run.predicted[:, clean], judged.truth[clean], metric).tolist() if clean.any() else [],
         "cost": asdict(run.cost),
-        "predicted": [as_lists(answers, metric.kind) for answers in run.predicted],
+        "predicted": [as_lists(answers, metric.type) for answers in run.predicted],
     }

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.compare.cell import CellRun
-from endtask.config import TaskKind
 from endtask.errors import InputError
 from endtask.evaluation.baselines import Baseline
 from endtask.evaluation.predictions import Predictions, read_predictions
@@ -102,7 +101,7 @@ def read_run(run: CellRun, judged: Judged, by: Literal["test", "dev"]) -> Scored
         return None
     rows = seed_rows(folder)
     seeds = tuple(row.seed for row in rows)
-    predicted = _dev_predictions(run.folder, seeds, judged.measure.kind) if by == "dev" else _predictions(run, judged)
+    predicted = _dev_predictions(run.folder, seeds, judged.measure.type) if by == "dev" else _predictions(run, judged)
     return Scored(run.seed, seeds, tuple(row.dev for row in rows), predicted, _cost(folder))
 
 
@@ -113,7 +112,7 @@ def scored_baseline(baseline: Baseline) -> Scored:
 
 
 def _predictions(run: CellRun, judged: Judged) -> Answers:
-    found = read_predictions(run.folder / "evaluate", judged.labels, judged.measure.kind)
+    found = read_predictions(run.folder / "evaluate", judged.labels, judged.measure.type)
     refuse_other_rows(found, judged, run.folder)
     return found.predicted
 
@@ -124,13 +123,13 @@ def refuse_other_rows(found: Predictions, judged: Judged, folder: Path) -> None:
         raise InputError(f"these are not the {judged.split} rows of the other cells", path=folder)
 
 
-def _dev_predictions(folder: Path, seeds: tuple[int, ...], kind: TaskKind) -> Answers:
+def _dev_predictions(folder: Path, seeds: tuple[int, ...], type_name: str) -> Answers:
     files = [folder / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds]
     absent = next((file for file in files if not file.exists()), None)
     if absent is not None:
         hint = "runs of older releases did not keep them; choose another --output"
         raise InputError("no dev predictions", path=absent, hint=hint)
-    return np.stack([from_lists(json.loads(file.read_text(encoding="utf-8")), kind) for file in files])
+    return np.stack([from_lists(json.loads(file.read_text(encoding="utf-8")), type_name) for file in files])
 
 
 def _cost(run: RunFolder) -> Cost:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from endtask.config import TaskKind
 from endtask.evaluation.baselines import VERSION, Baseline, Split, majority_baseline, tfidf_baseline
 from endtask.evaluation.task_metrics import Measure
 from endtask.io.atomic import write_text
@@ -34,7 +33,7 @@ def untrained_baseline(name: str, task: Task, metric: str | Measure, folder: Pat
         return known
     say(f"baseline {name}")
     found = _MAKERS[name](task, metric, by=by)
-    lists = {key: as_lists(getattr(found, key), task.kind) for key in _ANSWERS}
+    lists = {key: as_lists(getattr(found, key), task.type) for key in _ANSWERS}
     path, mark = _path(name, folder, by), _mark(task, metric, by)
     path.parent.mkdir(exist_ok=True)
     write_text(path, json.dumps({"mark": mark, **asdict(found), **lists}, ensure_ascii=False))
@@ -43,7 +42,7 @@ def untrained_baseline(name: str, task: Task, metric: str | Measure, folder: Pat
 
 def known_baseline(name: str, task: Task, metric: str | Measure, folder: Path, by: Split) -> Baseline | None:
     """The baseline from its file in `folder/baselines`; None where it has to be worked out."""
-    return _read(_path(name, folder, by), _mark(task, metric, by), task.kind)
+    return _read(_path(name, folder, by), _mark(task, metric, by), task.type)
 
 
 def _path(name: str, folder: Path, by: Split) -> Path:
@@ -56,10 +55,10 @@ def _mark(task: Task, metric: str | Measure, by: Split) -> str:
     return fingerprint(VERSION, task.fingerprint, judge, by)
 
 
-def _read(path: Path, mark: str, kind: TaskKind) -> Baseline | None:
+def _read(path: Path, mark: str, type_name: str) -> Baseline | None:
     """What the file holds; None where it is not there or is about other data, and has to be made again."""
     tree = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if tree.pop("mark", None) != mark:
         return None
-    arrays = {key: from_lists(tree[key], kind) for key in _ANSWERS}
+    arrays = {key: from_lists(tree[key], type_name) for key in _ANSWERS}
     return Baseline(**{**tree, **arrays})

@@ -79,7 +79,7 @@ def _keeps_task_head(one: StageOne) -> bool:
 def _keeps_further_head(one: StageOne, beside: Beside) -> bool:
     """Whether pre-training trained a head that answers a auxiliary task, or an aligned one that is shaped like it."""
     settings, task = one.settings, beside.task
-    fits = settings.reads_aligned and fitting_objective(task.kind, task.labels, settings) is not None
+    fits = settings.reads_aligned and fitting_objective(task.task_type, task.labels, settings) is not None
     return fits or beside.name in settings.learned_tasks
 
 

@@ -126,7 +126,7 @@ class BodyRuns:
     def _objective(self, key: Key) -> TaskObjective:
         units, batches, size = self._bench.units, self._bench.batches(key), self._bench.plan.batch_size
         stream = ChosenTexts(_NAME, self._texts, self._network, self._bench.learned(key), batches, size)
-        if units.kind != "tags":
+        if not units.per_token:
             return Classification(_NAME, stream, units.classes)
         tags = units.truth[units.truth != NO_WORD]
         return Tagging(_NAME, stream, WordPlaces(self._texts), np.where(tags < units.known, tags, IGNORED))

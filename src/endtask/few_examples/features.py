@@ -21,7 +21,7 @@ _TEXTS_AT_ONCE = 64
 def unit_vectors(network: Network, texts: PackedTexts, units: Units, rows: Numbers, context: DeviceContext) -> Tensor:
     """The vectors of the rows' units, row after row, without dropout: (units of the rows, hidden)."""
     network.eval()
-    words = WordPlaces(texts) if network.kind == "tags" else None
+    words = WordPlaces(texts) if network.task_type.per_token else None
     counts = units.offsets[rows + 1] - units.offsets[rows]
     starts = np.cumsum(counts) - counts
     vectors = torch.zeros(int(counts.sum()), network.config.hidden_size, device=context.device)

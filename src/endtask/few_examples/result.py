@@ -40,8 +40,8 @@ class Result:
 
     def as_array(self, units: Units) -> Answers:
         """The answers as `Units.truth` has them, as wide as the table of all rows."""
-        if units.kind != "tags":
-            return from_lists(self.answers, units.kind)
+        if not units.per_token:
+            return from_lists(self.answers, units.type)
         table = np.full((len(self.answers), units.truth.shape[1]), -1, dtype=np.int64)
         for place, row in enumerate(self.answers):
             table[place, : len(row)] = row
@@ -53,7 +53,7 @@ def make_result(
 ) -> Result:
     """The result of a run whose best weights gave these probabilities for the units of the scored rows."""
     sums, asked = units.surprise(test, probabilities)
-    answers = as_lists(units.answers(test, probabilities), units.kind)
+    answers = as_lists(units.answers(test, probabilities), units.type)
     return Result(key, epoch, held_out, answers, [round(float(each), _PLACES) for each in sums], asked.tolist())
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluation.labels import usual_tag
 from endtask.few_examples.draws import Numbers, Rows
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, numbered
+from endtask.task_types.token_classification import default_tag
 from endtask.tokenization.packed_texts import PackedTexts, runs
 from endtask.tokenization.word_alignment import WordPlaces
 
@@ -28,10 +28,10 @@ class Units:
     """
 
     def __init__(self, task: Task, rows: Rows, texts: PackedTexts) -> None:
-        self._task, self.kind = task, task.kind
+        self._task, self.type, self.per_token = task, task.type, task.task_type.per_token
         self.known = len(task.labels)
-        self.truth: Answers = numbered([example.label for example in rows.examples], task.kind, task.all_labels)
-        if task.kind != "tags":
+        self.truth: Answers = numbered([example.label for example in rows.examples], task.type, task.all_labels)
+        if not self.per_token:
             self.offsets = np.arange(len(rows.examples) + 1)
             self.places = np.arange(len(rows.examples))
             self.classes: Numbers = self.truth
@@ -54,7 +54,7 @@ class Units:
     def answers(self, rows: Numbers, probabilities: NDArray[np.float32]) -> Answers:
         """The answers of some rows in the form of `truth`; words without a token get the tag of words outside spans."""
         best = probabilities.argmax(axis=-1)
-        if self.kind != "tags":
+        if not self.per_token:
             return np.asarray(best, dtype=np.int64)
         whole = np.where(self.truth == NO_WORD, NO_WORD, self._usual)
         everywhere = whole[self.truth != NO_WORD]
@@ -64,7 +64,7 @@ class Units:
 
     @cached_property
     def _usual(self) -> int:
-        return self._task.labels.index(usual_tag(self._task))
+        return self._task.labels.index(default_tag(self._task))
 
     def surprise(self, rows: Numbers, probabilities: NDArray[np.float32]) -> tuple[NDArray[np.float64], Numbers]:
         """The cross-entropy of each row, summed over its units, and how many units that is."""

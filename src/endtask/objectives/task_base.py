@@ -15,6 +15,7 @@ from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import MASKED_LM, TASK, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
+from endtask.tokenization.packed_texts import PackedTexts
 
 
 class TaskObjective(ABC):
@@ -126,4 +127,10 @@ def weighted_sum(each: Tensor, batch: TextBatch) -> Tensor:
 
 def rows_read(network: Network, batch: TextBatch, head: str) -> int:
     """How many vectors a task's head reads."""
-    return batch.real_tokens if network.kind_of(head) == "tags" else batch.texts
+    rows: int = network.type_of(head).rows_read(batch)
+    return rows
+
+
+def window_weights(texts: PackedTexts) -> NDArray[np.float32]:
+    """Return weights of packed texts with which the windows of one long text count as one."""
+    return (1.0 / texts.windows[texts.examples]).astype(np.float32)

@@ -9,6 +9,7 @@ from typing import Any
 from endtask.config.data_usage import DataUse, chosen_by_dev
 from endtask.evaluation.task_metrics import deciding_metrics
 from endtask.io.run_layout import TASKS
+from endtask.registry import task_types
 from endtask.reporting import format as shown
 from endtask.reporting.classes import constant_answer_score
 from endtask.reporting.constant_predictions import same_answer
@@ -84,7 +85,7 @@ def _as_sentence(words: str) -> str:
 
 def constant_answer(run: RunFolder) -> ConstantAnswer | None:
     """The score of always answering train's most frequent label, once evaluated and if the audit is there."""
-    if run.results is None or run.audit is None or run.audit["kind"] not in ("text", "pair"):
+    if run.results is None or run.audit is None or task_types.get(run.audit["type"]).form != "classes":
         return None
     counts = run.audit["splits"]["train"]["labels"]
     label = max(counts, key=lambda name: counts[name])
@@ -103,7 +104,7 @@ def metric_of(run: RunFolder) -> str:
     asked = str(run.settings.get("evaluate", {}).get("metric", "accuracy"))
     if asked != "auto":
         return asked
-    return deciding_metrics(run.audit["kind"], run.audit["labels"])[0] if run.audit is not None else "macro_f1"
+    return deciding_metrics(run.audit["type"], run.audit["labels"])[0] if run.audit is not None else "macro_f1"
 
 
 def all_scores(run: RunFolder) -> list[ScoreRow]:

@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-from endtask.config import TaskKind
 from endtask.task.counts import KeyedSplit, Overlap, SplitAudit, count_overlap, count_split
 from endtask.task.problems import Problem, find_problems
 from endtask.task.task import Task
 
 _SHOWN_LABELS = 12
-_NAMES = {"tags": "tags", "labels": "labels"}
+_NAMES = {"token_classification": "tags", "multilabel": "labels"}
 _HEADER = f"{'split':<6} {'rows':>8} {'words: min':>11} {'median':>7} {'95%':>7} {'max':>7} {'repeated':>9}"
 
 
@@ -22,7 +21,7 @@ class Audit:
     """What was found in a task's data."""
 
     name: str
-    kind: TaskKind
+    type: str
     labels: tuple[str, ...]
     splits: dict[str, SplitAudit]
     overlaps: tuple[Overlap, ...]
@@ -37,8 +36,8 @@ class Audit:
 
     def lines(self) -> Iterator[str]:
         """The audit for people, line by line."""
-        classes = f", {len(self.labels):,} {_NAMES.get(self.kind, 'classes')}" if self.labels else ""
-        yield f"task {self.name}: kind {self.kind}{classes}"
+        classes = f", {len(self.labels):,} {_NAMES.get(self.type, 'classes')}" if self.labels else ""
+        yield f"task {self.name}: type {self.type}{classes}"
         yield _HEADER
         for split, statistics in self.splits.items():
             words = statistics.words
@@ -64,8 +63,8 @@ def audit(task: Task) -> Audit:
     keyed = [KeyedSplit(name, examples) for name, examples in task.splits.items()]
     splits = {split.name: count_split(split, task.dropped.get(split.name, 0)) for split in keyed}
     overlaps = tuple(count_overlap(earlier, later) for earlier, later in combinations(keyed, 2))
-    problems = find_problems(splits, overlaps, task.labels, task.kind)
-    return Audit(task.name, task.kind, task.labels, splits, overlaps, problems, task.notes)
+    problems = find_problems(splits, overlaps, task.labels, task.type)
+    return Audit(task.name, task.type, task.labels, splits, overlaps, problems, task.notes)
 
 
 def _spread(statistics: SplitAudit) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from endtask.config import TaskKind
 from endtask.errors import InputError, nearest
 from endtask.records import Example
 
@@ -12,14 +12,6 @@ _DELIMITERS = (";", "|", ",")
 """What several labels in one field are often joined by."""
 
 Splits = Mapping[str, Sequence[Example]]
-
-
-def label_names(train: Sequence[Example], kind: TaskKind) -> tuple[str, ...]:
-    """The sorted classes (kind `tags`: tags) of train; empty for scores."""
-    if kind in ("tags", "labels"):
-        tagged = (example.label for example in train if isinstance(example.label, tuple))
-        return tuple(sorted({tag for tags in tagged for tag in tags}))
-    return tuple(sorted({example.label for example in train if isinstance(example.label, str)}))
 
 
 def check_ids(splits: Splits) -> None:
@@ -37,20 +29,20 @@ def check_ids(splits: Splits) -> None:
                 )
 
 
-def check_labels(splits: Splits, kind: TaskKind) -> None:
-    """Train has something to learn, and dev and test ask for nothing else."""
+def check_labels(splits: Splits, task_type: Any) -> None:
+    """Raise where train has nothing to learn, or dev or test have a class that train does not have."""
     train = splits["train"]
-    values = {example.label for example in train} if kind == "score" else label_names(train, kind)
+    values = task_type.label_values(train)
     if len(values) < 2:
-        what = {"score": "score", "tags": "tag", "labels": "label"}.get(kind, "class")
+        what = task_type.label_noun
         found = f"only one {what}, {next(iter(values))!r}" if values else f"no {what} at all"
         raise InputError(
             f"train has {found}: there is nothing to learn",
             path=train[0].path or None,
         )
-    if kind in ("text", "pair"):
+    if task_type.labels_of_train_only:
         for split in ("dev", "test"):
-            _check_known(splits.get(split, ()), split, [str(value) for value in values])
+            _check_known(splits.get(split, ()), split, sorted(str(value) for value in values))
 
 
 def _check_known(examples: Sequence[Example], split: str, known: Sequence[str]) -> None:

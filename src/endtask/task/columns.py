@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from endtask.config import ColumnSettings, TaskKind
+from endtask.config import ColumnSettings
 from endtask.errors import InputError, nearest
+from endtask.registry import task_types
 
 _PAIRS = (
     ("text", "text_pair"), ("sentence", "text_pair"), ("text", "text2"), ("text1", "text2"),
@@ -19,13 +20,6 @@ _USUAL: dict[str, tuple[str, ...]] = {
     "tokens": ("tokens", "words"),
     "tags": ("tags", "ner_tags", "bio_tags", "labels"),
     "id": ("id",),
-}
-_NEEDED: dict[str, tuple[str, ...]] = {
-    "text": ("text", "label"),
-    "pair": ("text", "text_pair", "label"),
-    "score": ("text", "label"),
-    "labels": ("text", "label"),
-    "tags": ("tokens", "tags"),
 }
 
 
@@ -59,12 +53,13 @@ def find_columns(present: Sequence[str], wanted: ColumnSettings, path: str) -> C
     return Columns(**found)
 
 
-def require_columns(columns: Columns, kind: TaskKind, present: Sequence[str], path: str) -> None:
-    """Complain about the first column that this kind of task needs and the table lacks."""
-    for role in _NEEDED[kind]:
+def require_columns(columns: Columns, type_name: str, present: Sequence[str], path: str) -> None:
+    """Raise where the table lacks a column that this type of task needs."""
+    needed = task_types.get(type_name).columns
+    for role in needed:
         if getattr(columns, role) is None:
-            used = {getattr(columns, other) for other in _NEEDED[kind]}
-            raise _missing_usual(role, kind, present, path, spare=[name for name in present if name not in used])
+            used = {getattr(columns, other) for other in needed}
+            raise _missing_usual(role, type_name, present, path, spare=[name for name in present if name not in used])
 
 
 def _find_pair(present: Sequence[str], text: str | None) -> tuple[str | None, str | None]:
@@ -84,12 +79,12 @@ def _missing_named(role: str, name: str, present: Sequence[str], path: str) -> I
     )
 
 
-def _missing_usual(role: str, kind: TaskKind, present: Sequence[str], path: str, *, spare: Sequence[str]) -> InputError:
+def _missing_usual(role: str, type_name: str, present: Sequence[str], path: str, *, spare: Sequence[str]) -> InputError:
     usual = _USUAL.get(role) or tuple(second for _, second in _PAIRS)
     close = next((name for name in spare if nearest(name, usual)), None)
     setting = f"task.columns.{role}={close or '...'}"
     return InputError(
-        f"no column for the {role} of a task of kind {kind!r}; the columns are {_list(present)}",
+        f"no column for the {role} of a task of type {type_name!r}; the columns are {_list(present)}",
         path=path,
         hint=f"did you mean {setting}?" if close else f"name it with {setting}",
     )

@@ -27,7 +27,7 @@ class Lengths:
 class SplitAudit:
     """The figures of one split.
 
-    `labels` counts rows per class (kind `tags`: tokens per tag; kind `score`: empty, `scores` holds lowest,
+    `labels` counts rows per class (of tags tokens per tag; of numbers empty, `scores` holds lowest,
     middle and highest). Duplicates are the rows beyond the first of equal texts. `conflicting` counts rows
     whose text stands in the same split with another label too.
     """

@@ -56,7 +56,7 @@ def docstrings_task(seed: int = 0, documents: Iterable[Document] | None = None) 
         examples.sort(key=lambda example: _hash(seed, example.id))
     ordered = {split: splits[split] for split in ("train", "dev", "test")}
     note = f"built from the docstrings of {len(LIBRARIES)} installed libraries, their own names removed"
-    return Task.from_examples(NAME, ordered, kind="text", seed=seed, notes=[note])
+    return Task.from_examples(NAME, ordered, task_type="text", seed=seed, notes=[note])
 
 
 def opening(text: str, limit: int = OPENING_CHARACTERS) -> str:

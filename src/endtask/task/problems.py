@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from endtask.config import TaskKind
 from endtask.errors import a_few
+from endtask.registry import task_types
 from endtask.task.counts import Overlap, SplitAudit
 
 Level = Literal["error", "warning", "note"]
@@ -32,13 +32,13 @@ class Problem:
 
 
 def find_problems(
-    splits: Mapping[str, SplitAudit], overlaps: Sequence[Overlap], labels: Sequence[str], kind: TaskKind
+    splits: Mapping[str, SplitAudit], overlaps: Sequence[Overlap], labels: Sequence[str], type_name: str
 ) -> tuple[Problem, ...]:
     """All findings, the gravest first."""
     found = [problem for overlap in overlaps for problem in _overlap_problems(overlap)]
     for split, statistics in splits.items():
         found += _split_problems(split, statistics)
-    found += _label_problems(splits, labels, kind)
+    found += _label_problems(splits, labels, type_name)
     gravity: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda problem: gravity[problem.level]))
 
@@ -116,7 +116,7 @@ def _split_problems(split: str, statistics: SplitAudit) -> Iterator[Problem]:
         yield Problem("note", message, split)
 
 
-def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str], kind: TaskKind) -> Iterator[Problem]:
+def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str], type_name: str) -> Iterator[Problem]:
     few = {name: splits["train"].labels[name] for name in labels if splits["train"].labels[name] < _FEW_ROWS}
     if few:
         message = (
@@ -130,7 +130,7 @@ def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str], kin
         if unknown:
             message = f"labels of {split} that never occur in train: {len(unknown):,} ({a_few(unknown, _NAMED)})"
             yield Problem("warning", f"{message}; every one of them will be missed", split)
-        if len(statistics.labels) == 1 and kind in ("text", "pair"):
+        if len(statistics.labels) == 1 and task_types.get(type_name).labels_of_train_only:
             yield _single_label(split, statistics)
         elif absent and statistics.labels:
             message = f"{len(absent):,} of {len(labels):,} labels do not occur in {split} ({a_few(absent, _NAMED)})"

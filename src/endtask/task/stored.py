@@ -27,7 +27,7 @@ def task_files(task: Task) -> dict[str, bytes]:
     """
     facts = {
         "name": task.name,
-        "kind": task.kind,
+        "type": task.type,
         "splits": list(task.splits),
         "notes": task.notes,
         "dropped": task.dropped,
@@ -50,7 +50,7 @@ def read_task(folder: Path) -> Task:
         if not set(facts["splits"]) <= set(SPLITS):  # before they become names of files
             raise ValueError("names other splits")
         splits = {split: list(_examples(folder / f"{split}.jsonl")) for split in facts["splits"]}
-        found = Task.from_examples(facts["name"], splits, kind=facts["kind"], dev_fraction=0, test_fraction=0)
+        found = Task.from_examples(facts["name"], splits, task_type=facts["type"], dev_fraction=0, test_fraction=0)
         if found.fingerprint != facts["fingerprint"]:
             raise ValueError("other rows than were written")
         names = list(facts.get("auxiliary", ()))

@@ -1,4 +1,4 @@
-"""The right answers of a split as one array, whatever the kind of the task: rows first."""
+"""The right answers of a split as one array, rows first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.config import TaskKind
+from endtask.registry import task_types
 from endtask.task.task import Task
 
 NO_WORD = -1
@@ -21,52 +21,41 @@ Answers = NDArray[Any]
 
 
 def targets(task: Task, split: str) -> Answers:
-    """The answers that the rows of a split ask for; numbers are places in `task.all_labels`.
+    """Return the right answers of a split; numbers are indices in `task.all_labels`.
 
     >>> from endtask.records import Example
     >>> rows = [Example(str(n), "a b", ("B", "O")[: n + 1], tokens=("a", "b")[: n + 1]) for n in range(2)]
-    >>> targets(Task.from_examples("tiny", {"train": rows, "dev": rows}, kind="tags", test_fraction=0), "dev").tolist()
+    >>> task = Task.from_examples("tiny", {"train": rows, "dev": rows}, task_type="token_classification", test_fraction=0)
+    >>> targets(task, "dev").tolist()
     [[0, -1], [0, 1]]
     """
-    return numbered([example.label for example in task.splits[split]], task.kind, task.all_labels)
+    return numbered([example.label for example in task.splits[split]], task.type, task.all_labels)
 
 
-def numbered(answers: Sequence[Any], kind: TaskKind, labels: Sequence[str]) -> Answers:
-    """Answers by name (class, score, labels, tags) as one array; an unknown name is a `KeyError`."""
-    number = {label: place for place, label in enumerate(labels)}
-    if kind == "score":
-        return np.asarray(answers, dtype=np.float64)
-    if kind == "labels":
-        table = np.zeros((len(answers), len(labels)), dtype=np.int64)
-        for row, names in enumerate(answers):
-            table[row, [number[name] for name in names]] = 1
-        return table
-    if kind == "tags":
-        return padded([[number[tag] for tag in tags] for tags in answers])
-    return np.asarray([number[str(answer)] for answer in answers], dtype=np.int64)
+def numbered(answers: Sequence[Any], type_name: str, labels: Sequence[str]) -> Answers:
+    """Return answers by name (class, score, labels, tags) as one array; an unknown name is a `KeyError`."""
+    array: Answers = task_types.get(type_name)().to_array(answers, labels)
+    return array
 
 
-def named(answers: Answers, kind: TaskKind, labels: Sequence[str]) -> list[Any]:
-    """Answers of an array by name, as a file holds them.
+def named(answers: Answers, type_name: str, labels: Sequence[str]) -> list[Any]:
+    """Return the answers of an array by name, as a file holds them.
 
-    >>> named(np.array([[0, 1, 1]]), "labels", ("a", "b", "c")), named(np.array([[1, 0, -1]]), "tags", ("B", "O"))
-    ([['b', 'c']], [['O', 'B']])
+    >>> named(np.array([[0, 1, 1]]), "multilabel", ("a", "b", "c"))
+    [['b', 'c']]
+    >>> named(np.array([[1, 0, -1]]), "token_classification", ("B", "O"))
+    [['O', 'B']]
     """
-    if kind == "score":
-        return [float(value) for value in answers]
-    if kind == "labels":
-        return [[labels[place] for place in np.flatnonzero(row).tolist()] for row in answers]
-    if kind == "tags":
-        return [[labels[number] for number in row] for row in ragged(answers)]
-    return [labels[int(number)] for number in answers]
+    names: list[Any] = task_types.get(type_name)().to_names(answers, labels)
+    return names
 
 
 def padded(rows: Sequence[Sequence[int]], width: int | None = None) -> Answers:
     """Rows of different lengths as one table, filled up with `NO_WORD`."""
     longest = max((len(row) for row in rows), default=0) if width is None else width
     table = np.full((len(rows), longest), NO_WORD, dtype=np.int64)
-    for place, row in enumerate(rows):
-        table[place, : len(row)] = row
+    for index, row in enumerate(rows):
+        table[index, : len(row)] = row
     return table
 
 
@@ -76,16 +65,16 @@ def ragged(table: Answers) -> list[list[int]]:
     return [row[:length] for row, length in zip(rows, (table != NO_WORD).sum(axis=1).tolist(), strict=True)]
 
 
-def as_lists(answers: Answers, kind: TaskKind) -> list[Any]:
-    """Answers as plain lists for JSON; rows of tags end with their last word."""
-    return ragged(answers) if kind == "tags" else answers.tolist()
+def as_lists(answers: Answers, type_name: str) -> list[Any]:
+    """Return answers as plain lists for JSON; rows of tags end with their last word."""
+    lists: list[Any] = task_types.get(type_name)().to_lists(answers)
+    return lists
 
 
-def from_lists(rows: Sequence[Any], kind: TaskKind) -> Answers:
-    """What `as_lists` wrote, as an array again."""
-    if kind == "tags":
-        return padded(rows)
-    return np.asarray(rows, dtype=np.float64 if kind == "score" else np.int64)
+def from_lists(rows: Sequence[Any], type_name: str) -> Answers:
+    """Return what `as_lists` wrote as an array again."""
+    array: Answers = task_types.get(type_name)().from_lists(rows)
+    return array
 
 
 def score_scale(task: Task) -> tuple[float, float]:

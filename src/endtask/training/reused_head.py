@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from endtask.config import Settings, TaskKind
+from endtask.config import Settings
 from endtask.config.objectives import ALIGNED_KINDS
 from endtask.encoders.auxiliary_heads import auxiliary_head
 from endtask.encoders.network import TASK, Network
@@ -17,7 +18,6 @@ from endtask.task import Task
 from endtask.training.alignment_objectives import PAIR_CLASSES, aligned_head, learned_by
 
 _KEY = "aligned.keep_head"
-_KINDS = ("text", "pair", "tags")
 _OTHER_NAMES = {
     "none": ("none", "n", "o", "neither"),
     "start": ("start", "s", "begin"),
@@ -34,23 +34,23 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
     Classes with types, such as B-gene, all begin as the one without.
     """
-    name, rows = kept_objective(network.kind, tuple(network.config.id2label.values()), settings)
+    name, rows = kept_objective(network.task_type, tuple(network.config.id2label.values()), settings)
     _copy(network.heads[aligned_head(name)], network.heads[TASK], rows)
 
 
 @torch.no_grad()
 def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Settings) -> None:
     """The same for a auxiliary task; where no objective is shaped like it, its head stays as it is."""
-    found = fitting_objective(task.kind, task.labels, settings)
+    found = fitting_objective(task.task_type, task.labels, settings)
     if found is not None:
         _copy(network.heads[aligned_head(found[0])], network.heads[auxiliary_head(name)], found[1])
 
 
-def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
-    """The objective whose head a task of that kind can start from, and its class for each label; refused if none."""
-    if kind not in _KINDS:
-        raise InputError(f"a task of kind {kind!r} has no classes to start from", key=_KEY, hint="leave it off")
-    found = fitting_objective(kind, labels, settings)
+def kept_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
+    """The objective whose head a task of that type can start from, and its class for each label; refused if none."""
+    if not task_type.one_label:
+        raise InputError(f"a task of type {task_type.name!r} has no classes to start from", key=_KEY, hint="leave it off")
+    found = fitting_objective(task_type, labels, settings)
     if found is None:
         raise InputError(
             f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
@@ -60,9 +60,9 @@ def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) ->
     return found
 
 
-def fitting_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
+def fitting_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
     """The same, None if there is none."""
-    if kind not in _KINDS:
+    if not task_type.one_label:
         return None
     # Next-sentence prediction answers yes and no too, but is shaped like a task only for want of anything else.
     used = sorted(settings.used_objectives.items(), key=lambda item: item[1].kind == "next_sentence")
@@ -70,7 +70,7 @@ def fitting_objective(kind: TaskKind, labels: Sequence[str], settings: Settings)
         if one.kind not in ALIGNED_KINDS:
             continue
         spans = learned_by(one.kind, settings.aligned) == "spans"
-        if spans != (kind == "tags"):
+        if spans != task_type.per_token:
             continue
         classes = CLASSES[settings.aligned.span_labels] if spans else PAIR_CLASSES
         rows = [row for label in labels if (row := aligned_class(label, classes)) is not None]

@@ -126,7 +126,7 @@ def _without_selection(settings: Settings) -> list[str]:
 
 
 def _markers_not_named(task: Task, settings: Settings) -> tuple[str, ...]:
-    markers = () if task.kind == "tags" else likely_markers([example.text for example in task.train])
+    markers = () if task.task_type.per_token else likely_markers([example.text for example in task.train])
     return tuple(mark for mark in markers if mark not in settings.tokenizer.entity_markers)
 
 

@@ -90,8 +90,15 @@ def meta_rule(
     return Meta(names, gradient, settings=meta, device=context.device, start=start)
 
 
+HEAD_TASKS: dict[str, Callable[[int], HeadTask]] = {
+    "classes": Classes,
+    "tags": Classes,
+    "label_sets": LabelSets,
+    "numbers": lambda _: Scores(),
+}
+"""What a head learns, by the form of a task's answers."""
+
+
 def head_task_of(task: Task) -> HeadTask:
     """What a separate head for the task says of each text or token."""
-    if task.kind == "score":
-        return Scores()
-    return LabelSets(len(task.labels)) if task.kind == "labels" else Classes(len(task.labels))
+    return HEAD_TASKS[task.task_type.form](len(task.labels))

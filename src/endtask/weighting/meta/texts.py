@@ -51,7 +51,7 @@ class TextHeldOut:
     def features(self, network: Network, batch: TextBatch) -> Tensor:
         """The vectors that the task's head reads: of each text, of tags of each token."""
         hidden: Tensor = network(batch)
-        if network.kind == "tags":
+        if network.task_type.per_token:
             return hidden
         return network.pooled(hidden, batch, self._head)
 
