@@ -35,7 +35,6 @@ def type_of(tree: Tree, key: str = "kind") -> str:
     return _FORMER.get(name, name)
 
 
-
 @dataclass(frozen=True)
 class Compared:
     """The runs of all files by cell, and the rows that judge them."""

@@ -86,7 +86,9 @@ def learnable(kind: str) -> Task:
     if kind == "token_classification":
         words = [("see", f"the{n % 3}", "Rome", "now") for n in range(30)]
         return task_of(
-            "tags", [(each, ("O", "O", "B-x", "O")) for each in words], [(words[0], ("O", "O", "B-x", "O"))] * 4
+            "token_classification",
+            [(each, ("O", "O", "B-x", "O")) for each in words],
+            [(words[0], ("O", "O", "B-x", "O"))] * 4,
         )
     if kind == "multilabel":
         sets = [("a",), ("b",), ("a", "b"), ()]
@@ -109,8 +111,8 @@ def test_the_commonest_answers() -> None:
         task = learnable(kind)
         return majority_baseline(task, measure_of(task, EvaluateSettings()))
 
-    assert found("score").predicted.tolist() == pytest.approx([8 / 3] * 3)
-    assert found("score").dev_score == 0.0, "answers that are all alike say nothing"
-    assert found("tags").predicted.tolist() == [[1, 1, 0, 1]] * 4, "a word's own commonest tag"
-    assert found("labels").description == "commonest labels (none)"
-    assert found("labels").predicted.tolist() == [[0, 0]] * 4
+    assert found("regression").predicted.tolist() == pytest.approx([8 / 3] * 3)
+    assert found("regression").dev_score == 0.0, "answers that are all alike say nothing"
+    assert found("token_classification").predicted.tolist() == [[1, 1, 0, 1]] * 4, "a word's own commonest tag"
+    assert found("multilabel").description == "commonest labels (none)"
+    assert found("multilabel").predicted.tolist() == [[0, 0]] * 4

@@ -164,7 +164,7 @@ def test_turns_are_those_of_a_plain_loop(tmp_path: Path) -> None:
 
 def test_an_epoch_reads_every_row_of_every_task_once(tmp_path: Path) -> None:
     plan = Plan(samples=2, seeds=(0,), epochs=3, batch_size=5)
-    arm = Together("tags", plan, tmp_path)
+    arm = Together("token_classification", plan, tmp_path)
     for key in plan.keys((12, 20), "all"):
         phase = arm.runs("all").phase(key)
         tasks = {name: one for name, one in phase.objectives.items() if isinstance(one, TaskObjective)}
@@ -232,7 +232,9 @@ def test_numbers_of_labels_for_which_a_task_has_too_few_rows() -> None:
 def both_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose pre-training knows no labels, with two auxiliary tasks."""
     data = tmp_path_factory.mktemp("both")
-    tasks = {kind: {"path": str(write_kind(data / kind, kind) / "task")} for kind in ("token_classification", "regression")}
+    tasks = {
+        kind: {"path": str(write_kind(data / kind, kind) / "task")} for kind in ("token_classification", "regression")
+    }
     return make_run(toy, data / "run", tasks=tasks, finetune={"max_length": 16, "tasks": "all"})
 
 
@@ -294,7 +296,7 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         select={"selector": "none"},
         tasks={
             "twin": {"path": str(folder / "twin")},
-            "regression": {"path": str(write_kind(folder / "regression", "regression") / "task")},
+            "regression": {"path": str(write_kind(folder / "score", "regression") / "task")},
         },
         finetune={"max_length": 16, "tasks": "all"},
         train={

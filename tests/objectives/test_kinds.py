@@ -34,15 +34,17 @@ LABELS = ("a", "b", "c")
 def make_task(kind: str) -> Task:
     def label(number: int, words: tuple[str, ...]) -> Any:
         return {
-            "score": 10.0 + number % 7,
-            "labels": tuple(name for place, name in enumerate(LABELS) if number >> place & 1),
-            "tags": tuple(LABELS[(number + place) % 3] for place in range(len(words))),
+            "regression": 10.0 + number % 7,
+            "multilabel": tuple(name for place, name in enumerate(LABELS) if number >> place & 1),
+            "token_classification": tuple(LABELS[(number + place) % 3] for place in range(len(words))),
             "text": LABELS[number % 3],
         }[kind]
 
     texts = [tuple(text.split()) for text in make_texts(24, longest=6)]
     rows = [
-        Example(str(number), " ".join(words), label(number, words), tokens=words if kind == "token_classification" else None)
+        Example(
+            str(number), " ".join(words), label(number, words), tokens=words if kind == "token_classification" else None
+        )
         for number, words in enumerate(texts)
     ]
     return Task.from_examples("any", {"train": rows, "dev": rows[:6]}, task_type=kind, test_fraction=0)  # type: ignore[arg-type]
@@ -112,7 +114,9 @@ def test_the_joint_loss_reads_one_masked_text_twice(kind: str, tmp_path: Path) -
     assert batch.masked_targets is not None
     labels[batch.masked_positions] = batch.masked_targets
     tokens = replace(batch, labels=labels)
-    mlm = to_masked_lm(network)(**stock_inputs(network, batch), labels=stock_labels("tags", tokens)).loss
+    mlm = to_masked_lm(network)(
+        **stock_inputs(network, batch), labels=stock_labels("token_classification", tokens)
+    ).loss
     assert loss.parts["mlm"].item() == pytest.approx(mlm.item(), rel=1e-4)
     assert loss.parts["task"].item() == pytest.approx(task.loss(network, batch).total.item(), rel=1e-5)
     expected = (3 * loss.parts["mlm"] + loss.parts["task"]) / 4
@@ -135,7 +139,7 @@ def test_padding_of_fixed_shapes_changes_nothing(kind: str, tmp_path: Path) -> N
 
 
 def test_scores_are_learned_on_a_scale_of_their_own(tmp_path: Path) -> None:
-    network = make_network("score", "lean")
+    network = make_network("regression", "lean")
     objective = make_objective("regression", network, tmp_path)
     labels = np.concatenate([objective.batch(step).labels.numpy() for step in range(3)])  # type: ignore[union-attr]
     assert abs(labels.mean()) < 0.2

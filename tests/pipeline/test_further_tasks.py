@@ -88,14 +88,16 @@ def test_each_has_a_model_that_answers_as_it_was_scored(finished: Path, kind: st
     evaluated = [row["predicted"][seed] for row in rows(finished / "evaluate" / "tasks" / kind / "predictions.jsonl")]
     read = rows(finished / "read" / "tasks" / kind / "test.jsonl")
     predictor = endtask.load(finished / "model" / "tasks" / kind)
-    assert (predictor.kind, predictor.takes_pairs) == (kind, kind == "pair")
+    assert (predictor.type, predictor.takes_pairs) == (kind, kind == "pair")
     answers = predictor.predict([(row["text"], row["text_pair"]) if kind == "pair" else row["text"] for row in read])
     if kind == "regression":
         assert [answer.score for answer in answers] == pytest.approx(evaluated, abs=1e-4)
     elif kind == "multilabel":
         assert [list(answer.labels) for answer in answers] == evaluated
     else:
-        assert [list(answer.tags) if kind == "token_classification" else answer.label for answer in answers] == evaluated
+        assert [
+            list(answer.tags) if kind == "token_classification" else answer.label for answer in answers
+        ] == evaluated
     assert f"{kind}/task" in (finished / "model" / "tasks" / kind / "README.md").read_text()
 
 
@@ -114,7 +116,9 @@ def test_a_bundle_of_texts_takes_them_along(data: Path, tmp_path: Path) -> None:
     for kind in ("toy", "token_classification"):
         for file in (data / kind).rglob("*.jsonl"):
             write_rows(moved / file.relative_to(data), rows(file))
-    settings = settings_of(moved, tmp_path / "run", kinds=("tags",), finetune={"seeds": [0], "epochs": 1})
+    settings = settings_of(
+        moved, tmp_path / "run", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1}
+    )
     endtask.run(settings, until="select")
     bundle = write_bundle(tmp_path / "run", tmp_path / "text.tar.zst", kind="text").file
     endtask.run(settings)
@@ -127,7 +131,9 @@ def test_a_bundle_of_texts_takes_them_along(data: Path, tmp_path: Path) -> None:
 
 def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
     """By default only the end task is fine-tuned, scored and saved; without fine-tuning all are scored."""
-    one = settings_of(data, tmp_path / "run", kinds=("tags",), finetune={"tasks": "main", "seeds": [0], "epochs": 1})
+    one = settings_of(
+        data, tmp_path / "run", kinds=("token_classification",), finetune={"tasks": "main", "seeds": [0], "epochs": 1}
+    )
     run = endtask.run(one)
     assert run.stages["pretrain"]["objectives"].keys() == {"external", "internal", "tags"}
     assert run.stages["pretrain"]["objectives"]["tags"]["tokens"] > 0
@@ -141,7 +147,9 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(data, tmp_path / "run", kinds=("tags", "score"), train={"weighting": "meta"})
+    settings = settings_of(
+        data, tmp_path / "run", kinds=("token_classification", "regression"), train={"weighting": "meta"}
+    )
     endtask.run(settings, until="pretrain")
     curves = rows(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     weights = {name: value for name, value in curves[-1].items() if name.startswith("weight/")}
@@ -150,7 +158,7 @@ def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_file_of_a_further_task_is_noticed(data: Path, tmp_path: Path) -> None:
-    write_kind(tmp_path / "token_classification", "token_classification")
+    write_kind(tmp_path / "tags", "token_classification")
     settings = settings_of(data, tmp_path / "run", kinds=())
     settings["tasks"] = {"tags": {"path": str(tmp_path / "tags" / "task")}}
     endtask.run(settings, until="read")
@@ -221,7 +229,9 @@ def test_texts_that_another_task_learns_are_no_part_of_the_leak_free_score(data:
 
 
 def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(data, tmp_path / "cmp", kinds=("tags",), finetune={"seeds": [0], "epochs": 1})
+    settings = settings_of(
+        data, tmp_path / "cmp", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1}
+    )
     cells = {
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
@@ -238,7 +248,7 @@ def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: 
         "all": {"external", "internal", "tags"},
         "without": {"external", "internal"},
         "no-text": {"internal", "tags"},
-        "no-task": {"external", "tags"},
+        "no-task": {"external", "token_classification"},
     }
 
 
@@ -257,7 +267,7 @@ def test_only_tasks_that_are_fine_tuned_cost_time(data: Path, tmp_path: Path) ->
     few = Task.from_examples("few", {"train": [Example(str(n), f"text {n}", "ab"[n % 2]) for n in range(30)]})
     many = Task.from_examples("many", {"train": [Example(str(n), f"text {n}", "ab"[n % 2]) for n in range(90)]})
     task = replace(few, auxiliary={"tags": many})
-    settings = settings_of(data, tmp_path / "run", kinds=("tags",))
+    settings = settings_of(data, tmp_path / "run", kinds=("token_classification",))
     assert train_rows(task, resolve(settings)) == len(few.train) + len(many.train)
     settings["finetune"]["tasks"] = "main"
     assert train_rows(task, resolve(settings)) == len(few.train)

@@ -76,7 +76,7 @@ def test_findings_say_what_they_mean(leaky: Task) -> None:
     assert "trust the leak-free score (2 rows)" in said
     assert "test rows that stand in train with another label only: 1" in said
     assert "1 test row without text dropped" in said
-    assert said.startswith("task leaky: kind text, 2 classes\n")
+    assert said.startswith("task leaky: type text, 2 classes\n")
     levels = [problem.level for problem in found.problems]
     assert levels == sorted(levels, reverse=True)
 
@@ -117,7 +117,9 @@ def test_a_split_with_a_single_label_is_warned_of(kind: str) -> None:
 def test_a_single_tag_or_label_is_no_single_class() -> None:
     tagged = [Example(str(n), f"w{n} v", ("B", "O"), tokens=(f"w{n}", "v")) for n in range(40)]
     outside = [Example("o", "w v", ("O", "O"), tokens=("w", "v"))]
-    tags = Task.from_examples("tags", {"train": tagged, "dev": outside, "test": outside[:1]}, task_type="token_classification")
+    tags = Task.from_examples(
+        "tags", {"train": tagged, "dev": outside, "test": outside[:1]}, task_type="token_classification"
+    )
     several = [Example(str(n), f"text {n}", ("x", "y")[: n % 3]) for n in range(40)]
     one = [Example("d", "new", ("x",))]
     labels = Task.from_examples("labels", {"train": several, "dev": one, "test": several[2:3]}, task_type="multilabel")
@@ -132,7 +134,9 @@ def test_scores_and_tags() -> None:
     assert any(line.startswith("train scores: from 0") for line in found.lines())
     tagged = [Example(str(n), f"w{n} v", ("B", "O"), tokens=(f"w{n}", "v")) for n in range(40)]
     strange = [Example("s", "w", ("Z",), tokens=("w",))]
-    task = Task.from_examples("tagged", {"train": tagged, "dev": tagged[:2], "test": strange}, task_type="token_classification")
+    task = Task.from_examples(
+        "tagged", {"train": tagged, "dev": tagged[:2], "test": strange}, task_type="token_classification"
+    )
     found = audit(task)
     assert found.splits["train"].labels == {"B": 40, "O": 40}
     assert any("labels of test that never occur in train: 1 (Z);" in str(problem) for problem in found.problems)

@@ -31,12 +31,14 @@ def settings_of(folder: Path, **tasks: Path) -> dict[str, object]:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Task:
     folder = tmp_path_factory.mktemp("both")
     write_toy(folder / "toy")
-    write_kind(folder / "token_classification", "token_classification")
+    write_kind(folder / "tags", "token_classification")
     return read_all(resolve(settings_of(folder / "toy", ner=folder / "tags" / "task")))
 
 
 def test_they_are_read_under_their_names(both: Task) -> None:
-    assert [(name, one.name, one.kind) for name, one in both.auxiliary.items()] == [("ner", "ner", "tags")]
+    assert [(name, one.name, one.type) for name, one in both.auxiliary.items()] == [
+        ("ner", "ner", "token_classification")
+    ]
     assert len(both.auxiliary["ner"].train) == 48
 
 

@@ -204,8 +204,8 @@ def test_too_little_to_carve_from(tmp_path: Path) -> None:
         ({"train": []}, "text", "the train split has no rows"),
         ({"train": [Example("7", "a", None)]}, "text", "example '7': the label is missing"),
         ({"train": [Example("7", "a", "x")]}, "pair", "example '7': the second text is missing"),
-        ({"train": [Example("7", "a", ("O",))]}, "tags", "example '7': the tokens are missing"),
-        ({"train": [Example("7", "a", "x")]}, "score", "example '7': the label 'x' is not a number"),
+        ({"train": [Example("7", "a", ("O",))]}, "token_classification", "example '7': the tokens are missing"),
+        ({"train": [Example("7", "a", "x")]}, "regression", "example '7': the label 'x' is not a number"),
     ],
 )
 def test_examples_made_in_python_are_checked(splits: Any, kind: Any, expected: str) -> None:

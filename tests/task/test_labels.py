@@ -92,8 +92,8 @@ def test_names_in_brackets_are_classes(tmp_path: Path) -> None:
     ("cells", "more", "words"),
     [
         (["a|b", "c"] * 9, {"label_delimiter": ";"}, "no row of column 'labels' holds ';' (did you mean '|'?)"),
-        (["a", "c"] * 9, {"label_delimiter": ";"}, "(kind 'text' is for one label in each row)"),
-        (["a;b", "c"] * 9, {"label_delimiter": ";", "kind": "text"}, "key 'task.label_delimiter': has no meaning"),
+        (["a", "c"] * 9, {"label_delimiter": ";"}, "(type 'text' is for one label in each row)"),
+        (["a;b", "c"] * 9, {"label_delimiter": ";", "type": "text"}, "key 'task.label_delimiter': has no meaning"),
         (["['a', 'b']", "['c']"] * 9, {}, "row 2: the labels \"['a', 'b']\" are not a list in JSON"),
         (["[a, b]", "[c]"] * 9, {"type": "multilabel"}, "row 2: the labels '[a, b]' are not a list in JSON"),
         (["a;b", "c"] * 9, {"type": "multilabel"}, "row 2: the labels are one string, 'a;b'"),
@@ -159,9 +159,9 @@ def test_a_single_named_test_set_is_the_test_split(tmp_path: Path) -> None:
 
 answers = {
     "text": st.lists(st.sampled_from("abc"), min_size=1),
-    "score": st.lists(st.floats(-9, 9), min_size=1),
-    "labels": st.lists(st.lists(st.sampled_from("abc"), unique=True).map(sorted), min_size=1),
-    "tags": st.lists(st.lists(st.sampled_from("abc"), min_size=1), min_size=1),
+    "regression": st.lists(st.floats(-9, 9), min_size=1),
+    "multilabel": st.lists(st.lists(st.sampled_from("abc"), unique=True).map(sorted), min_size=1),
+    "token_classification": st.lists(st.lists(st.sampled_from("abc"), min_size=1), min_size=1),
 }
 
 

@@ -219,7 +219,7 @@ def test_fractions_make_a_score(tmp_path: Path, label: list[Any]) -> None:
     assert (task.type, task.labels) == ("regression", ())
     assert [row.label for row in task.train] == [float(value) for value in label]
     assert task.train[0].text_pair == "b"
-    assert any(note.startswith("kind score") for note in task.notes)
+    assert any(note.startswith("type regression") for note in task.notes)
 
 
 def test_whole_numbers_are_classes_unless_asked(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ TASKS = {kind: {"path": "somewhere"} for kind in KINDS}
 OBJECTIVES = {
     "task": {"kind": "task"},
     **{kind: {"kind": "joint" if kind == "pair" else "task", "task": kind} for kind in KINDS},
-    "tapt": {"kind": "mlm", "texts": "task", "task": "tags"},
+    "tapt": {"kind": "mlm", "texts": "task", "task": "token_classification"},
 }
 
 
@@ -108,7 +108,7 @@ def test_a_network_of_its_own_says_the_same(
     save_weights(tmp_path / "weights.safetensors", shared)
     for name, one in all_tasks.auxiliary.items():
         own = network_of_auxiliary_task(all_tasks, name, packed_all, settings, tmp_path / "weights.safetensors")
-        assert own.type == one.kind
+        assert own.type == one.type
         texts = PackedTexts(packed_of(packed_all, name) / "test")
         expected = class_probabilities(own, texts, batch_size=4, context=CPU)
         found = class_probabilities(shared, texts, batch_size=4, context=CPU, head=auxiliary_head(name))

@@ -37,9 +37,9 @@ def make_kind(kind: str) -> Task:
 def _of_kind(kind: str, row: Example, number: int) -> Example:
     words = tuple(row.text.split())
     label: Any = {
-        "score": float(number % 5),
-        "labels": tuple(name for place, name in enumerate(NAMES) if (number + 1) >> place & 1),
-        "tags": tuple("B" if word[0] < "m" else "O" for word in words),
+        "regression": float(number % 5),
+        "multilabel": tuple(name for place, name in enumerate(NAMES) if (number + 1) >> place & 1),
+        "token_classification": tuple("B" if word[0] < "m" else "O" for word in words),
     }[kind]
     return Example(row.id, row.text, label, tokens=words if kind == "token_classification" else None)
 
@@ -55,7 +55,11 @@ def test_texts_are_chosen_and_listed(kind: str, targets: str, tmp_path: Path) ->
     for item in kept:
         name, answer = item.reason.split(", most helpful for ")[1].split(")")[0].split(" (")
         row = by_id[name]
-        words = {"regression": f"score {row.label:g}" if kind == "regression" else "", "multilabel": "labels ", "token_classification": "tags "}
+        words = {
+            "regression": f"score {row.label:g}" if kind == "regression" else "",
+            "multilabel": "labels ",
+            "token_classification": "tags ",
+        }
         assert answer.startswith(words[kind])
     listed = parquet.read_table(tmp_path / "out" / HELPFUL).to_pylist()
     classes = {row["targets"][0] for row in listed if row["kind"] == "class"}
