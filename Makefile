@@ -14,7 +14,7 @@ PLAIN_STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e
 
-.PHONY: demo test check oldest format docs clean
+.PHONY: demo test fuzz check oldest format docs clean
 .DEFAULT_GOAL := test
 
 # An environment with the development tools can run the demo too.
@@ -23,6 +23,10 @@ demo: $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(PLAIN_STAMP))
 
 test: check
 	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules tests src
+
+# The property tests alone, with new random examples and many of them; `make test` draws the same few every time.
+fuzz: $(DEV_STAMP)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(JOBS) -m hypothesis tests
 
 check: $(DEV_STAMP)
 	$(BIN)/ruff check .

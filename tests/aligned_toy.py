@@ -11,8 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from endtask.config import TokenizerSettings
 from endtask.records import Document
-from endtask.tokenization.alignment_packing import pack_aligned
-from endtask.tokenization.alignment_texts import ADDED_TOKENS, AlignedTexts
+from endtask.tokenization.aligned_texts import ADDED_TOKENS, AlignedTexts, pack_aligned
 from endtask.tokenization.tokenizer import train_tokenizer
 from tests.tiny import WORDS
 

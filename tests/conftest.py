@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from tests.toy_run import toy_settings, write_toy
 
@@ -25,6 +26,12 @@ os.environ.update(
     MKL_NUM_THREADS="1",
     TOKENIZERS_PARALLELISM="false",
 )
+
+# `make test` draws the same examples at every run. `make fuzz` draws new and many ones; tests that set a lower
+# `max_examples` are the slow ones.
+settings.register_profile("test", derandomize=True, max_examples=50, deadline=None)
+settings.register_profile("fuzz", max_examples=1000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.errors import InputError, did_you_mean, nearest
@@ -42,7 +42,6 @@ def test_nearest_finds_a_typing_slip_and_refuses_a_stranger() -> None:
     assert nearest("seed", []) is None
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, unique=True), st.data())
 def test_nearest_of_a_right_word_is_the_word_itself(words: list[str], data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(words))

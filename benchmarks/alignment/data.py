@@ -22,7 +22,7 @@ from benchmarks.alignment.surface import surface_accuracies
 from endtask.errors import InputError
 from endtask.io.atomic import write_json, write_text
 from endtask.io.tables import read_rows
-from endtask.task.sources import split_files
+from endtask.task.split_tables import split_files
 
 ROOT = Path(__file__).resolve().parents[2]
 CONCEPTS = {

@@ -29,9 +29,8 @@ from endtask.compare import Outcome, compare
 from endtask.config import SelectSettings, Settings, dump_yaml
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.io.atomic import whole_file, write_json, write_text
+from endtask.io.atomic import link_or_copy, whole_file, write_json, write_text
 from endtask.io.compression import zstd
-from endtask.io.hard_links import link_or_copy
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_statistics
 from endtask.pipeline.run import Run

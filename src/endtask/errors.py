@@ -1,4 +1,4 @@
-"""The one kind of error a user may cause, and how its single line is put together."""
+"""The error for wrong user input, with its one-line message and nearest right spelling."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_LEAST_PART = 3
+_SHORTEST_PART = 3
 
 
 class InputError(Exception):
-    """Something the user gave is wrong: shown as one line, exit code 2, nothing written.
+    """Wrong user input: printed as one line, exit code 2, nothing written.
 
     >>> print(InputError("not valid JSON", path="train.jsonl", row=3, hint="one object per line"))
     train.jsonl, row 3: not valid JSON (one object per line)
@@ -25,7 +25,7 @@ class InputError(Exception):
         key: str | None = None,
         hint: str | None = None,
     ) -> None:
-        place = ", ".join(
+        location = ", ".join(
             part
             for part in (
                 str(path) if path is not None else "",
@@ -34,17 +34,17 @@ class InputError(Exception):
             )
             if part
         )
-        line = f"{place}: {message}" if place else message
+        line = f"{location}: {message}" if location else message
         super().__init__(f"{line} ({hint})" if hint else line)
         self.message, self.path, self.row, self.key, self.hint = message, path, row, key, hint
 
 
 class TrainingError(InputError):
-    """Training cannot go on with these settings (its loss stays broken, its memory runs out); others may still do."""
+    """Training cannot continue with these settings: the loss is not finite, or memory runs out; others may work."""
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice closest in spelling to `word`, or None when nothing is close.
+    """Return the choice closest in spelling to `word`, or None if nothing is close.
 
     >>> nearest("learnin_rate", ["learning_rate", "seed"])
     'learning_rate'
@@ -54,7 +54,7 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def did_you_mean_beside(path: Path, names: Iterable[str]) -> str | None:
-    """A hint naming the file or folder beside one that is not there whose name comes closest.
+    """Return a hint with the sibling of a missing file or folder whose name is closest.
 
     >>> did_you_mean_beside(Path("runs/chemprto"), ["chemprot", "sciie"])
     "did you mean 'runs/chemprot'?"
@@ -64,31 +64,31 @@ def did_you_mean_beside(path: Path, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """A hint naming the nearest right spelling, or the one choice that holds the word, or else all of the choices.
+    """Return a hint with the nearest right spelling, or the only choice that contains the word, or else all choices.
 
     >>> did_you_mean("craft", ["craft_pmc_fulltext", "wikipedia"])
     "did you mean 'craft_pmc_fulltext'?"
     """
     known = sorted(choices)
-    close = nearest(word, known) or _only_holder(word, known)
+    close = nearest(word, known) or _only_match(word, known)
     return f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
 
 
-def _only_holder(word: str, choices: Sequence[str]) -> str | None:
-    """The one choice that begins with a word, or else the one that has it inside; None where there are several.
+def _only_match(word: str, choices: Sequence[str]) -> str | None:
+    """Return the only choice that begins with a word, or else the only one that contains it; None if there are several.
 
-    Fewer than three letters stand in many names by chance.
+    Fewer than three letters occur in many names by chance.
     """
     part = word.lower()
-    if len(part) < _LEAST_PART:
+    if len(part) < _SHORTEST_PART:
         return None
-    begun = [choice for choice in choices if choice.lower().startswith(part)]
-    holders = begun or [choice for choice in choices if part in choice.lower()]
-    return holders[0] if len(holders) == 1 else None
+    starting = [choice for choice in choices if choice.lower().startswith(part)]
+    matches = starting or [choice for choice in choices if part in choice.lower()]
+    return matches[0] if len(matches) == 1 else None
 
 
 def a_few(words: Iterable[str], most: int) -> str:
-    """The first of many words, and dots where there are more.
+    """Return the first `most` words, and dots if there are more.
 
     >>> a_few(["a", "b"], 2), a_few(["a", "b", "c"], 2)
     ('a, b', 'a, b, ...')

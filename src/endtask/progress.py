@@ -1,4 +1,4 @@
-"""Progress bars with time left on a terminal, plain lines elsewhere; when quiet, warnings alone. On standard error."""
+"""Progress on standard error: bars on a terminal, plain lines elsewhere, only warnings when quiet."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ Advance = Callable[..., None]
 
 _console = Console(stderr=True)
 _quiet = False
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def set_quiet(quiet: bool) -> None:
-    """Silence bars and lines for this process, but no warnings."""
+    """Silence bars and lines in this process, but not warnings."""
     global _quiet
     _quiet = quiet
-    _told.clear()
+    _warned.clear()
 
 
 def say(line: str) -> None:
-    """One line for the person who waits; never part of a command's result."""
+    """Print a line of progress, unless quiet; it is never part of a command's result."""
     if not _quiet:
         _print(line)
 
 
 def warn(text: str, *, level: str = "warning") -> None:
-    """What the user has to know, quiet or not.
+    """Print a warning, even when quiet.
 
-    When quiet the same is told once: a comparison does many runs, and no line says which of them it would be about.
+    When quiet, prints the same warning once: a comparison does many runs, and no line says which run it is about.
     """
     line = f"{level}: {text}"
-    if _quiet and line in _told:
+    if _quiet and line in _warned:
         return
-    _told.add(line)
+    _warned.add(line)
     _print(line)
 
 
@@ -55,7 +55,7 @@ def _print(line: str) -> None:
 def bar(description: str, total: float | None, *, done: int = 0, unit: str = "") -> Iterator[Advance]:
     """Show progress and yield a function `advance(amount, note="")`.
 
-    Off a terminal only `description` is said, once: logs stay readable.
+    Without a terminal it prints only `description`, once, so that logs are readable.
     """
     if _quiet or not _console.is_terminal:
         say(description)
@@ -74,4 +74,4 @@ def bar(description: str, total: float | None, *, done: int = 0, unit: str = "")
         task = progress.add_task(description, total=total, completed=done, note="")
         yield lambda amount=1, note="": progress.update(task, advance=amount, **({"note": note} if note else {}))
         if total is None:
-            progress.update(task, total=1, completed=1)  # else the last picture is that of a bar still at work
+            progress.update(task, total=1, completed=1)  # otherwise the bar would still be animated

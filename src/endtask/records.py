@@ -1,4 +1,4 @@
-"""The typed records that travel between stages."""
+"""The records that stages exchange: labelled examples, passages and selected passages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Label = str | float | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One labelled row of a task.
+    """A labelled row of a task.
 
-    `label` is a class name (types `text` and `pair`), a number (`regression`), the sorted names of all labels that
-    hold (`multilabel`) or one tag per token (`token_classification`; `tokens` then holds the tokens and `text` is their join by
-    blanks). `part` names the test set of a row where there are several.
-    `row` is the row's 1-based number in `path`, for messages; `id` is stable across runs.
+    `label` is a class name (task types `text` and `pair`), a number (`regression`), the sorted names of the row's labels
+    (`multilabel`) or one tag per token (`token_classification`; `text` is then `tokens` joined by blanks). `part` names
+    the test set of a row if there are several. `row` is the row's 1-based number in `path`, for messages; `id` is stable
+    across runs.
     """
 
     id: str
@@ -30,9 +30,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One passage of a corpus. `id` is unique inside the corpus and stable across runs.
+    """A passage of a corpus. `id` is unique inside the corpus and stable across runs.
 
-    `links` are the places of hyperlinks in the text, in characters; only where a corpus is read for them.
+    `links` are the character spans of hyperlinks, if the corpus was read with links.
     """
 
     id: str
@@ -45,12 +45,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A kept passage with the answer to "why is this text in my training set?".
+    """A selected passage with the answer to "why is this text in my training set?".
 
-    `rank` is its best rank over all examples that asked for it, `score` the score it had there; of selectors with an
-    order of their own, the rank and score they gave it;
-    `matched_count` says how many examples asked, `matched_queries` names the best of them, best first;
-    `reason` is the rule that kept it.
+    `rank` is its best rank over all queries that it matches, and `score` its score for that query; selectors with an
+    order of their own set both. `matched_count` is the number of examples whose query it matches, `matched_queries`
+    names the best of them, best first. `reason` is the rule that selected it.
     """
 
     document: Document

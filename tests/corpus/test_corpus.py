@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from endtask.config import CorpusSettings, SourceSettings
 from endtask.corpus import Corpus, docstrings
 from endtask.corpus import reading as reading_module
-from endtask.corpus.statistics import SourceStatistics
+from endtask.corpus.corpus import SourceStatistics
 from endtask.errors import InputError
 from endtask.records import Document
 
@@ -165,7 +165,7 @@ def test_two_streams_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 
 def test_a_large_text_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "_BLOCK", 300)
+    monkeypatch.setattr(reading_module, "_BLOCK_CHARACTERS", 300)
     paragraphs = [f"Paragraph {number} says little. It ends here." for number in range(50)]
     path = tmp_path / "book.txt"
     path.write_text("\n\n".join(paragraphs))
@@ -178,7 +178,7 @@ def test_a_large_text_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest
     assert corpus.statistics.total.documents == 1
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=60), min_size=1, max_size=30))
 def test_all_text_comes_through_once(tmp_path: Path, rows: list[str]) -> None:
     path = jsonl(tmp_path / "a.jsonl", {"text": "at least this"}, *({"text": text} for text in rows))
@@ -194,7 +194,7 @@ def test_all_text_comes_through_once(tmp_path: Path, rows: list[str]) -> None:
 @pytest.mark.parametrize(
     ("rows", "row", "message"),
     [
-        ([{"txet": "a", "number": 1}], None, "among txet, number (name it beside the path: corpus.sources=[{path: "),
+        ([{"txet": "a", "number": 1}], None, "among txet, number (name it with the path: corpus.sources=[{path: "),
         ([{"text": "a"}, {"text": None}], 2, "column 'text' is null, not a text"),
         ([{"text": "a"}, {"text": 5}], 2, "column 'text' is of type int, not a text"),
         ([{"text": "a"}, {"txt": "b"}], 2, "no column 'text' (did you mean 'txt'?)"),

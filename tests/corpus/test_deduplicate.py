@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.corpus.deduplicate import Seen, key_of, key_of_words
@@ -10,7 +10,6 @@ from endtask.corpus.deduplicate import Seen, key_of, key_of_words
 keys = st.integers(0, 2**64 - 1) | st.integers(1, 40) | st.integers(1, 40).map(lambda number: number << 32)
 
 
-@settings(max_examples=100, deadline=None)
 @given(added=st.lists(keys.filter(bool), max_size=300))
 def test_against_a_python_set(added: list[int]) -> None:
     seen, reference = Seen(), set[int]()
@@ -34,7 +33,6 @@ def test_the_key_zero() -> None:
     assert not seen.add(0)
 
 
-@settings(max_examples=300, deadline=None)
 @given(text=st.text(st.sampled_from("ab \t\n\r\v\f\x1c\x1f\x85\xa0\u2003é"), max_size=30))
 def test_white_space_counts_as_one_blank(text: str) -> None:
     assert key_of_words(text) == key_of(" ".join(text.split()))

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.corpus import docstrings
@@ -145,7 +145,6 @@ def test_the_librarys_own_name_is_removed(library: str, docstring: str, prose: s
         st.sampled_from(["numpy", "np", "NumPy.fft", "array", "np_x", ">>> np", "the", "\n", "  ", "."]), max_size=30
     )
 )
-@settings(max_examples=100, deadline=None)
 def test_no_own_name_or_prompt_survives(parts: list[str]) -> None:
     text = clean_docstring(" ".join(parts), "numpy")
     assert not re.search(r"(?<![^\W_])(numpy|np)(?![^\W_])", text, re.IGNORECASE)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.config import AlignedSettings, CorpusSettings, SourceSettings
 from endtask.corpus import Corpus
-from endtask.corpus.links import links_inside, read_links
-from endtask.corpus.passages import cut, cut_places, sentence_starts
+from endtask.corpus.passages import cut, passage_spans, sentence_starts
+from endtask.corpus.reading import links_inside, read_links
 from endtask.errors import InputError
 
 TEXTS = st.text(alphabet="ab. \n?A", max_size=120)
@@ -26,15 +26,13 @@ def aligned(path: Path, *, passage_characters: int = 2000) -> Corpus:
 
 
 @given(TEXTS, st.integers(5, 60))
-@settings(max_examples=200, deadline=None)
 def test_places_of_passages_are_those_of_the_passages(text: str, limit: int) -> None:
-    places = cut_places(text, limit)
+    places = passage_spans(text, limit)
     assert [text[start:end] for start, end in places] == cut(text, limit)
     assert all(end <= start for (_, end), (start, _) in pairwise(places))
 
 
 @given(TEXTS)
-@settings(max_examples=200, deadline=None)
 def test_sentences_start_after_a_full_stop_and_at_something_visible(text: str) -> None:
     starts = sentence_starts(text)
     assert starts == sorted(set(starts))
@@ -44,12 +42,11 @@ def test_sentences_start_after_a_full_stop_and_at_something_visible(text: str) -
 
 
 @given(st.data(), TEXTS.filter(lambda text: len(text.strip()) > 3), st.integers(5, 40))
-@settings(max_examples=200, deadline=None)
 def test_links_survive_cutting_with_their_words(data: st.DataObject, text: str, limit: int) -> None:
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
     links = read_links([[start, end]], text, path="a", row=1)
-    for first, last in cut_places(text, limit):
+    for first, last in passage_spans(text, limit):
         inside = links_inside(links, first, last)
         assert [text[first:last][a:b] for a, b in inside] == [text[a:b] for a, b in links if first <= a and b <= last]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.corpus import cut
@@ -21,7 +21,6 @@ def without_blanks(text: str) -> str:
     return "".join(text.split())
 
 
-@settings(max_examples=300, deadline=None)
 @given(text=prose | st.text(max_size=300), limit=st.integers(1, 120))
 def test_no_text_is_lost_and_no_passage_is_too_long(text: str, limit: int) -> None:
     passages = cut(text, limit)
@@ -30,7 +29,6 @@ def test_no_text_is_lost_and_no_passage_is_too_long(text: str, limit: int) -> No
     assert without_blanks("".join(passages)) == without_blanks(text)
 
 
-@settings(max_examples=200, deadline=None)
 @given(text=prose, limit=st.integers(4, 120))
 def test_words_stay_whole_where_they_fit(text: str, limit: int) -> None:
     words = text.split()
@@ -39,13 +37,11 @@ def test_words_stay_whole_where_they_fit(text: str, limit: int) -> None:
         assert kept == words
 
 
-@settings(max_examples=50, deadline=None)
 @given(text=st.text(max_size=80))
 def test_a_short_text_stays_whole(text: str) -> None:
     assert cut(text, 80) == ([text.strip()] if text.strip() else [])
 
 
-@settings(max_examples=100, deadline=None)
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=400), limit=st.integers(100, 300))
 def test_no_tiny_rest(lengths: list[int], limit: int) -> None:
     text = " ".join("x" * length for length in lengths)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from endtask.corpus import Corpus
-from endtask.corpus.sampled import DrawnDocuments
+from endtask.corpus.corpus import DrawnDocuments
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from endtask.config import SourceSettings
-from endtask.corpus.discover import find_files
-from endtask.corpus.sources import Source, derived_name, find_sources, parse_source
+from endtask.corpus.sources import Source, derived_name, find_files, find_sources, parse_source
 from endtask.errors import InputError
 
 

@@ -16,7 +16,7 @@ NAMES = ["plain.txt", "a.txt.gz", "a.txt.zst", "a.txt.xz", "A.TXT.GZ"]
 
 @pytest.mark.parametrize("name", NAMES)
 @given(parts=st.lists(st.binary(max_size=2000), min_size=1, max_size=5))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_round_trip(tmp_path: Path, name: str, parts: list[bytes]) -> None:
     with whole_compressed_file(tmp_path / name) as stream:
         for part in parts:

@@ -41,7 +41,7 @@ def read_all(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=5000))
 def test_content_comes_back(tmp_path: Path, suffix: str, content: bytes) -> None:
     path = tmp_path / f"file.bin{suffix}"
@@ -72,7 +72,7 @@ def test_the_largest_zstd_windows_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kept=st.floats(0, 0.999))
 def test_a_cut_off_file_is_never_a_short_read(tmp_path: Path, suffix: str, kept: float) -> None:
     path = tmp_path / f"cut{suffix}"

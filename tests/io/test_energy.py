@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.io.energy import Counter, EnergyMeter, gpu_names, visible_gpus
@@ -96,7 +96,6 @@ def test_a_counter_that_starts_again_at_zero(tmp_path: Path) -> None:
     assert seen == [5.0, 20.0, 70.0, 130.0]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 99), max_size=20), st.floats(0, 99))
 def test_the_total_is_that_of_a_counter_without_end(steps: list[float], first: float) -> None:
     now = [first]

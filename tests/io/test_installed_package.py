@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
@@ -95,7 +95,6 @@ def test_what_is_no_name_is_never_looked_for(install: Install, name: str) -> Non
 
 
 @given(st.text(max_size=20))
-@settings(max_examples=50, deadline=None)
 def test_any_name_is_answered_with_a_folder_or_one_line(name: str) -> None:
     found = package_model(f"package:{name}") if name.isidentifier() else None
     if found is None:

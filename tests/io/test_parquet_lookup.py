@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
@@ -54,7 +54,6 @@ def test_the_rest_is_not_read_once_a_row_is_found(table: Path, monkeypatch: pyte
     assert read == [0, 1, 1]  # of three groups: two columns of ids, and the other columns of one
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     cells=st.lists(st.lists(st.text("abc", max_size=2), max_size=3), min_size=1, max_size=12),
     wanted=st.sets(st.text("abc", max_size=2), max_size=3),

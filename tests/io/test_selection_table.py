@@ -47,7 +47,7 @@ ROWS = st.lists(
     ),
     max_size=12,
 )
-same_folder = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+same_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def passage(number: int) -> Selected:
@@ -131,7 +131,6 @@ def test_large_texts_close_a_group_early(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @given(st.integers(0, 12), st.integers(1, 4), st.integers(0, 9))
-@settings(max_examples=50, deadline=None)
 def test_class_ranks_are_a_matrix(passages: int, classes: int, seed: int) -> None:
     ranks = np.random.default_rng(seed).integers(0, 9, (passages, classes), dtype=np.int32)
     with tempfile.TemporaryDirectory() as folder:

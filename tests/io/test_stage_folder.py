@@ -11,7 +11,8 @@ import pytest
 
 from endtask.errors import InputError
 from endtask.io import stage_folder
-from endtask.io.stage_folder import MANIFEST, StageFolder, fingerprint, read_manifest
+from endtask.io.digests import fingerprint
+from endtask.io.stage_folder import MANIFEST, StageFolder, read_manifest
 
 
 def stage(run: Path, mark: str = "f1") -> StageFolder:

@@ -30,7 +30,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
 }
 ROWS = [{"text": "first text", "label": "a"}, {"text": "zwölf Bäume 🌳", "label": "b"}]
-QUICK = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 # A lone carriage return inside a cell is written as one line end and read as another; it is tested apart.

@@ -22,8 +22,7 @@ from endtask.objectives.alignment.stream import NothingToMake
 from endtask.objectives.alignment.text_segments import LONGEST as LONGEST_PIECE
 from endtask.objectives.alignment.text_segments import SHORTEST, cut_texts, whole_texts
 from endtask.records import Document
-from endtask.tokenization.alignment_packing import pack_aligned
-from endtask.tokenization.alignment_texts import AlignedTexts
+from endtask.tokenization.aligned_texts import AlignedTexts, pack_aligned
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 

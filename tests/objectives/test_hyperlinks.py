@@ -16,8 +16,7 @@ from endtask.encoders.batch import IGNORED
 from endtask.encoders.network import Network
 from endtask.objectives.alignment.hyperlinks import CLASSES, SpanBoundaries, texts_with_spans, word_classes
 from endtask.records import Document
-from endtask.tokenization.alignment_packing import pack_aligned
-from endtask.tokenization.alignment_texts import MARKUP, AlignedTexts
+from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts, pack_aligned
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_documents, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 

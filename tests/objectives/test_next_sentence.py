@@ -14,8 +14,7 @@ from endtask.config import BatchSize
 from endtask.objectives.alignment.next_sentence import NextSentence
 from endtask.objectives.alignment.stream import NothingToMake, half_of
 from endtask.records import Document
-from endtask.tokenization.alignment_packing import pack_aligned
-from endtask.tokenization.alignment_texts import AlignedTexts
+from endtask.tokenization.aligned_texts import AlignedTexts, pack_aligned
 from tests.aligned_toy import LONGEST, make_aligned, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 

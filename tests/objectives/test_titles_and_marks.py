@@ -13,8 +13,7 @@ from endtask.errors import InputError
 from endtask.objectives.alignment.marked_relation import MarkedRelation, mark_ids
 from endtask.objectives.alignment.stream import NothingToMake
 from endtask.objectives.alignment.titles import Titles
-from endtask.tokenization.alignment_packing import pack_aligned
-from endtask.tokenization.alignment_texts import MARKUP, AlignedTexts
+from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts, pack_aligned
 from tests.aligned_toy import LONGEST, make_aligned, make_documents, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 

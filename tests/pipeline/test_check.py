@@ -391,7 +391,7 @@ def test_a_leak_is_named(tmp_path: Path, command: Command) -> None:
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        ("citation_intent", "52 of 139 test rows (37%) stand verbatim in train"),
+        ("citation_intent", "52 of 139 test rows (37%) are verbatim in train"),
         ("chemprot", "13 classes"),
         ("sciie", "7 classes"),
         ("imdb", "95 of 25,000 test rows"),

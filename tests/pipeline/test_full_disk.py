@@ -16,7 +16,7 @@ import endtask
 from endtask.encoders import weights
 from endtask.errors import InputError
 from endtask.io import atomic
-from endtask.io.disk import disk_trouble
+from endtask.io.atomic import disk_trouble
 from endtask.retrieval.workers import run_jobs
 from endtask.tokenization import packed_texts as packed
 from tests.conftest import Answer

@@ -23,7 +23,7 @@ from endtask.records import Example
 from endtask.reporting.page import summary, verdict_lines
 from endtask.reporting.results import results_of
 from endtask.task import Task
-from endtask.task.auxiliary import read_all
+from endtask.task.task import read_all
 from tests.conftest import Answer
 from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_settings, write_toy

@@ -16,8 +16,9 @@ from endtask.errors import InputError
 from endtask.records import Example
 from endtask.retrieval.retrieve import evaluation_texts
 from endtask.task import Task, leaked_ids
-from endtask.task.auxiliary import leaks_between, read_all, siblings
+from endtask.task.leaks import leaks_between, sibling_tasks
 from endtask.task.stored import read_task, task_files
+from endtask.task.task import read_all
 from tests.toy_kinds import write_kind
 from tests.toy_run import write_rows, write_toy
 
@@ -42,11 +43,11 @@ def test_they_are_read_under_their_names(both: Task) -> None:
     assert len(both.auxiliary["ner"].train) == 48
 
 
-def test_they_are_part_of_the_whole_fingerprint(both: Task) -> None:
+def test_they_are_part_of_the_combined_fingerprint(both: Task) -> None:
     alone = replace(both, auxiliary={})
-    assert alone.whole_fingerprint == both.fingerprint
+    assert alone.combined_fingerprint == both.fingerprint
     other = replace(both, auxiliary={"tagger": both.auxiliary["ner"]})
-    assert len({alone.whole_fingerprint, both.whole_fingerprint, other.whole_fingerprint}) == 3
+    assert len({alone.combined_fingerprint, both.combined_fingerprint, other.combined_fingerprint}) == 3
 
 
 def test_a_copy_holds_all_of_them(both: Task, tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_a_copy_whose_names_lead_elsewhere_is_refused(both: Task, tmp_path: Path
     for name, content in task_files(replace(both, auxiliary={})).items():
         (tmp_path / name).write_bytes(content)
     facts = tmp_path / "task.json"
-    facts.write_text(facts.read_text().replace('"name"', '"further": ["../../x"],\n"name"', 1))
+    facts.write_text(facts.read_text().replace('"name"', '"auxiliary": ["../../x"],\n"name"', 1))
     with pytest.raises(InputError, match=r"the copy of the task is damaged: .*is no name"):
         read_task(tmp_path)
 
@@ -143,18 +144,18 @@ def test_leaks_between_tasks_are_counted(found: Any) -> None:
 def test_leak_free_rows_stand_in_train_of_no_task(found: Any) -> None:
     end, other = made("end", *found[0]), made("other", *found[1])
     task = replace(end, auxiliary={"other": other})
-    assert siblings(task, "other") == (end,)
+    assert sibling_tasks(task, "other") == (end,)
     for split in ("dev", "test"):
         for one, leaked, learned in (
             (end, leaked_ids(task, split), other),
-            (other, leaked_ids(other, split, beside=siblings(task, "other")), end),
+            (other, leaked_ids(other, split, siblings=sibling_tasks(task, "other")), end),
         ):
             for row in one.splits[split]:
                 own = any(sides(row) == sides(known) for known in one.train)
                 assert (row.id in leaked) == (own or any(tells(known, row) for known in learned.train))
 
 
-def test_a_wrong_key_is_that_of_the_further_task(tmp_path: Path) -> None:
+def test_a_wrong_key_is_that_of_the_auxiliary_task(tmp_path: Path) -> None:
     write_toy(tmp_path)
     settings: Any = settings_of(tmp_path, other=tmp_path / "task")
     settings["tasks"]["other"]["columns"] = {"label": "lable"}

@@ -63,7 +63,7 @@ def test_all_bad_rows_of_a_file_are_told_at_once(tmp_path: Path) -> None:
         ([{"tokens": ["a", 5], "tags": ["O", "O"]}], "row 1: number 2 of the tokens is 5, not a word"),
         ([{"tokens": ["a", " "], "tags": ["O", "O"]}], "row 1: number 2 of the tokens is ' ', not a word"),
         ([{"tokens": {"a": 1}, "tags": ["O"]}], "row 1: the tokens are of type dict, not a list"),
-        ([{"tokens": "['a', 'b']", "tags": "O O"}], "row 1: the tokens \"['a', 'b']\" are not a list in JSON"),
+        ([{"tokens": "['a', 'b']", "tags": "O O"}], "row 1: the tokens \"['a', 'b']\" are not a JSON list"),
         ([{"tokens": ["a"], "tags": ["O"]}], "train has only one tag, 'O': there is nothing to learn"),
     ],
 )
@@ -122,7 +122,7 @@ def test_empty_splits(tmp_path: Path, split: str) -> None:
 
 def test_ids_twice_or_missing(tmp_path: Path) -> None:
     rows = [{**row, "id": 7} for row in GOOD]
-    assert "train.jsonl, row 2: the id '7' stands in row 1 already" in complaint(folder(tmp_path, train=rows))
+    assert "train.jsonl, row 2: row 1 has the id '7' already" in complaint(folder(tmp_path, train=rows))
     rows = [{**row, "id": None} for row in GOOD]
     assert "train.jsonl, row 1: column 'id' holds None" in complaint(folder(tmp_path, train=rows))
 

@@ -6,13 +6,13 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.corpus.docstrings import docstring_documents
 from endtask.errors import InputError
 from endtask.records import Document
-from endtask.task.docstrings_task import LIBRARIES, OPENING_CHARACTERS, SPLIT_SIZES, docstrings_task, opening
+from endtask.task.docstrings_task import LIBRARIES, OPENING_CHARACTERS, SPLIT_SIZES, docstring_splits, opening
 from endtask.task.normalize import normalize
 from endtask.task.task import Task
 
@@ -30,6 +30,10 @@ def made_documents(per_library: int = PER_LIBRARY + 20) -> list[Document]:
         for library in (*LIBRARIES, "other")
         for number in range(per_library)
     ]
+
+
+def docstrings_task(seed: int = 0, documents: list[Document] | None = None) -> Task:
+    return Task.from_examples("docstrings", docstring_splits(seed, documents), seed=seed)
 
 
 def test_splits_are_balanced_and_of_the_stated_size() -> None:
@@ -106,7 +110,6 @@ def test_opening_stops_at_the_first_section(section: str) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("ab .\n"), max_size=900))
-@settings(max_examples=100, deadline=None)
 def test_opening_is_one_line_of_whole_words_within_the_limit(text: str) -> None:
     shown = opening(text)
     assert len(shown) <= OPENING_CHARACTERS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.records import Example
@@ -34,7 +34,6 @@ def test_normalize_folds_case_punctuation_and_composition() -> None:
     assert normalize("  STRASSE_1, caf\u0065\u0301! ") == normalize("straße 1 -- CAF\u00c9") == "strasse 1 café"
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text())
 def test_normalized_text_has_only_letters_digits_and_single_blanks(text: str) -> None:
     result = normalize(text)
@@ -42,7 +41,6 @@ def test_normalized_text_has_only_letters_digits_and_single_blanks(text: str) ->
     assert all(word.replace("_", "-").isalnum() for word in result.split())
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet=st.characters(whitelist_categories=("Ll", "Nd"), max_codepoint=127), min_size=1))
 def test_marks_around_a_word_do_not_change_the_key(word: str) -> None:
     assert normalize(f"x [[ {word} ]] y") == normalize(f"x {word} y") == normalize(f"X, {word.upper()}; y.")

@@ -7,8 +7,6 @@ import gzip
 import io
 import json
 import lzma
-import sys
-import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from hypothesis import strategies as st
 from endtask.config import ColumnSettings, TaskSettings
 from endtask.records import Example
 from endtask.task import Task
+from endtask.task import task as task_module
 
 Rows = Sequence[dict[str, Any]]
 
@@ -91,7 +90,7 @@ texts = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters
 )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     form=st.sampled_from([".csv", ".jsonl", ".parquet"]),
     rows=st.lists(st.fixed_dictionaries({"text": texts, "text_pair": texts}), min_size=3, max_size=20),
@@ -158,7 +157,7 @@ def test_named_group_column_rules_the_carving(tmp_path: Path) -> None:
     task = Task.read(TaskSettings(path=str(path), columns=ColumnSettings(group="doc")))
     assert {row.group for row in task.dev}.isdisjoint(row.group for row in task.train)
     assert len(task.dev) == len(task.test) == 10
-    assert any("named column" in note for note in task.notes)
+    assert any("group column" in note for note in task.notes)
 
 
 def test_test_split_may_be_missing(tmp_path: Path) -> None:
@@ -291,7 +290,10 @@ def test_from_examples_writes_labels_as_the_files_do() -> None:
 
 
 def test_docstrings_is_the_built_in_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    demo = types.ModuleType("endtask.task.docstrings_task")
-    demo.docstrings_task = lambda seed: f"built in, seed {seed}"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "endtask.task.docstrings_task", demo)
-    assert Task.read("docstrings", seed=3) == "built in, seed 3"
+    def splits(seed: int) -> dict[str, list[Example]]:
+        return {"train": [Example(f"{seed}-{n}", f"text {n}", str(n % 2)) for n in range(20)]}
+
+    monkeypatch.setattr(task_module, "docstring_splits", splits)
+    task = Task.read("docstrings", seed=3)
+    assert task.name == "docstrings"
+    assert all(example.id.startswith("3-") for example in task.train)

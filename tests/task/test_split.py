@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.records import Example, Label
@@ -35,7 +35,6 @@ def classes(rows: list[Example]) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["text", "regression", "token_classification"])
-@settings(max_examples=60, deadline=None)
 @given(data=st.data(), fraction=st.floats(0.01, 0.9), seed=st.integers(0, 3))
 def test_carving_keeps_its_promises(kind: str, data: st.DataObject, fraction: float, seed: int) -> None:
     rows = data.draw(examples(kind))
@@ -52,7 +51,6 @@ def test_carving_keeps_its_promises(kind: str, data: st.DataObject, fraction: fl
     assert {row.id for row in carve(shuffled, fraction, seed)[1]} == {row.id for row in carved}
 
 
-@settings(max_examples=50, deadline=None)
 @given(counts=st.lists(st.integers(10, 60), min_size=2, max_size=4), seed=st.integers(0, 5))
 def test_single_rows_are_carved_in_proportion(counts: list[int], seed: int) -> None:
     rows = [

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
@@ -33,7 +33,6 @@ def examples(texts: list[str], **fields: Any) -> list[Example]:
     ]
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     texts=st.lists(TEXTS, min_size=12, max_size=20, unique=True),
     pair=st.none() | TEXTS,

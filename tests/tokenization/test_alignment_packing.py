@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from endtask.config import AlignedSettings, CorpusSettings, SourceSettings, TokenizerSettings
 from endtask.corpus import Corpus
 from endtask.records import Document
-from endtask.tokenization.alignment_packing import document_key, pack_aligned
-from endtask.tokenization.alignment_texts import ADDED_TOKENS, FOUND, MARKUP
+from endtask.tokenization.aligned_texts import ADDED_TOKENS, FOUND, MARKUP, document_key, pack_aligned
 from endtask.tokenization.span_finders import from_quotes
-from endtask.tokenization.text_words import NO_LETTER, SIGN
 from endtask.tokenization.tokenizer import train_tokenizer
+from endtask.tokenization.words import NO_LETTER, SIGN
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_documents, make_tokenizer
 
 
@@ -48,7 +47,7 @@ def test_a_links_tokens_are_its_words(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10_000), length=st.integers(12, 60))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_texts_hold_every_token_once_and_places_point_to_words(
     kind: str, seed: int, length: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

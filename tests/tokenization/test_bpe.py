@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
@@ -13,7 +13,9 @@ from endtask.config import TokenizerSettings
 from endtask.tokenization.tokenizer import SPECIAL_TOKENS, train_tokenizer
 from tests.tiny import MAX_LENGTH, make_texts
 
-TEXT = st.text(max_size=60) | st.text("aB [M]é中\n\u200d🙂", max_size=40)
+# Without characters that Python's tables do not know: the tokenizers library may know newer ones, with a lower case.
+KNOWN = st.characters(exclude_categories=("Cs", "Cn"))
+TEXT = st.text(KNOWN, max_size=60) | st.text("aB [M]é中\n\u200d🙂", max_size=40)
 
 
 @cache
@@ -29,13 +31,11 @@ def round_trip(tokenizer: PreTrainedTokenizerFast, text: str) -> str:
 
 
 @given(text=TEXT)
-@settings(max_examples=200, deadline=None)
 def test_any_text_comes_back(text: str) -> None:
     assert round_trip(byte_pairs(lowercase=False), text) == text
 
 
 @given(text=TEXT)
-@settings(max_examples=100, deadline=None)
 def test_with_lowercase_the_text_comes_back_in_lower_case(text: str) -> None:
     # Letter by letter, as the tokenizer does it: Python lowers a final sigma by its place in the word.
     lowered = "".join(letter.lower() for letter in text)

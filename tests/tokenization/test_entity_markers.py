@@ -23,7 +23,7 @@ MARKS = ("[[", "]]", "<<", ">>", "@GENE$", "ent1")
 @cache
 def marked(kind: str) -> PreTrainedTokenizerFast:
     texts = [*make_texts(60), "we gave [[ aspirin ]] against << pain >> @GENE$ ENT1", "[[[ river ]]] a<<b ENT1 Ent1"]
-    return train_tokenizer(texts, TokenizerSettings.model_validate({"kind": kind, "marks": MARKS}), MAX_LENGTH)
+    return train_tokenizer(texts, TokenizerSettings.model_validate({"kind": kind, "entity_markers": MARKS}), MAX_LENGTH)
 
 
 def ids_of(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
@@ -41,7 +41,7 @@ def test_marks_follow_the_special_tokens_and_are_not_special(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(parts=st.lists(st.sampled_from(MARKS) | st.text("ab éZ[<1@.", max_size=8), max_size=8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_each_mark_in_a_text_is_one_token(kind: str, parts: list[str]) -> None:
     # Blanks between the parts: "[" beside "[[" would leave open which two brackets are the mark.
     tokenizer = marked(kind)
@@ -71,7 +71,7 @@ def test_letters_that_fold_to_a_mark_are_not_the_mark_of_a_unigram_model() -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_learned_is_the_text_between_marks(kind: str) -> None:
     texts = ["[[river]] <<stone>>"] * 5
-    chosen = TokenizerSettings.model_validate({"kind": kind, "vocab_size": 300, "marks": MARKS})
+    chosen = TokenizerSettings.model_validate({"kind": kind, "vocab_size": 300, "entity_markers": MARKS})
     vocabulary = train_tokenizer(texts, chosen, MAX_LENGTH).get_vocab()
     assert not [token for token in vocabulary if token not in MARKS and ("[[" in token or "<<" in token)]
     assert any("river" in token for token in vocabulary)
@@ -100,7 +100,7 @@ def test_a_given_tokenizer_gets_the_marks_it_lacks(kind: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("marks", "message"),
+    ("markers", "message"),
     [
         ((""), "'' is empty or has blanks at its ends"),
         ((" [["), "' \\[\\[' is empty or has blanks at its ends"),

@@ -21,9 +21,9 @@ from endtask.encoders.batch import Layout, lay_out
 from endtask.encoders.network import build_network
 from endtask.objectives.masking import Masking, rare_token_weights
 from endtask.records import Document
-from endtask.tokenization.alignment_packing import pack_aligned
+from endtask.tokenization.aligned_texts import pack_aligned
 from endtask.tokenization.packed_texts import PackedTexts, pack_passages, write_packed
-from endtask.tokenization.subword_sampling import sampling_cutter
+from endtask.tokenization.subword_sampling import sampling_encoder
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 
 TWO_BYTES = 1 << 16
@@ -74,7 +74,9 @@ def test_words_cut_at_random_are_the_same_words_and_the_same_for_a_seed(tmp_path
     chosen = SubwordSamplingSettings(sources=("toy",), alpha=0.5, copies=2)
 
     def pack(name: str, seed: int) -> list[list[int]]:
-        packed = pack_aligned(documents, tokenizer, 2000, tmp_path / name, cut=sampling_cutter(tokenizer, chosen, seed))
+        packed = pack_aligned(
+            documents, tokenizer, 2000, tmp_path / name, encode=sampling_encoder(tokenizer, chosen, seed)
+        )
         in_numbers = [packed.titles[position].tolist() for position in range(len(titles))]
         assert in_numbers == tokenizer(titles, add_special_tokens=False)["input_ids"]
         assert min(map(min, in_numbers)) >= TWO_BYTES
@@ -88,7 +90,7 @@ def test_words_cut_at_random_are_the_same_words_and_the_same_for_a_seed(tmp_path
 
 
 @given(texts=st.lists(st.lists(NUMBERS, min_size=1, max_size=12), min_size=1, max_size=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_packed_numbers_come_back_and_are_counted(
     tmp_path_factory: pytest.TempPathFactory, texts: list[list[int]]
 ) -> None:

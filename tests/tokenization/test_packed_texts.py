@@ -16,7 +16,7 @@ from tests.tiny import WORDS, make_tokenizer
 
 TEXT = st.one_of(st.text(max_size=40), st.lists(st.sampled_from(WORDS), max_size=15).map(" ".join))
 LENGTH = st.integers(min_value=8, max_value=24)
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=40)
 
 
 class NumberTokenizer:

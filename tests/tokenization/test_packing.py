@@ -12,7 +12,7 @@ from endtask.io.selection_table import write_selection
 from endtask.records import Document, Example, Selected
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.packing import TrainingTexts, pack, say_if_fewer
+from endtask.tokenization.packing import TrainingTexts, pack, report_small_vocabulary
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
 from tests.tiny import WORDS, make_texts
 
@@ -45,7 +45,7 @@ def test_each_split_is_what_the_saved_tokenizer_gives_at_its_length(tmp_path: Pa
     counts = pack(task, selection, make_settings(), tmp_path)
     tokenizer = load_tokenizer(tmp_path / "tokenizer")
     for name, examples, length in (
-        ("internal", task.train, 24),
+        ("task", task.train, 24),
         ("train", task.train, 12),
         ("dev", task.dev, 12),
         ("test", task.splits["test"], 12),
@@ -75,10 +75,10 @@ def test_texts_that_lose_a_mark_to_the_cut_are_told(
     texts = [f"[[ {near} ]] {far}", f"{far} [[ {near} ]]", f"[[ {near} ]] and << {near} >>", far]
     rows = [Example(f"train{n}", f"{text} {n}", "ab"[n % 2]) for n, text in enumerate(texts * 3)]
     task = Task.from_examples("marked", {"train": rows, "dev": rows[:4], "test": rows[2:4]}, task_type="text")
-    settings = make_settings(window_stride=window_stride, markers=("[[", "]]", "<<", ">>"))
+    settings = make_settings(window_stride=window_stride, entity_markers=("[[", "]]", "<<", ">>"))
     pack(task, make_selection(tmp_path / "selection.parquet", []), settings, tmp_path)
-    told = [line for line in capsys.readouterr().err.splitlines() if "lose a mark" in line]
-    behind = "lose a mark behind the 12 tokens of finetune.max_length"
+    told = [line for line in capsys.readouterr().err.splitlines() if "lose a marker" in line]
+    behind = "lose a marker after the 12 tokens of finetune.max_length"
     lost = [f"warning: 3 of 12 texts of train {behind}", f"warning: 1 of 4 texts of dev {behind}"]
     assert told == (lost if window_stride is None else [])
 
@@ -106,7 +106,7 @@ def test_it_is_said_in_one_line_when_the_texts_give_fewer_tokens_than_asked(
 
     def said(**tokenizer: object) -> tuple[int, list[str]]:
         counts = pack(task, selection, settings := make_settings(**tokenizer), tmp_path / "pack")
-        say_if_fewer(counts["vocabulary"], settings)
+        report_small_vocabulary(counts["vocabulary"], settings)
         return counts["vocabulary"], [line for line in capsys.readouterr().err.splitlines() if "vocab_size" in line]
 
     for kind in ("wordpiece", "bpe", "unigram"):
@@ -129,10 +129,10 @@ def test_a_given_tokenizer_is_used_as_it_is(tmp_path: Path) -> None:
     assert first == second
 
 
-def test_without_a_selection_nothing_external_is_packed(tmp_path: Path) -> None:
+def test_without_a_selection_no_corpus_text_is_packed(tmp_path: Path) -> None:
     selection = make_selection(tmp_path / "selection.parquet", [])
     counts = pack(make_task(pairs=False), selection, make_settings(), tmp_path)
-    assert counts["external"] == {"texts": 0, "tokens": 0}
+    assert counts["selection"] == {"texts": 0, "tokens": 0}
     assert len(PackedTexts(tmp_path / "selection")) == 0
 
 
@@ -147,7 +147,7 @@ def test_splits_are_read_by_windows_and_stage_1_is_not(tmp_path: Path) -> None:
         first = [texts[place].tolist() for place in texts.windows.cumsum() - texts.windows]
         truncated = PackedTexts(tmp_path / "plain" / split)
         assert first == [truncated[place].tolist() for place in range(len(examples))]
-    for name in ("internal", "external"):
+    for name in ("task", "selection"):
         assert counts[name] == plain[name]
         assert PackedTexts(tmp_path / "windows" / name).examples.tolist() == list(range(counts[name]["texts"]))
 

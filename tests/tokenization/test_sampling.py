@@ -43,7 +43,6 @@ def read_once(batches: list[list[int]], lengths: np.ndarray) -> bool:
 
 
 @given(lengths=LENGTHS, amount=SIZES, seed=SEEDS, epoch=EPOCHS, grouped=GROUPED)
-@settings(max_examples=60, deadline=None)
 def test_an_epoch_reads_every_text_once(lengths: np.ndarray, amount: int, seed: int, epoch: int, grouped: bool) -> None:
     batches = epoch_of(BatchPlan(lengths, texts(amount), seed, "any", group_by_length=grouped), epoch)
     assert read_once(batches, lengths)
@@ -58,7 +57,6 @@ def test_an_epoch_reads_every_text_once(lengths: np.ndarray, amount: int, seed: 
     epoch=EPOCHS,
     grouped=GROUPED,
 )
-@settings(max_examples=200, deadline=None)
 def test_batches_of_tokens_read_every_text_once_and_are_neither_too_large_nor_empty(
     lengths: np.ndarray, more: int, seed: int, epoch: int, grouped: bool
 ) -> None:
@@ -84,7 +82,6 @@ def test_batches_of_tokens_are_nearly_equal() -> None:
 
 
 @given(lengths=st.one_of(LENGTHS, UNEVEN), size=st.integers(min_value=1, max_value=600), seed=SEEDS, in_tokens=GROUPED)
-@settings(max_examples=60, deadline=None)
 def test_no_batch_of_any_epoch_exceeds_the_most(lengths: np.ndarray, size: int, seed: int, in_tokens: bool) -> None:
     amount = tokens(2 * int(lengths.max()) + size) if in_tokens else texts(size)
     plan = BatchPlan(lengths, amount, seed, "any")
@@ -114,7 +111,7 @@ def test_the_most_is_little_more_than_what_batches_hold() -> None:
     in_tokens=st.booleans(),
     grouped=GROUPED,
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_batch_is_a_function_of_seed_and_step(
     lengths: np.ndarray, amount: int, seed: int, steps: list[int], in_tokens: bool, grouped: bool
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.config import AlignedSettings
@@ -31,7 +31,6 @@ def test_quotation_marks_are_taken_out() -> None:
 
 
 @given(st.lists(st.sampled_from(['"', "“", "”", "one", " ", "two.", "\n"]), max_size=25))
-@settings(max_examples=100, deadline=None)
 def test_quoted_spans_keep_their_words_and_the_text_all_that_is_no_mark(parts: list[str]) -> None:
     text = "".join(parts)
     read, spans = from_quotes(Document("1", text, "s"))

@@ -16,9 +16,8 @@ from endtask.config import TokenizerSettings
 from endtask.config.aligned import SubwordSamplingSettings
 from endtask.errors import InputError
 from endtask.records import Document
-from endtask.tokenization.alignment_packing import pack_aligned
-from endtask.tokenization.alignment_texts import MARKUP
-from endtask.tokenization.subword_sampling import SubwordSampler, sampling_cutter
+from endtask.tokenization.aligned_texts import MARKUP, pack_aligned
+from endtask.tokenization.subword_sampling import SubwordSampler, sampling_encoder
 from endtask.tokenization.tokenizer import train_tokenizer
 from tests.aligned_toy import LONGEST, make_tokenizer
 
@@ -91,9 +90,9 @@ def test_the_likeliest_cut_is_the_tokenizers_own_when_all_others_are_rare() -> N
 def test_only_named_sources_are_cut_at_random_in_copies_and_links_survive(tmp_path: Path) -> None:
     tokenizer, documents = make_pieces(), make_passages()
     settings = SubwordSamplingSettings(sources=("toy",), copies=3)
-    sampled = pack_aligned(documents, tokenizer, 400, tmp_path / "a", cut=sampling_cutter(tokenizer, settings, 1))
+    sampled = pack_aligned(documents, tokenizer, 400, tmp_path / "a", encode=sampling_encoder(tokenizer, settings, 1))
     other = SubwordSamplingSettings(sources=("else",), copies=3)
-    same = pack_aligned(documents, tokenizer, 400, tmp_path / "b", cut=sampling_cutter(tokenizer, other, 1))
+    same = pack_aligned(documents, tokenizer, 400, tmp_path / "b", encode=sampling_encoder(tokenizer, other, 1))
     assert len(sampled) == 3 * len(same) == 18
     assert sampled.lengths.sum() > 3 * same.lengths.sum()
     copies = [sampled[position].tolist() for position in range(3)]
@@ -104,19 +103,19 @@ def test_only_named_sources_are_cut_at_random_in_copies_and_links_survive(tmp_pa
         for start, end, whole in spans[position]:
             assert whole
             assert tokenizer.decode(sampled[position][start:end]).strip() in {one.lower() for one in anchors}
-    again = pack_aligned(documents, tokenizer, 400, tmp_path / "c", cut=sampling_cutter(tokenizer, settings, 1))
+    again = pack_aligned(documents, tokenizer, 400, tmp_path / "c", encode=sampling_encoder(tokenizer, settings, 1))
     assert all(np.array_equal(sampled[position], again[position]) for position in range(len(sampled)))
-    moved = pack_aligned(documents, tokenizer, 400, tmp_path / "d", cut=sampling_cutter(tokenizer, settings, 2))
+    moved = pack_aligned(documents, tokenizer, 400, tmp_path / "d", encode=sampling_encoder(tokenizer, settings, 2))
     assert any(not np.array_equal(sampled[position], moved[position]) for position in range(len(sampled)))
 
 
 def test_other_tokenizers_are_refused() -> None:
     settings = SubwordSamplingSettings(sources=("toy",))
-    with pytest.raises(InputError, match=r"unigram tokenizer only.*WordPiece"):
-        sampling_cutter(make_tokenizer("wordpiece"), settings, 0)
+    with pytest.raises(InputError, match=r"unigram tokenizer.*WordPiece"):
+        sampling_encoder(make_tokenizer("wordpiece"), settings, 0)
 
 
 def test_texts_are_cut_to_their_length(tmp_path: Path) -> None:
     tokenizer = make_pieces()
-    cut = sampling_cutter(tokenizer, SubwordSamplingSettings(sources=("toy",), alpha=0.05), 0)
-    assert pack_aligned(make_passages(), tokenizer, LONGEST, tmp_path, cut=cut).lengths.max() <= LONGEST
+    encode = sampling_encoder(tokenizer, SubwordSamplingSettings(sources=("toy",), alpha=0.05), 0)
+    assert pack_aligned(make_passages(), tokenizer, LONGEST, tmp_path, encode=encode).lengths.max() <= LONGEST

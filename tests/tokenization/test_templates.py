@@ -9,7 +9,7 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from endtask.tokenization.templates import PairFrame
+from endtask.tokenization.special_tokens import PairTemplate
 from tests.aligned_toy import KINDS, make_tokenizer
 
 
@@ -25,7 +25,7 @@ def with_two_marks_between() -> PreTrainedTokenizerFast:
 
 @pytest.mark.parametrize("tokenizer", [*map(make_tokenizer, KINDS), with_two_marks_between()])
 def test_a_pair_is_framed_as_by_the_tokenizer(tokenizer: PreTrainedTokenizerFast) -> None:
-    frame = PairFrame.of(tokenizer)
+    frame = PairTemplate.of(tokenizer)
     for first, second in (("river", "green stone cloud"), ("candle window", "paper")):
         parts = [np.array(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (first, second)]
         tokens, start = frame.join(*parts)

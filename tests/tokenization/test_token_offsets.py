@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.tokenization.token_offsets import TokenPlaces
+from endtask.tokenization.words import TokenSpans
 from tests.aligned_toy import KINDS, make_tokenizer
 
 TEXTS = st.text(alphabet="river stone\u00e9\ufb01\u3000 ,.[]", min_size=1, max_size=60)
@@ -14,12 +14,11 @@ TEXTS = st.text(alphabet="river stone\u00e9\ufb01\u3000 ,.[]", min_size=1, max_s
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), text=TEXTS)
-@settings(max_examples=100, deadline=None)
 def test_an_exact_range_of_tokens_stands_for_just_its_characters(kind: str, data: st.DataObject, text: str) -> None:
     encoding = make_tokenizer(kind).backend_tokenizer.encode(text, add_special_tokens=False)
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
-    (first, last, exact) = TokenPlaces(text, encoding.offsets).token_ranges([(start, end)])[0]
+    (first, last, exact) = TokenSpans(text, encoding.offsets).token_ranges([(start, end)])[0]
     covered = [text[a:b].strip() for a, b in encoding.offsets]
     for token, (a, b) in enumerate(encoding.offsets):
         inside = bool(covered[token]) and a < end and b > start and bool(text[max(a, start) : min(b, end)].strip())
@@ -31,7 +30,7 @@ def test_an_exact_range_of_tokens_stands_for_just_its_characters(kind: str, data
 
 
 def test_spans_inside_a_token_are_not_exact() -> None:
-    places = TokenPlaces("stones", [(0, 5), (5, 6)])
+    places = TokenSpans("stones", [(0, 5), (5, 6)])
     assert places.token_ranges([(0, 5), (0, 6), (0, 3), (1, 6)]).tolist() == [
         [0, 1, 1],
         [0, 2, 1],
@@ -41,10 +40,10 @@ def test_spans_inside_a_token_are_not_exact() -> None:
 
 
 def test_spans_without_tokens_are_empty() -> None:
-    assert TokenPlaces("a  b", [(0, 1), (3, 4)]).token_ranges([(1, 3)])[:, :2].tolist() == [[0, 0]]
-    assert TokenPlaces("", []).token_ranges([(0, 0)]).tolist() == [[0, 0, 0]]
+    assert TokenSpans("a  b", [(0, 1), (3, 4)]).token_ranges([(1, 3)])[:, :2].tolist() == [[0, 0]]
+    assert TokenSpans("", []).token_ranges([(0, 0)]).tolist() == [[0, 0, 0]]
 
 
 def test_first_tokens_skip_white_space() -> None:
-    places = TokenPlaces("one  two", [(0, 3), (3, 5), (5, 8)])
+    places = TokenSpans("one  two", [(0, 3), (3, 5), (5, 8)])
     assert places.first_tokens([0, 4, 8]).tolist() == [0, 2, 3]

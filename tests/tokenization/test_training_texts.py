@@ -3,47 +3,45 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.tokenization.training_texts import ALPHABET_LIMIT, LearningTexts, count_words, find_alphabet
+from endtask.tokenization.vocabulary import ALPHABET_LIMIT, VocabularySample, count_words, find_alphabet
 
 TEXTS = st.lists(st.text("ab [", max_size=10), max_size=20)
 
 
 @given(texts=TEXTS, limit=st.none() | st.integers(1, 25), seed=st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
 def test_a_sample_keeps_the_order_and_can_be_read_again(texts: list[str], limit: int | None, seed: int) -> None:
     numbered = [f"{number} {text}" for number, text in enumerate(texts)]
-    sample = LearningTexts(numbered, limit=limit, seed=seed)
+    sample = VocabularySample(numbered, limit=limit, seed=seed)
     drawn = list(sample)
     assert len(drawn) == (len(texts) if limit is None else min(limit, len(texts)))
     assert drawn == sorted(drawn, key=numbered.index)
     assert len(set(drawn)) == len(drawn)
-    assert list(sample) == drawn == list(LearningTexts(numbered, limit=limit, seed=seed))
+    assert list(sample) == drawn == list(VocabularySample(numbered, limit=limit, seed=seed))
 
 
 def test_every_text_may_be_drawn() -> None:
     texts = [str(number) for number in range(10)]
-    seen = {text for seed in range(40) for text in LearningTexts(texts, limit=2, seed=seed)}
+    seen = {text for seed in range(40) for text in VocabularySample(texts, limit=2, seed=seed)}
     assert seen == set(texts)
 
 
 @given(texts=TEXTS)
-@settings(max_examples=60, deadline=None)
 def test_only_marks_are_cut_out(texts: list[str]) -> None:
-    pieces = list(LearningTexts(texts, markers=["[", "[["]))
+    pieces = list(VocabularySample(texts, markers=["[", "[["]))
     assert "".join(pieces) == "".join(texts).replace("[", "")
     assert all(pieces)
 
 
 def test_the_longest_mark_is_cut_out_first() -> None:
-    assert list(LearningTexts(["a[[[b"], markers=["[[", "[[["])) == ["a", "b"]
+    assert list(VocabularySample(["a[[[b"], markers=["[[", "[[["])) == ["a", "b"]
 
 
 def test_an_iterator_is_refused() -> None:
     with pytest.raises(TypeError, match="give a list"):
-        LearningTexts(iter(["a"]))
+        VocabularySample(iter(["a"]))
 
 
 def test_words_are_counted_by_what_they_become() -> None:

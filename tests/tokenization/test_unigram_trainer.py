@@ -8,15 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from endtask.tokenization import unigram_trainer as unigram_pieces
-from endtask.tokenization.unigram_trainer import LONGEST_PIECE, LONGEST_WORD, learn_pieces
+from endtask.tokenization.unigram_trainer import LONGEST_SUBWORD, LONGEST_WORD, learn_subwords
 
 WORDS = st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers(1, 20), min_size=1, max_size=12)
-QUICK = settings(max_examples=50, deadline=None)
 
 
 def ways_to_cut(word: str, pieces: set[str]) -> Iterator[list[str]]:
@@ -29,10 +28,10 @@ def ways_to_cut(word: str, pieces: set[str]) -> Iterator[list[str]]:
                 yield [word[:end], *rest]
 
 
-def start(words: dict[str, int]) -> tuple[unigram_pieces._Words, unigram_pieces._Pieces, list[str]]:
+def start(words: dict[str, int]) -> tuple[unigram_pieces._Words, unigram_pieces._Subwords, list[str]]:
     """The first candidates, and how they are spelled."""
     alphabet = sorted(set("".join(words)))
-    laid_out = unigram_pieces._lay_out(words, alphabet)
+    laid_out = unigram_pieces._to_arrays(words, alphabet)
     pieces = unigram_pieces._candidates(laid_out, len(alphabet))
     ends = pieces.starts + pieces.lengths
     strings = [laid_out.text[first:last] for first, last in zip(pieces.starts, ends, strict=True)]
@@ -40,13 +39,12 @@ def start(words: dict[str, int]) -> tuple[unigram_pieces._Words, unigram_pieces.
 
 
 @given(words=WORDS)
-@QUICK
 def test_candidates_are_the_repeated_substrings_that_no_longer_one_stands_for(words: dict[str, int]) -> None:
     counts: Counter[str] = Counter()
     followers: dict[str, list[str]] = {}
     for word, count in words.items():
         for first in range(len(word)):
-            for last in range(first + 2, min(len(word), first + LONGEST_PIECE) + 1):
+            for last in range(first + 2, min(len(word), first + LONGEST_SUBWORD) + 1):
                 counts[word[first:last]] += count
                 followers.setdefault(word[first:last], []).append(word[last : last + 1])
     # The empty follower is a word's end, which nothing longer stands for.
@@ -62,7 +60,6 @@ def test_candidates_are_the_repeated_substrings_that_no_longer_one_stands_for(wo
 
 
 @given(words=WORDS)
-@QUICK
 def test_expected_counts_are_those_over_all_ways_to_cut(words: dict[str, int]) -> None:
     laid_out, pieces, strings = start(words)
     probability = dict(zip(strings, pieces.probabilities()[:-1].tolist(), strict=True))
@@ -78,12 +75,11 @@ def test_expected_counts_are_those_over_all_ways_to_cut(words: dict[str, int]) -
 
 
 @given(words=WORDS)
-@QUICK
 def test_the_best_spelling_without_a_piece_is_the_best_of_all_others(words: dict[str, int]) -> None:
     _, pieces, strings = start(words)
     probabilities = pieces.probabilities()
     probability = dict(zip(strings, probabilities[:-1].tolist(), strict=True))
-    found = unigram_pieces._best_without(pieces, probabilities)
+    found = unigram_pieces._best_alternative(pieces, probabilities)
     for piece, best in zip(strings, found, strict=True):
         if len(piece) > 1:
             others = ways_to_cut(piece, set(strings) - {piece})
@@ -91,10 +87,9 @@ def test_the_best_spelling_without_a_piece_is_the_best_of_all_others(words: dict
 
 
 @given(words=WORDS, size=st.integers(1, 20))
-@QUICK
 def test_the_vocabulary_holds_all_letters_and_no_more_than_asked(words: dict[str, int], size: int) -> None:
     alphabet = sorted(set("".join(words)))
-    learned = learn_pieces(words, alphabet, size)
+    learned = learn_subwords(words, alphabet, size)
     strings = [piece for piece, _ in learned]
     assert set(alphabet) <= set(strings)
     assert len(set(strings)) == len(strings) <= max(size, len(alphabet))
@@ -104,16 +99,15 @@ def test_the_vocabulary_holds_all_letters_and_no_more_than_asked(words: dict[str
 
 
 @given(words=WORDS)
-@QUICK
 def test_the_order_of_the_words_does_not_matter(words: dict[str, int]) -> None:
     alphabet = sorted(set("".join(words)))
     backwards = dict(reversed(words.items()))
-    assert learn_pieces(words, alphabet, 8) == learn_pieces(backwards, alphabet, 8)
+    assert learn_subwords(words, alphabet, 8) == learn_subwords(backwards, alphabet, 8)
 
 
 def test_frequent_words_become_pieces_and_the_library_cuts_by_them() -> None:
     words = {"▁aspirin": 500, "▁aspirins": 40, "▁pain": 300, "▁painful": 30, "▁in": 900, "▁spin": 20}
-    learned = learn_pieces(words, sorted(set("".join(words))), 24)
+    learned = learn_subwords(words, sorted(set("".join(words))), 24)
     tokenizer = Tokenizer(models.Unigram([("[UNK]", -1000.0), *learned], 0, byte_fallback=False))
     assert tokenizer.encode("▁aspirin").tokens == ["▁aspirin"]
     assert tokenizer.encode("▁pain").tokens == ["▁pain"]
@@ -121,30 +115,30 @@ def test_frequent_words_become_pieces_and_the_library_cuts_by_them() -> None:
 
 
 def test_characters_outside_the_alphabet_part_a_word() -> None:
-    learned = dict(learn_pieces({"abxab": 10, "x": 3}, ["a", "b"], 3))
+    learned = dict(learn_subwords({"abxab": 10, "x": 3}, ["a", "b"], 3))
     assert set(learned) == {"a", "b", "ab"}
 
 
 def test_a_very_long_word_is_learned_in_stretches() -> None:
-    learned = dict(learn_pieces({"ab" * 5000: 1, "é" * (LONGEST_WORD + 1): 3}, ["a", "b", "é"], 10))
+    learned = dict(learn_subwords({"ab" * 5000: 1, "é" * (LONGEST_WORD + 1): 3}, ["a", "b", "é"], 10))
     assert "abab" in "".join(learned)
     assert all(math.isfinite(score) for score in learned.values())
-    assert max(map(len, learned)) <= LONGEST_PIECE
+    assert max(map(len, learned)) <= LONGEST_SUBWORD
 
 
 def test_numbers_stay_finite_where_letters_are_rare_and_counts_huge() -> None:
     rare = "".join(chr(0x4E00 + number) for number in range(LONGEST_WORD))
-    learned = dict(learn_pieces({"the": 10**11, rare: 1}, sorted(set("the" + rare)), 100))
+    learned = dict(learn_subwords({"the": 10**11, rare: 1}, sorted(set("the" + rare)), 100))
     assert all(math.isfinite(score) for score in learned.values())
     assert learned["the"] == pytest.approx(0, abs=0.1)
 
 
 def test_nothing_but_letters_is_no_error() -> None:
-    assert {piece for piece, _ in learn_pieces({"a": 1, "b": 2}, ["a", "b"], 9)} == {"a", "b"}
+    assert {piece for piece, _ in learn_subwords({"a": 1, "b": 2}, ["a", "b"], 9)} == {"a", "b"}
 
 
 def test_of_too_many_words_the_most_frequent_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unigram_pieces, "_MOST_CHARACTERS", 6)
-    learned = dict(learn_pieces({"cde": 2, "abc": 9, "bcd": 5}, list("abcde"), 20))
+    learned = dict(learn_subwords({"cde": 2, "abc": 9, "bcd": 5}, list("abcde"), 20))
     assert "abc" in learned
     assert "cde" not in learned

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from endtask.config import TokenizerSettings
 from endtask.tokenization.tokenizer import train_tokenizer
-from endtask.tokenization.word_alignment import NO_TOKEN, WordPlaces, first_tokens, pack_tagged
+from endtask.tokenization.word_alignment import NO_TOKEN, WordStarts, first_tokens, pack_tagged
 from tests.tiny import make_texts
 
 KINDS = ("wordpiece", "bpe", "unigram")
@@ -30,13 +30,13 @@ def tokenizer_of(kind: str) -> PreTrainedTokenizerFast:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(texts=st.lists(words_of_texts, min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_every_word_has_the_first_token_that_touches_it(
     tmp_path_factory: pytest.TempPathFactory, kind: str, texts: list[list[str]]
 ) -> None:
     tokenizer = tokenizer_of(kind)
     packed = pack_tagged(texts, tokenizer, 256, tmp_path_factory.mktemp("packed"))
-    words = WordPlaces(packed)
+    words = WordStarts(packed)
     assert words.words.tolist() == [len(text) for text in texts]
     numbers, places = words.gather(np.arange(len(texts)), packed.offsets[:-1])
     found = dict(zip(numbers.tolist(), places.tolist(), strict=True))
@@ -58,7 +58,7 @@ def test_every_word_has_the_first_token_that_touches_it(
 
 def test_words_behind_the_end_have_no_token(tmp_path: Path) -> None:
     packed = pack_tagged([["river"] * 10, ["stone"]], tokenizer_of("wordpiece"), 6, tmp_path)
-    words = WordPlaces(packed)
+    words = WordStarts(packed)
     assert len(packed[0]) == 6
     assert words.lost > 0
     numbers, places = words.gather(np.array([1, 0]), np.array([0, 100]))

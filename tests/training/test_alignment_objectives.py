@@ -16,7 +16,7 @@ from endtask.encoders.network import TASK
 from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.pipeline.run import Run
-from endtask.tokenization.alignment_texts import MARKUP, AlignedTexts
+from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import pretrain_phase

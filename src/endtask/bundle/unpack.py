@@ -12,8 +12,8 @@ from pathlib import Path
 from endtask.bundle.archive import ArchiveReader, open_archive
 from endtask.bundle.header import HEADER, Header, parse_header
 from endtask.errors import InputError
+from endtask.io.atomic import link_or_copy
 from endtask.io.compression import without_compression
-from endtask.io.hard_links import link_or_copy
 from endtask.io.lock import run_lock
 from endtask.io.stage_folder import own_version
 from endtask.progress import warn

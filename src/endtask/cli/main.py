@@ -28,7 +28,7 @@ from endtask.cli import (
 )
 from endtask.cli.options import examples
 from endtask.errors import InputError
-from endtask.io.disk import disk_trouble
+from endtask.io.atomic import disk_trouble
 from endtask.io.stage_folder import own_version
 from endtask.registry import load_plugin
 

@@ -10,8 +10,8 @@ from typing import Any
 from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.io.digests import fingerprint
 from endtask.io.nested import differences
-from endtask.io.stage_folder import fingerprint
 
 CELLS = "cells"
 

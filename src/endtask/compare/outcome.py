@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from endtask.compare.scored import Cost, Judged, Scored
 from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation
 from endtask.evaluation.task_metrics import score_runs
-from endtask.io.stage_folder import fingerprint
+from endtask.io.digests import fingerprint
 from endtask.task.targets import Answers
 
 VERSION = 2

@@ -15,8 +15,8 @@ from endtask.errors import InputError
 from endtask.evaluation.baselines import Baseline
 from endtask.evaluation.predictions import Predictions, read_predictions
 from endtask.evaluation.task_metrics import Measure
+from endtask.io.digests import fingerprint
 from endtask.io.run_layout import DEV_PREDICTIONS
-from endtask.io.stage_folder import fingerprint
 from endtask.reporting.costs import corpus_text, stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder
 from endtask.reporting.scores import seed_rows

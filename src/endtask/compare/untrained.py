@@ -10,7 +10,7 @@ from typing import Protocol
 from endtask.evaluation.baselines import VERSION, Baseline, Split, majority_baseline, tfidf_baseline
 from endtask.evaluation.task_metrics import Measure
 from endtask.io.atomic import write_text
-from endtask.io.stage_folder import fingerprint
+from endtask.io.digests import fingerprint
 from endtask.progress import say
 from endtask.task import Task
 from endtask.task.targets import as_lists, from_lists

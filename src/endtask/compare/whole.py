@@ -29,8 +29,7 @@ from endtask.compare.work import LAST_PREPARED, Work
 from endtask.compare.workers import Workers
 from endtask.config import Settings
 from endtask.errors import InputError, TrainingError, did_you_mean
-from endtask.io.lock import run_lock
-from endtask.io.output_folder import make_own_folder
+from endtask.io.lock import make_own_folder, run_lock
 from endtask.io.run_layout import STAGES
 from endtask.pipeline.run import Run
 from endtask.progress import say

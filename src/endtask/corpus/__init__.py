@@ -1,4 +1,4 @@
-"""The pile of unlabelled text: found, streamed, cut into passages, each kept once."""
+"""The corpus of unlabelled text: files found, streamed and cut into passages without duplicates."""
 
 from endtask.corpus.corpus import Corpus
 from endtask.corpus.passages import cut

@@ -1,29 +1,75 @@
-"""A corpus: named sources of unlabelled text, streamed as passages in a fixed order."""
+"""The corpus: named sources of unlabelled text, streamed as passages in a fixed order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from endtask.config import AlignedSettings, CorpusSettings
-from endtask.corpus.contents import file_size, source_contents
 from endtask.corpus.deduplicate import Seen, key_of, key_of_words
-from endtask.corpus.links import Links, links_inside
-from endtask.corpus.passages import cut_places, number_passages
-from endtask.corpus.reading import Reading, read_source
+from endtask.corpus.passages import number_passages, passage_spans
+from endtask.corpus.reading import Links, SourceDocument, links_inside, read_source, source_contents
 from endtask.corpus.sources import Source, find_sources, parse_source
-from endtask.corpus.statistics import CorpusStatistics, SourceStatistics
+from endtask.errors import InputError
 from endtask.io.compression import ReadProgress
-from endtask.io.stage_folder import fingerprint
+from endtask.io.digests import file_size, fingerprint
 from endtask.records import Document
+from endtask.seeds import generator
+
+
+@dataclass
+class SourceStatistics:
+    """Counts of one source: documents with and without text (`empty`), and the passages and bytes it yields."""
+
+    documents: int = 0
+    empty: int = 0
+    passages: int = 0
+    duplicates: int = 0
+    excluded: int = 0
+    bytes: int = 0
+    skipped_files: int = 0
+
+
+@dataclass
+class CorpusStatistics:
+    """Counts by source name, filled while the corpus streams.
+
+    >>> counts = CorpusStatistics({"a": SourceStatistics(passages=2), "b": SourceStatistics(passages=1)})
+    >>> counts.total.passages
+    3
+    """
+
+    sources: dict[str, SourceStatistics] = field(default_factory=dict)
+
+    @property
+    def total(self) -> SourceStatistics:
+        """Sums over all sources."""
+        names = [entry.name for entry in fields(SourceStatistics)]
+        sums = {name: sum(getattr(source, name) for source in self.sources.values()) for name in names}
+        return SourceStatistics(**sums)
+
+    def check_not_empty(self, sources: Sequence[Source]) -> None:
+        """Raise an InputError if no source has any text."""
+        if self.total.passages == 0:
+            names = ", ".join(f"{source.name} ({source.path})" for source in sources)
+            raise InputError("the corpus is empty: no text in any of its sources", hint=names)
+
+    def to_dict(self) -> dict[str, dict[str, int]]:
+        """Return plain numbers for a manifest, one entry per source."""
+        return {name: asdict(source) for name, source in self.sources.items()}
+
 
 FORMAT = 1
-"""Raised whenever the same files give other passages or ids."""
+"""Part of the fingerprint: increase it when the same files give other passages or ids."""
 
 
 class Corpus:
-    """Unlabelled text from files, folders, globs, the hub or the installed documentation.
+    """Unlabelled text from files, folders, globs, the hub or installed documentation.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +96,7 @@ class Corpus:
 
     @classmethod
     def read(cls, given: str | Path | Sequence[str | Path] | CorpusSettings) -> Corpus:
-        """Find the files, which must exist, without reading them; a string may also say `name=path`."""
+        """Find the files of a corpus, which must exist, without reading them; a string may be `name=path`."""
         if not isinstance(given, CorpusSettings):
             entries = [given] if isinstance(given, str | Path) else given
             found = find_sources([parse_source(str(entry)) for entry in entries])
@@ -64,7 +110,7 @@ class Corpus:
 
     @classmethod
     def aligned(cls, aligned: AlignedSettings, corpus: CorpusSettings) -> Corpus:
-        """The text of aligned objectives with its links, cut like the corpus and without what that leaves out."""
+        """Find the text of aligned objectives, with links; passage length and exclusions are those of `corpus`."""
         return cls(
             find_sources(aligned.sources, key="aligned.sources"),
             passage_characters=corpus.passage_characters,
@@ -73,19 +119,19 @@ class Corpus:
         )
 
     def documents(self, progress: ReadProgress | None = None) -> Iterator[Document]:
-        """Stream the passages: sources as listed, files by path, rows in order, equal passages once.
+        """Stream the passages: sources as listed, files by path, rows in order, without duplicates.
 
-        `statistics` is filled on the way. `progress` is told of every few bytes of `files_bytes()` read.
+        Fills `statistics` and calls `progress` with the number of bytes of `files_bytes()` read since the last call.
         """
         self.statistics = self._no_statistics()
         return self._stream(self.statistics, progress)
 
     def files_bytes(self) -> int:
-        """The size of all files as they lie on disk."""
+        """Return the size of all files on disk."""
         return sum(file_size(file.path) for source in self.sources for file in source.files)
 
     def fingerprint(self) -> str:
-        """A hash of the settings and of every file's content, worked out once per corpus object."""
+        """Return a hash of the settings and of every file's content, computed once per object."""
         return self._fingerprint
 
     @cached_property
@@ -102,12 +148,12 @@ class Corpus:
         texts, ids = Seen(), Seen()
         for source in self.sources:
             counts = statistics.sources[source.name]
-            for reading in read_source(source, progress, with_links=self.with_links):
+            for document in read_source(source, progress, with_links=self.with_links):
                 passages = 0
-                for passage_id, (text, links) in linked_passages_of(reading, self.passage_characters):
+                for passage_id, (text, links) in linked_passages_of(document, self.passage_characters):
                     passages += 1
-                    unique_id = _unique(passage_id, reading.place, ids)
-                    if reading.id in self.exclude or unique_id in self.exclude:
+                    unique_id = _unique(passage_id, document.location, ids)
+                    if document.id in self.exclude or unique_id in self.exclude:
                         counts.excluded += 1
                         continue
                     if self.deduplicate and not texts.add(key_of_words(text)):
@@ -115,30 +161,64 @@ class Corpus:
                         continue
                     counts.passages += 1
                     counts.bytes += len(text) if text.isascii() else len(text.encode())
-                    yield Document(unique_id, text, source.name, reading.title, reading.license, links)
+                    yield Document(unique_id, text, source.name, document.title, document.license, links)
                 counts.documents += passages > 0
                 counts.empty += passages == 0
         statistics.check_not_empty(self.sources)
 
 
-def passages_of(reading: Reading, passage_characters: int) -> Iterator[tuple[str, str]]:
-    """(id, text) of each passage of a document."""
-    return ((passage_id, text) for passage_id, (text, _) in linked_passages_of(reading, passage_characters))
+def passages_of(document: SourceDocument, passage_characters: int) -> Iterator[tuple[str, str]]:
+    """Yield (id, text) of each passage of a document."""
+    return ((passage_id, text) for passage_id, (text, _) in linked_passages_of(document, passage_characters))
 
 
-def linked_passages_of(reading: Reading, passage_characters: int) -> Iterator[tuple[str, tuple[str, Links]]]:
-    """(id, (text, links)) of each passage of a document; only documents of one part have links."""
-    pieces = (
-        (part[start:end], links_inside(reading.links, start, end) if reading.links else ())
-        for part in reading.parts
-        for start, end in cut_places(part, passage_characters)
+def linked_passages_of(document: SourceDocument, passage_characters: int) -> Iterator[tuple[str, tuple[str, Links]]]:
+    """Yield (id, (text, links)) of each passage of a document; only documents of one part have links."""
+    passages = (
+        (part[start:end], links_inside(document.links, start, end) if document.links else ())
+        for part in document.parts
+        for start, end in passage_spans(part, passage_characters)
     )
-    return number_passages(reading.id, pieces)
+    return number_passages(document.id, passages)
 
 
-def _unique(wanted: str, place: str, ids: Seen) -> str:
-    """The id, or where an earlier passage has it, the id with the place it was found at."""
-    unique = wanted
+def _unique(passage_id: str, location: str, ids: Seen) -> str:
+    """Return the id, with the passage's location appended if an earlier passage has the same id."""
+    unique = passage_id
     while not ids.add(key_of(unique)):
-        unique = f"{wanted}~{place}" if unique == wanted else f"{unique}~"
+        unique = f"{passage_id}~{location}" if unique == passage_id else f"{unique}~"
     return unique
+
+
+class DrawnDocuments:
+    """At most `limit` passages, drawn at random, in the order of the corpus; can be read many times.
+
+    Leaves out the passages for which `is_contaminated` returns True.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        limit: int | None = None,
+        seed: int = 0,
+        is_contaminated: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.corpus = corpus
+        self._limit, self._seed, self._is_contaminated = limit, seed, is_contaminated
+
+    def __iter__(self) -> Iterator[Document]:
+        for number, document in enumerate(self.corpus.documents()):
+            if self._drawn is not None and not self._drawn[number]:
+                continue
+            if self._is_contaminated is None or not self._is_contaminated(document.text):
+                yield document
+
+    @cached_property
+    def _drawn(self) -> NDArray[np.bool_] | None:
+        if self._limit is None:
+            return None
+        count = sum(1 for _ in self.corpus.documents())
+        drawn = np.zeros(count, dtype=np.bool_)
+        drawn[generator(self._seed, "aligned passages").permutation(count)[: self._limit]] = True
+        return drawn

@@ -1,4 +1,4 @@
-"""A set of 64-bit keys in 11 to 22 bytes each: exact de-duplication without keeping the texts."""
+"""A set of 64-bit keys at 11 to 22 bytes each: exact de-duplication without holding the texts in memory."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _BLANKS = bytes.maketrans(b"\t\n\v\f\r\x1c\x1d\x1e\x1f", b" " * 9)
 
 
 def key_of(text: str) -> int:
-    """A 64-bit key of a text.
+    """Return a 64-bit hash of a text.
 
-    Two of n different texts share a key with a probability of about n**2 / 2**65: one in 3,700 for a hundred
-    million texts. The later one would be dropped as a duplicate.
+    Two of n different texts collide with a probability of about n**2 / 2**65: one in 3,700 for a hundred million
+    texts. The later text would then be dropped as a duplicate.
     """
     return _hash(text.encode())
 
 
 def key_of_words(text: str) -> int:
-    r"""The same, with every run of white space counted as one blank and none at the ends.
+    r"""Return `key_of` the text with every run of white space replaced by one blank, and none at the ends.
 
     >>> key_of_words("one  two\n") == key_of_words("one two")
     True
     """
     if not text.isascii():
         return _hash(" ".join(text.split()).encode())
-    # The same for ASCII, at a third of the time.
+    # The same result for ASCII, in a third of the time.
     content = text.encode().translate(_BLANKS).strip()
     while b"  " in content:
         content = content.replace(b"  ", b" ")
@@ -39,9 +39,9 @@ def _hash(content: bytes) -> int:
 
 
 class Seen:
-    """A growing set of keys: one flat table with linear probing, at most three quarters full.
+    """A growing set of keys: a hash table with linear probing, at most three quarters full.
 
-    Keys must be well mixed, as those of `key_of` are.
+    Keys must be uniformly distributed, as those of `key_of` are.
 
     >>> seen = Seen()
     >>> seen.add(7), seen.add(7), len(seen)
@@ -56,13 +56,13 @@ class Seen:
         return self._count
 
     def add(self, key: int) -> bool:
-        """Add a key; whether it was new."""
+        """Add a key; returns whether it was new."""
         key = key or 1  # 0 marks an empty slot
         slots = self._slots
         mask = len(slots) - 1
         slot = key & mask
-        while held := slots[slot]:
-            if held == key:
+        while found := slots[slot]:
+            if found == key:
                 return False
             slot = (slot + 1) & mask
         slots[slot] = key

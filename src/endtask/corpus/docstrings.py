@@ -1,4 +1,4 @@
-"""The documentation strings of the installed Python libraries, read by parsing and never by importing."""
+"""The docstrings of the installed Python libraries, read by parsing and never by importing."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from endtask.corpus.parse_many import docstrings_of_files
+from endtask.corpus.python_files import docstrings_of_files
 from endtask.errors import InputError
 from endtask.records import Document
 
 SOURCE = "docstrings"
-# Part of the fingerprint: goes up whenever the same libraries would give other texts.
+# Part of the fingerprint: increase it when the same libraries give other texts.
 FORMAT_VERSION = 1
 MINIMUM_CHARACTERS = 60
 
-# Other spellings under which a library speaks of itself; its import name is always one.
+# Other names that a library uses for itself in its docstrings, besides its import name.
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "datasets": ("hf", "hugging face", "huggingface"),
     "huggingface_hub": ("hf", "hugging face", "huggingface", "hub"),
@@ -55,10 +55,10 @@ BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def docstring_documents(folders: Sequence[Path] | None = None) -> Iterator[Document]:
-    """Every module, class and function docstring below site-packages `folders`, sorted by path.
+    """Yield every module, class and function docstring below site-packages `folders`, sorted by path.
 
-    Without folders the running interpreter's own are read, once per process: the demo wants them twice
-    (as task and as corpus) and parsing takes half a minute.
+    The default is the site-packages of the running interpreter, read once per process: the demo needs them twice
+    (as task and as corpus), and parsing takes half a minute.
     """
     if folders is None:
         yield from _installed_documents()
@@ -67,7 +67,7 @@ def docstring_documents(folders: Sequence[Path] | None = None) -> Iterator[Docum
 
 
 def docstring_fingerprint() -> str:
-    """A hash that changes when a library is added, removed or upgraded, or when this module reads differently."""
+    """Return a hash that changes when a library is added, removed or upgraded, or with FORMAT_VERSION."""
     versions = sorted(
         (distribution.metadata["Name"].lower(), distribution.version)
         for distribution in metadata.distributions(path=[str(folder) for folder in site_folders()])
@@ -77,7 +77,7 @@ def docstring_fingerprint() -> str:
 
 
 def site_folders() -> list[Path]:
-    """The folders into which the running interpreter's libraries are installed."""
+    """Return the site-packages folders of the running interpreter."""
     paths = sysconfig.get_paths()
     return [Path(folder) for folder in sorted({paths["purelib"], paths["platlib"]})]
 
@@ -98,11 +98,11 @@ def _read_folders(folders: Sequence[Path]) -> Iterator[Document]:
         for path, docstrings in zip(paths, docstrings_of_files(paths), strict=True):
             relative = path.relative_to(folder)
             library = relative.parts[0].removesuffix(".py")
-            place = relative if len(relative.parts) > 1 else Path(library) / relative
+            module = relative if len(relative.parts) > 1 else Path(library) / relative
             for name, docstring in docstrings:
                 text = clean_docstring(docstring, library)
                 if len(text) >= MINIMUM_CHARACTERS:
-                    identifier = f"{place.as_posix()}:{name}"
+                    identifier = f"{module.as_posix()}:{name}"
                     seen[identifier] += 1
                     # Overloads, property setters and if/else branches define one name several times.
                     unique = identifier if seen[identifier] == 1 else f"{identifier}#{seen[identifier]}"
@@ -110,7 +110,7 @@ def _read_folders(folders: Sequence[Path]) -> Iterator[Document]:
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
-    """Python files below `folder` in a fixed order, less tests, vendored copies and endtask itself."""
+    """Yield the Python files below `folder` in a fixed order, except tests, vendored copies and endtask itself."""
     for parent, below, names in os.walk(folder):
         below[:] = sorted(name for name in below if name not in SKIPPED_FOLDERS)
         if Path(parent) == folder and OWN_PACKAGE in below:
@@ -121,7 +121,7 @@ def _python_files(folder: Path) -> Iterator[Path]:
 
 
 def clean_docstring(docstring: str, library: str) -> str:
-    """Prose of a docstring: without code examples and without the name of its library.
+    """Return the prose of a docstring, without code examples and without the name of its library.
 
     >>> clean_docstring("Sort with numpy.\\n\\n>>> np.sort([2, 1])\\narray([1, 2])\\n\\nSee `np.argsort`.", "numpy")
     'Sort with.\\n\\nSee `argsort`.'
@@ -132,7 +132,7 @@ def clean_docstring(docstring: str, library: str) -> str:
 
 @functools.cache
 def _own_name(library: str) -> re.Pattern[str]:
-    """The library's names as whole words (with the blank before) or as first part of dotted and other names."""
+    """Return a pattern of the library's names, as words (with the blank before) or as first part of dotted names."""
     names = sorted({library, library.replace("_", "-"), *ALIASES.get(library, ())}, key=len, reverse=True)
     words = "|".join(re.escape(name) for name in names)
     name = rf"(?<![^\W_])(?:{words})(?![^\W_])"
@@ -140,7 +140,7 @@ def _own_name(library: str) -> re.Pattern[str]:
 
 
 def _prose_lines(lines: Sequence[str]) -> Iterator[str]:
-    """Lines outside prompts with their output, fences, `::` blocks and code directives."""
+    """Yield the lines outside prompts with their output, fences, `::` blocks and code directives."""
     index = 0
     while index < len(lines):
         line = lines[index]
@@ -168,7 +168,7 @@ def _end_of_fence(lines: Sequence[str], start: int) -> int:
 
 
 def _end_of_indented(lines: Sequence[str], start: int) -> int:
-    """First line after `start` that is indented no further than it."""
+    """Return the first line after `start` that is not indented more than it."""
     depth = _indentation(lines[start])
     for index in range(start + 1, len(lines)):
         if lines[index].strip() and _indentation(lines[index]) <= depth:
@@ -181,7 +181,7 @@ def _indentation(line: str) -> int:
 
 
 def _licences(folders: Sequence[Path]) -> dict[str, str]:
-    """License by top-level import name, where the distribution states a short one."""
+    """Return the license of each top-level import name whose distribution states a short one."""
     found: dict[str, str] = {}
     for distribution in metadata.distributions(path=[str(folder) for folder in folders]):
         license = _stated_license(distribution.metadata)

@@ -1,4 +1,4 @@
-"""Rows of a Hugging Face data set, streamed (extra `hub`)."""
+"""Stream the rows of a data set from the Hugging Face hub (extra `hub`)."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from endtask.corpus.contents import file_digest
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
+from endtask.io.digests import file_digest
 from endtask.io.tables import Row
 
 
 def hub_rows(path: str) -> Iterator[tuple[int, Row]]:
-    """Yield (row number, row) of `hf:NAME[:CONFIG[:SPLIT]]`; the split is `train` unless named."""
+    """Yield (row number, row) of `hf:NAME[:CONFIG[:SPLIT]]`; the default split is `train`."""
     datasets = _datasets(path)
     name, config, split = split_address(path)
-    with _one_line(path, datasets):
+    with _input_errors(path, datasets):
         rows = datasets.load_dataset(name, config, split=split, streaming=True)
         yield from enumerate(rows, start=1)
 
 
 def hub_digests(path: str) -> list[list[str]]:
-    """What identifies the data: addresses with their revision, or, for local files, name and content."""
+    """Return what identifies the data: addresses with their revision, or name and digest of local files."""
     datasets = _datasets(path)
     name, config, split = split_address(path)
-    with _one_line(path, datasets):
+    with _input_errors(path, datasets):
         builder = datasets.load_dataset_builder(name, config)
     files = (builder.config.data_files or {}).get(split, ())
     return [["builder", type(builder).__name__, builder.config.name, split], *map(_digest, files)]
 
 
 def split_address(path: str) -> tuple[str, str | None, str]:
-    """The parts of a hub address.
+    """Return name, config and split of a hub address.
 
     >>> split_address("hf:wikimedia/wikipedia:20231101.simple")
     ('wikimedia/wikipedia', '20231101.simple', 'train')
@@ -63,7 +63,7 @@ def _datasets(path: str) -> Any:
 
 
 @contextmanager
-def _one_line(path: str, datasets: Any) -> Iterator[None]:
+def _input_errors(path: str, datasets: Any) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:

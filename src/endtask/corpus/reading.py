@@ -1,91 +1,105 @@
-"""The documents of one source, whole and in order, whatever they are stored in."""
+"""Read the documents of a source in order, from text files, tables, the hub or installed documentation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from endtask.corpus.discover import is_text_file
-from endtask.corpus.links import COLUMN, Links, read_links
-from endtask.corpus.sources import DOCSTRINGS, Source, SourceFile
+from endtask.corpus.sources import DOCSTRINGS, Source, is_text_file
 from endtask.errors import InputError, did_you_mean
 from endtask.io.compression import ReadProgress
+from endtask.io.digests import file_digest, file_size
 from endtask.io.tables import Row, find_column, read_lines, read_rows
 
 TEXT_COLUMNS = ("text", "content", "body", "abstract", "passage", "document", "sentence")
-_BLOCK = 1 << 20  # characters of a text file held at once
+LINKS_COLUMN = "links"
+_BLOCK_CHARACTERS = 1 << 20
+
+Links = tuple[tuple[int, int], ...]
+"""Character spans (start, end) of a text, in order and without overlap."""
 
 
-class Reading(NamedTuple):
-    """One document before it is cut; `parts` follow each other; `place` is unique inside the source."""
+class SourceDocument(NamedTuple):
+    """A document before it is cut into passages: the text is the concatenation of `parts`.
+
+    `location` is the file and row, unique inside the source.
+    """
 
     id: str
-    place: str
+    location: str
     parts: Iterable[str]
     title: str | None = None
     license: str | None = None
     links: Links = ()
 
 
-def read_source(source: Source, progress: ReadProgress | None = None, *, with_links: bool = False) -> Iterator[Reading]:
-    """Stream the documents of a source; `progress` is told how many more bytes of its files were read.
+def read_source(
+    source: Source, progress: ReadProgress | None = None, *, with_links: bool = False
+) -> Iterator[SourceDocument]:
+    """Stream the documents of a source; calls `progress` with the number of bytes read since the last call.
 
-    Only with `with_links` is the column of that name looked at: elsewhere it may hold anything.
+    Reads the column `links` only with `with_links`: in other corpora a column of that name may hold anything.
     """
     if source.path == DOCSTRINGS:
-        yield from _docstrings(source)
+        yield from _read_docstrings(source)
     elif not source.files:
-        yield from _hub(source, with_links)
+        from endtask.corpus.hub import hub_rows
+
+        yield from _read_rows(source, hub_rows(source.path), source.path, "", with_links)
     for file in source.files:
         if is_text_file(file.path):
-            blocks = _blocks(file.path, progress)
-            yield Reading(f"{source.name}/{file.label}", file.label, blocks, license=source.license)
+            blocks = _text_blocks(file.path, progress)
+            yield SourceDocument(f"{source.name}/{file.label}", file.label, blocks, license=source.license)
         else:
-            yield from _table(source, file, progress, with_links)
+            yield from _read_rows(source, read_rows(file.path, progress), file.path, f"{file.label}#", with_links)
 
 
-def _table(source: Source, file: SourceFile, progress: ReadProgress | None, with_links: bool) -> Iterator[Reading]:
-    column: str | None = None
-    for number, row in read_rows(file.path, progress):
-        column = column or _text_column(source, row, file.path)
-        reading = _from_row(source, row, column, file.path, number, f"{file.label}#{number}")
-        yield _linked(reading, row, column, file.path, number) if with_links else reading
+def source_contents(source: Source) -> dict[str, Any]:
+    """Return everything that determines the documents of a source: the same for a copy of its files elsewhere."""
+    head = {"name": source.name, "text": source.text, "license": source.license}
+    if source.path == DOCSTRINGS:
+        from endtask.corpus.docstrings import docstring_fingerprint
+
+        return {**head, "docstrings": docstring_fingerprint()}
+    if not source.files:
+        from endtask.corpus.hub import hub_digests
+
+        return {**head, "hub": hub_digests(source.path)}
+    files = [[file.label, file_size(file.path), file_digest(file.path)] for file in source.files]
+    return {**head, "files": files}
 
 
-def _hub(source: Source, with_links: bool) -> Iterator[Reading]:
-    from endtask.corpus.hub import hub_rows
-
-    column: str | None = None
-    for number, row in hub_rows(source.path):
-        column = column or _text_column(source, row, source.path)
-        reading = _from_row(source, row, column, source.path, number, str(number))
-        yield _linked(reading, row, column, source.path, number) if with_links else reading
-
-
-def _docstrings(source: Source) -> Iterator[Reading]:
+def _read_docstrings(source: Source) -> Iterator[SourceDocument]:
     from endtask.corpus.docstrings import docstring_documents
 
     for document in docstring_documents():
-        name, license = _in_source(source, document.id), document.license or source.license
-        yield Reading(name, document.id, (document.text,), document.title, license)
+        document_id, license = _prefixed(source, document.id), document.license or source.license
+        yield SourceDocument(document_id, document.id, (document.text,), document.title, license)
 
 
-def _from_row(source: Source, row: Row, column: str, path: Path | str, number: int, place: str) -> Reading:
-    text = row.get(column)
-    if not isinstance(text, str):
-        raise _not_a_text(row, column, path, number)
-    given_id = row.get("id")
-    name = _in_source(source, place if given_id is None or given_id == "" else str(given_id))
-    license = _optional(row.get("license")) or _optional(row.get("license")) or source.license
-    return Reading(name, place, (text,), _optional(row.get("title")), license)
+def _read_rows(
+    source: Source,
+    rows: Iterator[tuple[int, Row]],
+    path: Path | str,
+    prefix: str,
+    with_links: bool,
+) -> Iterator[SourceDocument]:
+    column: str | None = None
+    for number, row in rows:
+        column = column or _text_column(source, row, path)
+        text = row.get(column)
+        if not isinstance(text, str):
+            raise _not_a_text(row, column, path, number)
+        location, given_id = f"{prefix}{number}", row.get("id")
+        document_id = _prefixed(source, location if given_id is None or given_id == "" else str(given_id))
+        license = _optional(row.get("licence")) or _optional(row.get("license")) or source.license
+        links = read_links(row.get(LINKS_COLUMN), text, path=path, row=number) if with_links else ()
+        yield SourceDocument(document_id, location, (text,), _optional(row.get("title")), license, links)
 
 
-def _linked(reading: Reading, row: Row, column: str, path: Path | str, number: int) -> Reading:
-    return reading._replace(links=read_links(row.get(COLUMN), row[column], path=path, row=number))
-
-
-def _in_source(source: Source, given_id: str) -> str:
+def _prefixed(source: Source, given_id: str) -> str:
     prefix = f"{source.name}/"
     return given_id if given_id.startswith(prefix) else prefix + given_id
 
@@ -102,7 +116,7 @@ def _text_column(source: Source, row: Row, path: Path | str) -> str:
             f"no column for the text among {', '.join(columns) or 'none'}",
             path=path,
             key="corpus.sources",
-            hint=f"name it beside the path: corpus.sources=[{{path: {path}, text: COLUMN}}]",
+            hint=f"name it with the path: corpus.sources=[{{path: {path}, text: COLUMN}}]",
         )
     return column
 
@@ -114,14 +128,61 @@ def _not_a_text(row: Row, column: str, path: Path | str, number: int) -> InputEr
     return InputError(f"column {column!r} is {kind}, not a text", path=path, row=number)
 
 
-def _blocks(path: Path, progress: ReadProgress | None) -> Iterator[str]:
-    """A text file in blocks that end between paragraphs where there are any, so that any size can be read."""
+def _text_blocks(path: Path, progress: ReadProgress | None) -> Iterator[str]:
+    """Yield a text file in blocks, so that files of any size can be read; blocks end between paragraphs if possible."""
     lines: list[str] = []
     size = 0
     for _, line in read_lines(path, progress):
         lines.append(line)
         size += len(line) + 1
-        if size > 2 * _BLOCK or (size > _BLOCK and not line.strip()):
+        if size > 2 * _BLOCK_CHARACTERS or (size > _BLOCK_CHARACTERS and not line.strip()):
             yield "\n".join(lines)
             lines, size = [], 0
     yield "\n".join(lines)
+
+
+def read_links(value: Any, text: str, *, path: Path | str, row: int) -> Links:
+    """Return the hyperlinks of a row in order, without white space at their ends and without empty ones.
+
+    >>> read_links([[6, 9], [0, 3]], "one   two ", path="a.jsonl", row=1)
+    ((0, 3), (6, 9))
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise _not_links(f"is of type {type(value).__name__}", path, row)
+    spans = sorted(_span(entry, text, path, row) for entry in value)
+    for (_, end), (start, _) in pairwise(spans):
+        if start < end:
+            message = f"column {LINKS_COLUMN!r}: the span at {start} overlaps the one before it"
+            raise InputError(message, path=path, row=row)
+    trimmed = (_trimmed(text, start, end) for start, end in spans)
+    return tuple((start, end) for start, end in trimmed if start < end)
+
+
+def links_inside(links: Links, start: int, end: int) -> Links:
+    """Return the links that lie completely in text[start:end], relative to `start`.
+
+    >>> links_inside(((0, 3), (6, 9), (8, 12)), 5, 11)
+    ((1, 4),)
+    """
+    return tuple((first - start, last - start) for first, last in links if start <= first and last <= end)
+
+
+def _span(entry: Any, text: str, path: Path | str, row: int) -> tuple[int, int]:
+    if not isinstance(entry, list | tuple) or len(entry) != 2 or any(type(index) is not int for index in entry):
+        raise _not_links(f"holds {str(entry)[:40]!r}", path, row)
+    start, end = entry
+    if not 0 <= start < end <= len(text):
+        raise _not_links(f"holds [{start}, {end}] in a text of {len(text)} characters", path, row)
+    return start, end
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    inside = text[start:end]
+    return start + len(inside) - len(inside.lstrip()), end - len(inside) + len(inside.rstrip())
+
+
+def _not_links(problem: str, path: Path | str, row: int) -> InputError:
+    hint = "links are [[start, end], ...] in characters of the text"
+    return InputError(f"column {LINKS_COLUMN!r} {problem}", path=path, row=row, hint=hint)

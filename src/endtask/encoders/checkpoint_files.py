@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from endtask.corpus.contents import file_digest
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.encoders.quiet_loading import without_bars
 from endtask.errors import InputError
+from endtask.io.digests import file_digest, fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
-from endtask.io.stage_folder import fingerprint
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _KEY = "model.path"

@@ -17,7 +17,7 @@ from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_text
 from endtask.io.run_layout import PREDICTIONS, TASKS
 from endtask.task import Task
-from endtask.task.auxiliary import siblings
+from endtask.task.leaks import sibling_tasks
 from endtask.tokenization.packed_texts import packed_of
 
 
@@ -37,7 +37,7 @@ def evaluate_auxiliary_tasks(
     asked = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
     results = {}
     for name in settings.scored_tasks:
-        own, beside = task.auxiliary[name], siblings(task, name)
+        own, beside = task.auxiliary[name], sibling_tasks(task, name)
         one = _AuxiliaryTask(own, beside, auxiliary_head(name), packed_of(packed, name), network, asked, context)
         (folder / TASKS / name).mkdir(parents=True, exist_ok=True)
         results[name] = one.score(weights, folder / TASKS / name)

@@ -104,7 +104,7 @@ def score_seeds(
     `beside` this one are those that the same body learned too.
     """
     examples, metric = task.splits[split], measure.name
-    leaked = leaked_ids(task, split, beside=beside)
+    leaked = leaked_ids(task, split, siblings=beside)
     clean = np.asarray([example.id not in leaked for example in examples], dtype=bool)
     seeds = [_score_seed(task, split, seed, one, measure, clean) for seed, one in found.items()]
     summary = {"metric": metric, **mean_and_spread("", [row["scores"][metric] for row in seeds])}

@@ -10,7 +10,7 @@ from endtask.encoders.batch import lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.word_alignment import WordPlaces
+from endtask.tokenization.word_alignment import WordStarts
 
 
 @torch.inference_mode()
@@ -28,7 +28,7 @@ def class_probabilities(
     network.eval()
     order = np.argsort(texts.lengths, kind="stable")
     task_type = network.type_of(head)
-    words = WordPlaces(texts) if task_type.per_token else None
+    words = WordStarts(texts) if task_type.per_token else None
     rows = len(texts) if words is None else int(words.words.sum())
     outputs = np.zeros((rows, 0), dtype=np.float32)
     with context.autocast(), network.uncompiled():

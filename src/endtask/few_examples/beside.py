@@ -20,7 +20,7 @@ from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.task_objective import task_objective
 from endtask.records import Example
 from endtask.task import Task
-from endtask.task.leaks import Sign, asked_signs, learned_signs
+from endtask.task.leaks import TextKey, eval_keys, train_keys
 
 
 class FurtherRows:
@@ -46,20 +46,20 @@ class FurtherRows:
         return np.asarray(free[:labels], dtype=np.int64)
 
     @cached_property
-    def _gives_away(self) -> list[set[Sign]]:
+    def _gives_away(self) -> list[set[TextKey]]:
         # Train stands first among all rows of a task.
-        return [learned_signs(example) | _group_of(example) for example in self.task.train]
+        return [train_keys(example) | _group_of(example) for example in self.task.train]
 
     @cached_property
-    def _asked(self) -> list[set[Sign]]:
-        return [asked_signs(example) | _group_of(example) for example in self._rows.examples]
+    def _asked(self) -> list[set[TextKey]]:
+        return [eval_keys(example) | _group_of(example) for example in self._rows.examples]
 
     def fewest(self, labels: int) -> int:
         """How many rows the draw with the fewest of them has, up to `labels`."""
         return min(len(self.learned(labels, draw)) for draw in range(len(self._draws)))
 
 
-def _group_of(example: Example) -> set[Sign]:
+def _group_of(example: Example) -> set[TextKey]:
     return set() if example.group is None else {("group", frozenset({example.group}))}
 
 

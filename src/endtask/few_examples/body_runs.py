@@ -27,7 +27,7 @@ from endtask.objectives.token_classification import Tagging
 from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.word_alignment import WordPlaces
+from endtask.tokenization.word_alignment import WordStarts
 from endtask.training.loop import Phase, build_optimizer, train
 from endtask.training.task_schedule import END_TASK, batches_per_epoch, in_turn
 
@@ -129,7 +129,7 @@ class BodyRuns:
         if not units.per_token:
             return Classification(_NAME, stream, units.classes)
         tags = units.truth[units.truth != NO_WORD]
-        return Tagging(_NAME, stream, WordPlaces(self._texts), np.where(tags < units.known, tags, IGNORED))
+        return Tagging(_NAME, stream, WordStarts(self._texts), np.where(tags < units.known, tags, IGNORED))
 
     def _probabilities(self, rows: Numbers) -> NDArray[np.float32]:
         vectors = unit_vectors(self._network, self._texts, self._bench.units, rows, self._context)

@@ -12,7 +12,7 @@ from endtask.encoders.network import Network
 from endtask.few_examples.draws import Numbers
 from endtask.few_examples.units import Units
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.word_alignment import WordPlaces
+from endtask.tokenization.word_alignment import WordStarts
 
 _TEXTS_AT_ONCE = 64
 
@@ -21,7 +21,7 @@ _TEXTS_AT_ONCE = 64
 def unit_vectors(network: Network, texts: PackedTexts, units: Units, rows: Numbers, context: DeviceContext) -> Tensor:
     """The vectors of the rows' units, row after row, without dropout: (units of the rows, hidden)."""
     network.eval()
-    words = WordPlaces(texts) if network.task_type.per_token else None
+    words = WordStarts(texts) if network.task_type.per_token else None
     counts = units.offsets[rows + 1] - units.offsets[rows]
     starts = np.cumsum(counts) - counts
     vectors = torch.zeros(int(counts.sum()), network.config.hidden_size, device=context.device)
@@ -39,7 +39,7 @@ def unit_vectors(network: Network, texts: PackedTexts, units: Units, rows: Numbe
     return vectors
 
 
-def _read(network: Network, hidden: Tensor, batch: TextBatch, words: WordPlaces | None, rows: Numbers) -> Tensor:
+def _read(network: Network, hidden: Tensor, batch: TextBatch, words: WordStarts | None, rows: Numbers) -> Tensor:
     """What the task head would read: one vector per text, or those of words' first tokens."""
     if words is None:
         return network.pooled(hidden, batch)

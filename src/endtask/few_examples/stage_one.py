@@ -54,7 +54,7 @@ def open_stage_one(folder: Path) -> StageOne:
     read, pretrain = manifests["read"], manifests["pretrain"]
     assert read is not None
     assert pretrain is not None
-    if read["inputs"]["task"] != run.task.whole_fingerprint:
+    if read["inputs"]["task"] != run.task.combined_fingerprint:
         raise InputError(
             f"the files of the task ({run.settings.task.path}) changed since this run was made", path=folder
         )

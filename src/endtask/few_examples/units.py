@@ -14,7 +14,7 @@ from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, numbered
 from endtask.task_types.token_classification import default_tag
 from endtask.tokenization.packed_texts import PackedTexts, runs
-from endtask.tokenization.word_alignment import WordPlaces
+from endtask.tokenization.word_alignment import WordStarts
 
 _SMALLEST = 1e-7  # an impossible answer would make the perplexity of all infinite
 MOST_SURPRISE = -math.log(_SMALLEST)
@@ -36,7 +36,7 @@ class Units:
             self.places = np.arange(len(rows.examples))
             self.classes: Numbers = self.truth
             return
-        words = WordPlaces(texts)
+        words = WordStarts(texts)
         everything = np.arange(len(texts))
         self.places, _ = words.gather(everything, np.zeros(len(texts), dtype=np.int64))
         ends = np.cumsum(words.words)

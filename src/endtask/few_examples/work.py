@@ -21,9 +21,8 @@ from endtask.few_examples.result import Result, read_result, write_result
 from endtask.few_examples.stage_one import StageOne, open_all
 from endtask.few_examples.units import Units
 from endtask.io.atomic import remove_leftovers, write_json
-from endtask.io.lock import run_lock
+from endtask.io.lock import make_own_folder, run_lock
 from endtask.io.nested import changes_in_words
-from endtask.io.output_folder import make_own_folder
 from endtask.progress import bar, say
 from endtask.training.out_of_memory import explained_memory_trouble
 

@@ -1,1 +1,1 @@
-"""Reading rows from any table file, and writing files and folders that are whole or absent."""
+"""Tables of any format, compression, atomic files, locks and the layout of a run."""

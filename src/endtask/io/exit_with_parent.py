@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them: alone they would keep folders locked and cores busy."""
+"""Worker processes that exit with their parent: orphans would hold locks and cores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PAUSE = 0.5
 
 
 def end_with(parent: int) -> None:
-    """From here on, end this process as soon as its parent is another one than `parent`."""
+    """Start a thread that exits this process as soon as its parent process is no longer `parent`."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""A model that an installed Python package carries, found without running any of the package's code."""
+"""Find a model inside an installed Python package, without running any of the package's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INSIDE = "model"
 
 
 def package_folder(path: str, *, key: str) -> Path:
-    """The folder of `package:NAME` with a configuration and safetensors: the package's own, or `model` inside it.
+    """Return the folder of `package:NAME` with config.json and safetensors: the package's own, or `model` inside it.
 
     >>> package_folder("package:jsn", key="model.path")
     Traceback (most recent call last):
@@ -22,20 +22,20 @@ def package_folder(path: str, *, key: str) -> Path:
     endtask.errors.InputError: package:jsn, key 'model.path': no such package is installed (did you mean 'json'?)
     """
     name = module_name(path)
-    if not name.isidentifier():  # dots too: to look inside a package, Python would run it
+    if not name.isidentifier():  # no dots either: to find a submodule, Python would run the package
         raise InputError(f"{name!r} is not the name of a package", key=key, hint=f"write {PACKAGE_PREFIX}NAME")
     folders = _folders(name)
     if folders is None:
-        raise InputError("no such package is installed", path=path, key=key, hint=_how_to_get(name))
+        raise InputError("no such package is installed", path=path, key=key, hint=_install_hint(name))
     found = _with_model(folders)
     if found is None:
-        places = f"in its own folder or in {_INSIDE} inside it"
-        raise InputError(f"the package holds no {_CONFIG} with {_WEIGHTS}, {places}", path=path, key=key)
+        searched = f"in its own folder or in {_INSIDE} inside it"
+        raise InputError(f"the package holds no {_CONFIG} with {_WEIGHTS}, {searched}", path=path, key=key)
     return found
 
 
 def package_model(path: str) -> Path | None:
-    """The same, or None where there is no such package or no model in it.
+    """Return the folder of `package_folder`, or None if there is no such package or no model in it.
 
     >>> package_model("package:json") is None
     True
@@ -44,7 +44,7 @@ def package_model(path: str) -> Path | None:
 
 
 def module_name(path: str) -> str:
-    """The package's name as Python has it; pip's, with hyphens, is understood.
+    """Return the import name of a package, also for a name with hyphens as on PyPI.
 
     >>> module_name("package:some-model")
     'some_model'
@@ -53,22 +53,22 @@ def module_name(path: str) -> str:
 
 
 def _folders(name: str) -> list[Path] | None:
-    """Where a package lies, which may be in several places; none for a lone module; None if it is not installed."""
+    """Return the folders of a package, none for a single-file module; None if it is not installed."""
     try:
         spec = find_spec(name)
-    except ValueError:  # what is loaded already and came from no file, such as __main__
+    except ValueError:  # a loaded module without a file, such as __main__
         return []
     if spec is None:
         return None
-    return [Path(place) for place in spec.submodule_search_locations or ()]
+    return [Path(folder) for folder in spec.submodule_search_locations or ()]
 
 
 def _with_model(folders: list[Path]) -> Path | None:
     candidates = [folder / inside for folder in folders for inside in ("", _INSIDE)]
-    return next((one for one in candidates if (one / _CONFIG).is_file() and any(one.glob(_WEIGHTS))), None)
+    return next((path for path in candidates if (path / _CONFIG).is_file() and any(path.glob(_WEIGHTS))), None)
 
 
-def _how_to_get(name: str) -> str:
-    # Nobody is told to install a name that looks misspelled: anybody may have published something under it.
+def _install_hint(name: str) -> str:
+    # Never suggests to install a name that looks misspelled: anybody may have published something under it.
     close = nearest(name, (module.name for module in iter_modules()))
     return f"did you mean {close!r}?" if close else f"pip install {name.replace('_', '-')}"

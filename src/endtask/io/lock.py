@@ -1,4 +1,4 @@
-"""One process per run folder."""
+"""Output folders: created, checked to be ours, and locked for one process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from endtask.errors import InputError
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the system frees it when the process ends, however it ends."""
+    """Hold the folder's lock; the operating system releases it when the process ends for any reason."""
     lock = FileLock(folder / ".lock")
     note = folder / ".lock-holder"
     try:
@@ -30,3 +30,19 @@ def run_lock(folder: Path) -> Iterator[None]:
     finally:
         note.unlink(missing_ok=True)
         lock.release()
+
+
+def make_own_folder(folder: Path, own_file: str) -> None:
+    """Create the folder; raises an InputError if it has files but not `own_file`, which all our folders have."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=folder, key="output_dir") from None
+    if names and own_file not in names:
+        raise InputError(
+            f"the folder holds other things ({names[0]}) and was left as it is",
+            path=folder,
+            key="output_dir",
+            hint="choose another --output",
+        )

@@ -1,4 +1,4 @@
-"""Nested mappings, such as settings, told apart key by key."""
+"""Differences between nested mappings, such as settings, by dotted key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False) -> dict[str, Any]:
-    """Dotted keys of a nested mapping; an empty one inside it has none, unless it is kept as a value.
+    """Return the values of a nested mapping by dotted key; `keep_empty` includes empty mappings as values.
 
     >>> flatten({"seed": 0, "pretrain": {"rho1": 19}})
     {'seed': 0, 'pretrain.rho1': 19}
@@ -24,7 +24,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = Fal
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs, as (old, new) by dotted key; None stands for what is not there.
+    """Return (old, new) of each dotted key that differs; None for a missing value.
 
     >>> differences({"pretrain": {"rho1": 19, "rho2": 20}}, {"pretrain": {"rho1": 99, "rho2": 20}, "seed": 1})
     {'pretrain.rho1': (19, 99), 'seed': (None, 1)}
@@ -35,7 +35,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tup
 
 
 def changes_in_words(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The differences, each as `key (old -> new)`.
+    """Return the differences, each as `key (old -> new)`.
 
     >>> changes_in_words({"budget": "60steps"}, {"budget": "90steps"})
     ['budget (60steps -> 90steps)']
@@ -45,7 +45,7 @@ def changes_in_words(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str
 
 
 def in_yaml(value: Any) -> str:
-    """A plain value on one line, as a user would type it.
+    """Return a plain value as YAML on one line, as a user would type it.
 
     >>> in_yaml(None), in_yaml(True), in_yaml(0.1), in_yaml(["a", "b"])
     ('null', 'true', '0.1', '[a, b]')

@@ -1,4 +1,4 @@
-"""A few rows of a large Parquet table, found by reading one of its columns."""
+"""Find a few rows of a large Parquet table by the values of one column."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from typing import Any
 from endtask.errors import InputError
 
 Row = dict[str, Any]
-_COMPARED = 500
+_MOST_COMPARED = 500
 
 
 def rows_where(path: Path, column: str, values: Collection[str], columns: list[str] | None = None) -> Iterator[Row]:
-    """Stream the rows whose cell is one of `values` or, in a column of lists, holds one of them.
+    """Stream the rows whose cell is one of `values` or, in a column of lists, contains one of them.
 
-    The other columns are read only of the row groups that hold such a row.
+    Reads the other columns only in row groups with such a row.
     """
     import pyarrow as arrow
 
     wanted = arrow.array(sorted(values), arrow.string())
     with _opened(path, column) as file:
         for group in range(file.num_row_groups):
-            places = _places(file.read_row_group(group, columns=[column]).column(0).combine_chunks(), wanted)
-            if len(places):
-                yield from file.read_row_group(group, columns=columns).take(places).to_pylist()
+            indices = _matching(file.read_row_group(group, columns=[column]).column(0).combine_chunks(), wanted)
+            if len(indices):
+                yield from file.read_row_group(group, columns=columns).take(indices).to_pylist()
 
 
 def nearest_value(path: Path, column: str, text: str) -> str | None:
-    """The cell of a column of strings that is closest in spelling to `text`; None where there is no cell."""
+    """Return the cell of a string column that is closest in spelling to `text`; None if there is no cell."""
     with _opened(path, column) as file:
         return nearest_of(file.read(columns=[column]).column(0), text)
 
 
 def nearest_of(cells: Any, text: str) -> str | None:
-    """The same for an Arrow array; of equally close cells the first.
+    """Return the element of an Arrow array that is closest in spelling to `text`; of equally close ones, the first.
 
-    Compared are the cells that share the longest beginning or the longest end with `text`, at most some hundreds.
+    Compares only the elements that share the longest prefix or the longest suffix with `text`, at most some hundreds.
 
     >>> import pyarrow
     >>> nearest_of(pyarrow.array(["abstracts/p6", "abstracts/p7", "books/p6"]), "abstract/p7")
@@ -47,23 +47,23 @@ def nearest_of(cells: Any, text: str) -> str | None:
     import pyarrow.compute as compute
 
     lengths = range(len(text), 0, -1)
-    same_start = _first_hits(cells, compute.starts_with, (text[:length] for length in lengths))
-    same_end = _first_hits(cells, compute.ends_with, (text[-length:] for length in lengths))
-    compared = [*same_start, *same_end] or cells.slice(0, _COMPARED).to_pylist()
+    same_start = _first_matches(cells, compute.starts_with, (text[:length] for length in lengths))
+    same_end = _first_matches(cells, compute.ends_with, (text[-length:] for length in lengths))
+    compared = [*same_start, *same_end] or cells.slice(0, _MOST_COMPARED).to_pylist()
     return max(compared, key=lambda cell: SequenceMatcher(None, cell, text).ratio(), default=None)
 
 
-def _first_hits(cells: Any, test: Callable[[Any, str], Any], pieces: Iterable[str]) -> list[str]:
-    """Cells that pass the test with the first piece that any cell passes it with."""
-    for piece in pieces:
-        hits = cells.filter(test(cells, piece))
-        if len(hits):
-            return list(hits.slice(0, _COMPARED).to_pylist())
+def _first_matches(cells: Any, test: Callable[[Any, str], Any], affixes: Iterable[str]) -> list[str]:
+    """Return the cells that match the first affix that any cell matches."""
+    for affix in affixes:
+        matches = cells.filter(test(cells, affix))
+        if len(matches):
+            return list(matches.slice(0, _MOST_COMPARED).to_pylist())
     return []
 
 
-def _places(cells: Any, wanted: Any) -> Any:
-    """The places of an array, each once and rising, where a cell is or holds a wanted string."""
+def _matching(cells: Any, wanted: Any) -> Any:
+    """Return the ascending indices of the cells that are, or contain, a wanted string."""
     import pyarrow.compute as compute
     import pyarrow.types as types
 
@@ -75,7 +75,7 @@ def _places(cells: Any, wanted: Any) -> Any:
 
 @contextmanager
 def _opened(path: Path, column: str) -> Iterator[Any]:
-    """Open a table that must have a column."""
+    """Open a table, which must have the column."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 

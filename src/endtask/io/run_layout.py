@@ -1,47 +1,47 @@
-"""Names in a run's folder that more than one room must know."""
+"""Names of the files and folders of a run that several packages use."""
 
 from __future__ import annotations
 
 STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
 SETTINGS_FILE = "settings.yaml"
 
-# In `read`: what was found in the task's data.
+# In `read`: the audit of the task's data.
 AUDIT = "audit.json"
 
-# In `read`, `pack`, `evaluate` and `model`: the folder with one folder for each auxiliary task.
+# In `read`, `pack`, `evaluate` and `model`: one folder for each auxiliary task.
 TASKS = "tasks"
 
-# What retrieval read of each shard of the corpus; a changed corpus redoes only what changed.
+# Retrieval's results for each shard of the corpus; after a change of the corpus only changed shards are read again.
 SCRATCH = "scratch"
 
-# In `retrieve`: the passages that somebody asked for, the queries, and those of their words that the corpus holds.
+# In `retrieve`: the passages that matched a query, the queries, and the query words that occur in the corpus.
 RETRIEVED = "retrieved.parquet"
 QUERIES = "queries.parquet"
 QUERY_WORDS = "words.parquet"
-# The bytes of every passage of the corpus by position (uint32); 0 for one that the contamination filter or a duplicate keeps out.
+# The bytes of every passage of the corpus by position (uint32); 0 for duplicates and contaminated passages.
 PASSAGE_SIZES = "sizes.npy"
 
-# In `select`: the passages that are trained on.
+# In `select`: the passages of pre-training.
 SELECTION = "selection.parquet"
-# Beside it, where an objective of pre-training reads it: the domain's passages.
+# In `select`, if an objective of pre-training reads it: the domain's passages.
 DOMAIN = "domain.parquet"
-# There too, where gradients chose: the texts that help each target and class most and least; while it runs, its work.
+# In `select`, for influence selection: the most and least helpful texts of each target and class; its working folder.
 HELPFUL = "helpful.parquet"
 INFLUENCE_WORK = "influence"
 
-# Of each seed in `finetune/seed-N`: the weights of its best step, and what it scored and cost. Of several learning
-# rates these are the best one's; the others stand in `finetune/rate-R/seed-N`, without weights.
+# In `finetune/seed-N`: the weights of the seed's best step, and its scores and cost. Of several learning rates these
+# are of the best; the results of the others are in `finetune/rate-R/seed-N`, without weights.
 BEST_WEIGHTS = "best.safetensors"
 SEED_RESULT = "result.json"
-# Beside the best weights: the class number that they gave each dev row.
+# With the best weights: the class index that they predict for each dev row.
 DEV_PREDICTIONS = "dev_predictions.json"
 
-# In `evaluate`: the scores of all seeds, and what they answered row by row.
+# In `evaluate`: the scores of all seeds, and their predictions row by row.
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
 
-# In `model`: what prediction must know and no file of Hugging Face's says; only there if there is something to say.
+# In `model`: what prediction needs besides the files of Hugging Face; absent if nothing is needed.
 MODEL_FACTS = "endtask.json"
 
-# In the run's folder, once asked for: how long the model takes for one text.
+# In the run's folder, if requested: the model's latency for one text.
 LATENCY = "latency.json"

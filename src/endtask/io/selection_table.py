@@ -1,4 +1,4 @@
-"""The selection as a Parquet table: every kept passage with who asked for it, how well it matched and why it stays."""
+"""The selection as a Parquet table: every selected passage with its matched queries, rank, score and reason."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from endtask.io.atomic import whole_file
 from endtask.records import Document, Selected
 
 Batch = Any
-"""A `pyarrow.RecordBatch`; pyarrow has no types."""
+"""A `pyarrow.RecordBatch`; pyarrow has no type annotations."""
 
 _ROWS_PER_GROUP = 5000
-_BYTES_PER_GROUP = 1 << 26  # an imported row may hold a whole book
+_BYTES_PER_GROUP = 1 << 26  # an imported row may be as long as a book
 
 
 def selection_schema(*, class_ranks: bool = False) -> Any:
-    """The table's columns.
+    """Return the table's columns.
 
-    `class_ranks` adds the best rank among each class's examples, 0 where none of them asked: selectors need it of
-    what was retrieved; a selection does without.
+    `class_ranks` adds the best rank among each class's examples, 0 without a match. Selectors read it in the retrieved
+    passages; a selection does not have it.
     """
     import pyarrow as arrow
 
@@ -56,7 +56,7 @@ def selection_batch(
     reason: Sequence[str],
     class_ranks: NDArray[np.int32] | None = None,
 ) -> Batch:
-    """Some rows of the table, from one sequence per column; `class_ranks` is of shape (passages, classes)."""
+    """Return rows of the table, from one sequence per column; `class_ranks` has the shape (passages, classes)."""
     import pyarrow as arrow
 
     columns = [
@@ -82,7 +82,7 @@ def selection_batch(
 
 
 def write_batches(path: Path, batches: Iterable[Batch], *, class_ranks: bool = False) -> int:
-    """Write batches of `selection_schema` in the order given, streaming; returns how many rows."""
+    """Write batches of `selection_schema` in the order given, streaming; returns the number of rows."""
     import pyarrow.parquet as parquet
 
     count = 0
@@ -95,31 +95,31 @@ def write_batches(path: Path, batches: Iterable[Batch], *, class_ranks: bool = F
 
 
 def write_selection(path: Path, selected: Iterable[Selected]) -> int:
-    """Write passages in the order given, streaming; returns how many."""
+    """Write passages in the order given, streaming; returns their number."""
     return write_batches(path, map(_batch_of, _chunks(selected)))
 
 
 def read_batches(
-    path: Path, kept: NDArray[np.bool_] | None = None, columns: Sequence[str] | None = None
+    path: Path, mask: NDArray[np.bool_] | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[Batch]:
-    """Read rows as batches, streaming; with `kept`, one entry per row, only the rows it marks."""
+    """Read rows as batches, streaming; `mask` has one entry per row and selects the rows to read."""
     import pyarrow.parquet as parquet
 
     start = 0
     with parquet.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
             end = start + file.metadata.row_group(group).num_rows
-            if kept is None or kept[start:end].any():
+            if mask is None or mask[start:end].any():
                 for batch in file.iter_batches(_ROWS_PER_GROUP, row_groups=[group], columns=columns):
-                    yield batch if kept is None else batch.take(np.flatnonzero(kept[start : start + len(batch)]))
+                    yield batch if mask is None else batch.take(np.flatnonzero(mask[start : start + len(batch)]))
                     start += len(batch)
             start = end
 
 
-def read_selection(path: Path, kept: NDArray[np.bool_] | None = None) -> Iterator[Selected]:
-    """Read passages back, streaming; with `kept`, one entry per row, only the rows it marks."""
+def read_selection(path: Path, mask: NDArray[np.bool_] | None = None) -> Iterator[Selected]:
+    """Read passages, streaming; `mask` has one entry per row and selects the rows to read."""
     columns = selection_schema().names
-    for batch in read_batches(path, kept, columns):
+    for batch in read_batches(path, mask, columns):
         yield from _selected(batch)
 
 
@@ -127,7 +127,7 @@ def read_selection(path: Path, kept: NDArray[np.bool_] | None = None) -> Iterato
 class SelectionStatistics:
     """The numbers of a selection, one array entry per passage; `bytes` is the size of the text in UTF-8.
 
-    `class_ranks`, of shape (passages, classes), is the best rank among each class's examples, 0 where none asked.
+    `class_ranks`, of shape (passages, classes), is the best rank among each class's examples, 0 without a match.
     """
 
     rank: NDArray[np.int64]
@@ -137,7 +137,7 @@ class SelectionStatistics:
 
 
 def read_statistics(path: Path) -> SelectionStatistics:
-    """Read the numbers that selectors need; texts pass by, a few at a time."""
+    """Read the numbers that selectors need; texts are streamed, not held in memory."""
     import pyarrow.compute as compute
     import pyarrow.parquet as parquet
 
@@ -154,7 +154,7 @@ def read_statistics(path: Path) -> SelectionStatistics:
 
 
 class SelectedTexts:
-    """The texts of a selection, read from disk at each pass."""
+    """The texts of a selection, read from disk at each iteration."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -165,19 +165,19 @@ class SelectedTexts:
 
 
 def _tables(batches: Iterable[Batch]) -> Iterator[Any]:
-    """The batches put together to the size of a row group or more; a group for every few rows would read slowly."""
+    """Yield tables of batches joined to at least the size of a row group; many small groups are slow to read."""
     import pyarrow as arrow
 
-    held: list[Batch] = []
+    pending: list[Batch] = []
     rows = size = 0
     for batch in batches:
-        held.append(batch)
+        pending.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
         if rows >= _ROWS_PER_GROUP or size >= _BYTES_PER_GROUP:
-            yield arrow.Table.from_batches(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield arrow.Table.from_batches(held)
+            yield arrow.Table.from_batches(pending)
+            pending, rows, size = [], 0, 0
+    if pending:
+        yield arrow.Table.from_batches(pending)
 
 
 def _chunks(selected: Iterable[Selected]) -> Iterator[list[Selected]]:
@@ -215,7 +215,7 @@ def _selected(batch: Batch) -> Iterator[Selected]:
 
 
 def list_array(values: Any, lengths: ArrayLike) -> Any:
-    """A column of lists, from their values end to end and the length of each."""
+    """Return a column of lists from their concatenated values and the length of each."""
     import pyarrow as arrow
 
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
@@ -223,7 +223,7 @@ def list_array(values: Any, lengths: ArrayLike) -> Any:
 
 
 def _tuples(lists: Any) -> Iterator[tuple[str, ...]]:
-    """Every list's values; `to_pylist` on the lists themselves takes several times as long."""
+    """Yield the values of each list; `to_pylist` on the lists takes several times as long."""
     import pyarrow.compute as compute
 
     values = lists.flatten().to_pylist()
@@ -232,7 +232,7 @@ def _tuples(lists: Any) -> Iterator[tuple[str, ...]]:
 
 
 def _matrix(lists: Any) -> NDArray[np.int32]:
-    """Lists of one length as the rows of a matrix."""
+    """Return lists of one length as the rows of a matrix."""
     values = [np.asarray(chunk.flatten(), dtype=np.int32) for chunk in lists.chunks]
     rows = max(len(lists), 1)
     return np.concatenate([np.zeros(0, dtype=np.int32), *values]).reshape(len(lists), sum(map(len, values)) // rows)

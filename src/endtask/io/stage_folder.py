@@ -1,13 +1,12 @@
-"""A stage's folder and its manifest: what was asked, what went in, what came out, what it cost.
+"""A stage's folder and its manifest: settings, inputs, counts and cost.
 
-A stage works in `<stage>.partial/`, whose manifest says `running`; the folder is renamed to `<stage>/` once the
-manifest says `finished`. The fingerprint covers the settings the stage reads and the fingerprints of the stages
-before it, so a matching finished stage is skipped and a matching partial one goes on where it stopped.
+A stage writes to `<stage>.partial/`, with status `running` in its manifest; the folder is renamed to `<stage>/` once
+the status is `finished`. The fingerprint covers the settings that the stage reads and the fingerprints of its inputs:
+a matching finished stage is skipped, and a matching partial one resumes where it stopped.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import shutil
@@ -26,18 +25,12 @@ from endtask.io.nested import changes_in_words, differences, flatten
 
 MANIFEST = "manifest.json"
 LEFT_OUT = "left_out"
-"""Key of a manifest whose stage was done on another machine: the files that stayed there."""
+"""Key in the manifest of a stage from another machine: the files that the bundle left out."""
 _VERSIONED = ("torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
 
 
-def fingerprint(*parts: Any) -> str:
-    """A short stable hash of JSON-like values."""
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-
 def own_version() -> str:
-    """The version of this package; of a source tree that is on the path but not installed nobody knows it."""
+    """Return the version of this package, `0+unknown` for a source tree that is not installed."""
     try:
         return metadata.version("endtask")
     except metadata.PackageNotFoundError:
@@ -45,7 +38,7 @@ def own_version() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of this package and of the libraries that decide results."""
+    """Return the versions of Python, of this package and of the libraries that influence results."""
     found = {"python": platform.python_version(), "endtask": own_version()}
     for name in _VERSIONED:
         try:
@@ -56,7 +49,7 @@ def versions() -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest in a folder, or None where there is none."""
+    """Return the manifest in a folder, or None if there is none."""
     path = folder / MANIFEST
     if not path.exists():
         return None
@@ -72,12 +65,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def left_out(folder: Path) -> list[str]:
-    """The files of a finished stage that a bundle left behind."""
+    """Return the files of a finished stage that a bundle left out."""
     return list((read_manifest(folder) or {}).get(LEFT_OUT, ()))
 
 
 class StageFolder:
-    """One stage of one run."""
+    """The folder of one stage of a run."""
 
     def __init__(
         self, run: Path, name: str, fingerprint: str, settings: dict[str, Any], inputs: dict[str, str]
@@ -92,28 +85,28 @@ class StageFolder:
         self._joules_before: dict[str, float] = {}
         self._manifest: dict[str, Any] = {}
         self._aside: dict[Path, Path] = {}
-        self._goes_on = False
+        self._resumes = False
 
     def recover(self) -> None:
-        """Do the rename that a kill left undone; call it only where no other process works on the run."""
+        """Complete a rename that a kill interrupted; the caller holds the lock of the run."""
         manifest = read_manifest(self.partial)
         if manifest is not None and manifest["status"] == "finished":
             replace_folder(self.partial, self.final)
 
     def is_finished(self) -> bool:
-        """Whether the stage stands finished with these very settings and inputs."""
+        """Return whether the stage is finished with the same settings and inputs."""
         manifest = read_manifest(self.final)
         return manifest is not None and manifest["fingerprint"] == self.fingerprint
 
     def can_resume(self) -> bool:
-        """Whether a killed run left work with these very settings and inputs."""
+        """Return whether a killed run left a partial stage with the same settings and inputs."""
         manifest = read_manifest(self.partial)
         return manifest is not None and manifest["fingerprint"] == self.fingerprint
 
     def clashes(self) -> bool:
-        """Whether work worth keeping stands here that was made with other settings or inputs.
+        """Return whether the folder has results of other settings or inputs that would be lost.
 
-        Unfinished work is worth keeping once decisions were taken: only stages that plan can go on half-way.
+        Partial results count once the stage has a plan: only stages with a plan can resume.
         """
         if self.final.exists():
             return not self.is_finished()
@@ -121,49 +114,49 @@ class StageFolder:
         return manifest is not None and bool(manifest["plan"]) and not self.can_resume()
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """What differs from the manifest that stands here: settings and inputs by dotted key, as (old, new)."""
-        manifest = self._standing()
+        """Return (old, new) of the settings and inputs, by dotted key, that differ from the existing manifest."""
+        manifest = self._existing_manifest()
         parts = [differences(manifest.get(part, {}), self._head[part]) for part in ("settings", "inputs")]
         return parts[0] | parts[1]
 
     def changed_settings(self) -> list[str]:
-        """The settings among them, each as `key (old -> new)`.
+        """Return the settings among the changes, each as `key (old -> new)`.
 
-        Those of a part that had none before, or has none now, are left out where there are others: whoever chose
-        another selector did not set them.
+        Leaves out keys that only one side has, if other keys changed: a user who chose another selector did not set
+        its options.
         """
-        old, new = self._standing().get("settings", {}), self._head["settings"]
+        old, new = self._existing_manifest().get("settings", {}), self._head["settings"]
         before, after = flatten(old), flatten(new)
         in_both = [{key: tree[key] for key in after if key in before} for tree in (before, after)]
         return changes_in_words(*in_both) or changes_in_words(old, new)
 
-    def _standing(self) -> dict[str, Any]:
-        """The manifest that stands here, of a finished stage or of one that was begun."""
+    def _existing_manifest(self) -> dict[str, Any]:
+        """Return the manifest of the finished or the partial stage in the folder."""
         return read_manifest(self.final) or read_manifest(self.partial) or {}
 
     def set_aside(self, folder: Path) -> None:
-        """Move the stage into `folder`, so that it is made anew but not lost; what was begun too, unless it goes on."""
-        begun = () if self.can_resume() else (self.partial,)
-        for path in (self.final, *begun):
+        """Move the stage into `folder` before it runs again; also the partial stage, unless it resumes."""
+        partial = () if self.can_resume() else (self.partial,)
+        for path in (self.final, *partial):
             if path.exists():
                 folder.mkdir(exist_ok=True)
-                kept = folder / path.name
-                if kept.exists():
-                    shutil.rmtree(kept)
-                path.rename(kept)
-                self._aside[path] = kept
-        self._goes_on = not begun
+                target = folder / path.name
+                if target.exists():
+                    shutil.rmtree(target)
+                path.rename(target)
+                self._aside[path] = target
+        self._resumes = not partial
 
     def put_back(self) -> None:
-        """Undo `set_aside`, and what was begun since."""
-        if not self._goes_on:
+        """Undo `set_aside`, and discard the partial stage since."""
+        if not self._resumes:
             self._discard_partial()
-        for path, kept in self._aside.items():
-            kept.rename(path)
+        for path, target in self._aside.items():
+            target.rename(path)
         self._aside.clear()
 
     def start(self) -> Path:
-        """Open the working folder: the one a killed run left, if it matches, else an empty one."""
+        """Return the partial folder: the one of a killed run, if it matches, else an empty one."""
         manifest = read_manifest(self.partial)
         if manifest is None or manifest["fingerprint"] != self.fingerprint:
             self._discard_partial()
@@ -180,7 +173,7 @@ class StageFolder:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """Decisions taken once before the work and kept on resume, such as the step count."""
+        """Decisions made once, before the stage runs, and reused on resume, such as the step count."""
         plan: dict[str, Any] = self._manifest["plan"]
         return plan
 
@@ -194,7 +187,7 @@ class StageFolder:
         self._write()
 
     def finish(self, counts: dict[str, Any]) -> float:
-        """Complete the manifest and move the folder into place; returns the seconds spent on the stage."""
+        """Complete the manifest and rename the folder; returns the seconds spent on the stage."""
         self._manifest.update(
             status="finished", counts=counts, finished=datetime.now(UTC).isoformat(timespec="seconds")
         )
@@ -204,7 +197,7 @@ class StageFolder:
 
     def _write(self) -> None:
         self._manifest["seconds"] = round(time.monotonic() - self._started, 3)
-        # Of the whole machine, where it can be read; a stage cannot tell its own from others'.
+        # Energy of the machine, where it can be read, including that of other processes.
         used, before = self._energy.joules(), self._joules_before
         self._manifest["joules"] = {name: round(before.get(name, 0.0) + used[name], 1) for name in used}
         if peak := max(self._manifest.get("gpu_bytes", 0), gpu_memory.peak_bytes()):
@@ -213,6 +206,6 @@ class StageFolder:
 
     def _discard_partial(self) -> None:
         if self.partial.exists():
-            # The manifest first, so that what a kill leaves half deleted never passes for work to go on with.
+            # The manifest first, so that a half deleted folder never looks resumable.
             (self.partial / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(self.partial)

@@ -1,4 +1,4 @@
-"""Rows of CSV, TSV, JSON Lines, Parquet and text files, streamed; every complaint names file and row."""
+"""Stream the rows of CSV, TSV, JSON Lines, Parquet and text files; every error names file and row."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _decode = json.JSONDecoder().raw_decode
 def read_rows(path: str | Path, progress: ReadProgress | None = None) -> Iterator[tuple[int, Row]]:
     """Yield (row number, row) of a table file.
 
-    The number is the line an editor shows (a quoted CSV cell may go on below it); for Parquet, the record.
-    `progress` is told how many more bytes of the file were read.
+    The number is the line an editor shows (a quoted CSV cell may continue below it); for Parquet, the record.
+    Calls `progress` with the number of bytes read since the last call.
     """
     path = Path(path)
     reader = _READERS.get(bare_suffix(path))
@@ -56,7 +56,7 @@ def _read_jsonl(path: Path, progress: ReadProgress | None) -> Iterator[tuple[int
         if not line:
             continue
         try:
-            row, end = _decode(line)  # as `json.loads`, but for two looks at white space that is not there
+            row, end = _decode(line)  # faster than `json.loads`, which searches for white space at both ends
             if end < len(line):
                 raise json.JSONDecodeError("Extra data", line, end)
         except (ValueError, RecursionError) as error:
@@ -70,7 +70,7 @@ def _read_jsonl(path: Path, progress: ReadProgress | None) -> Iterator[tuple[int
 
 
 def _check_surrogates(row: Row, path: Path, number: int) -> None:
-    """JSON can spell half of a surrogate pair, a string that no file, hash or tokenizer can take."""
+    """Raise an InputError for half of a surrogate pair, which JSON allows but no file, hash or tokenizer accepts."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -94,8 +94,8 @@ def _read_csv(path: Path, progress: ReadProgress | None) -> Iterator[tuple[int, 
 
 
 def _read_tsv(path: Path, progress: ReadProgress | None) -> Iterator[tuple[int, Row]]:
-    # Published TSV files hold stray quotes far more often than quoted cells; a reader that honours
-    # quotes would swallow whole rows after one.
+    # Published TSV files have stray quotes far more often than quoted cells; a reader that interprets
+    # quotes would lose rows after one.
     header: list[str] | None = None
     for number, line in read_lines(path, progress):
         if header is None:
@@ -129,7 +129,7 @@ def _read_parquet(path: Path, progress: ReadProgress | None) -> Iterator[tuple[i
         with open_bytes(path) as file:
             table = _open_parquet(path, file.read() if bare_suffix(path) != path.suffix.lower() else None)
         size, rows = path.stat().st_size, table.metadata.num_rows
-        # Small batches: a record may hold a whole book.
+        # Small batches: a record may be as long as a book.
         for batch in table.iter_batches(batch_size=256):
             for row in batch.to_pylist():
                 number += 1
@@ -148,7 +148,7 @@ def _read_parquet(path: Path, progress: ReadProgress | None) -> Iterator[tuple[i
 
 
 def _open_parquet(path: Path, content: bytes | None) -> Any:
-    """Open a Parquet file, or its content where the file as a whole was compressed once more."""
+    """Open a Parquet file, or its content if the file itself was compressed."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -169,7 +169,7 @@ ROW_SUFFIXES = tuple(_READERS)
 def find_column(
     columns: list[str], wanted: str | None, usual: tuple[str, ...], *, path: Path | str, role: str
 ) -> str | None:
-    """The column for a role: the one asked for (which must exist), else the first usual name present."""
+    """Return the column for a role: `wanted` (which must exist), else the first usual name present."""
     if wanted is not None:
         if wanted not in columns:
             raise InputError(f"no column {wanted!r} for the {role}", path=path, hint=did_you_mean(wanted, columns))

@@ -8,7 +8,7 @@ from typing import Any
 
 from endtask.config import Settings
 from endtask.errors import InputError
-from endtask.io.disk import disk_trouble
+from endtask.io.atomic import disk_trouble
 from endtask.io.lock import run_lock
 from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.pipeline.external_inputs import needs_corpus

@@ -8,13 +8,11 @@ from typing import Any
 
 from endtask.config import SelectSettings, Settings
 from endtask.corpus import Corpus
-from endtask.corpus.contents import file_digest
-from endtask.corpus.discover import find_files
-from endtask.corpus.sources import HUB_PREFIX
+from endtask.corpus.sources import HUB_PREFIX, find_files
 from endtask.encoders.checkpoint_files import hub_folder
 from endtask.errors import InputError
+from endtask.io.digests import file_digest, fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
-from endtask.io.stage_folder import fingerprint
 
 DATA = ("task", "corpus", "unlabelled", "selection", "aligned", "tokenizer", "checkpoint")
 TOKENIZER_SUFFIXES = (".json", ".txt", ".model")

@@ -8,7 +8,7 @@ from typing import Any
 from endtask.config import Settings
 from endtask.config.part_section import non_defaults
 from endtask.config.section import Section
-from endtask.io.stage_folder import fingerprint
+from endtask.io.digests import fingerprint
 from endtask.pipeline.stage import Stage
 
 SCHEMA_VERSION = 1

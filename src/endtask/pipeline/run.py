@@ -13,10 +13,8 @@ from endtask.config import Settings, dump_yaml, load_settings
 from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
-from endtask.io.atomic import remove_leftovers, write_text
-from endtask.io.disk import disk_trouble
-from endtask.io.lock import run_lock
-from endtask.io.output_folder import make_own_folder
+from endtask.io.atomic import disk_trouble, remove_leftovers, write_text
+from endtask.io.lock import make_own_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.pipeline.bundled_inputs import find_bundled_inputs
@@ -38,7 +36,7 @@ from endtask.progress import say
 from endtask.reporting.costs import what_was_done
 from endtask.reporting.format import duration
 from endtask.task import Task
-from endtask.task.auxiliary import read_all
+from endtask.task.task import read_all
 
 PREVIOUS = "previous"
 
@@ -220,7 +218,7 @@ class Run:
         settings = self.settings
         bundled = self.bundled.piece(name, settings)
         by_files: dict[str, Callable[[], str]] = {
-            "task": lambda: self.task.whole_fingerprint,
+            "task": lambda: self.task.combined_fingerprint,
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
             "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
             "selection": lambda: selection_digest(settings),

@@ -10,8 +10,9 @@ from typing import Any
 from endtask.errors import InputError
 from endtask.evaluation.predictions import read_predictions
 from endtask.io.atomic import write_text
+from endtask.io.digests import fingerprint
 from endtask.io.run_layout import DEV_PREDICTIONS
-from endtask.io.stage_folder import fingerprint, own_version
+from endtask.io.stage_folder import own_version
 from endtask.records import Example
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder

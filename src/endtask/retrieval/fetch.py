@@ -133,7 +133,7 @@ def _rows(
         raise _changed(shard)
     readings = [block.readings[place] for place in places]
     ids = [
-        f"{block.ids[place]}~{reading.place}{'~' * (rename - 1)}" if rename else block.ids[place]
+        f"{block.ids[place]}~{reading.location}{'~' * (rename - 1)}" if rename else block.ids[place]
         for place, reading, rename in zip(places, readings, renames.tolist(), strict=True)
     ]
     return [

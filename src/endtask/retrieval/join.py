@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.corpus import Corpus
-from endtask.corpus.statistics import CorpusStatistics, SourceStatistics
+from endtask.corpus.corpus import CorpusStatistics, SourceStatistics
 from endtask.retrieval.compiled import compiled
 from endtask.retrieval.key_set import KeySet, final_keys
 from endtask.retrieval.near_duplicates import NearDuplicates

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from endtask.corpus.corpus import passages_of
-from endtask.corpus.reading import Reading, read_source
+from endtask.corpus.reading import SourceDocument, read_source
 from endtask.io.compression import ReadProgress
 from endtask.retrieval.matched_passages import Asked
 from endtask.retrieval.near_duplicates import SIGNATURE
@@ -27,7 +27,7 @@ class Block:
 
     texts: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[SourceDocument] = field(default_factory=list)
     empty: int = 0
     documents: int = 0
 
@@ -37,7 +37,7 @@ def blocks_of(shard: Shard, progress: ReadProgress | None = None) -> Iterator[Bl
     return _blocks(read_source(shard.source, progress), shard.passage_characters)
 
 
-def _blocks(readings: Iterable[Reading], passage_characters: int) -> Iterator[Block]:
+def _blocks(readings: Iterable[SourceDocument], passage_characters: int) -> Iterator[Block]:
     block = Block()
     size = 0
     for reading in readings:
@@ -89,7 +89,7 @@ class ShardReader:
         records = np.zeros(len(block.texts), dtype=PASSAGE)
         records["text_key"] = scanned.text_keys
         records["id_key"] = string_keys(block.ids)
-        fallbacks = [f"{name}~{reading.place}" for name, reading in zip(block.ids, block.readings, strict=True)]
+        fallbacks = [f"{name}~{reading.location}" for name, reading in zip(block.ids, block.readings, strict=True)]
         records["fallback_key"] = string_keys(fallbacks)
         records["document_key"] = string_keys([reading.id for reading in block.readings])
         records["pairs"] = scanned.pair_counts

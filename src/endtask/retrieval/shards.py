@@ -9,10 +9,10 @@ from typing import Any
 from zlib import crc32
 
 from endtask.corpus import Corpus
-from endtask.corpus.contents import file_size, source_contents
 from endtask.corpus.corpus import FORMAT
+from endtask.corpus.reading import source_contents
 from endtask.corpus.sources import Source, SourceFile
-from endtask.io.stage_folder import fingerprint
+from endtask.io.digests import file_size, fingerprint
 
 _LARGE = 1_000_000
 """Bytes on disk; smaller neighbors share a shard."""

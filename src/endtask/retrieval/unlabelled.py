@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import ColumnSettings
-from endtask.corpus.discover import find_files, is_text_file
 from endtask.corpus.reading import TEXT_COLUMNS
+from endtask.corpus.sources import find_files, is_text_file
 from endtask.errors import InputError, did_you_mean
 from endtask.io.tables import Row, find_column, read_lines, read_rows
 from endtask.records import Example

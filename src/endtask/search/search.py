@@ -9,8 +9,7 @@ from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
 from endtask.evaluation.task_metrics import measure_of
-from endtask.io.lock import run_lock
-from endtask.io.output_folder import make_own_folder
+from endtask.io.lock import make_own_folder, run_lock
 from endtask.pipeline.run import Run
 from endtask.progress import say
 from endtask.reporting import format as shown

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from endtask.corpus.contents import file_digest
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
-from endtask.io.stage_folder import fingerprint
+from endtask.io.digests import file_digest, fingerprint
 from endtask.selectors.vector_files import KEY, check_files_exist, files_of, is_vector_file
 
 _TOKENIZER_SUFFIXES = (".json", ".txt", ".model")

@@ -7,8 +7,8 @@ from pathlib import Path
 from pydantic import Field
 
 from endtask.config import Settings, SizeBudget
-from endtask.corpus.contents import file_digest
 from endtask.errors import InputError
+from endtask.io.digests import file_digest
 from endtask.io.selection_table import read_statistics, write_selection
 from endtask.selectors.base import PartConfig, RunContext, Selected, Selector, selectors
 from endtask.selectors.best_rank import best_rank

@@ -1,4 +1,4 @@
-"""Labelled data: read, split and audited."""
+"""Labelled data: reading, splits and the audit."""
 
 from endtask.task.audit import Audit, audit
 from endtask.task.leaks import leaked_ids

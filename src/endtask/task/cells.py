@@ -62,7 +62,7 @@ def split_cell(cell: str, column: str) -> list[Any]:
         except json.JSONDecodeError:
             if cell[1:2] == "'" or column == "labels":
                 how = '["a", "b"]' if column == "labels" else "JSON or between blanks"
-                raise WrongCell(f"the {column} {_short(cell)} are not a list in JSON", f"write them as {how}") from None
+                raise WrongCell(f"the {column} {_short(cell)} are not a JSON list", f"write them as {how}") from None
     return cell.split()
 
 

@@ -1,4 +1,4 @@
-"""What must hold before a task can be learned; each breach is one line that names file and row."""
+"""Checks of ids and labels before training; each error is one line that names file and row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_ids(splits: Splits) -> None:
             first = first_with_id.setdefault(example.id, example)
             if first is not example:
                 raise InputError(
-                    f"the id {example.id!r} stands in row {first.row} already",
+                    f"row {first.row} has the id {example.id!r} already",
                     path=example.path or None,
                     row=example.row or None,
                     hint="ids are unique in a split; name another column with task.columns.id",

@@ -1,4 +1,4 @@
-"""What can be counted about a task: rows, labels and lengths of a split, and what two splits share."""
+"""Counts of the audit: rows, labels and lengths of a split, and the overlap of two splits."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Lengths:
 
 @dataclass(frozen=True)
 class SplitAudit:
-    """The figures of one split.
+    """Statistics of one split.
 
-    `labels` counts rows per class (of tags tokens per tag; of numbers empty, `scores` holds lowest,
-    middle and highest). Duplicates are the rows beyond the first of equal texts. `conflicting` counts rows
-    whose text stands in the same split with another label too.
+    `labels` counts rows per class (of tags tokens per tag; of numbers it is empty, and `scores` holds minimum,
+    median and maximum). Duplicates are the rows after the first of equal texts. `conflicting` counts rows
+    whose text is in the same split with another label too.
     """
 
     rows: int
@@ -45,7 +45,7 @@ class SplitAudit:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many of the `rows` of the later split stand in the earlier one, how many with the same label."""
+    """How many of the `rows` of the later split are in the earlier one, and how many with the same label."""
 
     earlier: str
     later: str
@@ -58,12 +58,12 @@ class Overlap:
 
     @property
     def leak_free(self) -> int:
-        """Rows of the later split that are new even after normalisation."""
+        """Rows of the later split that are not in the earlier one even after normalisation."""
         return self.rows - self.normalized
 
 
 class KeyedSplit:
-    """A split with the keys of its texts, exact and normalised, worked out once."""
+    """A split with the exact and the normalised keys of its texts, computed once."""
 
     def __init__(self, name: str, examples: Sequence[Example]) -> None:
         self.name = name
@@ -85,7 +85,7 @@ class _Keys:
 
 
 def count_split(split: KeyedSplit, empty_dropped: int) -> SplitAudit:
-    """The figures of one split."""
+    """Return the statistics of one split."""
     labels = [example.label for example in split.examples]
     scores = sorted(label for label in labels if isinstance(label, float))
     conflicting = [
@@ -96,7 +96,7 @@ def count_split(split: KeyedSplit, empty_dropped: int) -> SplitAudit:
     return SplitAudit(
         rows=len(split.examples),
         labels=_label_counts(labels),
-        scores=(scores[0], _at(scores, 0.5), scores[-1]) if scores else None,
+        scores=(scores[0], _quantile(scores, 0.5), scores[-1]) if scores else None,
         words=_lengths(split.examples),
         empty_dropped=empty_dropped,
         exact_duplicates=split.exact.duplicates,
@@ -107,7 +107,7 @@ def count_split(split: KeyedSplit, empty_dropped: int) -> SplitAudit:
 
 
 def count_overlap(earlier: KeyedSplit, later: KeyedSplit) -> Overlap:
-    """What of the later split stands in the earlier one already."""
+    """Count the rows of the later split that are in the earlier one."""
     exact = _shared(earlier.exact, later.exact, later.examples)
     normalized = _shared(earlier.normalized, later.normalized, later.examples)
     return Overlap(
@@ -123,7 +123,7 @@ def count_overlap(earlier: KeyedSplit, later: KeyedSplit) -> Overlap:
 
 
 def _shared(earlier: _Keys, later: _Keys, examples: Sequence[Example]) -> list[tuple[str, bool]]:
-    """The later examples found in the earlier split: (id, whether with the same label)."""
+    """Return (id, whether the label is the same) of the later examples that are in the earlier split."""
     return [
         (example.id, example.label in earlier.labels[key])
         for key, example in zip(later.keys, examples, strict=True)
@@ -132,7 +132,7 @@ def _shared(earlier: _Keys, later: _Keys, examples: Sequence[Example]) -> list[t
 
 
 def _label_counts(labels: Iterable[Label]) -> dict[str, int]:
-    """Counts by class or tag, most frequent first, equal counts by name."""
+    """Return counts by class or tag, most frequent first, equal counts by name."""
     counts: Counter[str] = Counter()
     for label in labels:
         if not isinstance(label, float):
@@ -147,9 +147,9 @@ def _lengths(examples: Iterable[Example]) -> Lengths:
         else len(example.text.split()) + len((example.text_pair or "").split())
         for example in examples
     )
-    return Lengths(words[0], int(_at(words, 0.5)), int(_at(words, 0.95)), words[-1])
+    return Lengths(words[0], int(_quantile(words, 0.5)), int(_quantile(words, 0.95)), words[-1])
 
 
-def _at(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
-    return ordered[math.ceil(share * len(ordered)) - 1]
+def _quantile(ordered: Sequence[float], level: float) -> float:
+    """Return the smallest value that at least this fraction of the values does not exceed."""
+    return ordered[math.ceil(level * len(ordered)) - 1]

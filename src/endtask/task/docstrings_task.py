@@ -1,4 +1,4 @@
-"""The built-in task of the demo: from which library does this documentation come?"""
+"""The built-in task of the demo: classify documentation by library."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from endtask.corpus.docstrings import docstring_documents
 from endtask.errors import InputError
 from endtask.records import Document, Example
 from endtask.task.normalize import normalize
-from endtask.task.task import Task
 
-NAME = "docstrings"
 # Hard dependencies of endtask or of its hard dependencies, so every install has all eight.
 LIBRARIES = ("huggingface_hub", "networkx", "numpy", "scipy", "sklearn", "sympy", "torch", "transformers")
-# Texts per library; test comes first in the order of hashes, so it stays the same when train grows.
+# Texts per library; test takes the first hashes, so it does not change when train grows.
 SPLIT_SIZES: Mapping[str, int] = {"test": 120, "dev": 80, "train": 30}
-# Topic, not the layout of parameter lists, should tell the libraries apart: only the opening prose is shown.
+# The topic should distinguish the libraries, not the layout of parameter lists: texts are the opening prose only.
 OPENING_CHARACTERS = 300
 MINIMUM_CHARACTERS = 60
+
+NOTE = f"built from the docstrings of {len(LIBRARIES)} installed libraries, their own names removed"
 
 SECTION = re.compile(
     r"""(\.\.\s | :\w+\s)                                         # directive or field list
@@ -35,46 +35,45 @@ SECTION = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Candidate:
-    """One text that may enter the task; candidates sort by the hash of their id."""
+    """A text that may enter the task; candidates sort by the hash of their id."""
 
     hash: str
     id: str
     text: str
 
 
-def docstrings_task(seed: int = 0, documents: Iterable[Document] | None = None) -> Task:
-    """Classify openings of docstrings by library: eight balanced classes, equal texts in one split only.
+def docstring_splits(seed: int = 0, documents: Iterable[Document] | None = None) -> dict[str, list[Example]]:
+    """Return the splits of the task "classify the opening of a docstring by library".
 
-    Which text goes where follows from `seed` and a hash of the document's id, so that a library that adds or
-    loses a few docstrings moves only those. `documents` stands in for the installed libraries in tests.
+    The eight classes are balanced, and equal texts are in one split only. The split of a text depends on `seed` and on
+    a hash of the document's id: a library that adds or loses a few docstrings moves only those. Tests pass `documents`
+    instead of the installed libraries.
     """
     candidates = _candidates(docstring_documents() if documents is None else documents, seed)
     splits: dict[str, list[Example]] = {split: [] for split in SPLIT_SIZES}
     for library in LIBRARIES:
-        _deal(library, sorted(candidates.get(library, ())), splits)
+        _assign(library, sorted(candidates.get(library, ())), splits)
     for examples in splits.values():
         examples.sort(key=lambda example: _hash(seed, example.id))
-    ordered = {split: splits[split] for split in ("train", "dev", "test")}
-    note = f"built from the docstrings of {len(LIBRARIES)} installed libraries, their own names removed"
-    return Task.from_examples(NAME, ordered, task_type="text", seed=seed, notes=[note])
+    return {split: splits[split] for split in ("train", "dev", "test")}
 
 
 def opening(text: str, limit: int = OPENING_CHARACTERS) -> str:
-    """The prose before the first section of a docstring, on one line, cut between words.
+    """Return the prose before the first section of a docstring, on one line, cut between words.
 
     >>> opening("Sort an array\\nin place.\\n\\nStable.\\n\\nParameters\\n----------\\na : array")
     'Sort an array in place. Stable.'
     """
-    kept = ""
+    prose = ""
     for paragraph in text.split("\n\n"):
-        if SECTION.match(paragraph) or len(kept) >= limit:
+        if SECTION.match(paragraph) or len(prose) >= limit:
             break
-        kept = f"{kept} {' '.join(paragraph.split())}".strip()
-    return kept if len(kept) <= limit else kept[: limit + 1].rpartition(" ")[0]
+        prose = f"{prose} {' '.join(paragraph.split())}".strip()
+    return prose if len(prose) <= limit else prose[: limit + 1].rpartition(" ")[0]
 
 
 def _candidates(documents: Iterable[Document], seed: int) -> dict[str, list[_Candidate]]:
-    """One candidate per normalised text; a text of several libraries has no right answer and is left out."""
+    """Return one candidate per normalised text, by library; leaves out texts that several libraries share."""
     by_text: dict[str, dict[str, _Candidate]] = defaultdict(dict)
     for document in documents:
         library, text = document.title, opening(document.text)
@@ -90,12 +89,12 @@ def _candidates(documents: Iterable[Document], seed: int) -> dict[str, list[_Can
     return found
 
 
-def _deal(library: str, candidates: list[_Candidate], splits: dict[str, list[Example]]) -> None:
+def _assign(library: str, candidates: list[_Candidate], splits: dict[str, list[Example]]) -> None:
     needed = sum(SPLIT_SIZES.values())
     if len(candidates) < needed:
         raise InputError(
             f"the docstrings task needs {needed} different texts of {library}, found {len(candidates)}",
-            hint="is the library installed beside endtask, with its .py files?",
+            hint="is the library installed with its .py files?",
         )
     start = 0
     for split, size in SPLIT_SIZES.items():

@@ -12,7 +12,7 @@ from endtask.records import Example
 from endtask.registry import task_types
 from endtask.task.cells import WrongCell, as_class, is_list, is_missing
 from endtask.task.columns import Columns
-from endtask.task.sources import Table
+from endtask.task.split_tables import Table
 
 _DELIMITERS = (";", "|", ",", "/", "\t")
 _ROWS_SHOWN = 3

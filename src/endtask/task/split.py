@@ -1,4 +1,4 @@
-"""A split carved out of another, group by group, so that equal texts never stand on both sides."""
+"""Carve a split out of another, group by group, so that equal texts are never in both."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ _SCORE_BINS = 5
 
 
 def group_key(example: Example) -> str:
-    """What keeps examples together: the value of the named group column, else the normalised text."""
+    """Return the group of an example: the value of the group column, else the normalised text."""
     return f"column {example.group}" if example.group is not None else f"text {normalized_key(example)}"
 
 
 def group_numbers(examples: Iterable[Example]) -> NDArray[np.int64]:
-    """The number of each example's group, from 0 in the order in which groups turn up.
+    """Return the number of each example's group, from 0 in the order of first occurrence.
 
     >>> group_numbers([Example("1", "On [[ it ]].", "a"), Example("2", "Off.", "a"), Example("3", "On it.", "b")])
     array([0, 1, 0])
     """
     numbers: dict[str, int] = {}
-    return np.asarray([numbers.setdefault(group_key(one), len(numbers)) for one in examples], dtype=np.int64)
+    return np.asarray([numbers.setdefault(group_key(example), len(numbers)) for example in examples], dtype=np.int64)
 
 
 def carve(
     examples: Sequence[Example], fraction: float, seed: int, *, salt: str = "", avoid: Set[str] = frozenset()
 ) -> tuple[list[Example], list[Example]]:
-    """Divide examples into (kept, carved), with about `fraction` of the rows and of each class carved.
+    """Divide examples into (remaining, carved), with about `fraction` of the rows and of each class carved.
 
-    Whole groups move, never the last example of a class, and none of the groups in `avoid` (those that stand
-    in another split). Which groups move depends on the seed and on their keys, not on the order of the rows.
+    Groups move as a unit, never with the last example of a class, and not those in `avoid` (groups of another split).
+    Which groups move depends on the seed and on their keys, not on the order of the rows.
 
     >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(20)]
-    >>> kept, carved = carve(rows, 0.2, seed=0)
-    >>> len(kept), sorted(example.label for example in carved)
+    >>> remaining, carved = carve(rows, 0.2, seed=0)
+    >>> len(remaining), sorted(example.label for example in carved)
     (16, ['even', 'even', 'odd', 'odd'])
     """
     groups: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
         groups[group_key(example)].append(example)
-    order = sorted((key for key in groups if key not in avoid), key=lambda key: _place(key, seed, salt))
+    order = sorted((key for key in groups if key not in avoid), key=lambda key: _random_rank(key, seed, salt))
     wanted = max(1, round(fraction * len(examples)))
     strata = _strata(examples)
     carver = _Carver(groups, strata, Counter(_classes(examples)), wanted)
-    # First in the proportions of the strata, then whatever still fits, then the smallest group if none did.
+    # First in the proportions of the strata, then any group that fits, then the smallest group if none did.
     quotas = _quotas(Counter(strata.values()), wanted)
     carver.take_all(order, quotas)
     carver.take_all(order, None)
@@ -66,7 +66,7 @@ def carve(
 
 @dataclass
 class _Carver:
-    """Takes groups one after the other, within the number of rows wanted and the needs of train."""
+    """Takes groups one by one, up to the number of rows wanted, and leaves every class in train."""
 
     groups: Mapping[str, list[Example]]
     strata: Mapping[str, str]  # by example id
@@ -77,7 +77,7 @@ class _Carver:
         self.taken: dict[str, None] = {}
 
     def take_all(self, order: Iterable[str], quotas: Counter[str] | None) -> None:
-        """Take every group that fits; with quotas, only as many rows of each stratum as they say."""
+        """Take every group that fits; with quotas, at most that many rows of each stratum."""
         for key in order:
             if self.wanted == 0:
                 return
@@ -97,7 +97,7 @@ class _Carver:
             self._take(min(spare, key=lambda key: len(self.groups[key])))
 
     def _spares(self, group: Sequence[Example]) -> bool:
-        """Whether train keeps an example, and one of each class, without this group."""
+        """Return whether train without this group still has an example of each class."""
         return all(self.left[name] > count for name, count in Counter(_classes(group)).items())
 
     def _take(self, key: str) -> None:
@@ -106,12 +106,12 @@ class _Carver:
         self.wanted = max(0, self.wanted - len(self.groups[key]))
 
 
-def _place(key: str, seed: int, salt: str) -> bytes:
+def _random_rank(key: str, seed: int, salt: str) -> bytes:
     return blake2b(f"{seed} {salt} {key}".encode(), digest_size=16).digest()
 
 
 def _classes(examples: Iterable[Example]) -> Iterable[str]:
-    """The classes or tags of each example, and "" for the example itself."""
+    """Yield the classes or tags of each example, and "" for the example itself."""
     for example in examples:
         yield ""
         if isinstance(example.label, str):
@@ -121,7 +121,7 @@ def _classes(examples: Iterable[Example]) -> Iterable[str]:
 
 
 def _strata(examples: Sequence[Example]) -> dict[str, str]:
-    """The part of the task that each example id stands for: its class, its fifth of the scores, or all."""
+    """Return the stratum of each example id: its class, its quintile of the scores, or ""."""
     scores = sorted(example.label for example in examples if isinstance(example.label, float))
     edges = [scores[len(scores) * step // _SCORE_BINS] for step in range(1, _SCORE_BINS)] if scores else []
     strata: dict[str, str] = {}
@@ -134,7 +134,7 @@ def _strata(examples: Sequence[Example]) -> dict[str, str]:
 
 
 def _quotas(counts: Counter[str], wanted: int) -> Counter[str]:
-    """`wanted` rows shared out in proportion to `counts`, whole rows by largest remainder."""
+    """Distribute `wanted` rows in proportion to `counts`, by largest remainder."""
     total = sum(counts.values())
     exact = {name: wanted * count / total for name, count in counts.items()}
     quotas = Counter({name: int(share) for name, share in exact.items()})

@@ -1,4 +1,4 @@
-"""A task written down whole, so that it is read back equal where its own files are not."""
+"""Store a task as files from which it is read back equal, without its original files."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from endtask.config.objectives import check_names
 from endtask.errors import InputError
 from endtask.io.run_layout import TASKS
 from endtask.records import Example
-from endtask.task.sources import SPLITS
+from endtask.task.split_tables import SPLITS
 from endtask.task.task import Task
 
-_FACTS = "task.json"
+_METADATA = "task.json"
 
 
 def task_files(task: Task) -> dict[str, bytes]:
-    """The files that hold a task, by name: facts about it, and one file of rows for each split.
+    """Return the files of a task, by name: its metadata, and one file of rows for each split.
 
     >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(40)]
     >>> list(task_files(Task.from_examples("parity", {"train": rows})))
     ['task.json', 'train.jsonl', 'dev.jsonl', 'test.jsonl']
     """
-    facts = {
+    metadata = {
         "name": task.name,
         "type": task.type,
         "splits": list(task.splits),
@@ -34,29 +34,30 @@ def task_files(task: Task) -> dict[str, bytes]:
         "fingerprint": task.fingerprint,
         **({"auxiliary": list(task.auxiliary)} if task.auxiliary else {}),
     }
-    files = {_FACTS: json.dumps(facts, indent=2)}
+    files = {_METADATA: json.dumps(metadata, indent=2)}
     for split, examples in task.splits.items():
         files[f"{split}.jsonl"] = "".join(f"{json.dumps(_row(example))}\n" for example in examples)
     stored = {name: text.encode() for name, text in files.items()}
-    for name, one in task.auxiliary.items():
-        stored |= {f"{TASKS}/{name}/{file}": content for file, content in task_files(one).items()}
+    for name, auxiliary in task.auxiliary.items():
+        stored |= {f"{TASKS}/{name}/{file}": content for file, content in task_files(auxiliary).items()}
     return stored
 
 
 def read_task(folder: Path) -> Task:
-    """The task in a folder of such files: the same examples in the same order and splits, and the same fingerprint."""
+    """Read a task from a folder of such files: the same examples, order and splits, and the same fingerprint."""
     try:
-        facts = json.loads((folder / _FACTS).read_bytes())
-        if not set(facts["splits"]) <= set(SPLITS):  # before they become names of files
+        metadata = json.loads((folder / _METADATA).read_bytes())
+        if not set(metadata["splits"]) <= set(SPLITS):  # before they become names of files
             raise ValueError("names other splits")
-        splits = {split: list(_examples(folder / f"{split}.jsonl")) for split in facts["splits"]}
-        found = Task.from_examples(facts["name"], splits, task_type=facts["type"], dev_fraction=0, test_fraction=0)
-        if found.fingerprint != facts["fingerprint"]:
-            raise ValueError("other rows than were written")
-        names = list(facts.get("auxiliary", ()))
+        splits = {split: list(_examples(folder / f"{split}.jsonl")) for split in metadata["splits"]}
+        type_name = metadata["type"]
+        found = Task.from_examples(metadata["name"], splits, task_type=type_name, dev_fraction=0, test_fraction=0)
+        if found.fingerprint != metadata["fingerprint"]:
+            raise ValueError("the rows differ from those that were written")
+        names = list(metadata.get("auxiliary", ()))
         check_names(names, "tasks")  # before they become names of folders
         auxiliary = {name: read_task(folder / TASKS / name) for name in names}
-        return replace(found, notes=tuple(facts["notes"]), dropped=facts["dropped"], auxiliary=auxiliary)
+        return replace(found, notes=tuple(metadata["notes"]), dropped=metadata["dropped"], auxiliary=auxiliary)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
         reason = str(error) or type(error).__name__
         raise InputError(f"the copy of the task is damaged: {reason}", path=folder) from None
@@ -73,6 +74,6 @@ def _examples(path: Path) -> Iterator[Example]:
 
 
 def _example(row: Mapping[str, Any]) -> Example:
-    """JSON has lists where examples have tuples."""
+    """Return an example from JSON, which has lists where examples have tuples."""
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
     return Example(**fields)

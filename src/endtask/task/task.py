@@ -1,37 +1,41 @@
-"""A labelled task: read from files or the hub, completed with the splits it lacks, and checked."""
+"""The labelled task: reads files or the hub, checks the examples and carves the splits that are missing."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from endtask.config import TaskSettings
+from endtask.config import Settings, TaskSettings
+from endtask.corpus.sources import DOCSTRINGS
 from endtask.errors import InputError, did_you_mean
 from endtask.records import Example
 from endtask.registry import task_types
 from endtask.task.cells import WrongCell
 from endtask.task.checks import check_ids, check_labels
 from endtask.task.columns import Columns, find_columns, require_columns
+from endtask.task.docstrings_task import NOTE, docstring_splits
 from endtask.task.examples import complete, detect_type, is_empty, read_examples
-from endtask.task.hub import read_hub_tables
-from endtask.task.sources import HUB_PREFIX, SPLITS, TEST_SET, Table, read_tables, task_name
 from endtask.task.split import carve, group_key
+from endtask.task.split_tables import HUB_PREFIX, SPLITS, TEST_SET, Table, read_hub_tables, read_tables, task_name
 
 Splits = dict[str, tuple[Example, ...]]
+
+# A key of the section `task` in a message; the look-behind excludes file names such as data/task.csv.
+_KEY = re.compile(rf"(?<![\w./\\-])task\.({'|'.join(TaskSettings.model_fields)})\b")
 
 
 @dataclass(frozen=True)
 class Task:
-    """Labelled examples in splits `train`, `dev` and, if there is one, `test`.
+    """Labelled examples in the splits `train`, `dev` and optionally `test`.
 
-    `labels` are the sorted classes, labels or tags of train, empty for scores; `notes` are sentences for people
-    about what was done on the way; `dropped` counts the rows without text that were left out of each split;
-    `fingerprint` changes with any example, label or split, and with nothing else; `auxiliary` are tasks that are learned
-    beside this one, by name.
+    `labels` are the sorted classes, labels or tags of train, empty for scores. `notes` are sentences for the user about
+    how the task was read. `dropped` counts the rows without text in each split. `fingerprint` changes with any example,
+    label or split, and with nothing else. `auxiliary` holds the auxiliary tasks by name.
 
     >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(40)]
     >>> task = Task.from_examples("parity", {"train": rows})
@@ -49,8 +53,8 @@ class Task:
     auxiliary: dict[str, Task] = field(default_factory=dict)
 
     @property
-    def whole_fingerprint(self) -> str:
-        """The fingerprint with those of the auxiliary tasks; without any it is the task's own."""
+    def combined_fingerprint(self) -> str:
+        """The fingerprint of this task and its auxiliary tasks; without any it is `fingerprint`."""
         if not self.auxiliary:
             return self.fingerprint
         each = [self.fingerprint, {name: task.fingerprint for name, task in self.auxiliary.items()}]
@@ -68,12 +72,12 @@ class Task:
 
     @property
     def dev(self) -> tuple[Example, ...]:
-        """The examples that choose between models."""
+        """The examples for model selection."""
         return self.splits["dev"]
 
     @property
     def test(self) -> tuple[Example, ...]:
-        """The examples for the final score; empty where the task has no test split."""
+        """The examples for the final score; empty if the task has no test split."""
         return self.splits.get("test", ())
 
     @property
@@ -85,18 +89,16 @@ class Task:
         return (*self.labels, *sorted(everywhere - set(self.labels)))
 
     def label_numbers(self, split: str) -> list[int]:
-        """The position of each example's class in `labels`."""
-        number = {label: position for position, label in enumerate(self.labels)}
+        """Return the index of each example's class in `labels`."""
+        number = {label: index for index, label in enumerate(self.labels)}
         return [number[str(example.label)] for example in self.splits[split]]
 
     @classmethod
     def read(cls, source: str | Path | TaskSettings, *, seed: int = 0) -> Task:
         """Read a file, a folder with train/dev/test files, `hf:NAME[:CONFIG]` or `docstrings`."""
         settings = source if isinstance(source, TaskSettings) else TaskSettings(path=str(source))
-        if settings.path == "docstrings":
-            from endtask.task.docstrings_task import docstrings_task
-
-            return docstrings_task(seed)
+        if settings.path == DOCSTRINGS:
+            return cls.from_examples(DOCSTRINGS, docstring_splits(seed), task_type="text", seed=seed, notes=[NOTE])
         if settings.path.startswith(HUB_PREFIX):
             tables, notes = read_hub_tables(settings.path, settings.columns)
         else:
@@ -124,7 +126,7 @@ class Task:
         seed: int = 0,
         notes: Sequence[str] = (),
     ) -> Task:
-        """Return a task from examples in memory; missing dev and test splits are carved from train by group."""
+        """Return a task from examples in memory; carves missing dev and test splits from train by group."""
         for split in splits:
             if split not in SPLITS:
                 raise InputError(f"unknown split {split!r}", hint=did_you_mean(split, SPLITS))
@@ -135,15 +137,32 @@ class Task:
         dropped = {split: len(splits[split]) - len(full[split]) for split in full}
         check_ids(full)
         check_labels(full, part)
-        said = [*notes, *(_dropped_note(split, count) for split, count in dropped.items() if count)]
+        all_notes = [*notes, *(_dropped_note(split, count) for split, count in dropped.items() if count)]
         _check_fractions(full, dev_fraction, test_fraction)
         rows = len(full["train"])
         for split, fraction in (("test", test_fraction), ("dev", dev_fraction)):
             if split not in full:
-                said.append(_carve_into(full, split, fraction, seed, rows=rows))
+                all_notes.append(_carve_into(full, split, fraction, seed, rows=rows))
         ordered = {split: tuple(full[split]) for split in SPLITS if split in full}
         labels = part.label_names(ordered["train"])
-        return cls(name, task_type, ordered, labels, tuple(said), _fingerprint(task_type, ordered), dropped)
+        fingerprint = _fingerprint(task_type, ordered)
+        return cls(name, task_type, ordered, labels, tuple(all_notes), fingerprint, dropped)
+
+
+def read_all(settings: Settings) -> Task:
+    """Read the end task with its auxiliary tasks."""
+    task = Task.read(settings.task, seed=settings.seed)
+    auxiliary = {name: _read_auxiliary(name, section, settings.seed) for name, section in settings.tasks.items()}
+    return replace(task, auxiliary=auxiliary)
+
+
+def _read_auxiliary(name: str, settings: TaskSettings, seed: int) -> Task:
+    """Read an auxiliary task; messages about it name the keys `tasks.NAME....` in place of `task....`."""
+    try:
+        return replace(Task.read(settings, seed=seed), name=name)
+    except InputError as error:
+        line, named = _KEY.subn(rf"tasks.{name}.\1", str(error))
+        raise InputError(line if named else f"tasks.{name}: {line}") from None
 
 
 def _read_splits(
@@ -172,13 +191,13 @@ def _read_splits(
 
 
 def _test_set_notes(splits: Mapping[str, Sequence[Example]]) -> list[str]:
-    """Say which test sets there are, where there are several."""
+    """Return a note that lists the test sets if there are several."""
     sets = [f"{name.removeprefix(TEST_SET)} {len(rows):,}" for name, rows in splits.items() if name.startswith("test")]
     return [f"{len(sets)} test sets, scored apart and together: {', '.join(sets)} rows"] if len(sets) > 1 else []
 
 
 def _with_one_test(splits: dict[str, list[Example]], *, has_ids: bool) -> dict[str, list[Example]]:
-    """Several test sets as one split, whose rows say which set they are of; ids of a column may repeat between sets."""
+    """Join several test sets into one split; `part` of a row names its set, and prefixed ids are unique."""
     names = [name for name in splits if name == "test" or name.startswith(TEST_SET)]
     rows = [
         replace(example, part=name.removeprefix(TEST_SET), id=f"{name}/{example.id}" if has_ids else example.id)
@@ -230,7 +249,7 @@ def _checked(examples: Sequence[Example], task_type: Any) -> list[Example]:
 
 
 def _carve_into(splits: dict[str, list[Example]], split: str, fraction: float, seed: int, *, rows: int) -> str:
-    """Move about `fraction` of the original train rows into a new split and say so in a sentence."""
+    """Move about `fraction` of the original train rows into a new split; returns a note about it."""
     train = splits["train"]
     if fraction == 0:
         if split == "test":
@@ -240,16 +259,16 @@ def _carve_into(splits: dict[str, list[Example]], split: str, fraction: float, s
             path=train[0].path or None,
             hint="give one or set task.dev_fraction",
         )
-    elsewhere = {group_key(example) for name, part in splits.items() if name != "train" for example in part}
-    kept, carved = carve(train, min(1.0, fraction * rows / len(train)), seed, salt=split, avoid=elsewhere)
+    other_groups = {group_key(example) for name, part in splits.items() if name != "train" for example in part}
+    remaining, carved = carve(train, min(1.0, fraction * rows / len(train)), seed, salt=split, avoid=other_groups)
     if not carved:
         raise InputError(
             f"too few rows to carve a {split} split from ({len(train)}, and each class must stay in train)",
             path=train[0].path or None,
             hint=f"give a {split} file" + (" or set task.test_fraction=0" if split == "test" else ""),
         )
-    splits["train"], splits[split] = kept, carved
-    by = "one named column" if train[0].group is not None else "equal texts without entity markers"
+    splits["train"], splits[split] = remaining, carved
+    by = "the group column" if train[0].group is not None else "equal texts without entity markers"
     return f"no {split} split given: {len(carved):,} of {rows:,} train rows carved off by group ({by})"
 
 

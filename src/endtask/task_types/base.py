@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from endtask.objectives.task_base import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
-    from endtask.task.sources import Table
+    from endtask.task.split_tables import Table
 
 __all__ = ["Answers", "TaskType", "task_types"]
 

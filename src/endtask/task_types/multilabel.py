@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from endtask.objectives.task_base import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
-    from endtask.task.sources import Table
+    from endtask.task.split_tables import Table
 
 
 @task_types.register("multilabel")
@@ -55,7 +55,7 @@ class MultiLabel(TaskType):
         if cell.startswith("[") and cell.endswith("]"):
             return split_cell(cell, "labels")
         if not delimiter:
-            hint = "say what separates the labels of a cell: task.label_delimiter=';'"
+            hint = "name the delimiter of the labels in a cell: task.label_delimiter=';'"
             raise WrongCell(f"the labels are one string, {cell!r}", hint)
         return [name.strip() for name in cell.split(delimiter) if name.strip()]
 

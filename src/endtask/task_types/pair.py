@@ -9,7 +9,7 @@ from endtask.task_types.text import Text
 
 if TYPE_CHECKING:
     from endtask.task.columns import Columns
-    from endtask.task.sources import Table
+    from endtask.task.split_tables import Table
 
 
 @task_types.register("pair")

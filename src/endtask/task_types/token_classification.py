@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from endtask.objectives.task_base import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
-    from endtask.task.sources import Table
+    from endtask.task.split_tables import Table
 
 
 @task_types.register("token_classification")
@@ -100,12 +100,12 @@ class TokenClassification(TaskType):
         from endtask.encoders.batch import IGNORED
         from endtask.objectives.token_classification import Tagging
         from endtask.task.targets import NO_WORD, targets
-        from endtask.tokenization.word_alignment import WordPlaces
+        from endtask.tokenization.word_alignment import WordStarts
 
         answers = targets(task, split)
         known = answers[answers != NO_WORD]
         known = np.where(known < len(task.labels), known, IGNORED)  # of dev, what no model can give
-        return Tagging(name, stream, WordPlaces(stream.texts), known, head=head, rdrop=rdrop)
+        return Tagging(name, stream, WordStarts(stream.texts), known, head=head, rdrop=rdrop)
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
         """Return the best tags; a word that was cut off gets the tag of words outside spans, or train's commonest."""

@@ -1,1 +1,1 @@
-"""Text to token ids: the tokenizer and the packed token files."""
+"""Text to token ids: tokenizers and packed token files."""

@@ -1,4 +1,4 @@
-"""Token ids of many texts in one memory-mapped file, tokenised once and read by position."""
+"""Token ids of many texts in one memory-mapped file: tokenised once, read by index."""
 
 from __future__ import annotations
 
@@ -10,14 +10,57 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from endtask.io.atomic import whole_file, write_json
 from endtask.io.run_layout import TASKS
-from endtask.tokenization.ragged import save_array
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+
+class Ragged:
+    """Arrays of different lengths, one per text, stored as two flat arrays and read by index.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = [np.array([1, 2]), np.array([], dtype=int), np.array([3])]
+    ...     ragged = Ragged.write(Path(folder), "numbers", rows, np.int32)
+    ...     [ragged[index].tolist() for index in range(3)]
+    [[1, 2], [], [3]]
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.values: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r")
+        self.offsets: NDArray[np.int64] = np.load(folder / f"{name}-offsets.npy")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> NDArray[Any]:
+        return np.asarray(self.values[self.offsets[index] : self.offsets[index + 1]])
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Rows of each text."""
+        return np.diff(self.offsets)
+
+    @classmethod
+    def write(
+        cls, folder: Path, name: str, rows: list[NDArray[Any]], dtype: DTypeLike, columns: int | None = None
+    ) -> Ragged:
+        """Write one array per text, each with `columns` columns if given."""
+        empty = np.zeros((0,) if columns is None else (0, columns), dtype=dtype)
+        save_array(folder / f"{name}.npy", np.concatenate([empty, *rows]).astype(dtype))
+        save_array(folder / f"{name}-offsets.npy", np.cumsum([0, *map(len, rows)], dtype=np.int64))
+        return cls(folder, name)
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array atomically."""
+    with whole_file(path) as aside, open(aside, "wb") as file:
+        np.save(file, array)
+
 
 _BATCH = 2000
 _COUNTED_AT_ONCE = 1 << 24
@@ -26,10 +69,10 @@ Texts = tuple[str, str | None]
 
 
 class PackedTexts:
-    """Token ids with [CLS] and [SEP] in place, one run of ids per text.
+    """Token ids of texts, with [CLS] and [SEP].
 
-    `second[i]` is where the second text of a pair starts inside text i (its length when there is none), from which
-    token types follow.
+    `second[i]` is where the second text of a pair starts in text i (the length of the text if there is none); token
+    types follow from it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,18 +89,18 @@ class PackedTexts:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, position: int) -> NDArray[np.int64]:
-        start, end = self.offsets[position], self.offsets[position + 1]
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        start, end = self.offsets[index], self.offsets[index + 1]
         return self._tokens[start:end].astype(np.int64)
 
     def gather(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The tokens of several texts end to end, and their lengths."""
+        """Return the concatenated tokens of several texts, and their lengths."""
         starts = self.offsets[positions]
         lengths = self.offsets[positions + 1] - starts
         return self._tokens[runs(starts, lengths)].astype(np.int64), lengths
 
     def token_counts(self, vocabulary: int) -> NDArray[np.int64]:
-        """How often each token of the vocabulary occurs."""
+        """Return how often each token of the vocabulary occurs."""
         counts = np.zeros(vocabulary, dtype=np.int64)
         for start in range(0, len(self._tokens), _COUNTED_AT_ONCE):
             counts += np.bincount(self._tokens[start : start + _COUNTED_AT_ONCE], minlength=vocabulary)
@@ -70,7 +113,7 @@ class PackedTexts:
 
     @cached_property
     def examples(self) -> NDArray[np.int64]:
-        """Which example each text belongs to, ascending: its own, unless it is one of several windows."""
+        """The index of each text's example, ascending; several windows may belong to one example."""
         path = self.folder / _EXAMPLES
         numbers: NDArray[np.int64] = np.load(path) if path.exists() else np.arange(len(self))
         return numbers
@@ -82,7 +125,7 @@ class PackedTexts:
 
 
 def runs(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """So many numbers from each start on, one run after the other.
+    """Return the concatenated ranges of `counts` consecutive numbers from each start.
 
     >>> runs(np.array([7, 3]), np.array([2, 1])).tolist()
     [7, 8, 3]
@@ -99,25 +142,25 @@ def pack_passages(
     *,
     truncate: bool = False,
 ) -> PackedTexts:
-    """Tokenise passages; one longer than `max_length` is cut into several texts, so nothing of it is lost.
+    """Tokenise passages; splits one longer than `max_length` into several texts, so that no token is lost.
 
-    With `truncate` the tail of every long passage is dropped, as the TLM authors' code does.
+    With `truncate` it drops the rest of every long passage, as the TLM authors' code does.
     """
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
 
-    def pieces() -> Iterator[tuple[list[int], int]]:
+    def encoded() -> Iterator[tuple[list[int], int]]:
         stream = iter(texts)
         while chunk := list(islice(stream, _BATCH)):
             for ids in tokenizer(chunk, add_special_tokens=False, verbose=False)["input_ids"]:
                 for start in range(0, min(len(ids), 1) if truncate else len(ids), max_length - 2):
-                    piece = [cls, *ids[start : start + max_length - 2], sep]
-                    yield piece, len(piece)
+                    text = [cls, *ids[start : start + max_length - 2], sep]
+                    yield text, len(text)
 
-    return write_packed(pieces(), len(tokenizer), folder)
+    return write_packed(encoded(), len(tokenizer), folder)
 
 
 def packed_of(packed: Path, name: str | None) -> Path:
-    """Where the pack stage leaves the texts of a auxiliary task; without a name, of the end task."""
+    """Return the folder in which the pack stage writes the texts of an auxiliary task; None is the end task."""
     return packed if name is None else packed / TASKS / name
 
 
@@ -138,9 +181,9 @@ def pack_examples(
 def pack_windows(
     texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, max_length: int, window_stride: int, folder: Path
 ) -> PackedTexts:
-    """Tokenise single task texts; one longer than `max_length` becomes windows that start `window_stride` tokens apart.
+    """Tokenise single task texts; splits long ones into windows that start `window_stride` tokens apart.
 
-    The last window is the first that reaches the end of the text, so every token is in some window.
+    The last window is the first that reaches the end of the text, so every token is in a window.
     """
     examples: list[int] = []
     options = window_options(tokenizer, max_length, window_stride)
@@ -160,7 +203,7 @@ def pack_windows(
 
 
 def window_options(tokenizer: PreTrainedTokenizerFast, max_length: int, window_stride: int) -> dict[str, Any]:
-    """What to tell a tokenizer so that it cuts single texts into windows; its own `stride` is their overlap."""
+    """Return the arguments with which a tokenizer splits single texts into windows; its `stride` is their overlap."""
     inside = max_length - tokenizer.num_special_tokens_to_add(pair=False)
     return {"truncation": True, "return_overflowing_tokens": True, "stride": max(0, inside - window_stride)}
 
@@ -168,7 +211,7 @@ def window_options(tokenizer: PreTrainedTokenizerFast, max_length: int, window_s
 def encode(
     texts: list[Texts], tokenizer: PreTrainedTokenizerFast, max_length: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Token ids and token types of texts or pairs, exactly as the saved tokenizer gives them to any user."""
+    """Yield token ids and token types of texts or pairs, exactly as the saved tokenizer gives them to any user."""
     with_pair = any(pair is not None for _, pair in texts)
     encoding = tokenizer(
         [text for text, _ in texts],
@@ -180,13 +223,14 @@ def encode(
     return zip(encoding["input_ids"], encoding["token_type_ids"], strict=True)
 
 
-def write_packed(pieces: Iterable[tuple[list[int], int]], vocabulary: int, folder: Path) -> PackedTexts:
+def write_packed(texts: Iterable[tuple[list[int], int]], vocabulary: int, folder: Path) -> PackedTexts:
+    """Write texts given as (token ids, start of the second text); ids take two bytes if the vocabulary allows it."""
     dtype = np.uint16 if vocabulary <= 1 << 16 else np.uint32
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _EXAMPLES).unlink(missing_ok=True)
     offsets, second = [0], []
     with whole_file(folder / "tokens.bin") as aside, open(aside, "wb") as file:
-        for ids, second_start in pieces:
+        for ids, second_start in texts:
             np.asarray(ids, dtype=dtype).tofile(file)
             offsets.append(offsets[-1] + len(ids))
             second.append(second_start)

@@ -1,4 +1,4 @@
-"""The pack stage: learn or load the tokenizer, then tokenise selection and task once."""
+"""The pack stage: learn or load the tokenizer, then tokenise the selection and the task once."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from endtask.config import Settings
-from endtask.corpus.sampled import DrawnDocuments
+from endtask.corpus.corpus import DrawnDocuments
 from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import TASKS
 from endtask.io.selection_table import SelectedTexts
 from endtask.progress import bar, say, warn
 from endtask.records import Document, Example
 from endtask.task import Task
-from endtask.tokenization.alignment_packing import pack_aligned
-from endtask.tokenization.entity_markers import add_markers, mark_pattern
+from endtask.tokenization.aligned_texts import pack_aligned
+from endtask.tokenization.entity_markers import add_markers, marker_pattern
 from endtask.tokenization.packed_texts import PackedTexts, Texts, pack_examples, pack_passages, pack_windows
 from endtask.tokenization.span_finders import span_finder
-from endtask.tokenization.subword_sampling import sampling_cutter
+from endtask.tokenization.subword_sampling import sampling_encoder
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
-from endtask.tokenization.word_alignment import WordPlaces, pack_tagged
+from endtask.tokenization.word_alignment import WordStarts, pack_tagged
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
 class TrainingTexts:
-    """What the tokenizer learns from: train texts of all tasks, selection, domain and aligned objectives, no others."""
+    """The texts that the tokenizer learns from: train texts of all tasks, selection, domain and aligned objectives."""
 
     def __init__(self, task: Task, *files: Path, aligned: Iterable[Document] = ()) -> None:
         self._task, self._selected, self._aligned = task, [SelectedTexts(file) for file in files], aligned
@@ -55,55 +55,52 @@ def pack(
     domain: Path | None = None,
     aligned: DrawnDocuments | None = None,
 ) -> dict[str, Any]:
-    """Write `tokenizer/`, `external/`, `internal/` and one folder per split; returns counts for the manifest.
+    """Write `tokenizer/`, `selection/`, `task/` and one folder per split; returns counts for the manifest.
 
-    The passages of `domain`, where given, become `domain/`, those of `aligned` become `aligned/`; `tasks/NAME/` holds
-    the texts of a auxiliary task as the folder itself does those of the end task.
+    Passages of `domain` go to `domain/`, those of `aligned` to `aligned/`, and the texts of an auxiliary task to
+    `tasks/NAME/`, with the same folders as the end task.
 
-    `internal/` is the train split at pre-training's length, the splits have fine-tuning's: a text is cut by the tokenizer,
-    which keeps [SEP] and both texts of a pair, never later. Only the splits are read by windows: in pre-training a long
-    task text loses its tail, as in the TLM authors' code.
+    `task/` is the train split at the length of pre-training; the splits have the length of fine-tuning. The tokenizer
+    truncates a text, which preserves [SEP] and both texts of a pair. Only the splits are read by windows: pre-training
+    truncates a long task text, as in the TLM authors' code.
     """
     check_no_windows_of_pairs(task, settings)
     with bar("tokenizer", None):
         tokenizer = tokenizer_for(task, selection, settings, domain=domain, aligned=aligned or ())
         save_tokenizer(tokenizer, folder / "tokenizer")
     with bar("tokens", None):
-        external = pack_passages(
+        passages = pack_passages(
             SelectedTexts(selection),
             tokenizer,
             settings.pretrain.max_length,
             folder / "selection",
             truncate=settings.pretrain.truncate_passages,
         )
-    counts: dict[str, Any] = {"vocabulary": len(tokenizer), "selection": _counts(external)}
+    counts: dict[str, Any] = {"vocabulary": len(tokenizer), "selection": _counts(passages)}
     if domain is not None:
         counts["domain"] = _counts(_pack_domain(domain, tokenizer, settings, folder / "domain"))
     if aligned is not None:
         counts["aligned"] = _counts(_pack_aligned(aligned, tokenizer, settings, folder / "aligned"))
     counts |= _pack_task(task, tokenizer, settings, folder)
     if task.auxiliary:
-        places = {name: folder / TASKS / name for name in task.auxiliary}
         counts[TASKS] = {
-            name: _pack_task(one, tokenizer, settings, places[name], f" of {name}")
-            for name, one in task.auxiliary.items()
+            name: _pack_task(auxiliary, tokenizer, settings, folder / TASKS / name, f" of {name}")
+            for name, auxiliary in task.auxiliary.items()
         }
     return counts
 
 
-def say_if_fewer(learned: int, settings: Settings) -> None:
-    """Say aloud that the texts have no more pieces to learn; a tokenizer that was given has as many as it has."""
-    asked = settings.tokenizer.vocab_size
-    if learned < asked and settings.learns_tokenizer:
-        say(
-            f"the texts give {learned:,} tokens, fewer than the {asked:,} of tokenizer.vocab_size: all of them are used"
-        )
+def report_small_vocabulary(learned: int, settings: Settings) -> None:
+    """Print a line if the learned vocabulary is smaller than `tokenizer.vocab_size`."""
+    size = settings.tokenizer.vocab_size
+    if learned < size and settings.learns_tokenizer:
+        say(f"the texts give {learned:,} tokens, fewer than the {size:,} of tokenizer.vocab_size: all of them are used")
 
 
 def _pack_task(
     task: Task, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path, whose: str = ""
 ) -> dict[str, dict[str, int]]:
-    """The texts of train for pre-training, and those of all splits for fine-tuning; `whose` they are stands in warnings."""
+    """Pack the train split for pre-training and all splits for fine-tuning; warnings end with `whose`."""
     length = settings.pretrain.task_max_length or settings.pretrain.max_length
     counts = {"task": _counts(pack_task_texts(task.train, tokenizer, length, folder / "task"))}
     for split, examples in task.splits.items():
@@ -131,9 +128,9 @@ def _pack_aligned(
             key = "aligned.subword_sampling.sources"
             raise InputError(f"there is no source {name!r}", key=key, hint=did_you_mean(name, names))
     with bar("tokens of aligned objectives", None):
-        cut = sampling_cutter(tokenizer, aligned.subword_sampling, settings.seed)
+        encode = sampling_encoder(tokenizer, aligned.subword_sampling, settings.seed)
         find = span_finder(aligned)
-        return pack_aligned(documents, tokenizer, settings.pretrain.max_length, folder, find=find, cut=cut)
+        return pack_aligned(documents, tokenizer, settings.pretrain.max_length, folder, find=find, encode=encode)
 
 
 def tokenizer_for(
@@ -144,7 +141,7 @@ def tokenizer_for(
     domain: Path | None = None,
     aligned: Iterable[Document] = (),
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer that the settings name, or that of the model they name, or one learned here."""
+    """Return the tokenizer that the settings name, or that of the model they name, or learn one."""
     given = given_tokenizer(settings)
     if given is not None:
         return given
@@ -155,7 +152,7 @@ def tokenizer_for(
 
 
 def given_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
-    """The tokenizer that the settings name, or that of the model they name; marks that it lacks are added."""
+    """Return the tokenizer that the settings name, or that of the model they name, with the entity markers added."""
     for key, path in (("tokenizer.path", settings.tokenizer.path), ("model.path", settings.model.path)):
         if path:
             tokenizer = load_tokenizer(path, key=key)
@@ -165,12 +162,12 @@ def given_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
 
 
 def check_no_windows_of_pairs(task: Task, settings: Settings) -> None:
-    """Windows are for single texts: which windows of two long texts belong together nobody can say.
+    """Raise an InputError for `finetune.window_stride` with text pairs or tagged texts.
 
-    Nor are tagged words read twice, as those in which windows overlap would be.
+    It is undefined which windows of two long texts belong together, and overlapping windows read tagged words twice.
     """
-    for name, one in task.auxiliary.items():
-        _check_windows(one, settings, f"tasks.{name}: ")
+    for name, auxiliary in task.auxiliary.items():
+        _check_windows(auxiliary, settings, f"tasks.{name}: ")
     _check_windows(task, settings)
 
 
@@ -181,7 +178,7 @@ def _check_windows(task: Task, settings: Settings, whose: str = "") -> None:
             f"{whose}{'text pairs' if is_pair else 'tagged texts'} cannot be read by windows",
             key="finetune.window_stride",
             hint="leave it unset; "
-            + ("the longer text of a pair is then cut off first" if is_pair else "raise finetune.max_length instead"),
+            + ("the longer text of a pair is then truncated first" if is_pair else "raise finetune.max_length instead"),
         )
 
 
@@ -197,34 +194,34 @@ def _pack_split(
 def pack_task_texts(
     examples: tuple[Example, ...], tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path
 ) -> PackedTexts:
-    """Tokenise examples, each cut to `max_length`; of those that are tagged, the places of words are kept."""
+    """Tokenise examples, truncated to `max_length`; tagged examples are stored with the indices of their words."""
     if examples and examples[0].tokens is not None:
         return pack_tagged((example.tokens or () for example in examples), tokenizer, max_length, folder)
     return pack_examples(_texts_of(examples), tokenizer, max_length, folder)
 
 
 def _lost_words(folder: Path, split: str, max_length: int) -> int:
-    """How many tagged words no token stands for, said aloud where there are any."""
-    words = WordPlaces(PackedTexts(folder))
+    """Return the number of tagged words without a token, and warn if there are any."""
+    words = WordStarts(PackedTexts(folder))
     if words.lost:
-        share = f"{words.lost:,} of {int(words.words.sum()):,} words of {split}"
-        warn(f"{share} are not read: most stand behind the {max_length} tokens of finetune.max_length")
+        count = f"{words.lost:,} of {int(words.words.sum()):,} words of {split}"
+        warn(f"{count} are not read: most are after the {max_length} tokens of finetune.max_length")
     return words.lost
 
 
 def _warn_about_lost_markers(
     examples: tuple[Example, ...], tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path, split: str
 ) -> None:
-    """Say how many texts lose a mark, and with it what it stands around, to the cut at fine-tuning's length."""
+    """Warn about texts that lose an entity marker, and so the entity, by truncation to fine-tuning's length."""
     markers, texts = settings.tokenizer.entity_markers, PackedTexts(folder)
-    ids, any_mark = tokenizer.convert_tokens_to_ids(list(markers)), mark_pattern(markers)
-    kept = np.zeros(len(examples), dtype=np.int64)
-    for number, example in enumerate(texts.examples):  # what one window of a text cuts off, another has
-        kept[example] += np.isin(texts[number], ids).sum()
-    there = [len(any_mark.findall(f"{one.text} {one.text_pair or ''}")) for one in examples]
-    if lost := int((kept < there).sum()):
-        behind = f"behind the {settings.finetune.max_length} tokens of finetune.max_length"
-        warn(f"{lost:,} of {len(examples):,} texts of {split} lose a mark {behind}")
+    ids, any_marker = tokenizer.convert_tokens_to_ids(list(markers)), marker_pattern(markers)
+    packed = np.zeros(len(examples), dtype=np.int64)
+    for number, example in enumerate(texts.examples):  # sums over the windows of an example
+        packed[example] += np.isin(texts[number], ids).sum()
+    original = [len(any_marker.findall(f"{example.text} {example.text_pair or ''}")) for example in examples]
+    if lost := int((packed < original).sum()):
+        after = f"after the {settings.finetune.max_length} tokens of finetune.max_length"
+        warn(f"{lost:,} of {len(examples):,} texts of {split} lose a marker {after}")
 
 
 def _texts_of(examples: tuple[Example, ...]) -> Iterator[Texts]:

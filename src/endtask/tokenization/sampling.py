@@ -1,4 +1,4 @@
-"""Which texts make up the batch of a step: a pure function of seed and step, every text once per epoch."""
+"""The texts of each step's batch: a pure function of seed and step, every text once per epoch."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from endtask.seeds import generator
 
 _MOST_BATCHES_PER_WINDOW = 32
 _FEWEST_WINDOWS = 4
-_EPOCHS_LOOKED_AT = 4
+_SAMPLED_EPOCHS = 4
 _SLACK = 1.03
 _MOST_SHUFFLES = 100
 _ROUND = 128
 
 
 class BatchPlan:
-    """Positions of the texts in each batch.
+    """The indices of the texts in each batch.
 
-    Each epoch is a fresh permutation, cut into batches of a number of texts (the last may be smaller) or into batches
-    of nearly equal numbers of tokens, none above the amount asked for. With `group_by_length`, texts are first sorted
-    by length inside windows of at most 32 batches, so that a batch holds texts of like length and little padding, and
-    the batches are shuffled over the whole epoch. An epoch has at least 4 windows: sorted as one, a small set would
-    meet in the same batches again and again.
+    Each epoch is a new permutation, divided into batches of a number of texts (the last may be smaller) or into batches
+    of nearly equal numbers of tokens, none above the batch size. With `group_by_length`, texts are first sorted by
+    length inside windows of at most 32 batches, so that a batch has texts of similar length and little padding, and
+    the batches are shuffled over the epoch. An epoch has at least 4 windows: sorted as one, a small set would give the
+    same batches in every epoch.
 
     >>> plan = BatchPlan(np.array([5, 3, 4]), BatchSize.parse("2"), seed=0, name="demo")
-    >>> sorted(int(place) for step in (0, 1) for place in plan.positions(step))
+    >>> sorted(int(index) for step in (0, 1) for index in plan.positions(step))
     [0, 1, 2]
     """
 
@@ -54,21 +54,21 @@ class BatchPlan:
 
     @cached_property
     def batches_per_epoch(self) -> int:
-        """Steps that read every text once."""
+        """Number of steps that read every text once."""
         if self._size.unit == "texts":
             return -(-len(self._lengths) // self._size.amount)
-        # Batches cut at equal shares of all tokens exceed their share by less than the longest text.
+        # A batch exceeds an equal share of all tokens by less than the longest text.
         return -(-int(self._lengths.sum()) // (self._size.amount - self._longest + 1))
 
     def positions(self, step: int) -> NDArray[np.int64]:
-        """The texts of a step's batch."""
+        """Return the indices of the texts of a step's batch."""
         epoch, index = divmod(step, self.batches_per_epoch)
         return self._epoch(epoch)[index]
 
     def shares(self, step: int) -> tuple[float, float]:
-        """Texts and tokens of a step's batch by those of the mean one; 1 where only chance tells batches apart.
+        """Return the texts and the tokens of a step's batch relative to the mean batch; 1 without `group_by_length`.
 
-        Texts of like length are more to a batch of tokens if they are short, and have fewer tokens in a batch of texts.
+        A batch of a fixed number of tokens has more short texts than long ones; of texts, fewer tokens if short.
         """
         if not self._group_by_length:
             return 1.0, 1.0
@@ -77,12 +77,12 @@ class BatchPlan:
 
     @cached_property
     def most(self) -> tuple[int, int]:
-        """The most tokens and texts of any batch; a rare epoch that would exceed them is shuffled again.
+        """The maximum of tokens and of texts in any batch; a rare epoch that would exceed them is shuffled again.
 
-        The same for every seed: networks of several seeds share what was compiled for these shapes.
+        They do not depend on the seed: networks of several seeds share the graphs compiled for these shapes.
         """
         assert not self._group_by_length
-        randoms = [generator(0, "room", epoch) for epoch in range(_EPOCHS_LOOKED_AT)]
+        randoms = [generator(0, "room", epoch) for epoch in range(_SAMPLED_EPOCHS)]
         epochs = [self._cut(random.permutation(len(self._lengths))) for random in randoms]
         tokens, texts = self._largest([batch for epoch in epochs for batch in epoch])
         if self._size.unit == "texts":
@@ -93,7 +93,7 @@ class BatchPlan:
         )
 
     def _shuffle_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
-        if self._group_by_length:  # no room to fit into
+        if self._group_by_length:  # shapes are not fixed
             return self._batches(epoch, 0)
         for attempt in count():
             batches = self._batches(epoch, attempt)
@@ -118,7 +118,7 @@ class BatchPlan:
         window = max(1, batches) * -(-len(self._lengths) // self.batches_per_epoch)
         windows = (order[start : start + window] for start in range(0, len(order), window))
         rising = [part[np.argsort(self._lengths[part], kind="stable")] for part in windows]
-        # Every second one falls: where a batch ends in the next window, lengths are alike too.
+        # Every second window is descending: a batch that crosses into the next window has similar lengths too.
         return np.concatenate([part[:: (-1) ** number] for number, part in enumerate(rising)])
 
     def _cut(self, order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -127,7 +127,7 @@ class BatchPlan:
         before = np.cumsum(self._lengths[order]) - self._lengths[order]  # tokens before each text
         numbers = np.arange(1, self.batches_per_epoch)
         starts = np.searchsorted(before, self._lengths.sum() / self.batches_per_epoch * numbers)
-        # A text longer than a batch's share may leave the next batch without any: it takes its neighbor's.
+        # A text longer than a batch's share may leave the next batch empty: it then takes a text of its neighbour.
         starts = np.maximum.accumulate(starts - numbers) + numbers
         return np.split(order, np.minimum(starts, len(order) - self.batches_per_epoch + numbers))
 
@@ -136,5 +136,5 @@ class BatchPlan:
 
 
 def _round_up(tokens: int) -> int:
-    """To the block size of GPU kernels."""
+    """Round up to the block size of GPU kernels."""
     return -(-tokens // _ROUND) * _ROUND

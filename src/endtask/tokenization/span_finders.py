@@ -1,4 +1,4 @@
-"""Spans of a passage that look like those of an end task: links, words in capitals, quoted words, words of a list."""
+"""Find spans of a passage that resemble those of an end task: links, title case, quotes, words of a list."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from endtask.config import AlignedSettings
-from endtask.corpus.links import Links
 from endtask.corpus.passages import sentence_starts
+from endtask.corpus.reading import Links
 from endtask.errors import InputError
 from endtask.io.tables import read_lines
 from endtask.records import Document
-from endtask.tokenization.text_words import word_places
+from endtask.tokenization.words import word_spans
 
 Finder = Callable[[Document], tuple[str, Links]]
-"""From a passage to the text to be read and the spans in it, in order and apart from each other."""
+"""Returns the text of a passage, which may differ from the original, and its spans, in order and without overlap."""
 
 _SMALL = r"(?:of|de|la|von|van|der)"
 _CAPITALS = re.compile(rf"\b[A-Z][\w'’-]*(?:[ ](?:{_SMALL}[ ])?[A-Z][\w'’-]*)*")
@@ -24,7 +24,7 @@ _QUOTES = re.compile(rf"\"([^\"\n“”]{{1,{_LONGEST_QUOTE}}})\"|“([^\"\n“�
 
 
 def span_finder(settings: AlignedSettings) -> Finder:
-    """The finder that the settings ask for."""
+    """Return the span finder of the settings."""
     if settings.spans_from == "word_list":
         assert settings.word_list is not None
         return ListedWords(Path(settings.word_list))
@@ -32,12 +32,12 @@ def span_finder(settings: AlignedSettings) -> Finder:
 
 
 def from_markup(document: Document) -> tuple[str, Links]:
-    """The passage's links."""
+    """Return the passage's links."""
     return document.text, document.links
 
 
 def from_title_case(document: Document) -> tuple[str, Links]:
-    """Runs of words in capitals; a single one at the start of a sentence tells nothing and is left out.
+    """Return sequences of words in title case, except a single word at the start of a sentence.
 
     >>> text, spans = from_title_case(Document("1", "They saw Super Mario. Then the King of Spain came.", "s"))
     >>> [text[start:end] for start, end in spans]
@@ -49,7 +49,7 @@ def from_title_case(document: Document) -> tuple[str, Links]:
 
 
 def from_quotes(document: Document) -> tuple[str, Links]:
-    """Quoted words, in the text without the quotation marks, which would give them away.
+    """Return quoted words, and the text without the quotation marks, which would reveal the spans.
 
     >>> from_quotes(Document("1", 'The hit "Northern Lights" won.', "s"))
     ('The hit Northern Lights won.', ((8, 23),))
@@ -71,7 +71,7 @@ def from_quotes(document: Document) -> tuple[str, Links]:
 
 
 class ListedWords:
-    """Words and phrases of a list, one per line, in any case; where several fit, the longest.
+    """Finds the words and phrases of a list, one per line, in any case; the longest of several matches.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -87,23 +87,23 @@ class ListedWords:
         self._longest = max(map(len, self._phrases))
 
     def __call__(self, document: Document) -> tuple[str, Links]:
-        return document.text, tuple(self._found(document.text))
+        return document.text, tuple(self._matches(document.text))
 
-    def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        places = word_places(text)
-        words = [text[start:end].casefold() for start, end in places]
-        position = 0
-        while position < len(words):
-            fits = (
+    def _matches(self, text: str) -> Iterator[tuple[int, int]]:
+        spans = word_spans(text)
+        words = [text[start:end].casefold() for start, end in spans]
+        index = 0
+        while index < len(words):
+            sizes = (
                 size
-                for size in range(min(self._longest, len(words) - position), 0, -1)
-                if tuple(words[position : position + size]) in self._phrases
+                for size in range(min(self._longest, len(words) - index), 0, -1)
+                if tuple(words[index : index + size]) in self._phrases
             )
-            size = next(fits, 0)
+            size = next(sizes, 0)
             if size:
-                yield places[position][0], places[position + size - 1][1]
-            position += size or 1
+                yield spans[index][0], spans[index + size - 1][1]
+            index += size or 1
 
 
 def _words_of(line: str) -> tuple[str, ...]:
-    return tuple(line[start:end].casefold() for start, end in word_places(line))
+    return tuple(line[start:end].casefold() for start, end in word_spans(line))

@@ -1,8 +1,8 @@
-"""Subword regularisation: words cut at random in proportion to the probability of each cut (Kudo, 2018).
+"""Subword regularisation: sample segmentations of words in proportion to their probability (Kudo, 2018).
 
-The library can sample too, but draws from a generator of its own that no seed reaches. Here every way to cut a word is
-weighed by the product of its pieces' probabilities, each to the power alpha: sums from the left, then a draw from the
-right. Words are weighed once and drawn from as often as they occur.
+The tokenizers library can sample too, but from a generator that cannot be seeded. Here the weight of a segmentation is
+the product of its subwords' probabilities, each to the power alpha: forward sums, then backward sampling. The sums of a
+word are computed once and reused whenever it occurs.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from endtask.config.aligned import SubwordSamplingSettings
 from endtask.errors import InputError
 from endtask.records import Document
 from endtask.seeds import generator
-from endtask.tokenization.alignment_packing import Cutter, Tokens, plain_cutter
-from endtask.tokenization.entity_markers import mark_pattern
+from endtask.tokenization.aligned_texts import TextEncoder, Tokens, plain_encoder
+from endtask.tokenization.entity_markers import marker_pattern
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _KEY = "aligned.subword_sampling"
-_WORDS_KEPT = 200_000
+_CACHED_WORDS = 200_000
 
 
 class SubwordSampler:
-    """Draws of a unigram tokenizer's tokens for a text; with alpha 1 by the model itself, smaller: more alike.
+    """Samples tokenizations of a text by a unigram tokenizer: alpha 1 is the model itself, smaller is more uniform.
 
     >>> from endtask.config import TokenizerSettings
     >>> from endtask.tokenization.tokenizer import train_tokenizer
@@ -45,45 +45,47 @@ class SubwordSampler:
         model = json.loads(self._backend.to_str())["model"]
         if model["type"] != "Unigram":
             raise InputError(
-                f"words can be cut at random by a unigram tokenizer only, not by {model['type']}",
+                f"only a unigram tokenizer can sample subwords, not {model['type']}",
                 key=f"{_KEY}.sources",
                 hint="tokenizer.kind: unigram",
             )
         self._unknown: int = model["unk_id"]
         self._added = {str(token): number for number, token in tokenizer.added_tokens_decoder.items()}
         vocabulary: list[tuple[str, float]] = model["vocab"]
-        self._numbers = {piece: number for number, (piece, _) in enumerate(vocabulary) if piece not in self._added}
-        self._scores = {piece: alpha * score for piece, score in vocabulary if piece not in self._added}
+        self._numbers = {
+            subword: number for number, (subword, _) in enumerate(vocabulary) if subword not in self._added
+        }
+        self._scores = {subword: alpha * score for subword, score in vocabulary if subword not in self._added}
         self._longest = max(map(len, self._numbers))
-        # As in the library, an unknown letter is worth less than any piece.
+        # As in the library, the score of an unknown letter is lower than that of any subword.
         self._unknown_score = alpha * (min(score for _, score in vocabulary) - 10.0)
-        self._markers = re.compile(f"({mark_pattern(self._added).pattern})")  # split() then gives the marks too
-        self._choices = lru_cache(maxsize=_WORDS_KEPT)(self._weigh)
+        self._markers = re.compile(f"({marker_pattern(self._added).pattern})")  # split() then returns the markers too
+        self._choices = lru_cache(maxsize=_CACHED_WORDS)(self._forward_sums)
 
     def __call__(self, text: str, random: np.random.Generator) -> Tokens:
-        """Token ids, and the characters of the text that each stands for."""
+        """Return token ids, and the characters of the text that each token covers."""
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
-        place = 0
+        offset = 0
         for part in self._markers.split(text):
             if part in self._added:
                 ids.append(self._added[part])
-                offsets.append((place, place + len(part)))
+                offsets.append((offset, offset + len(part)))
             elif part.strip():
-                self._cut(part, place, random, ids, offsets)
-            place += len(part)
+                self._tokenize(part, offset, random, ids, offsets)
+            offset += len(part)
         return ids, offsets
 
-    def _cut(
-        self, part: str, place: int, random: np.random.Generator, ids: list[int], offsets: list[tuple[int, int]]
+    def _tokenize(
+        self, part: str, offset: int, random: np.random.Generator, ids: list[int], offsets: list[tuple[int, int]]
     ) -> None:
         from tokenizers import PreTokenizedString, Token
 
         def tokens_of(word: str) -> list[Token]:
             found, start = [], 0
-            for piece in self.draw(word, random):
-                size = len(piece.encode())
-                found.append(Token(self._numbers.get(piece, self._unknown), piece, (start, start + size)))
+            for subword in self.draw(word, random):
+                size = len(subword.encode())
+                found.append(Token(self._numbers.get(subword, self._unknown), subword, (start, start + size)))
                 start += size
             return found
 
@@ -93,25 +95,25 @@ class SubwordSampler:
         string.tokenize(tokens_of)
         encoding = string.to_encoding()
         ids += encoding.ids
-        offsets += [(place + start, place + end) for start, end in encoding.offsets]
+        offsets += [(offset + start, offset + end) for start, end in encoding.offsets]
 
     def draw(self, word: str, random: np.random.Generator) -> list[str]:
-        """One way to cut a word; letters without a piece are one piece together, as in the library."""
-        pieces: list[str] = []
+        """Sample a segmentation of a word; adjacent letters without a subword form one subword, as in the library."""
+        subwords: list[str] = []
         end = len(word)
         choices = self._choices(word)
         while end > 0:
             starts, sums = choices[end]
             start = starts[0] if len(starts) == 1 else starts[bisect_right(sums, random.random())]
-            if pieces and pieces[-1] not in self._numbers and word[start:end] not in self._numbers:
-                pieces[-1] = word[start:end] + pieces[-1]
+            if subwords and subwords[-1] not in self._numbers and word[start:end] not in self._numbers:
+                subwords[-1] = word[start:end] + subwords[-1]
             else:
-                pieces.append(word[start:end])
+                subwords.append(word[start:end])
             end = start
-        return pieces[::-1]
+        return subwords[::-1]
 
-    def _weigh(self, word: str) -> list[tuple[list[int], list[float]]]:
-        """For each end of a piece, where the last piece may start, and the running sum of their probabilities."""
+    def _forward_sums(self, word: str) -> list[tuple[list[int], list[float]]]:
+        """Return for each end of a subword where it may start, and the cumulative probabilities of these starts."""
         logs, choices = [0.0], [([0], [1.0])]
         for end in range(1, len(word) + 1):
             starts = [
@@ -128,27 +130,27 @@ class SubwordSampler:
             choices.append((starts, sums.tolist()))
         return choices
 
-    def _score(self, piece: str) -> float:
-        return self._scores.get(piece, self._unknown_score)
+    def _score(self, subword: str) -> float:
+        return self._scores.get(subword, self._unknown_score)
 
 
-def sampling_cutter(tokenizer: PreTrainedTokenizerFast, settings: SubwordSamplingSettings, seed: int) -> Cutter:
-    """Texts of the named sources are cut at random, in several copies; all others once and as always.
+def sampling_encoder(tokenizer: PreTrainedTokenizerFast, settings: SubwordSamplingSettings, seed: int) -> TextEncoder:
+    """Return an encoder that samples several copies of each text of the named sources, and encodes other texts once.
 
-    The draws of a passage depend on the seed and its id alone.
+    The samples of a passage depend on the seed and its id alone.
     """
-    plain = plain_cutter(tokenizer)
+    plain = plain_encoder(tokenizer)
     if not settings.sources:
         return plain
     sampler, chosen = SubwordSampler(tokenizer, settings.alpha), frozenset(settings.sources)
 
-    def cut(documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
-        cut_as_always = plain(documents, texts)
+    def encode(documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
+        encoded = plain(documents, texts)
         return [
             [sampler(text, generator(seed, "subwords", document.id, copy)) for copy in range(settings.copies)]
             if document.source in chosen
             else tokens
-            for document, text, tokens in zip(documents, texts, cut_as_always, strict=True)
+            for document, text, tokens in zip(documents, texts, encoded, strict=True)
         ]
 
-    return cut
+    return encode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,23 +13,21 @@ from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
-from endtask.tokenization.bpe import learn_byte_pairs
 from endtask.tokenization.entity_markers import add_markers, check_markers
-from endtask.tokenization.special_tokens import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNKNOWN, frame
-from endtask.tokenization.spelled_capitals import spell, spell_capitals
-from endtask.tokenization.training_texts import LearningTexts
-from endtask.tokenization.unigram import learn_unigram
-from endtask.tokenization.wordpiece import learn_wordpiece
+from endtask.tokenization.special_tokens import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNKNOWN, template_processor
+from endtask.tokenization.vocabulary import VocabularySample, learn_bpe, learn_unigram, learn_wordpiece
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from tokenizers.normalizers import Replace
     from transformers import PreTrainedTokenizerFast
+
 
 __all__ = ["SPECIAL_TOKENS", "load_tokenizer", "save_tokenizer", "train_tokenizer"]
 
-_LEARN: dict[str, Callable[[LearningTexts, TokenizerSettings], Tokenizer]] = {
+_LEARN: dict[str, Callable[[VocabularySample, TokenizerSettings], Tokenizer]] = {
     "wordpiece": learn_wordpiece,
-    "bpe": learn_byte_pairs,
+    "bpe": learn_bpe,
     "unigram": learn_unigram,
 }
 
@@ -36,11 +35,11 @@ _LEARN: dict[str, Callable[[LearningTexts, TokenizerSettings], Tokenizer]] = {
 def train_tokenizer(
     texts: Iterable[str], settings: TokenizerSettings, max_length: int, *, seed: int = 0
 ) -> PreTrainedTokenizerFast:
-    """Learn a vocabulary from `texts`, which are read several times: no generator.
+    """Learn a tokenizer from `texts`, which must not be a generator: they are read several times.
 
     The same texts, settings and seed give the same tokenizer, to the byte, in every process. Special tokens have the
-    ids 0 to 4 in all kinds, marks the next ones. Every letter (in BPE, every byte) is a token, even where that makes
-    more than `vocab_size`. The seed matters only where `train_texts` draws a sample.
+    ids 0 to 4 in all kinds, entity markers the next ones. Every letter (in BPE, every byte) is a token, even if that
+    makes more than `vocab_size`. The seed matters only with `train_texts`, which draws a sample.
 
     >>> tokenizer = train_tokenizer(["a cat [[ sat ]]"], TokenizerSettings(entity_markers=("[[", "]]")), 32)
     >>> tokenizer.convert_ids_to_tokens(tokenizer("cat [[ sat ]]")["input_ids"])
@@ -49,16 +48,16 @@ def train_tokenizer(
     from transformers import PreTrainedTokenizerFast
 
     check_markers(settings.entity_markers, settings.kind)
-    change = spell if settings.spell_capitals else str
-    learning = LearningTexts(
-        texts, limit=settings.train_texts, markers=settings.entity_markers, seed=seed, change=change
+    normalize = split_capitals if settings.spell_capitals else str
+    learning = VocabularySample(
+        texts, limit=settings.train_texts, markers=settings.entity_markers, seed=seed, normalize=normalize
     )
     if not any(text.strip() for text in learning):
         raise InputError("there is no text to learn a tokenizer from", key="tokenizer")
     tokenizer = _LEARN[settings.kind](learning, settings)
     if settings.spell_capitals:
-        spell_capitals(tokenizer)
-    tokenizer.post_processor = frame()
+        _add_capital_splitter(tokenizer)
+    tokenizer.post_processor = template_processor()
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=max_length,
@@ -74,7 +73,7 @@ def train_tokenizer(
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Save under the class name that every transformers release knows."""
+    """Save a tokenizer under the class name that every transformers release knows."""
     tokenizer.save_pretrained(str(folder))
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
@@ -86,8 +85,8 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
 def load_tokenizer(path: str | Path, *, key: str = "tokenizer.path") -> PreTrainedTokenizerFast:
     """Load a tokenizer from a folder, `package:NAME` or `hf:NAME`, and check that masked language modelling can use it.
 
-    Only what is written as `hf:NAME` is looked for on the hub, and taken from the local cache where it is there.
-    Special tokens are known by their role, not their name: `<s>` and `</s>` serve as well as [CLS] and [SEP].
+    Only `hf:NAME` is loaded from the hub, or from its local cache. Special tokens are found by their role, not their
+    name: `<s>` and `</s>` are as good as [CLS] and [SEP].
     """
     tokenizer = _read(path, key)
     if not tokenizer.is_fast:
@@ -96,7 +95,7 @@ def load_tokenizer(path: str | Path, *, key: str = "tokenizer.path") -> PreTrain
     for role in ("pad_token", "cls_token", "sep_token", "mask_token"):
         if getattr(tokenizer, role) is None:
             raise InputError(f"the tokenizer has no {role}", path=path, key=key)
-    # Some were saved with a fixed length to cut or pad to; it would go into our model's file, for other tools to obey.
+    # Some were saved with truncation or padding to a fixed length, which other tools would apply to our model.
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     return tokenizer
@@ -111,13 +110,13 @@ def _read(path: str | Path, key: str) -> PreTrainedTokenizerFast:
         raise InputError("not an address on the hub", path=path, key=key, hint="write hf:NAME")
     try:
         return AutoTokenizer.from_pretrained(name, local_files_only=not on_hub)
-    except Exception as error:  # the libraries raise whatever they trip over: KeyError, plain Exception, ...
+    except Exception as error:  # the libraries raise KeyError, plain Exception, ...
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"holds no tokenizer: {reason}", path=path, key=key) from None
 
 
 def _folder(path: str | Path, key: str) -> Path:
-    """Where a tokenizer lies on this machine."""
+    """Return the local folder of a tokenizer."""
     if str(path).startswith(PACKAGE_PREFIX):
         return package_folder(str(path), key=key)
     if not Path(path).is_dir():
@@ -128,8 +127,32 @@ def _folder(path: str | Path, key: str) -> Path:
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerFast, path: str | Path, key: str) -> None:
     ids = tokenizer.get_vocab().values()
-    # From a model's folder without tokenizer files the library makes a tokenizer of special tokens alone.
+    # From a model folder without tokenizer files the library makes a tokenizer with special tokens only.
     if len(ids) <= len(tokenizer.all_special_ids):
         raise InputError("holds no tokenizer: no vocabulary there", path=path, key=key)
     if max(ids) >= len(tokenizer):
-        raise InputError("the numbers of the tokens have gaps", path=path, key=key)
+        raise InputError("the token ids have gaps", path=path, key=key)
+
+
+@cache
+def _capital_splitter() -> Replace:
+    from tokenizers import Regex, normalizers
+
+    return normalizers.Replace(Regex(r"(?<=\p{Lu})(?=\p{Lu})"), " ")
+
+
+def split_capitals(text: str) -> str:
+    """Separate consecutive capitals by blanks, so that a model sees the letters of an acronym.
+
+    >>> split_capitals("The DNA of IgE")
+    'The D N A of IgE'
+    """
+    return str(_capital_splitter().normalize_str(text))
+
+
+def _add_capital_splitter(tokenizer: Tokenizer) -> None:
+    """Make a tokenizer split capitals first; the saved tokenizer does so in other tools too."""
+    from tokenizers import normalizers
+
+    own = tokenizer.normalizer
+    tokenizer.normalizer = _capital_splitter() if own is None else normalizers.Sequence([_capital_splitter(), own])

@@ -1,4 +1,4 @@
-"""Task texts whose words are tagged: packed like any other, with the place of each word's first token beside them."""
+"""Pack tagged texts, with the index of each word's first token."""
 
 from __future__ import annotations
 
@@ -10,55 +10,54 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.tokenization.packed_texts import PackedTexts, runs, write_packed
-from endtask.tokenization.ragged import Ragged
+from endtask.tokenization.packed_texts import PackedTexts, Ragged, runs, write_packed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 NO_TOKEN = -1
-"""The place of a word without a token of its own: one that was cut off, or of which the tokenizer leaves nothing."""
+"""Index of a word without a token of its own: truncated, or removed by the tokenizer."""
 
 _BATCH = 2000
-_PLACES = "word_places"
+_STARTS = "word_starts"
 Words = Sequence[str]
 
 
-class WordPlaces:
-    """Where the words of packed texts start: for each word the place of its first token inside the text."""
+class WordStarts:
+    """For each word of packed texts the index of its first token in the text."""
 
     def __init__(self, texts: PackedTexts) -> None:
-        self._places = Ragged(texts.folder, _PLACES)
+        self._starts = Ragged(texts.folder, _STARTS)
 
     @property
     def words(self) -> NDArray[np.int64]:
-        """Words per text, those without a token included."""
-        return self._places.lengths
+        """Words per text, including those without a token."""
+        return self._starts.lengths
 
     @property
     def lost(self) -> int:
-        """How many words have no token."""
-        return int((self._places.values == NO_TOKEN).sum())
+        """Number of words without a token."""
+        return int((self._starts.values == NO_TOKEN).sum())
 
     def gather(
         self, positions: NDArray[np.int64], starts: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The words of some texts that have a token: their numbers among all words, and the places of their tokens.
+        """Return the words of some texts that have a token: their indices among all words, and those of their tokens.
 
-        `starts` are the places at which the texts themselves start.
+        `starts` are the indices of the texts' first tokens.
         """
         counts = self.words[positions]
-        numbers = runs(self._places.offsets[positions], counts)
-        places = np.asarray(self._places.values[numbers], dtype=np.int64)
-        seen = places != NO_TOKEN
-        return numbers[seen], (places + np.repeat(starts, counts))[seen]
+        numbers = runs(self._starts.offsets[positions], counts)
+        word_starts = np.asarray(self._starts.values[numbers], dtype=np.int64)
+        has_token = word_starts != NO_TOKEN
+        return numbers[has_token], (word_starts + np.repeat(starts, counts))[has_token]
 
 
 def pack_tagged(
     texts: Iterable[Words], tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path
 ) -> PackedTexts:
-    """Tokenise texts given as words; the words of a text are joined by blanks, as a user's plain text would be."""
-    places: list[NDArray[np.int32]] = []
+    """Tokenise texts given as words; joins the words of a text by blanks, as in a user's plain text."""
+    word_starts: list[NDArray[np.int32]] = []
 
     def encoded() -> Iterator[tuple[list[int], int]]:
         stream = iter(texts)
@@ -70,18 +69,18 @@ def pack_tagged(
                 return_offsets_mapping=True,
             )
             for words, ids, spans in zip(chunk, encoding["input_ids"], encoding["offset_mapping"], strict=True):
-                places.append(first_tokens(words, np.asarray(spans, dtype=np.int64)))
+                word_starts.append(first_tokens(words, np.asarray(spans, dtype=np.int64)))
                 yield ids, len(ids)
 
     packed = write_packed(encoded(), len(tokenizer), folder)
-    Ragged.write(folder, _PLACES, places, np.int32)
+    Ragged.write(folder, _STARTS, word_starts, np.int32)
     return packed
 
 
 def first_tokens(words: Words, spans: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The first token of each word; `spans` (tokens, 2) are characters of the words joined by single blanks.
+    """Return the first token of each word; `spans` (tokens, 2) are characters of the words joined by single blanks.
 
-    A token belongs to one word only: of two words inside one token the second has none.
+    A token belongs to one word only: of two words inside one token, the second has none.
 
     >>> first_tokens(["in", "Rome", "2"], np.array([[0, 0], [0, 2], [3, 5], [5, 7], [0, 0]])).tolist()
     [1, 2, -1]
@@ -89,7 +88,7 @@ def first_tokens(words: Words, spans: NDArray[np.int64]) -> NDArray[np.int32]:
     lengths = np.asarray([len(word) for word in words], dtype=np.int64)
     ends = np.cumsum(lengths + 1) - 1
     starts = ends - lengths
-    tokens = np.flatnonzero(spans[:, 1] > spans[:, 0])  # special tokens stand for no character
+    tokens = np.flatnonzero(spans[:, 1] > spans[:, 0])  # special tokens cover no character
     reached = np.searchsorted(spans[tokens, 1], starts, side="right")
     found = np.full(len(words), NO_TOKEN, dtype=np.int32)
     inside = reached < len(tokens)

@@ -21,7 +21,7 @@ from endtask.objectives.alignment.stream import NothingToMake
 from endtask.objectives.alignment.titles import Titles
 from endtask.objectives.base import Objective
 from endtask.seeds import derive
-from endtask.tokenization.alignment_texts import FOUND, MARKUP, AlignedTexts
+from endtask.tokenization.aligned_texts import FOUND, MARKUP, AlignedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:

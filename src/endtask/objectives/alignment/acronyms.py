@@ -17,7 +17,7 @@ from endtask.objectives.alignment.stream import half_of
 from endtask.objectives.alignment.text_segments import Pieces, cut_texts, whole_texts
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
-from endtask.tokenization.alignment_texts import AlignedTexts
+from endtask.tokenization.aligned_texts import AlignedTexts
 
 _LONGEST_ACRONYM = MOST_WORDS + 2
 """Tokens; a letter is one, and there may be some before the first."""
@@ -91,7 +91,7 @@ class GuidedAcronyms(Acronyms):
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         for (piece, letters, match), end in zip(drawn, batch.offsets[1:].tolist(), strict=False):
             own = self.token_classes(piece, letters if match else None)
-            behind = end - len(self._frame.behind)
+            behind = end - len(self._frame.after)
             labels[behind - len(own) : behind] = own
         return replace(batch, token_labels=torch.from_numpy(labels))
 

@@ -15,8 +15,8 @@ from endtask.encoders.network import Network
 from endtask.objectives.alignment.stream import MadeStream
 from endtask.objectives.base import Loss
 from endtask.objectives.classification import cross_entropy
-from endtask.tokenization.alignment_texts import AlignedTexts
-from endtask.tokenization.ragged import Ragged
+from endtask.tokenization.aligned_texts import AlignedTexts
+from endtask.tokenization.packed_texts import Ragged
 
 Whole = NDArray[np.int64]
 Scheme = Literal["boundaries", "bio"]

@@ -13,8 +13,8 @@ from endtask.encoders.network import Network
 from endtask.errors import InputError
 from endtask.objectives.alignment.pairs import Made, MadePairs
 from endtask.objectives.alignment.stream import MadeInput, MadeStream, half_of
-from endtask.tokenization.alignment_texts import ADDED_TOKENS, AlignedTexts
-from endtask.tokenization.ragged import Ragged
+from endtask.tokenization.aligned_texts import ADDED_TOKENS, AlignedTexts
+from endtask.tokenization.packed_texts import Ragged
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

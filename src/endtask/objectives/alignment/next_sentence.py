@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from endtask.objectives.alignment.pairs import FramedPairs, Made
 from endtask.objectives.alignment.stream import NothingToMake, half_of
-from endtask.tokenization.alignment_texts import ADDED_TOKENS, AlignedTexts
+from endtask.tokenization.aligned_texts import ADDED_TOKENS, AlignedTexts
 
 _TRIES = 50
 Tokens = NDArray[np.int64]

@@ -16,8 +16,8 @@ from endtask.objectives.alignment.stream import MadeInput, MadeStream
 from endtask.objectives.base import Loss
 from endtask.objectives.classification import cross_entropy
 from endtask.objectives.task_base import with_answers
-from endtask.tokenization.alignment_texts import AlignedTexts
-from endtask.tokenization.templates import PairFrame
+from endtask.tokenization.aligned_texts import AlignedTexts
+from endtask.tokenization.special_tokens import PairTemplate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -84,7 +84,7 @@ class FramedPairs(MadePairs):
         head: str,
     ) -> None:
         self.name, self._seed = name, seed
-        self._texts, self._tokenizer, self._frame = texts, tokenizer, PairFrame.of(tokenizer)
+        self._texts, self._tokenizer, self._frame = texts, tokenizer, PairTemplate.of(tokenizer)
         self._chosen, most = self.choose(texts)
         stream = MadeStream(name, self._chosen, most, network, needs=self.needs, batch_size=batch_size, seed=seed)
         super().__init__(name, stream, head=head)

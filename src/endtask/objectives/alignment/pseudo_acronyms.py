@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from endtask.objectives.alignment.text_segments import Pieces
-from endtask.tokenization.text_words import NO_LETTER, SIGN
+from endtask.tokenization.words import NO_LETTER, SIGN
 
 FEWEST_WORDS, MOST_WORDS = 2, 6
 _TRIES = 50

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.tokenization.alignment_texts import AlignedTexts
+from endtask.tokenization.aligned_texts import AlignedTexts
 
 Whole = NDArray[np.int64]
 SHORTEST, LONGEST = 4, 64

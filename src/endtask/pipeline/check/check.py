@@ -19,8 +19,9 @@ from endtask.pipeline.check.sample_texts import examples_of
 from endtask.pipeline.external_inputs import unread_corpus
 from endtask.pipeline.preflight import preflight
 from endtask.task import Audit, Task, audit
-from endtask.task.auxiliary import leaks_between, read_all
-from endtask.tokenization.detect_markers import likely_markers
+from endtask.task.leaks import leaks_between
+from endtask.task.task import read_all
+from endtask.tokenization.entity_markers import likely_markers
 
 _SAMPLED_EXAMPLES = 2000
 

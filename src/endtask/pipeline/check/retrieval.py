@@ -8,10 +8,9 @@ from itertools import islice
 
 from endtask.config import Settings, SizeBudget
 from endtask.corpus import Corpus
-from endtask.corpus.corpus import passages_of
+from endtask.corpus.corpus import CorpusStatistics, passages_of
 from endtask.corpus.reading import read_source
 from endtask.corpus.sources import Source
-from endtask.corpus.statistics import CorpusStatistics
 from endtask.io.machine import usable_cores
 from endtask.retrieval.queries import papers_top_k, task_queries
 from endtask.task import Task

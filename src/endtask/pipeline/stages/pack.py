@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from endtask.config import Settings
 from endtask.corpus import Corpus
-from endtask.corpus.sampled import DrawnDocuments
+from endtask.corpus.corpus import DrawnDocuments
 from endtask.io.run_layout import DOMAIN, SELECTION
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.contamination import contamination_check
@@ -45,12 +45,12 @@ class Pack(Stage):
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Write the tokenizer and the packed tokens."""
-        from endtask.tokenization.packing import pack, say_if_fewer
+        from endtask.tokenization.packing import pack, report_small_vocabulary
 
         domain = finished["select"] / DOMAIN if data.settings.reads_domain else None
         selection = finished["select"] / SELECTION
         counts = pack(data.task, selection, data.settings, stage.start(), domain=domain, aligned=_aligned(data))
-        say_if_fewer(counts["vocabulary"], data.settings)
+        report_small_vocabulary(counts["vocabulary"], data.settings)
         return counts
 
 

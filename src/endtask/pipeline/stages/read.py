@@ -14,7 +14,7 @@ from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 from endtask.progress import warn
 from endtask.records import Example
 from endtask.task import Task, audit
-from endtask.task.auxiliary import leaks_between
+from endtask.task.leaks import leaks_between
 
 _COLUMNS = ("id", "text", "text_pair", "label", "tokens", "part")
 

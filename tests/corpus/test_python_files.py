@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from endtask.corpus import parse_many
+from endtask.corpus import python_files
 from endtask.corpus.python_files import docstrings_of_file
 
 
@@ -23,9 +23,9 @@ def files(tmp_path: Path) -> list[Path]:
 def test_same_docstrings_for_any_number_of_workers(
     files: list[Path], cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parse_many, "_FEWEST_FILES_PER_WORKER", 1)
-    monkeypatch.setattr(parse_many, "usable_cores", lambda: cores)
-    found = parse_many.docstrings_of_files(files)
+    monkeypatch.setattr(python_files, "_FEWEST_FILES_PER_WORKER", 1)
+    monkeypatch.setattr(python_files, "usable_cores", lambda: cores)
+    found = python_files.docstrings_of_files(files)
     assert found == [docstrings_of_file(path) for path in files]
     assert found[3] == []
     assert found[0] == [("<module>", "Module 0, naïve \ud800."), ("f", "Function 0.")]
@@ -34,8 +34,8 @@ def test_same_docstrings_for_any_number_of_workers(
 def test_a_worker_that_fails_is_not_taken_for_one_that_found_nothing(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parse_many, "_FEWEST_FILES_PER_WORKER", 1)
-    monkeypatch.setattr(parse_many, "usable_cores", lambda: 2)
-    monkeypatch.setattr(parse_many, "_WORKER", "import sys; sys.stdin.read(); print('[]'); sys.exit(3)")
+    monkeypatch.setattr(python_files, "_FEWEST_FILES_PER_WORKER", 1)
+    monkeypatch.setattr(python_files, "usable_cores", lambda: 2)
+    monkeypatch.setattr(python_files, "_WORKER", "import sys; sys.stdin.read(); print('[]'); sys.exit(3)")
     with pytest.raises((RuntimeError, ValueError)):
-        parse_many.docstrings_of_files(files)
+        python_files.docstrings_of_files(files)

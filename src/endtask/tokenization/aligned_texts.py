@@ -1,0 +1,209 @@
+"""Packed texts of aligned objectives, with words, sentences, spans and titles; the objectives make labels of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.corpus.passages import sentence_starts
+from endtask.corpus.reading import Links
+from endtask.records import Document
+from endtask.tokenization.packed_texts import PackedTexts, Ragged, save_array, write_packed
+from endtask.tokenization.span_finders import Finder, from_markup
+from endtask.tokenization.words import NO_LETTER, SIGN, TokenSpans, initial_finder, word_spans
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+WORDS, SENTENCES, TITLES, DOCUMENTS = "words", "sentences", "titles", "documents"
+MARKUP, FOUND = "links", "spans"
+"""File names of the spans of links, and of those that the span finder of the settings found."""
+ADDED_TOKENS = 16
+"""Texts are this many tokens shorter than the maximum length: room for an acronym, a title or markers."""
+
+
+class AlignedTexts(PackedTexts):
+    """Texts with [CLS] and [SEP]; all indices count a text's own tokens from 0, which is [CLS]."""
+
+    @cached_property
+    def words(self) -> Ragged:
+        """(first token, end, initial) of each word or punctuation mark that lies completely in a text.
+
+        See tokenization/words.py for initials.
+        """
+        return Ragged(self.folder, WORDS)
+
+    @cached_property
+    def sentences(self) -> Ragged:
+        """First tokens of the sentences that start inside a text."""
+        return Ragged(self.folder, SENTENCES)
+
+    @cached_property
+    def titles(self) -> Ragged:
+        """Token ids of each document's title, by document index; empty without a title."""
+        return Ragged(self.folder, TITLES)
+
+    @cached_property
+    def documents(self) -> NDArray[np.int64]:
+        """The index of each text's document, ascending."""
+        numbers: NDArray[np.int64] = np.load(self.folder / f"{DOCUMENTS}.npy")
+        return numbers
+
+    def spans(self, name: str) -> Ragged:
+        """Return (first token, end, complete) of each span.
+
+        A span is not complete if it was truncated, or if it starts or ends inside a token.
+        """
+        return Ragged(self.folder, name)
+
+    @cached_property
+    def plain_words(self) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        """The words of all texts in one array, without punctuation, in the format of `words`; and their text offsets.
+
+        The array is in memory, in the narrow type of the file.
+        """
+        values = np.asarray(self.words.values)
+        is_word = values[:, 2] != SIGN
+        return values[is_word], np.concatenate([[0], np.cumsum(is_word)])[self.words.offsets]
+
+    @cached_property
+    def initials(self) -> str:
+        """The initials of `plain_words`, one character each."""
+        # All code points are below 65,536, so two bytes are one character.
+        return self.plain_words[0][:, 2].astype("<u2").tobytes().decode("utf-16-le")
+
+
+IntArray = NDArray[np.int64]
+Tokens = tuple[list[int], list[tuple[int, int]]]
+"""Token ids and the characters that each token covers."""
+_BATCH = 500
+
+
+class TextEncoder(Protocol):
+    """Encodes the texts of documents as tokens."""
+
+    def __call__(self, documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
+        """Return one or several tokenizations of each text."""
+        ...
+
+
+def pack_aligned(
+    documents: Iterable[Document],
+    tokenizer: PreTrainedTokenizerFast,
+    max_length: int,
+    folder: Path,
+    *,
+    find: Finder = from_markup,
+    encode: TextEncoder | None = None,
+) -> AlignedTexts:
+    """Tokenise and write passages, split to `max_length` minus ADDED_TOKENS, which objectives may insert."""
+    packing = _Packing(tokenizer, max_length - ADDED_TOKENS, find, encode or plain_encoder(tokenizer))
+    write_packed(packing.texts(documents), len(tokenizer), folder)
+    Ragged.write(folder, WORDS, packing.words, np.uint16, columns=3)
+    Ragged.write(folder, SENTENCES, packing.sentences, np.int32)
+    Ragged.write(folder, MARKUP, packing.links, np.int32, columns=3)
+    Ragged.write(folder, FOUND, packing.found, np.int32, columns=3)
+    Ragged.write(folder, TITLES, packing.titles, np.int32)
+    save_array(folder / f"{DOCUMENTS}.npy", np.asarray(packing.documents, dtype=np.int64))
+    return AlignedTexts(folder)
+
+
+def plain_encoder(tokenizer: PreTrainedTokenizerFast) -> TextEncoder:
+    """Return an encoder that tokenizes every text once, without sampling."""
+
+    def encode(documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
+        encodings = tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [[(encoding.ids, encoding.offsets)] for encoding in encodings]
+
+    return encode
+
+
+@dataclass
+class _Packing:
+    """Collects the arrays of the texts, one per text, while they are tokenized."""
+
+    tokenizer: PreTrainedTokenizerFast
+    length: int
+    find: Finder
+    encode: TextEncoder
+    words: list[NDArray[Any]] = field(default_factory=list)
+    sentences: list[NDArray[Any]] = field(default_factory=list)
+    links: list[NDArray[Any]] = field(default_factory=list)
+    found: list[NDArray[Any]] = field(default_factory=list)
+    titles: list[NDArray[Any]] = field(default_factory=list)
+    documents: list[int] = field(default_factory=list)
+
+    def texts(self, documents: Iterable[Document]) -> Iterator[tuple[list[int], int]]:
+        """Yield the token ids of each text, for `write_packed`."""
+        initial = initial_finder(self.tokenizer)
+        stream, last = iter(documents), None
+        while chunk := list(islice(stream, _BATCH)):
+            found = [self.find(document) for document in chunk]
+            encoded = self.encode(chunk, [text for text, _ in found])
+            for document, (text, spans), tokenizations in zip(chunk, found, encoded, strict=True):
+                if last != (last := document_key(document)):
+                    self.titles.append(self._title(document))
+                # Links refer to the original text; a finder that changes the text returns all spans.
+                links = document.links if text == document.text else ()
+                for tokens in tokenizations:
+                    yield from self._split(text, tokens, links, spans, initial)
+
+    def _title(self, document: Document) -> IntArray:
+        ids = self.tokenizer(document.title or "", add_special_tokens=False, verbose=False)["input_ids"]
+        return np.asarray(ids[: ADDED_TOKENS - 2], dtype=np.int64)
+
+    def _split(
+        self, text: str, tokens: Tokens, links: Links, spans: Links, initial: Callable[[str], int]
+    ) -> Iterator[tuple[list[int], int]]:
+        ids, offsets = tokens
+        token_spans = TokenSpans(text, offsets)
+        words = _word_table(text, token_spans, initial)
+        starts = token_spans.first_tokens(sentence_starts(text))
+        link_ranges, span_ranges = token_spans.token_ranges(links), token_spans.token_ranges(spans)
+        cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
+        for start in range(0, len(ids), self.length - 2):
+            end = min(start + self.length - 2, len(ids))
+            self.documents.append(len(self.titles) - 1)
+            inside = (words[:, 0] >= start) & (words[:, 1] <= end)
+            self.words.append(words[inside] - [start - 1, start - 1, 0])
+            self.sentences.append(np.unique(starts[(starts > start) & (starts < end)]) - start + 1)
+            self.links.append(_spans_inside(link_ranges, start, end))
+            self.found.append(_spans_inside(span_ranges, start, end))
+            yield [cls, *ids[start:end], sep], end - start + 2
+
+
+def _word_table(text: str, token_spans: TokenSpans, initial: Callable[[str], int]) -> IntArray:
+    """Return (first token, end, initial) of each word, of shape (words, 3)."""
+    spans = word_spans(text)
+    ranges = token_spans.token_ranges(spans)
+    initials = np.fromiter((initial(text[start:end]) for start, end in spans), dtype=np.int64, count=len(spans))
+    # A word that shares a token with its neighbor has no initial of its own.
+    initials[(ranges[:, 2] == 0) & (initials != SIGN)] = NO_LETTER
+    table = np.stack([ranges[:, 0], ranges[:, 1], initials], axis=1)[ranges[:, 0] < ranges[:, 1]]
+    _, firsts = np.unique(table[:, 0], return_index=True)
+    return table[firsts]
+
+
+def _spans_inside(ranges: IntArray, start: int, end: int) -> IntArray:
+    """Return the spans that overlap the tokens from `start` to `end`, clipped to them, relative to [CLS]."""
+    overlapping = ranges[(ranges[:, 0] < end) & (ranges[:, 1] > start) & (ranges[:, 0] < ranges[:, 1])]
+    clipped = np.clip(overlapping[:, :2], start, end)
+    complete = (overlapping[:, 2] == 1) & (clipped == overlapping[:, :2]).all(axis=1)
+    return np.column_stack([clipped - start + 1, complete])
+
+
+def document_key(document: Document) -> tuple[str, str]:
+    """Return a key that consecutive passages of one document share: its title, else its id.
+
+    >>> document_key(Document("wiki/7#p2", "text", "wiki"))
+    ('wiki', 'wiki/7')
+    """
+    document_id, separator, number = document.id.rpartition("#p")
+    return document.source, document.title or (document_id if separator and number.isdigit() else document.id)
