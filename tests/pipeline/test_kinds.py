@@ -43,7 +43,7 @@ def data(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings_of(data: Path, output: Path, **changes: Any) -> dict[str, Any]:
     """A task batch in every second step, so that pre-training meets the task too."""
     settings = toy_settings(data, output, **changes)
-    settings["train"] = {**settings["train"], "rho1": 1}
+    settings["pretrain"] = {**settings["pretrain"], "rho1": 1}
     return settings
 
 

@@ -39,7 +39,8 @@ class TaskSettings(Section):
     path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
     type: str = Field(
         "auto",
-        description="text, pair, regression, multilabel or token_classification; auto: detected from columns and labels",
+        description="text, pair, regression, multilabel or token_classification; auto: detected from the columns and "
+        "the labels",
     )
     columns: ColumnSettings = Field(ColumnSettings(), description="which column holds what")
     label_delimiter: str | None = Field(
@@ -47,7 +48,6 @@ class TaskSettings(Section):
     )
     dev_fraction: Fraction = Field(0.1, description="share of train carved off where no dev split is given")
     test_fraction: Fraction = Field(0.1, description="the same for a missing test split; 0: do without")
-
 
     @field_validator("type")
     @classmethod
@@ -58,6 +58,11 @@ class TaskSettings(Section):
 
 
 def _check_registered(name: str) -> None:
+    """Raise `ValueError` where there is no task type of this name, with the one that others call so."""
+    plain = name.lower().replace("-", "_")
+    for known in task_types.names():
+        if name != known and plain in (known, *task_types.get(known).aliases):
+            raise ValueError(f"there is no task type {name!r} (did you mean {known!r}?)")
     try:
         task_types.get(name)
     except InputError as error:

@@ -29,6 +29,7 @@ _ABOUT_MARKERS = """- The head reads the marked places of a text alone, which no
 _USE_OF_MARKERS = """import endtask
 answers = endtask.load("path/to/this/folder").predict(["a text with its [[ marks ]]"])"""
 
+
 def save_model(
     network: Network, task: Task, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
 ) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def reading_of(losses: TextLosses, network: Network, batch: TextBatch) -> Readin
     """What a loss reads, where that is known to be less than all tokens."""
     if losses is masked_lm_losses:
         return _masked_positions(batch)
-    if losses is task_losses and not network.task_type.per_token and network.architecture.pooling(network.config) == "cls":
+    reads_texts = losses is task_losses and not network.task_type.per_token
+    if reads_texts and network.architecture.pooling(network.config) == "cls":
         return _first_tokens(batch)
     return None
 

@@ -1,4 +1,4 @@
-"""What objectives of all kinds of tasks share: answers put beside a batch, and a loss of the head's logits."""
+"""The base of the objectives of all task types: targets of a batch, and a loss of the head's logits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from endtask.tokenization.packed_texts import PackedTexts
 
 
 class TaskObjective(ABC):
-    """Give the right answers for task texts; each kind of task says what a batch asks and what a wrong answer costs.
+    """Learn a task; subclasses attach the targets to a batch and compute the loss of the logits.
 
     With `rdrop` each batch is read twice under different dropout: the loss is the mean of both readings' losses, and
     `rdrop` times half the sum of the divergences between their answers both ways (R-Drop: Liang et al., 2021, Eq. 3).

@@ -109,8 +109,8 @@ class _Facts:
 class Predictor:
     """A model ready to use; unless it reads marks alone, nothing of endtask's own is needed to load it.
 
-    `task_type` is that of the task where it is known, and `takes_pairs` says whether its texts come in pairs; others are
-    then refused. A single text longer than the model reads is cut off, unless it was trained to read such by windows.
+    `task_type` is that of the task where it is known, and `takes_pairs` says whether its texts come in pairs; others
+    are then refused. A single text longer than the model reads is cut off, unless it was trained to read such by windows.
     """
 
     def __init__(self, folder: Path, task_type: str | None = None, takes_pairs: bool | None = None) -> None:

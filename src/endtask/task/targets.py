@@ -25,7 +25,8 @@ def targets(task: Task, split: str) -> Answers:
 
     >>> from endtask.records import Example
     >>> rows = [Example(str(n), "a b", ("B", "O")[: n + 1], tokens=("a", "b")[: n + 1]) for n in range(2)]
-    >>> task = Task.from_examples("tiny", {"train": rows, "dev": rows}, task_type="token_classification", test_fraction=0)
+    >>> splits = {"train": rows, "dev": rows}
+    >>> task = Task.from_examples("tiny", splits, task_type="token_classification", test_fraction=0)
     >>> targets(task, "dev").tolist()
     [[0, -1], [0, 1]]
     """

@@ -1,7 +1,7 @@
 """The contract of a task type: its columns and labels, targets, head, loss, answers and defaults.
 
-A type registers itself under the name that `task.type` takes. Other folders ask `task_types.get(task.type)()`. These modules
-import torch inside methods only, since tasks are read and checked without it.
+A type registers itself under the name that `task.type` takes. Other folders ask `task_types.get(task.type)()`. These
+modules import torch inside methods only, since tasks are read and checked without it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class TaskType:
 
     name: ClassVar[str]
     """Set by the registry."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names for it, which messages translate."""
     form: ClassVar[Form]
     """What an answer is."""
     columns: ClassVar[tuple[str, ...]] = ("text", "label")

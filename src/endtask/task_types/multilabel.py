@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class MultiLabel(TaskType):
     """Any number of labels for each text: binary cross-entropy of each."""
 
+    aliases: ClassVar[tuple[str, ...]] = ("labels", "multi_label", "multi_label_classification")
     form: ClassVar[Form] = "label_sets"
     second_text: ClassVar[Literal["never", "optional", "always"]] = "optional"
     has_threshold = True

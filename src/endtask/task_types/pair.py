@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 class Pair(Text):
     """One class for each pair of texts, which the encoder reads together."""
 
+    aliases: ClassVar[tuple[str, ...]] = ("sentence_pair",)
     columns: ClassVar[tuple[str, ...]] = ("text", "text_pair", "label")
     second_text: ClassVar[Literal["never", "optional", "always"]] = "always"
     card_title = "A classifier of text pairs"

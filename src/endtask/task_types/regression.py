@@ -33,6 +33,7 @@ SCORE = "score"
 class Regression(TaskType):
     """A number for each text: squared error of standardised scores."""
 
+    aliases: ClassVar[tuple[str, ...]] = ("score",)
     form: ClassVar[Form] = "numbers"
     second_text: ClassVar[Literal["never", "optional", "always"]] = "optional"
     label_noun = "score"
@@ -118,7 +119,7 @@ class Regression(TaskType):
 
 
 def _are_scores(labels: dict[int, Any], path: str) -> bool:
-    """Return whether labels, by row, are numbers with fractions; a word among such numbers is a mistake, not a class."""
+    """Return whether labels, by row, are numbers with fractions; raises for a word among such numbers."""
     numbers = {row: as_number(label) for row, label in labels.items()}
     if not any(number % 1 for number in numbers.values() if number):
         return False

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class Text(TaskType):
     """One class for each text: cross-entropy."""
 
+    aliases: ClassVar[tuple[str, ...]] = ("classification", "text_classification")
     form: ClassVar[Form] = "classes"
     one_label = True
     labels_of_train_only = True

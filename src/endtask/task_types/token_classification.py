@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 class TokenClassification(TaskType):
     """A tag for each word: cross-entropy at the first token of every word."""
 
+    aliases: ClassVar[tuple[str, ...]] = ("ner", "tagging", "tags")
     form: ClassVar[Form] = "tags"
     columns: ClassVar[tuple[str, ...]] = ("tokens", "tags")
     per_token = True

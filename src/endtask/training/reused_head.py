@@ -49,7 +49,8 @@ def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Sett
 def kept_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
     """The objective whose head a task of that type can start from, and its class for each label; refused if none."""
     if not task_type.one_label:
-        raise InputError(f"a task of type {task_type.name!r} has no classes to start from", key=_KEY, hint="leave it off")
+        reason = f"a task of type {task_type.name!r} has no classes to start from"
+        raise InputError(reason, key=_KEY, hint="leave it off")
     found = fitting_objective(task_type, labels, settings)
     if found is None:
         raise InputError(
