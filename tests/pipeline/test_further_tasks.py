@@ -68,7 +68,7 @@ def found_results(run: Path) -> dict[str, Any]:
 def test_every_task_is_scored_by_the_metric_of_its_kind(finished: Path, data: Path) -> None:
     found = found_results(finished)
     assert found["summary"]["metric"] == "accuracy"
-    assert {name: (one["kind"], one["summary"]["metric"]) for name, one in found["tasks"].items()} == {
+    assert {name: (one["type"], one["summary"]["metric"]) for name, one in found["tasks"].items()} == {
         kind: (kind, METRICS[kind]) for kind in KINDS
     }
     for kind in KINDS:

@@ -99,7 +99,7 @@ def test_plain_transformers_gives_the_same(kind: str, finished: Path) -> None:
 
 def test_results_hold_scores_and_predictions(kind: str, finished: Path) -> None:
     found = results_of(finished)
-    assert (found["kind"], found["metric"], found["test"]["summary"]["metric"]) == (kind, METRICS[kind], METRICS[kind])
+    assert (found["type"], found["metric"], found["test"]["summary"]["metric"]) == (kind, METRICS[kind], METRICS[kind])
     test = found["predictions"]["test"]
     assert len(test["truth"]) == len(test["predicted"]["0"]) == dict(SPLITS)["test"]
     if kind == "token_classification":
@@ -149,7 +149,7 @@ def test_a_comparison_with_all_its_tests(kind: str, data: Path, tmp_path: Path) 
     assert lead is not None
     assert 0 < lead.p_value <= 1
     tree = results_of_comparison(outcome)
-    assert tree["kind"] == kind
+    assert tree["type"] == kind
     assert json.loads(json.dumps(tree))["truth"] == tree["truth"]
 
 
