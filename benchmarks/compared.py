@@ -26,7 +26,7 @@ from endtask.task.targets import Answers, from_lists
 Tree = dict[str, Any]
 _REASON = 80
 
-_FORMER = {"score": "regression", "labels": "multilabel", "tags": "token_classification"}
+_FORMER = {"regression": "regression", "multilabel": "multilabel", "token_classification": "token_classification"}
 
 
 def type_of(tree: Tree, key: str = "kind") -> str:

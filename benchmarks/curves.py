@@ -51,7 +51,7 @@ def curves_of(run: Path) -> Iterator[Tree]:
 
 def curves(folder: Path) -> list[Tree]:
     """The figures of all runs of a comparison, by cell and seeds."""
-    runs = sorted((folder / "cells").glob("*/seed-*"))
+    runs = sorted((folder / "variants").glob("*/seed-*"))
     return [
         {"cell": run.parent.name, "seed": int(run.name.removeprefix("seed-")), **row}
         for run in runs

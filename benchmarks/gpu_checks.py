@@ -21,17 +21,18 @@ from endtask.config import Settings
 from endtask.encoders.base import encoders
 from endtask.encoders.batch import lay_out, room_for
 from endtask.encoders.network import Network, build_network
-from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.seeds import generator
 from endtask.tokenization.packed_texts import PackedTexts, write_packed
 from endtask.training.checkpoint import Checkpoints
 from endtask.training.device import choose_device_context, move
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import MetricsFile, read_metrics
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import phase_of
+from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
 
 VOCABULARY, LONGEST = 30_000, 128

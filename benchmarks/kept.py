@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.results_file import RESULTS, read_results
 from endtask.errors import InputError
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 
 Tree = dict[str, Any]
 PACKED = ".json.gz"
@@ -31,7 +31,7 @@ def keep(came_back: Path, name: str, results: Path = RESULTS) -> Path:
     trees = {kept / f"{file.stem}{PACKED}": read_tree(file) for file in files}  # all read before any is written
     for target, tree in trees.items():
         both = _together(read_tree(target), tree, target) if target.exists() else tree
-        with whole_file(target) as aside:
+        with atomic_file(target) as aside:
             aside.write_bytes(gzip.compress(json.dumps(both, separators=(",", ":")).encode(), mtime=0))
     return kept
 
@@ -58,6 +58,8 @@ def read_tree(file: Path) -> Any:
     try:
         content = file.read_bytes()
         tree = json.loads(gzip.decompress(content) if file.name.endswith(PACKED) else content)
+        if isinstance(tree, dict) and "trials" in tree:  # files of before name trials runs, and variants cells
+            tree["runs"] = [{**trial, "cell": trial["variant"]} for trial in tree.pop("trials")]
         assert isinstance(tree["runs"] if isinstance(tree, dict) else tree, list)
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         raise _not_results(file) from None

@@ -29,9 +29,9 @@ from benchmarks.recipe.cells import NAMES, SHORT, base_settings
 from benchmarks.results_file import RESULTS, Results, write_results
 from benchmarks.tartan.cells import DOMAINS
 from endtask.bundle import write_bundle
-from endtask.compare import compare
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments import compare
 from endtask.reporting.format import metric_name
 
 Tree = dict[str, Any]
@@ -51,7 +51,10 @@ _AS_FIXED = {"task": 1, "task_mlm": 20, "external": 399}
 _FROM_FIXED: Tree = {name: {**one, "weight": _AS_FIXED[name]} for name, one in _FEW.items()}
 META = "meta"
 FIXED: dict[str, tuple[str, Tree]] = {"alone": ("masked LM on the selection alone", {})} | {
-    f"rho1-{rho1}-rho2-{rho2}": (f"rho1 = {rho1}, rho2 = {rho2}", {"pretrain.rho1": rho1, "pretrain.rho2": rho2})
+    f"rho1-{rho1}-rho2-{rho2}": (
+        f"rho1 = {rho1}, rho2 = {rho2}",
+        {"pretrain.weighting.rho1": rho1, "pretrain.objectives.task.rho2": rho2},
+    )
     for rho1, rho2 in ((99, 20), (19, 20), (3, 20), (3, 1))
 }
 CELLS: dict[str, tuple[str, Tree]] = {
@@ -95,7 +98,7 @@ def prepare(task: str, part: str, data: Path, out: Path, arms: Sequence[str] = (
     values = {**values_of(task, part, data), "output_dir": str(out / name)}
     settings = with_values(base_settings(task, data), values, task)
     cells = some_arms({cell: CELLS[cell][1] for cell in PARTS[part]}, arms, part)
-    asked = {"cells": cells, "seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]], "baselines": []}
+    asked = {"variants": cells, "seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]], "baselines": []}
     compare(settings, asked, until="pack")
     bundle = write_bundle(out / name, out / f"{name}.tar.zst")
     print(json.dumps({"file": str(bundle.file), "bytes": bundle.bytes}))

@@ -23,20 +23,20 @@ from torch import Tensor
 from benchmarks.gpu_checks import MASKING, VOCABULARY, random_texts
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.config import BatchSize, Settings
-from endtask.config.meta import MetaSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
-from endtask.objectives.base import Loss, Objective
+from endtask.objectives.base import BuiltObjective, Loss
 from endtask.objectives.classification import Classification
-from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
 from endtask.training.graph_replay import Backward
 from endtask.training.loop import build_optimizer, train
-from endtask.training.pretrain import phase_of
-from endtask.weighting.base import Weighting
+from endtask.training.pretrain_phase import phase_of
+from endtask.weighting.base import Rule
 from endtask.weighting.equal import Equal
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.rule import Meta
 
 Row = dict[str, Any]
@@ -106,7 +106,7 @@ class Breaking(Classification):
         return loss
 
 
-def build_objective(kind: str, network: Network, texts: PackedTexts) -> Objective:
+def build_objective(kind: str, network: Network, texts: PackedTexts) -> BuiltObjective:
     """What is learned: random answers will do."""
     if kind == "masked LM":
         size = BatchSize.parse("32768tok")
@@ -116,11 +116,11 @@ def build_objective(kind: str, network: Network, texts: PackedTexts) -> Objectiv
     return (Breaking if kind == "breaking" else Classification)(kind, stream, labels, rdrop=1.0)
 
 
-def build_weighting(case: Case, network: Network, context: DeviceContext) -> Weighting:
+def build_weighting(case: Case, network: Network, context: DeviceContext) -> Rule:
     """A weight of one, learned or not."""
     if not case.learned:
         return Equal(case.objective)
-    return Meta([case.objective], Ones(network), settings=MetaSettings(), device=context.device)
+    return Meta([case.objective], Ones(network), settings=MetaConfig(), device=context.device)
 
 
 def run_case(case: Case, texts: PackedTexts, *, size: str, steps: int, device: str) -> tuple[Row, list[float]]:

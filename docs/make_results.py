@@ -36,7 +36,7 @@ PAGES = (
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("retrieval", "training", "gradients", "weighting", "influence", "few-examples", "recipe")
+        for name in ("retrieval", "training", "gradients", "weighting", "influence", "few-shot", "recipe")
     ),
     ROOT / "examples" / "digits" / "README.md",
     *([ALIGNMENT_PAGE] if ALIGNMENT_PAGE.exists() else []),  # made whole by its benchmark

@@ -11,9 +11,10 @@ import pytest
 from endtask.config import Settings, resolve
 from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_json, write_text
-from endtask.io.run_layout import RESULTS, STAGES
+from endtask.io.run_layout import RESULTS
 from endtask.io.stage_folder import StageFolder
-from endtask.pipeline.stages import WORK, RunData
+from endtask.pipeline.stage import RunData
+from endtask.pipeline.stages import STAGES
 from tests.toy_run import toy_settings
 
 Made = dict[str, Path]
@@ -30,8 +31,8 @@ class StubStages:
         self.trouble: dict[str, BaseException] = {}
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Self:
-        for name in STAGES[1:]:
-            monkeypatch.setitem(WORK, name, self._work(name))
+        for name in list(STAGES)[1:]:
+            monkeypatch.setattr(STAGES[name], "run", self._stub(name))
         monkeypatch.setattr("endtask.reporting.page.write_report", lambda folder: folder / "report.html")
         return self
 
@@ -47,8 +48,8 @@ class StubStages:
         """What fine-tuning with a seed comes to; the folder is the seed's."""
         raise NotImplementedError
 
-    def _work(self, name: str) -> Callable[[RunData, StageFolder, Made], dict[str, Any]]:
-        def work(data: RunData, stage: StageFolder, made: Made) -> dict[str, Any]:
+    def _stub(self, name: str) -> Callable[[RunData, StageFolder, Made], dict[str, Any]]:
+        def run(data: RunData, stage: StageFolder, made: Made) -> dict[str, Any]:
             folder = stage.start()
             call = f"{self.name_of(stage.final.parent)} {name}"
             self.calls.append(call)
@@ -59,13 +60,13 @@ class StubStages:
             counts: dict[str, Any] = getattr(self, f"_{name}")(data, folder)
             return counts
 
-        return work
+        return run
 
     def _retrieve(self, data: RunData, folder: Path) -> dict[str, Any]:
         return {"corpus": {"bytes": 100}}
 
     def _select(self, data: RunData, folder: Path) -> dict[str, Any]:
-        kept = 0 if data.settings.select.selector == "none" else 50
+        kept = 0 if not data.settings.select.part.selects else 50
         return {"passages": kept, "bytes": kept, "share_of_corpus": 0.5}
 
     def _pack(self, data: RunData, folder: Path) -> dict[str, Any]:

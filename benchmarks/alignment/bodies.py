@@ -21,24 +21,23 @@ from endtask.config.overrides import with_values
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import TASK, Network
 from endtask.encoders.weights import load_tensors, load_weights, save_tensors
-from endtask.few_examples import Plan
-from endtask.few_examples.arm import Arm, ArmWork
-from endtask.few_examples.beside import fitting_beside, further_rows
-from endtask.few_examples.draws import Rows, fitting_labels, make_draws
-from endtask.few_examples.plan import Tasks
-from endtask.few_examples.result import Result
-from endtask.few_examples.stage_one import StageOne
+from endtask.experiments.few_shot.auxiliary_tasks import auxiliary_rows, labels_for_all
+from endtask.experiments.few_shot.few_shot_results import FewShotResult
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, Tasks
+from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer
+from endtask.experiments.few_shot.label_draws import TaskRows, fitting_labels, make_draws
+from endtask.experiments.few_shot.pretrained_runs import PretrainedRun
+from endtask.experiments.stage_reuse import reuse_data, reuse_stages
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.io.stage_folder import read_manifest
-from endtask.pipeline.reuse import reuse_stages, share_inputs
+from endtask.objectives.alignment.parts import aligned_head
 from endtask.pipeline.run import Run
 from endtask.task import Task
 from endtask.task.targets import as_lists, numbered
-from endtask.training.alignment_objectives import aligned_head
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
 from endtask.training.pretrain import WEIGHTS
-from endtask.training.pretrain_objectives import joint_objectives
+from endtask.training.pretrain_phase import pretrain_objectives
 
 Tree = dict[str, Any]
 RUN, HELD_OUT = "body", "held_out"
@@ -73,7 +72,7 @@ class Place:
     def truth(self, task: str) -> Tree:
         """The right answers to all rows of a task, which belong together, and which rows each draw is scored on."""
         found = self.tasks[task]
-        rows = Rows.of(found)
+        rows = TaskRows.of(found)
         answers = numbered([example.label for example in rows.examples], found.type, found.all_labels)
         draws = make_draws(rows, plan_of(task, "head", "new", 1.0, (1,), self.effort))
         return {
@@ -100,7 +99,7 @@ class BodyWork:
     @property
     def _settings(self) -> Settings:
         """Those of few-example learning: the paths lead to what is here, and nothing is compiled."""
-        return self._run.bundled.settings_here(self._run.settings).model_copy(update={"compile": "graphs"})
+        return self._run.bundled.local_settings(self._run.settings).model_copy(update={"compile": "graphs"})
 
     @property
     def is_trained(self) -> bool:
@@ -110,7 +109,7 @@ class BodyWork:
 
     def pretrain(self) -> Tree:
         """Pre-training, unless it was done; what it cost."""
-        share_inputs(self._base, self._run)
+        reuse_data(self._base, self._run)
         reuse_stages(self._run, [self._base.folder])
         counts = self._run.go(until="pretrain").stages["pretrain"]
         manifest = read_manifest(self.folder / "pretrain")
@@ -120,7 +119,7 @@ class BodyWork:
         cost = {"seconds": manifest["seconds"], "gpu": gpu}
         return {"kind": "body", "body": self.encoder.name, **kept, **cost, **self.context.made}
 
-    def stage_one(self, task: str, tasks: Tasks = "main") -> StageOne:
+    def stage_one(self, task: str, tasks: Tasks = "main") -> PretrainedRun:
         """The encoder as pre-training of a run of this task: a new head in place of that of the task it was trained with.
 
         With all tasks, those of the bundle beside it are its further ones, each with a head of its own.
@@ -128,12 +127,12 @@ class BodyWork:
         auxiliary = {name: self.context.tasks[name] for name in TASKS if name != task} if tasks == "all" else {}
         found = replace(self.context.tasks[task], auxiliary=auxiliary)
         folder = self.folder / "tasks" / "-with-".join((task, *auxiliary))
-        one = StageOne(self.encoder.name, folder, self._settings, found, self.encoder.name)
+        one = PretrainedRun(self.encoder.name, folder, self._settings, found, self.encoder.name)
         if not one.weights.exists():
             self._make(one)
         return one
 
-    def _make(self, one: StageOne) -> None:
+    def _make(self, one: PretrainedRun) -> None:
         """Several workers may do so at once, or find what a killed one left: the weights come last, and whole."""
         for folder in (one.folder, one.weights.parent):
             folder.mkdir(parents=True, exist_ok=True)
@@ -162,16 +161,16 @@ class BodyWork:
                     for row in case_rows(task, stage, found, labels)
                 )
 
-    def _results(self, task: str, plan: Plan) -> Iterator[Result]:
+    def _results(self, task: str, plan: FewShotSpec) -> Iterator[FewShotResult]:
         one = self.stage_one(task, plan.tasks[0])
-        rows = Rows.of(one.task)
-        arm = Arm(one, *next(plan.lines()))
+        rows = TaskRows.of(one.task)
+        arm = FewShotVariant(one, *next(plan.combinations()), plan)
         arm.check()
         draws = make_draws(rows, plan)
-        labels = fitting_beside(fitting_labels(draws, plan), plan, further_rows(one.task, rows, draws, plan))
+        labels = labels_for_all(fitting_labels(draws, plan), plan, auxiliary_rows(one.task, rows, draws, plan))
         with tempfile.TemporaryDirectory() as scratch:
-            work = ArmWork(one, rows, draws, plan, labels, Path(scratch))
-            for results in work.train(arm, list(plan.keys(labels, arm.train))):
+            work = VariantTrainer(one, rows, draws, plan, labels, Path(scratch))
+            for results in work.train(arm, list(plan.trials(labels, arm.train))):
                 yield from results
 
     def held_out(self, batches: int = BATCHES) -> Iterator[Tree]:
@@ -182,7 +181,7 @@ class BodyWork:
         load_weights(self.folder / "pretrain" / WEIGHTS, network)
         network.eval()
         scored = self.context.run(HELD_OUT)
-        for name, objective in joint_objectives(task, scored.folder / "pack", network, scored.settings).items():
+        for name, objective in pretrain_objectives(task, scored.folder / "pack", network, scored.settings).items():
             sums = np.zeros(3)
             for step in range(batches):
                 batch = objective.batch(step).to(context.device)

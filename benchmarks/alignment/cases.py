@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.alignment.cells import USUAL, Effort, plan_of
-from endtask.few_examples import Plan
-from endtask.few_examples.result import Result
+from endtask.experiments.few_shot.few_shot_results import FewShotResult
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 from endtask.io.tables import Row
 
 Tree = dict[str, Any]
@@ -52,24 +52,24 @@ def tags_of(query: str, concept: str) -> list[str]:
     return tags
 
 
-def case_plans(task: str, effort: Effort = USUAL) -> dict[str, Plan]:
+def case_plans(task: str, effort: Effort = USUAL) -> dict[str, FewShotSpec]:
     """As pre-training left the head, and after learning; cases are test rows, so labels are drawn from train."""
-    learned = plan_of(task, "head", "keep", Plan().rates("head")[0], (LABELS,), effort)
+    learned = plan_of(task, "head", "keep", FewShotSpec().learning_rates_of("head")[0], (LABELS,), effort)
     by_draws = learned.model_copy(update={"folds": None})
     still = {"learning_rates": (UNTOUCHED,), "samples": 1, "seeds": (0,), "epochs": 1}
     return {"pre-training": by_draws.model_copy(update=still), "fine-tuning": by_draws}
 
 
-def case_rows(task: str, stage: str, results: Sequence[Result], labels: Sequence[str]) -> list[Tree]:
+def case_rows(task: str, stage: str, results: Sequence[FewShotResult], labels: Sequence[str]) -> list[Tree]:
     """Of queries what the first run marked; of letters the mean probability of the positive class."""
     if task == "ct":
-        answers = [[labels[tag] for tag in row] for row in results[0].answers]
+        answers = [[labels[tag] for tag in row] for row in results[0].predictions]
         return [
             {"text": query, "stage": stage, "shown": f"`{marked(query.split(), tags)}`"}
             for (query, _), tags in zip(QUERIES, answers, strict=True)
         ]
     return [
-        {"text": letters, "stage": stage, "shown": f"{_positive(label, [one.surprise[place] for one in results]):.2f}"}
+        {"text": letters, "stage": stage, "shown": f"{_positive(label, [one.losses[place] for one in results]):.2f}"}
         for place, (letters, label) in enumerate(LETTERS.items())
     ]
 

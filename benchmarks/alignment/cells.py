@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from endtask.few_examples import Plan
-from endtask.few_examples.plan import Head, Tasks, Trained
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, Head, Tasks, TrainedPart
 
 Tree = dict[str, Any]
 
@@ -75,14 +74,14 @@ class Arm:
     title: str
     encoder: Body
     head: Head = "new"
-    train: Trained = "head"
+    train: TrainedPart = "head"
     rate: float | None = None
     tasks: Tasks = "main"
 
     @property
     def learning_rate(self) -> float:
         """The rate it learns by."""
-        return self.rate or Plan().rates(self.train)[0]
+        return self.rate or FewShotSpec().learning_rates_of(self.train)[0]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def tables(task: str) -> dict[str, Table]:
     kept, new = Arm(f"{LARGEST}, kept head", ALIGNED, "keep"), Arm(f"{LARGEST}, new head", ALIGNED)
     sizes = [Arm(f"{size}, kept head", Body(size), "keep") for size in SIZES]
     discarded = [Arm(f"{width}x3, new head", Body(f"{width}x3")) for width in (256, 512, 768)]
-    parts: tuple[tuple[Trained, Tasks, str], ...] = (
+    parts: tuple[tuple[TrainedPart, Tasks, str], ...] = (
         ("head", "main", "the head"),
         ("transformer", "all", "the head and all layers, both tasks together"),
         ("transformer", "main", "the head and all layers"),
@@ -141,7 +140,7 @@ class Job:
 
     encoder: str
     task: str
-    train: Trained
+    train: TrainedPart
     head: Head
     rate: float
     labels: tuple[int, ...]
@@ -175,18 +174,18 @@ USUAL = Effort()
 
 def plan_of(
     task: str,
-    train: Trained,
+    train: TrainedPart,
     head: Head,
     rate: float,
     labels: Sequence[int],
     effort: Effort = USUAL,
     tasks: Tasks = "main",
-) -> Plan:
+) -> FewShotSpec:
     """Ten runs a cell: AD by five folds, CT by five draws scored on test, two seeds each, as in the paper.
 
     Heads learn for as long as it helps, since a tenth of the rate takes ten times the epochs.
     """
-    return Plan(
+    return FewShotSpec(
         labels=tuple(labels),
         samples=5,
         folds=5 if task == "ad" else None,

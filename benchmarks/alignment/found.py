@@ -13,11 +13,11 @@ from benchmarks.alignment.rows_file import made_as, not_a_row, read_rows, refuse
 from benchmarks.compared import type_of
 from endtask.errors import InputError
 from endtask.evaluation.task_metrics import Measure
-from endtask.few_examples.draws import Draw
-from endtask.few_examples.outcome import Judge
-from endtask.few_examples.plan import Key
-from endtask.few_examples.result import Result
-from endtask.few_examples.units import Units
+from endtask.experiments.few_shot.few_shot_results import FewShotResult
+from endtask.experiments.few_shot.few_shot_scores import FewShotScoring
+from endtask.experiments.few_shot.few_shot_spec import FewShotTrial
+from endtask.experiments.few_shot.label_draws import Draw
+from endtask.experiments.few_shot.prediction_units import PredictionUnits
 from endtask.registry import task_types
 from endtask.task.targets import Answers, from_lists
 
@@ -25,7 +25,7 @@ Tree = dict[str, Any]
 SCORE = "accuracy"
 
 
-class ToldUnits(Units):
+class ToldUnits(PredictionUnits):
     """The right answers as they came back: what scoring needs, without the texts."""
 
     def __init__(self, kind: str, truth: Answers) -> None:
@@ -39,7 +39,7 @@ class Found:
     made: Tree | None = None
     tasks: dict[str, Tree] = field(default_factory=dict)
     bodies: dict[str, Tree] = field(default_factory=dict)
-    results: dict[tuple[str, str, str, str, str, Key], Result] = field(default_factory=dict)
+    results: dict[tuple[str, str, str, str, str, FewShotTrial], FewShotResult] = field(default_factory=dict)
     held_out: dict[tuple[str, str], Tree] = field(default_factory=dict)
     cases: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
 
@@ -73,9 +73,9 @@ class Found:
             if steps != row["steps"]:
                 raise InputError(f"{row['body']} was trained for {row['steps']} steps, others for {steps}")
         elif kind == "result":
-            key = Key(**row["key"])
-            names = ("epoch", "held_out_perplexity", "answers", "surprise", "asked")
-            result = Result(key, **{name: row[name] for name in names})
+            key = FewShotTrial(**row["trial"])
+            names = ("epoch", "held_out_perplexity", "predictions", "losses", "counts")
+            result = FewShotResult(key, **{name: row[name] for name in names})
             self.results[row["body"], row["task"], row["train"], row["head"], row["tasks"], key] = result
         elif kind == "held_out":
             self.held_out[row["body"], row["objective"]] = row
@@ -93,23 +93,24 @@ class Found:
         assert self.made is not None
         return Effort(tuple(self.made["effort"]["seeds"]), self.made["effort"]["epochs"])
 
-    def judge(self, task: str) -> Judge:
+    def judge(self, task: str) -> FewShotScoring:
         """How the runs of a task are put together and scored."""
         row = self.tasks[task]
         truth = from_lists(row["truth"], type_of(row, "task_kind"))
         nothing = np.zeros(0, dtype=np.int64)
         draws = [Draw(nothing, nothing, np.asarray(scored)) for scored in row["scored"]]
         plan = plan_of(task, "head", "new", 1.0, (1,))
-        measure = Measure(SCORE, type_of(row, "task_kind"), tuple(row["labels"]))
-        return Judge(plan, draws, ToldUnits(type_of(row, "task_kind"), truth), measure, np.asarray(row["groups"]))
+        type_name = type_of(row, "task_kind")
+        measure = Measure(SCORE, type_name, tuple(row["labels"]))
+        return FewShotScoring(plan, draws, ToldUnits(type_name, truth), measure, np.asarray(row["groups"]))
 
-    def of(self, task: str, arm: Arm, labels: int) -> list[Result] | None:
+    def of(self, task: str, arm: Arm, labels: int) -> list[FewShotResult] | None:
         """The runs of an arm with a number of labels, by draw and seed; None where not all that are planned are there.
 
         Tests over folds need all of them: they put the answers to all rows together.
         """
         plan = plan_of(task, arm.train, arm.head, arm.learning_rate, (labels,), self.effort, arm.tasks)
         names = (arm.encoder.name, task, arm.train, arm.head, arm.tasks)
-        found = [self.results.get((*names, key)) for key in plan.keys((labels,), arm.train)]
+        found = [self.results.get((*names, key)) for key in plan.trials((labels,), arm.train)]
         runs = [one for one in found if one is not None]
         return runs if len(runs) == len(found) else None

@@ -16,7 +16,7 @@ from benchmarks.alignment.cells import ALIGNED, OWN, PLAIN, TASKS, WITHOUT, Tabl
 from benchmarks.alignment.found import SCORE, Found
 from benchmarks.compared import collect_from_command_line
 from benchmarks.results_file import RESULTS, Results, read_results, write_results
-from endtask.few_examples.outcome import PERPLEXITY, Cell, judged
+from endtask.experiments.few_shot.few_shot_scores import PERPLEXITY, LabelScores, score_table
 from endtask.io.atomic import write_text
 
 Tree = dict[str, Any]
@@ -51,7 +51,8 @@ def _runs(found: Found, task: str) -> Iterator[Tree]:
             score = judge.measure.score(truth, one.as_array(judge.units))
             statistics = {SCORE: round(score, 5), PERPLEXITY: round(one.perplexity, 4), "epoch": one.epoch}
             names = {"task": task, "body": encoder, "train": train, "head": head, "tasks": tasks}
-            yield {"kind": "run", **names, **vars(key), **statistics}
+            trial = {"labels": key.labels, "draw": key.draw, "seed": key.seed, "rate": key.learning_rate}
+            yield {"kind": "run", **names, **trial, **statistics}
 
 
 def _cells(found: Found, task: str, number: str, table: Table) -> Iterator[Tree]:
@@ -61,18 +62,20 @@ def _cells(found: Found, task: str, number: str, table: Table) -> Iterator[Tree]
     there = {title: [one for runs in several for one in runs or ()] for title, several in whole.items()}
     if table.arms[0].title not in there or len(there) < 2:
         return
-    for title, cells in judged(found.judge(task), there, table.labels).items():
+    for title, cells in score_table(found.judge(task), there, table.labels).items():
         for cell in cells:
             yield {"kind": "cell", "task": task, "table": number, "title": title, **_statistics(cell)}
 
 
-def _statistics(cell: Cell) -> Tree:
-    scores = {name: {key: round(value, 5) for key, value in cell.scores[name].items()} for name in (SCORE, PERPLEXITY)}
+def _statistics(cell: LabelScores) -> Tree:
+    found = {name: cell.scores[name] for name in (SCORE, PERPLEXITY)}
+    scores = {name: {"mean": round(one.mean, 5), "std": round(one.std, 5)} for name, one in found.items()}
     tests = {
-        name: {"lead": round(test.lead, 5), "p": round(test.p_value, 5), "p_holm": round(test.p_holm, 5)}
-        for name, test in cell.tests.items()
+        name: {"lead": round(test.mean, 5), "p": round(test.p_value, 5), "p_holm": round(test.p_holm, 5)}
+        for name, one in found.items()
+        if (test := one.difference) is not None
     }
-    return {"labels": cell.labels, "runs": cell.runs, "epoch": round(cell.epoch, 1), **scores, "tests": tests}
+    return {"labels": cell.labels, "runs": cell.trials, "epoch": round(cell.epoch, 1), **scores, "tests": tests}
 
 
 def _summary(rows: Sequence[Tree], results: Path) -> Tree:

@@ -27,7 +27,7 @@ from endtask.bundle import write_bundle
 from endtask.config import Settings, SizeBudget
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.tables import Row, read_rows
 from endtask.pipeline.run import Run
 
@@ -83,7 +83,7 @@ class Prepared:
                 found[part].append(json.dumps(row, ensure_ascii=False) + "\n")
         for name, lines in found.items():
             self._text(name).parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(self._text(name)) as aside:
+            with atomic_file(self._text(name)) as aside:
                 aside.write_text("".join(lines), encoding="utf-8")
 
     def _pages(self) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.nested import changes_in_words
 
 Tree = dict[str, Any]
@@ -49,7 +49,7 @@ def mend_end(path: Path) -> None:
     """Let the file end with a whole line, so that others can follow; what was cut off is done again anyway."""
     whole = b"".join(line + b"\n" for line in _whole_lines(path))
     if path.exists() and path.read_bytes() != whole:
-        with whole_file(path) as aside:
+        with atomic_file(path) as aside:
             aside.write_bytes(whole)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchmarks.alignment.cells import ALIGNED, LARGEST, Job, jobs
-from endtask.few_examples import Plan
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 
 PRETRAIN, CASES, HELD_OUT = "pretrain", "cases", "held_out"
 
@@ -34,7 +34,7 @@ def items_after(encoder: str) -> list[Item]:
 def is_slow(item: Item) -> bool:
     """Whether an item takes long and no headline waits for it: low rates, and bodies that learn too."""
     job = item.what
-    return not isinstance(job, Job) or job.train != "head" or job.rate < Plan().rates("head")[0]
+    return not isinstance(job, Job) or job.train != "head" or job.rate < FewShotSpec().learning_rates_of("head")[0]
 
 
 class Todo:

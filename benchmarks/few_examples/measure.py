@@ -9,11 +9,12 @@ from typing import Any
 
 import endtask
 from benchmarks.few_examples.texts import write_task
-from endtask.few_examples import Plan, few_examples
-from endtask.few_examples.arm import Arm, ArmWork
-from endtask.few_examples.body_runs import BodyRuns
-from endtask.few_examples.draws import Rows, make_draws
-from endtask.few_examples.stage_one import open_stage_one
+from endtask.experiments.few_shot.encoder_trials import EncoderTrials
+from endtask.experiments.few_shot.few_shot import few_shot
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
+from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer
+from endtask.experiments.few_shot.label_draws import TaskRows, make_draws
+from endtask.experiments.few_shot.pretrained_runs import open_pretrained
 from endtask.serving.latency import measure_latency
 
 Row = dict[str, Any]
@@ -30,7 +31,7 @@ def make_run(folder: Path, kind: str, size: str) -> Path:
         "task": {"path": str(task)},
         "tokenizer": {"vocab_size": 2000},
         "model": {"size": size},
-        "pretrain": {"rho1": "inf", "batch_size": 8, "objectives": {"mlm": {"kind": "mlm", "texts": "task"}},
+        "pretrain": {"weighting": {"rho1": "inf"}, "batch_size": 8, "objectives": {"mlm": {"kind": "mlm", "texts": "task"}},
                   "weighting": "equal"},
         "finetune": {"epochs": 1, "max_steps": 1, "seeds": [0]},
     }  # fmt: skip
@@ -39,24 +40,31 @@ def make_run(folder: Path, kind: str, size: str) -> Path:
 
 def side_by_side(run: Path, kind: str, size: str, runs: int, epochs: int) -> Row:
     """All runs by the command's own function: tokenising, the encoder's pass, training, scoring and the page."""
-    plan = Plan(labels=(LABELS,), samples=runs // 2, epochs=epochs, patience=None)
+    plan = FewShotSpec(labels=(LABELS,), samples=runs // 2, epochs=epochs, patience=None)
     with tempfile.TemporaryDirectory() as output:
         start = time.perf_counter()
-        outcome = few_examples([run], plan, Path(output) / "out")
+        outcome = few_shot([run], plan, Path(output) / "out")
         seconds = time.perf_counter() - start
-    (cell,) = outcome.rows[0].cells
-    return {"what": "side by side", "kind": kind, "size": size, "runs": cell.runs, "epochs": epochs, "seconds": seconds}
+    (entry,) = outcome.rows[0].entries
+    return {
+        "what": "side by side",
+        "kind": kind,
+        "size": size,
+        "runs": entry.trials,
+        "epochs": epochs,
+        "seconds": seconds,
+    }
 
 
 def one_by_one(run: Path, kind: str, size: str, runs: int, epochs: int) -> Row:
     """The same runs through the whole network, as a training loop does that keeps no vectors."""
-    plan = Plan(labels=(LABELS,), samples=max(1, runs // 2), epochs=epochs, patience=None)
-    one = open_stage_one(run)
-    rows = Rows.of(one.task)
+    plan = FewShotSpec(labels=(LABELS,), samples=max(1, runs // 2), epochs=epochs, patience=None)
+    one = open_pretrained(run)
+    rows = TaskRows.of(one.task)
     with tempfile.TemporaryDirectory() as scratch:
-        work = ArmWork(one, rows, make_draws(rows, plan), plan, (LABELS,), Path(scratch))
-        keys = list(plan.keys((LABELS,), "head"))[:runs]
-        loop: BodyRuns = work.body_runs(Arm(one, "head", "new"))
+        work = VariantTrainer(one, rows, make_draws(rows, plan), plan, (LABELS,), Path(scratch))
+        keys = list(plan.trials((LABELS,), "head"))[:runs]
+        loop: EncoderTrials = work.encoder_trials(FewShotVariant(one, "head", "new", "main", plan))
         start = time.perf_counter()
         done = sum(len(results) for results in loop.train(keys, work.reset_head))
         seconds = time.perf_counter() - start

@@ -62,7 +62,7 @@ SCORINGS: dict[str, Scoring] = {
 }
 """The orders that a GPU makes. The usual scoring model has only two layers, so layers are compared in a larger one."""
 TOGETHER = ("best_rank", "influence")
-"""The orders that `select.selector: fusion` would make one of."""
+"""The orders that `select.name: fusion` would make one of."""
 
 TABLES: dict[str, tuple[Arm, ...]] = {
     "main": (

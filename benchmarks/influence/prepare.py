@@ -25,11 +25,11 @@ import numpy as np
 from benchmarks.influence.cells import AGAINST, SCORINGS, STEPS, TABLES, TOGETHER, Arm, base_settings, cells
 from benchmarks.influence.score import CANDIDATES, FOLDS, SETTINGS, TASK
 from endtask.bundle import write_bundle
-from endtask.compare import Outcome, compare
 from endtask.config import SelectSettings, Settings, dump_yaml
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
-from endtask.io.atomic import link_or_copy, whole_file, write_json, write_text
+from endtask.experiments import ComparisonResult, compare
+from endtask.io.atomic import atomic_file, link_or_copy, write_json, write_text
 from endtask.io.compression import zstd
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_statistics
@@ -41,8 +41,7 @@ from endtask.selectors.influence import influence_config
 from endtask.selectors.influence.candidates import pack_candidates
 from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import folds_of
-from endtask.selectors.ranking import by_score, ranks_of
-from endtask.selectors.table import keep_rows
+from endtask.selectors.ranking import by_score, ranks_of, write_rows
 from endtask.task.stored import task_files
 from endtask.tokenization.tokenizer import load_tokenizer
 
@@ -100,7 +99,7 @@ class Prepared:
         shutil.rmtree(folder)
 
     def order(self, name: str, scores: np.ndarray | None = None) -> Path:
-        """The candidates with their ranks in an order; a table that `select.selector: imported` reads."""
+        """The candidates with their ranks in an order; a table that `select.name: imported` reads."""
         path = self.folder / "orders" / f"{name}.parquet"
         if path.exists():
             return path
@@ -119,8 +118,8 @@ class Prepared:
             context = RunContext(section, self.table.parent, seed=self.settings.seed, examples=self.run.task.train)
             ranking = section.part.rank(statistics, context)
             order, score = ranking.order, ranking.score
-        with whole_file(path) as aside:
-            keep_rows(self.table, order, aside, replaced={"rank": ranks_of(order), "score": score})
+        with atomic_file(path) as aside:
+            write_rows(self.table, order, aside, new_values={"rank": ranks_of(order), "score": score})
         return path
 
     def orders(self, arms: Sequence[Arm], scores: Path | None) -> dict[str, str]:
@@ -135,25 +134,25 @@ class Prepared:
                 )
         return {name: str(self.order(name, given.get(name))) for name in sorted(names)}
 
-    def compared(self, name: str, arms: Sequence[Arm], scores: Path | None, **asked: Any) -> Outcome:
+    def compared(self, name: str, arms: Sequence[Arm], scores: Path | None, **asked: Any) -> ComparisonResult:
         """A comparison of some arms, up to their tokens or, with `until`, another stage."""
         if not self.table.exists():
             raise InputError("no candidates there", path=self.folder, hint="the step `candidates` comes first")
         size = int(read_statistics(self.table).bytes.sum())
         values = {"output_dir": str(self.folder / name), "tokenizer.path": str(self.tokenizer), "select.budget": None}
         comparison: dict[str, Any] = {
-            "cells": cells(tuple(arms), self.orders(arms, scores), size),
+            "variants": cells(tuple(arms), self.orders(arms, scores), size),
             "seeds": [0, 1, 2],
             "baselines": [],
         }
-        if AGAINST in comparison["cells"]:
+        if AGAINST in comparison["variants"]:
             comparison["against"] = AGAINST
         until = asked.pop("until", "pack")
         return compare(with_values(self.settings, values, name), comparison | asked, until=until)
 
     def chosen(self) -> Path:
         """What the arms that were prepared so far chose, in figures that need no training, as `chosen.json`."""
-        manifests = sorted(self.folder.glob("*/cells/*/seed-0/select/manifest.json"))
+        manifests = sorted(self.folder.glob("*/variants/*/seed-0/select/manifest.json"))
         counts = {path.parents[2].name: json.loads(path.read_text(encoding="utf-8"))["counts"] for path in manifests}
         found = {
             name: {
@@ -177,7 +176,7 @@ def read_scores(path: Path) -> Mapping[str, np.ndarray]:
 
 def _archive(folder: Path, archive: Path) -> None:
     with (
-        whole_file(archive) as aside,
+        atomic_file(archive) as aside,
         zstd.open(aside, "wb", level=_LEVEL) as stream,
         tarfile.open(fileobj=stream, mode="w|") as tar,
     ):

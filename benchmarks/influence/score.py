@@ -27,7 +27,7 @@ from benchmarks.influence.cells import SCORINGS
 from endtask.config import Settings, load_settings
 from endtask.config.overrides import with_values
 from endtask.gradients.scoring import Calibration
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.compression import zstd
 from endtask.seeds import generator
 from endtask.selectors.influence import influence_config
@@ -35,8 +35,7 @@ from endtask.selectors.influence.candidates import CandidateUnits, calibration_d
 from endtask.selectors.influence.fit import Fold, fit, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import class_shares, columns_of
 from endtask.selectors.influence.limits import target_memory
-from endtask.selectors.influence.scorer import Scorer
-from endtask.selectors.influence.shards import Shards, ShardWork, score_units
+from endtask.selectors.influence.scorer import Scorer, Shards, ShardStatistics, score_units
 from endtask.task import Task
 from endtask.task.stored import read_task
 from endtask.tokenization.packed_texts import PackedTexts
@@ -80,7 +79,7 @@ def folds_in(folder: Path, settings: Settings) -> list[Fold]:
 
 
 def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray, dict[str, Any]]:
-    """The score of every candidate, as `select.influence.choice: budget` has it."""
+    """The score of every candidate, as `select.choice: budget` has it."""
     own = {"layers": [SCORINGS[name].layer], **SCORINGS[name].values}
     values = {f"select.{key}": value for key, value in own.items()}
     chosen = [replace(fold, settings=with_values(fold.settings, values, name)) for fold in folds]
@@ -91,7 +90,7 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
     drawn = calibration_draw(units.count, seed_of(settings))
     calibration = Calibration.of(score_units(scorer, units, drawn))
     columns = columns_of([fold.task for fold in chosen], influence_config(settings).target_batch)
-    work = ShardWork(influence_config(settings), calibration, class_shares(columns, chosen[0].task.labels))
+    work = ShardStatistics(influence_config(settings), calibration, class_shares(columns, chosen[0].task.labels))
     ready = time.perf_counter()
     shards = Shards(units, folder / "shards" / name)
     shards.score(scorer, work)
@@ -102,7 +101,7 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
     return found, facts | controls(scorer, units, work, found)
 
 
-def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.ndarray) -> dict[str, float]:
+def controls(scorer: Scorer, units: CandidateUnits, work: ShardStatistics, scores: np.ndarray) -> dict[str, float]:
     """Of some of the candidates: what else gives the same order, in rank correlations.
 
     `agreement`: the scores that they would have had under other masks. `harm`: how much a candidate harms the targets
@@ -113,7 +112,7 @@ def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.
     scorer.reader.seed += 1
     products = score_units(scorer, units, drawn)
     scorer.reader.seed -= 1
-    again = work.statistics(products, 0)["score"]
+    again = work.compute(products, 0)["score"]
     half = len(columns_of([scorer.folds[0].task], work.settings.target_batch))
     pairs = {
         "agreement": (again, scores[drawn]),
@@ -123,17 +122,17 @@ def controls(scorer: Scorer, units: CandidateUnits, work: ShardWork, scores: np.
     return {name: round(float(spearmanr(*pair).statistic), 4) for name, pair in pairs.items()}
 
 
-def harm_of(products: Tensor, work: ShardWork) -> NDArray[np.generic]:
+def harm_of(products: Tensor, work: ShardStatistics) -> NDArray[np.generic]:
     """Scores by the opposite: the mean harm to the targets that are harmed most: (units, columns) -> (units,)."""
     calibration = replace(work.calibration, mean=-work.calibration.mean)
-    return replace(work, calibration=calibration).statistics(-products, 0)["score"]
+    return replace(work, calibration=calibration).compute(-products, 0)["score"]
 
 
-def scores_by(products: Tensor, work: ShardWork, columns: slice) -> NDArray[np.generic]:
+def scores_by(products: Tensor, work: ShardStatistics, columns: slice) -> NDArray[np.generic]:
     """Scores by some of the columns alone: (units, columns) -> (units,)."""
     calibration = Calibration(work.calibration.mean[columns], work.calibration.deviation[columns])
     some = replace(work, calibration=calibration, shares=work.shares[columns])
-    return some.statistics(products[:, columns], 0)["score"]
+    return some.compute(products[:, columns], 0)["score"]
 
 
 def fitted(folder: Path, settings: Settings) -> tuple[list[Fold], dict[str, Any]]:
@@ -161,7 +160,7 @@ def score(archive: Path, out: Path, orders: tuple[str, ...] = tuple(SCORINGS), *
         scores[name], found = score_order(folder, folds, name)
         facts[name] = {"layer": SCORINGS[name].layer, **cost, **found}
         print(name, facts[name], flush=True)
-        with whole_file(out) as aside, open(aside, "wb") as file:
+        with atomic_file(out) as aside, open(aside, "wb") as file:
             np.savez(file, facts=np.array(json.dumps(facts)), **scores)  # type: ignore[arg-type]
     return facts
 

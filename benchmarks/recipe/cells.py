@@ -56,7 +56,7 @@ LADDER = (
     Rung(
         "masked-lm",
         "a quarter masked, masked LM alone",
-        ("pretrain.mask_probability", "pretrain.rho1", "pretrain.rho2"),
+        ("pretrain.mask_probability", "pretrain.weighting.rho1", "pretrain.objectives.task.rho2"),
     ),
     Rung("rate", "fine-tuning rate times ten", (), {"finetune.learning_rate": 2e-4, "finetune.epochs": 6}),
     Rung("text", "half the text", ("select.budget",)),

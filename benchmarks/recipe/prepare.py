@@ -32,10 +32,10 @@ from benchmarks.recipe.cells import (
     ladder_cells,
 )
 from endtask.bundle import write_bundle
-from endtask.compare import compare
 from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments import compare
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = {"majority": {}, "tfidf": {}, "no_corpus": NO_CORPUS}
@@ -50,15 +50,15 @@ def comparisons(settings: Settings, paper: Settings, long: Settings) -> dict[str
     apart = [name for names in LOWER.values() for name in names]
     bundles = {**LOWER, "high": tuple(name for name in rungs if name not in apart)}
     ladder = {
-        bundle: {"cells": {name: rungs[name] for name in names}, "seeds": [SEEDS[0]], "baselines": []}
+        bundle: {"variants": {name: rungs[name] for name in names}, "seeds": [SEEDS[0]], "baselines": []}
         for bundle, names in bundles.items()
     }
     once = {"seeds": list(SEEDS), "finetune_seeds": [SEEDS[0]]}  # a model for each seed of pre-training
     return {
-        "final": {"cells": {CELL: {}}, **once, "baselines": BASELINES},
-        "random": {"cells": {"random": {"select.selector": "random"}}, **once, "baselines": []},
+        "final": {"variants": {CELL: {}}, **once, "baselines": BASELINES},
+        "random": {"variants": {"random": {"select.selector": "random"}}, **once, "baselines": []},
         **ladder,
-        "long": {"cells": {LONG: different(flat(long), flat(settings))}, "seeds": [SEEDS[0]], "baselines": []},
+        "long": {"variants": {LONG: different(flat(long), flat(settings))}, "seeds": [SEEDS[0]], "baselines": []},
     }
 
 

@@ -35,20 +35,20 @@ from endtask.config.overrides import with_values
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.encoders.weights import load_weights
+from endtask.experiments.stage_reuse import reuse_data, reuse_stages
 from endtask.io.run_layout import BEST_WEIGHTS, SETTINGS_FILE
 from endtask.io.stage_folder import read_manifest
 from endtask.objectives.task_base import TaskObjective
-from endtask.pipeline.reuse import reuse_stages, share_inputs
 from endtask.pipeline.run import Run
 from endtask.progress import set_quiet
 from endtask.task import Task
 from endtask.training.averaging import put_in_mean
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
-from endtask.training.finetune import finetune_phase
+from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
-from endtask.training.loop import Phase
 from endtask.training.metrics_file import read_metrics
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain import WEIGHTS
 
@@ -179,7 +179,7 @@ def pretrain(base: Run, name: str, values: Values, scratch: Path, done: list[Pat
     """Pre-training of a variant in a run folder of its own; what it costs."""
     folder = scratch / "skip_pretraining" / name
     run = Run(with_values(base.settings, {**values, "output_dir": str(folder)}, name))
-    share_inputs(base, run)
+    reuse_data(base, run)
     reuse_stages(run, [base.folder, *done])
     result = run.go(until="pretrain")
     manifest = read_manifest(folder / "pretrain")

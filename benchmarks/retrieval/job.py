@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.retrieval.engines import ENGINES, THREADS, Engine, Found
 from benchmarks.retrieval.inputs import read_queries
-from endtask.io.atomic import whole_file, write_json
+from endtask.io.atomic import atomic_file, write_json
 from endtask.progress import set_quiet
 
 SAMPLE = 100
@@ -86,7 +86,7 @@ def _keep_sample(found: Found, count: int, path: Path) -> None:
         positions, scores = found.ranking(number)
         arrays[f"positions_{number}"] = np.asarray(positions, dtype=np.int64)
         arrays[f"scores_{number}"] = np.asarray(scores, dtype=np.float64)
-    with whole_file(path) as aside, open(aside, "wb") as file:
+    with atomic_file(path) as aside, open(aside, "wb") as file:
         np.savez_compressed(file, **arrays)
 
 

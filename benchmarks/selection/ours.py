@@ -22,7 +22,7 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.gradients.plan import Options, Work, make_plan
+from endtask.gradients.plan import Options, Workload, make_plan
 from endtask.gradients.rows import Units
 from endtask.gradients.scoring import score_batches
 from endtask.gradients.targets import Targets
@@ -68,7 +68,7 @@ def kept_targets(network: Network, context: DeviceContext, bench: Bench, options
         gradients = engine.gradients(batch, task_losses)
         if kept is None:
             (few,) = candidate_batches(bench, network, 4, 1)
-            work = Work(bench.candidates, bench.targets, bench.targets)
+            work = Workload(bench.candidates, bench.targets, bench.targets)
             plan = make_plan(engine.gradients(few, masked_lm_losses), gradients, work, options)
             kept = Targets(plan, Units.single(bench.targets))
         kept.add(gradients, places)

@@ -86,12 +86,12 @@ def _fully_finetuned(name: str, title: str, auxiliary: Tree) -> tuple[Arm, ...]:
 
 
 _AS_IN_THE_PAPER: Tree = {
-    "pretrain.weighting": "meta",
-    "pretrain.meta": {
+    "pretrain.weighting": {
+        "name": "meta",
         "learning_rate": 1.0e-1,  # the highest of its range: these runs are so much shorter than its own
         "every": 1,
         "floor": 0.0,
-        "parameters": "body",
+        "parameters": "all",
         "split": "dev",
         "gradient_batch": 64,
         "head": "adamw",
@@ -106,7 +106,7 @@ def _names_of(arms: Iterable[Arm]) -> dict[str, str]:
 
 def _learned(name: str, title: str, meta: Tree | None) -> Arm:
     """META on the task's own text with some of its settings other than by default."""
-    values = None if meta is None else {"pretrain.weighting": "meta", "pretrain.meta": meta}
+    values = None if meta is None else {"pretrain.weighting": {"name": "meta", **meta}}
     return Arm(f"meta-{name}", f"META, {title}", values)
 
 
@@ -141,7 +141,7 @@ TABLES: dict[str, tuple[Arm, ...]] = {
     "defaults": (
         _learned("every-step", "a look at every step", {"every": 1}),
         _learned("adamw", "a head by ten steps of AdamW", {"head": "adamw"}),
-        _learned("body", "cosines over the whole body", {"parameters": "body"}),
+        _learned("body", "cosines over the whole body", {"parameters": "all"}),
         _learned("no-floor", "no floor", {"floor": 0.0}),
         _learned("dev", "judged by dev", {"split": "dev"}),
         _learned("slow", "a fifth of eta", {"learning_rate": 0.01}),

@@ -22,11 +22,11 @@ from typing import Any
 from benchmarks.arms import some_arms
 from benchmarks.tartan.cells import DOMAINS, PLAIN, TABLES, Body, base_settings, cells, seeds
 from endtask.bundle import write_bundle
-from endtask.compare import Outcome, compare
 from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.errors import InputError
+from endtask.experiments import ComparisonResult, compare
 from endtask.pipeline.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ class Prepared:
 
     def compared(
         self, tables: Sequence[str], *, arms: Sequence[str] = (), some: Sequence[int] = (), name: str = "", **asked: Any
-    ) -> Outcome:
+    ) -> ComparisonResult:
         """A comparison of all arms of some tables, or of some, up to its tokens or, with `until`, another stage.
 
         `some` are the seeds, where not all ten are wanted.
@@ -60,7 +60,7 @@ class Prepared:
         settings = with_values(self.shared(), {"output_dir": str(self.folder / name)}, name)
         found = {arm: values for table in tables for arm, values in self._cells(table).items()}
         found = some_arms(found, arms, name)
-        comparison: dict[str, Any] = {"cells": found, **seeds(found, self.encoder, some), "baselines": []}
+        comparison: dict[str, Any] = {"variants": found, **seeds(found, self.encoder, some), "baselines": []}
         until = asked.pop("until", "pack")
         return compare(settings, comparison | asked, until=until)
 

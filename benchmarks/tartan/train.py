@@ -58,7 +58,7 @@ def _start(bundle: Path, place: Path, out: Path, processes: int) -> subprocess.P
 
 def finished_runs(comparison: Path) -> list[Path]:
     """The runs of a comparison that are scored."""
-    runs = (comparison / "cells").glob("*/seed-*")
+    runs = (comparison / "variants").glob("*/seed-*")
     return sorted(run for run in runs if read_manifest(run / "evaluate") is not None)
 
 

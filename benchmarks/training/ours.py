@@ -13,12 +13,13 @@ from benchmarks.training.cases import LENGTH, SIZES, Case, Row
 from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Bench
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
 from endtask.encoders.network import Network, build_network
-from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.training.device import choose_device_context, move
-from endtask.training.loop import Phase, build_optimizer, train
-from endtask.training.pretrain import phase_of
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
+from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
 
 NAME = "text"

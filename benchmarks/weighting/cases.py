@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from endtask.config.meta import MetaSettings
+from endtask.weighting.meta import MetaConfig
 
 Device = Literal["cuda", "cpu"]
 Row = dict[str, Any]
@@ -17,11 +17,11 @@ OBJECTIVES = ("task", "tapt", "dapt")
 """The end task, and masked LM on two kinds of text."""
 
 EQUAL, META, DEFAULT, PAPER, AUTHORS = "equal", "meta", "meta default", "meta paper", "authors' way"
-RULES: dict[str, MetaSettings | None] = {
+RULES: dict[str, MetaConfig | None] = {
     EQUAL: None,
-    META: MetaSettings(every=1),
-    DEFAULT: MetaSettings(),
-    PAPER: MetaSettings(every=1, head="adamw", parameters="body", floor=0.0),
+    META: MetaConfig(every=1),
+    DEFAULT: MetaConfig(),
+    PAPER: MetaConfig(every=1, head="adamw", parameters="all", floor=0.0),
 }
 """Ours; None: equal weights."""
 

@@ -11,23 +11,24 @@ from benchmarks.training.cases import SIZES
 from benchmarks.weighting.cases import CLASSES, LENGTH, OBJECTIVES, RULES, Case, Row
 from benchmarks.weighting.inputs import LEARNING_RATE, MASKED_SHARE, SEED, SPECIAL, TEXTS, Bench, labels
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
-from endtask.config.meta import MetaSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.base import Objective
 from endtask.objectives.classification import Classification
-from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.training.device import choose_device_context, move
-from endtask.training.loop import Phase, build_optimizer, train
-from endtask.training.pretrain import phase_of
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
+from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
+from endtask.weighting.meta import MetaConfig
+from endtask.weighting.meta.build import TextHeldOut
 from endtask.weighting.meta.folds import FOLD_STEPS, Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes
 from endtask.weighting.meta.rule import Meta
-from endtask.weighting.meta.texts import TextHeldOut
 
 _FOLDS = 16
 """So many parts that the end task's batches hardly shrink: all engines read the same batches."""
@@ -67,7 +68,7 @@ def _phase(case: Case, bench: Bench) -> Phase:
     return phase_of(network, {"task": task, **objectives}, weighting, settings, context)
 
 
-def _meta(rule: MetaSettings, case: Case, network: Network, bench: Bench, context: DeviceContext) -> Meta:
+def _meta(rule: MetaConfig, case: Case, network: Network, bench: Bench, context: DeviceContext) -> Meta:
     """The rule over all three; the end task's own batches stay whole, as they are with equal weights."""
     stream = _stream("task", case.held_out, case, network, bench, masked=False)
     answered = Classification("task", stream, labels())

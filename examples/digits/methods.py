@@ -11,14 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.config.meta import MetaSettings
 from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
-from endtask.objectives.base import Objective
+from endtask.objectives.base import BuiltObjective
 from endtask.seeds import derive, generator
-from endtask.training.loop import Phase, build_optimizer, train
-from endtask.weighting.base import Weighting
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
+from endtask.weighting.base import Rule
 from endtask.weighting.equal import Equal
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.folds import Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.rule import Meta
@@ -37,7 +38,7 @@ class Plan:
     score_every: int = 30
     batch_size: int = 64
     learning_rate: float = 1e-3
-    meta: MetaSettings = field(default_factory=lambda: MetaSettings(folds=5))
+    meta: MetaConfig = field(default_factory=lambda: MetaConfig(folds=5))
     fold_steps: int = 50
 
 
@@ -76,7 +77,7 @@ class _Work:
         """Train some objectives together; returns the task's weight at each step, if it is learned."""
         folds = self._folds() if learned and self._plan.meta.split == "folds" else None
         left_out = folds.held_out if folds else None
-        objectives: dict[str, Objective] = {name: self._objective(name, left_out) for name in names}
+        objectives: dict[str, BuiltObjective] = {name: self._objective(name, left_out) for name in names}
         phase = self._phase_of(objectives, self._meta(names, folds) if learned else Equal(*names), steps)
         curve = []
         for record in train(phase, build_optimizer(phase)):
@@ -112,7 +113,7 @@ class _Work:
         )
         return Meta(names, gradient, settings=settings, device=self._context.device)
 
-    def _phase_of(self, objectives: dict[str, Objective], weighting: Weighting, steps: int) -> Phase:
+    def _phase_of(self, objectives: dict[str, BuiltObjective], weighting: Rule, steps: int) -> Phase:
         return Phase(
             network=self._network,
             objectives=objectives,

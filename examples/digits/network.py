@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from endtask.config.meta import MetaSettings
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.folds import Folds
 from endtask.weighting.meta.head import Classes, HeadTask
 from examples.digits.images import Images
@@ -104,7 +104,7 @@ class HeldOutImages:
     """Held-out images for learned weights: those of a fold of train, or dev."""
 
     def __init__(
-        self, train: Images, dev: Images, folds: Folds | None, classes: int, *, settings: MetaSettings, seed: int
+        self, train: Images, dev: Images, folds: Folds | None, classes: int, *, settings: MetaConfig, seed: int
     ) -> None:
         self.head_task: HeadTask = Classes(classes)
         self._train, self._dev, self._folds = train, dev, folds

@@ -101,7 +101,7 @@ def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
         given={
             "output_dir": str(output / "without-corpus"),
             "budget": _TASK_ONLY_BUDGET,
-            "select": {"selector": "none"},
+            "select": {"name": "none"},
             "tokenizer": {"path": str(with_corpus.folder / "pack" / "tokenizer")},
             "finetune": {"budget_share": _TASK_ONLY_FINETUNE_SHARE},
         },

@@ -134,12 +134,12 @@ def test_all_that_is_scored_is_guarded() -> None:
 def test_a_job_has_a_row_for_each_run(encoder: BodyWork, task: str, trained: Any) -> None:
     head: Any = "keep" if trained == "head" else "new"
     rows = list(encoder.job(Job(ALIGNED.name, task, trained, head, 1e-3, (10, 20))))
-    found = sorted((row["key"]["labels"], row["key"]["draw"]) for row in rows)
+    found = sorted((row["trial"]["labels"], row["trial"]["draw"]) for row in rows)
     assert found == [(labels, draw) for labels in (10, 20) for draw in range(5)]
     told = encoder.context.truth(task)
     for row in rows:
-        scored = told["scored"][row["key"]["draw"]]
-        assert len(row["answers"]) == len(row["surprise"]) == len(scored)
+        scored = told["scored"][row["trial"]["draw"]]
+        assert len(row["predictions"]) == len(row["losses"]) == len(scored)
     everything = [number for scored in told["scored"] for number in scored]
     assert len(set(everything)) == (len(told["truth"]) if task == "ad" else 20)
 
@@ -149,14 +149,14 @@ def test_both_tasks_learn_together_and_the_rows_are_of_one(encoder: BodyWork, ta
     job = Job(ALIGNED.name, task, "transformer", "keep", 1e-4, (10,), "all")
     rows = list(encoder.job(job))
     told = encoder.context.truth(task)
-    assert [(row["task"], row["tasks"], row["key"]["draw"]) for row in rows] == [(task, "all", n) for n in range(5)]
-    assert all(len(row["answers"]) == len(told["scored"][row["key"]["draw"]]) for row in rows)
+    assert [(row["task"], row["tasks"], row["trial"]["draw"]) for row in rows] == [(task, "all", n) for n in range(5)]
+    assert all(len(row["predictions"]) == len(told["scored"][row["trial"]["draw"]]) for row in rows)
     found, _ = load_tensors(encoder.stage_one(task, "all").weights)
     alone, _ = load_tensors(encoder.stage_one(task).weights)
     assert {name.split(".")[1] for name in found.keys() - alone.keys()} == {f"task_{other}"}
     assert all(np.array_equal(found[name], alone[name]) for name in alone)
-    surprise = [row["surprise"] for row in encoder.job(replace(job, tasks="main"))]
-    assert surprise != [row["surprise"] for row in rows]
+    surprise = [row["losses"] for row in encoder.job(replace(job, tasks="main"))]
+    assert surprise != [row["losses"] for row in rows]
 
 
 def test_a_body_serves_another_task_with_its_own_weights_and_a_new_head(encoder: BodyWork) -> None:
@@ -259,7 +259,7 @@ def test_bodies_are_settings(encoder: Any) -> None:
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_ten_runs_a_cell(task: str) -> None:
     plan = plan_of(task, "head", "new", 1e-3, (200,))
-    assert len(list(plan.keys((200,), "head"))) == 10
+    assert len(list(plan.trials((200,), "head"))) == 10
     assert (plan.folds == 5) == (task == "ad")
 
 
@@ -324,14 +324,14 @@ def test_an_unknown_body_is_said_in_one_line(
 def result_rows(task: str, arm: Arm, labels: int, accuracy: float) -> list[Tree]:
     """Runs that give so many of the first rows of each draw the right answer; truth is class 0 or 1 in turn."""
     rows = []
-    for key in plan_of(task, arm.train, arm.head, arm.learning_rate, (labels,), EFFORT).keys((labels,), arm.train):
+    for key in plan_of(task, arm.train, arm.head, arm.learning_rate, (labels,), EFFORT).trials((labels,), arm.train):
         scored = list(range(20 * key.draw, 20 * key.draw + 20)) if task == "ad" else list(range(20))
         right = round(accuracy * len(scored))
         answers = [number % 2 if place < right else 1 - number % 2 for place, number in enumerate(scored)]
-        statistics = {"answers": answers, "surprise": [1 - accuracy] * len(scored), "asked": [1] * len(scored)}
+        statistics = {"predictions": answers, "losses": [1 - accuracy] * len(scored), "counts": [1] * len(scored)}
         common = {"body": arm.encoder.name, "task": task, "train": arm.train, "head": arm.head, "tasks": arm.tasks}
         best = {"epoch": 3, "held_out_perplexity": 2.0}
-        rows.append({"kind": "result", **common, "key": asdict(key), **best, **statistics, **MADE})
+        rows.append({"kind": "result", **common, "trial": asdict(key), **best, **statistics, **MADE})
     return rows
 
 
@@ -422,7 +422,7 @@ def test_a_body_trained_again_elsewhere_is_told(tmp_path: Path) -> None:
 def test_a_test_over_folds_is_made_of_all_of_them_or_not_at_all(tmp_path: Path) -> None:
     table = tables("ad")["4"]
     runs = [result_rows("ad", arm, 200, accuracy) for arm, accuracy in zip(table.arms, (0.5, 0.9, 0.9), strict=True)]
-    without_fold = [[row for row in rows if row["key"]["draw"] != 2] for rows in runs]
+    without_fold = [[row for row in rows if row["trial"]["draw"] != 2] for rows in runs]
     write_jsonl(tmp_path / "one.jsonl", [told_task("ad"), *(row for rows in without_fold for row in rows)])
     page.collect(tmp_path, tmp_path, tmp_path / "page.md")
     assert not [row for row in read_results("alignment", tmp_path).rows if row["kind"] == "cell"]

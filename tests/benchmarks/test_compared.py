@@ -11,13 +11,13 @@ import pytest
 
 from benchmarks.compared import Compared, is_sure, pairs_table
 from benchmarks.kept import curve_rows, keep
-from endtask.compare import compare
 from endtask.evaluation.significance import bootstrap_interval, holm
-from tests.compare.stubs import Stubs, toy
-from tests.compare.test_compare import Killed
+from endtask.experiments import compare
+from tests.experiments.compare_stubs import Stubs, toy
+from tests.experiments.test_compare import Killed
 
 Tree = dict[str, Any]
-TREE = {"cells": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": ["majority"]}
+TREE = {"variants": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": ["majority"]}
 TITLES = {"one": "One", "two": "Two", "majority": "Majority"}
 
 
@@ -79,7 +79,7 @@ def test_files_of_before_are_complete(whole: Path, tmp_path: Path, capsys: pytes
 
 def test_a_file_without_runs_is_an_empty_table(whole: Path) -> None:
     tree: Tree = json.loads(whole.read_text())
-    whole.write_text(json.dumps({**tree, "runs": [], "complete": False, "missing": ["one/seed-0"]}))
+    whole.write_text(json.dumps({**tree, "trials": [], "complete": False, "missing": ["one/seed-0"]}))
     assert Compared.read([whole]).table(TITLES, "one") == []
 
 
@@ -101,7 +101,7 @@ def test_an_interval_is_that_of_the_comparison_itself(whole: Path) -> None:
     assert not np.array_equal(one, two)
     expected = bootstrap_interval(two, one, found.truth, found.measure, groups=found.groups, paired_runs=True)
     assert found.interval("two", "one") == expected
-    told = {row["name"]: row for row in json.loads(whole.read_text())["rows"]}["two"]["score"]["lead"]
+    told = {row["name"]: row for row in json.loads(whole.read_text())["rows"]}["two"]["score"]["difference"]
     assert expected == pytest.approx((told["low"], told["high"]), abs=0.05)  # the comparison draws fewer samples here
     assert found.over("two", "one")["interval"] == pytest.approx(expected, abs=1e-5)
     assert found.interval("majority", "one")[0] <= found.over("majority", "one")["lead"]  # other seeds: not paired

@@ -19,16 +19,15 @@ from benchmarks.influence import page, prepare, score
 from benchmarks.influence.cells import AGAINST, SCORINGS, SHOWN, TABLES, Arm, against, base_settings, cells, titles
 from benchmarks.results_file import read_results
 from endtask.bundle import unbundle, write_bundle
-from endtask.compare import Outcome, compare
-from endtask.compare.flags import read_comparison_folder
-from endtask.compare.results import write_results
 from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments import ComparisonResult, compare, read_comparison_folder
+from endtask.experiments.results_file import write_results
 from endtask.gradients.scoring import Calibration
 from endtask.io.selection_table import read_statistics
 from endtask.selectors.influence import shards
-from endtask.selectors.influence.runner import InfluenceWork
+from endtask.selectors.influence.runner import InfluenceRunner
 from tests.toy_run import toy_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +59,7 @@ def test_scores_are_those_of_the_selector(prepared: prepare.Prepared) -> None:
     run = with_values(prepared.settings, {"tokenizer.path": str(prepared.tokenizer)}, "test")
     folder = prepared.folder / "native"
     inputs = Inputs(run.select, prepared.table.parent, folder=folder, task=prepared.run.task, run=run)
-    native = InfluenceWork(inputs, statistics).score().shards.gathered("score")
+    native = InfluenceRunner(inputs, statistics).score().shards.gathered("score")
     assert np.allclose(scores["influence"], native, atol=1e-5)
     assert not np.allclose(scores["layer_last"], native, atol=1e-2)
 
@@ -69,7 +68,7 @@ def test_harm_is_the_mean_over_the_targets_that_are_harmed_most(monkeypatch: pyt
     monkeypatch.setattr(shards, "_TOP_TARGETS", 3)
     products = torch.randn(6, 9, generator=torch.Generator().manual_seed(0)) + 2
     calibration = Calibration.of(products)
-    work = shards.ShardWork(InfluenceSettings(), calibration, np.ones((9, 1), dtype=np.float32))
+    work = shards.ShardStatistics(InfluenceSettings(), calibration, np.ones((9, 1), dtype=np.float32))
     lowest = calibration.apply(products).sort(dim=1).values[:, :3]
     np.testing.assert_allclose(score.harm_of(products, work), -lowest.mean(1), rtol=1e-5)
     highest = calibration.apply(products)[:, 4:].sort(dim=1).values[:, -3:]
@@ -104,7 +103,7 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert all(row.score is not None for row in outcome.rows)
     size = read_statistics(prepared.table).bytes.sum()
     for name in ("influence", "together", "random", "dsir"):
-        kept = prepared.folder / "main" / "cells" / f"{name}-20" / "seed-0" / "select" / "selection.parquet"
+        kept = prepared.folder / "main" / "variants" / f"{name}-20" / "seed-0" / "select" / "selection.parquet"
         statistics = read_statistics(kept)
         assert sorted(statistics.rank.tolist()) == list(range(1, len(statistics.rank) + 1))
         assert 0.1 * size < statistics.bytes.sum() <= 0.2 * size
@@ -127,14 +126,15 @@ def test_arms_are_the_first_of_their_order(prepared: prepare.Prepared, tmp_path:
     assert set(results.summary) == {f"chemprot_{arm.name}" for arm in (*ARMS, *TABLES["all"])}
 
 
-def trained_elsewhere(prepared: prepare.Prepared, folder: Path) -> Outcome:
+def trained_elsewhere(prepared: prepare.Prepared, folder: Path) -> ComparisonResult:
     """All candidates, through a bundle, where the tables of the orders are out of reach."""
     prepared.compared("all", TABLES["all"], None, seeds=[0])
     bundle = write_bundle(prepared.folder / "all", folder / "all.tar.zst")
     orders, away = prepared.folder / "orders", prepared.folder / "away"
     orders.rename(away)
     try:
-        return compare(*read_comparison_folder(unbundle(bundle.file, folder / "there")))
+        settings, study, _ = read_comparison_folder(unbundle(bundle.file, folder / "there"))
+        return compare(settings, study)
     finally:
         away.rename(orders)
 

@@ -26,7 +26,7 @@ def test_the_cells_differ_in_the_mix_alone(task: str) -> None:
         changed = {key for key in type(settings).model_fields if getattr(settings, key) != getattr(recipe, key)}
         assert changed == (set() if name == "alone" else {"train"}), name
     assert {found[name].pretrain.weighting for name in ("meta", "equal")} == {"meta", "equal"}
-    assert found["rho1-3-rho2-1"].pretrain.rho1 == 3
+    assert found["rho1-3-rho2-1"].pretrain.weighting.rho1 == 3
     assert {cell for part in PARTS.values() for cell in part} == set(CELLS)
     assert all(set(part) & set(FIXED) for part in PARTS.values())
     weights = [one.weight for one in found["meta-start"].pretrain.objectives.values()]

@@ -24,9 +24,9 @@ from benchmarks.recipe.page import collect, recipe_summary_table, recipe_table, 
 from benchmarks.recipe.prepare import comparisons
 from benchmarks.recipe.screen import Plan
 from benchmarks.results_file import read_results
-from endtask.compare.comparison import Comparison
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments import Study
 
 DATA = Path("data")
 PLANS = sorted((Path(__file__).parents[2] / "benchmarks" / "recipe" / "plans").glob("*.yaml"))
@@ -58,10 +58,10 @@ def test_every_comparison_can_be_read() -> None:
     recipe, paper, long = (base_settings("sciie", DATA, preset) for preset in (RECIPE, PAPER, LONG))
     found = comparisons(recipe, paper, long)
     assert list(found) == ["final", "random", "paper", "low", "high", "long"]
-    assert with_values(recipe, found["long"]["cells"][LONG], LONG) == long
+    assert with_values(recipe, found["long"]["variants"][LONG], LONG) == long
     for tree in found.values():
-        Comparison.model_validate(tree)
-    rungs = [name for bundle in ("paper", "low", "high") for name in found[bundle]["cells"]]
+        Study.model_validate(tree)
+    rungs = [name for bundle in ("paper", "low", "high") for name in found[bundle]["variants"]]
     assert rungs == list(ladder_cells(paper, recipe))
 
 

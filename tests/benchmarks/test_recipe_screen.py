@@ -24,7 +24,7 @@ def test_jobs_follow_the_starts(tmp_path: Path) -> None:
     assert found == {"base": [("base", 0), ("base", 1), ("slow", 0), ("slow", 1)], "masks": [("base", 0), ("base", 1)]}
 
 
-@pytest.mark.parametrize("key", ["finetune.max_length", "pretrain.rho1", "finetune.max_steps"])
+@pytest.mark.parametrize("key", ["finetune.max_length", "pretrain.weighting.rho1", "finetune.max_steps"])
 def test_keys_that_are_not_stage_2s(tmp_path: Path, key: str) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN.replace("finetune.learning_rate", key))
     with pytest.raises(SystemExit, match=f"skip_finetuning 'slow': {key} is not fine-tuning's"):

@@ -32,12 +32,12 @@ from benchmarks.tartan.cells import (
 )
 from benchmarks.tartan.picture import tartan_picture
 from endtask.bundle import write_bundle
-from endtask.compare.comparison import check_comparison
-from endtask.compare.plan import listed_cells
-from endtask.compare.results import write_results
 from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments import check_study
+from endtask.experiments.results_file import write_results
+from endtask.experiments.variants import listed_variants
 from endtask.training.metrics_file import read_metrics
 
 Tree = dict[str, Any]
@@ -132,7 +132,7 @@ def check_curves(folder: Path) -> None:
     rows = {(row["cell"], row["seed"]): row for row in curves(folder)}
     assert {cell for cell, _ in rows} == {arm.name for arm in TABLES["tapt"]}
     for (cell, seed), row in rows.items():
-        run = folder / "cells" / cell / f"seed-{seed}"
+        run = folder / "variants" / cell / f"seed-{seed}"
         manifests = [json.loads((run / stage / "manifest.json").read_text()) for stage in ("pretrain", "finetune")]
         first, second = (manifest["counts"]["flops"] for manifest in manifests)
         scores = {
@@ -152,12 +152,12 @@ def check_curves(folder: Path) -> None:
 def test_all_cells_are_settings(task: str, encoder: Any, tmp_path: Path) -> None:
     settings = base_settings(task, encoder, tmp_path, steps=600)
     for table in TABLES:
-        asked = check_comparison({"cells": cells(table, encoder, settings.budget), "seeds": [0]}, "cells")
-        found = listed_cells(settings, asked, "cells")
+        asked = check_study({"variants": cells(table, encoder, settings.budget), "seeds": [0]}, "cells")
+        found = listed_variants(settings, asked, "cells")
         for cell in found:
             assert cell.settings.reads_domain == ("dapt" in cell.name)
             assert cell.settings.pretrain.trains_task == (cell.name.startswith(("mt-", "meta-")))
-            if cell.settings.pretrain.weighting == "sequence":
+            if cell.settings.pretrain.weighting.name == "sequence":
                 assert list(cell.settings.used_objectives) == ["dapt", "tapt"]
                 assert str(cell.settings.budget) == "1200steps"
 
@@ -186,7 +186,7 @@ def test_tables_and_some_of_their_arms_are_one_comparison(toy: Path, tmp_path: P
     found = prepare.Prepared(tmp_path / "sciie-scratch", small(toy), "scratch")
     outcome = found.compared(["tapt", "dapt"], arms=["mt-tapt", "dapt"], name="some", some=[3])
     assert [row.name for row in outcome.rows] == ["mt-tapt", "dapt"]
-    assert [run.name for run in (found.folder / "some" / "cells" / "mt-tapt").iterdir()] == ["seed-3"]
+    assert [run.name for run in (found.folder / "some" / "variants" / "mt-tapt").iterdir()] == ["seed-3"]
     with pytest.raises(InputError, match=r"tapt has no arm 'mt-tatp' \(did you mean 'mt-tapt'\?\)"):
         found.compared(["tapt"], arms=["mt-tatp"])
 

@@ -18,7 +18,7 @@ from endtask.io.selection_table import read_selection
 from endtask.io.stage_folder import left_out
 from endtask.pipeline.run import Run
 from endtask.reporting.results import results_of
-from endtask.retrieval.explain import why_passage
+from endtask.retrieval.provenance import why_passage
 from endtask.selectors.export import export_selection
 from tests.bundle.conftest import Bundled
 from tests.toy_run import hashes, results, toy_settings, write_toy
@@ -42,9 +42,9 @@ def test_tokens_train_to_the_same_bits(bundled: Bundled, unpacked: Path) -> None
     assert left_out(unpacked / "select") == [SELECTION]
     assert "selection.parquet" not in {file.name for file in unpacked.rglob("*")}
     page = (unpacked / "report.html").read_text()
-    assert "The kept texts stayed on the machine where the bundle was made" in page
+    assert "The selected texts stayed on the machine where the bundle was made" in page
     assert "Kept passages</th>" not in page
-    assert "Passages kept</dt>" in page
+    assert "Passages selected</dt>" in page
 
 
 def test_text_is_packed_there_to_the_same_bits(bundled: Bundled, tmp_path: Path) -> None:
@@ -97,9 +97,7 @@ def test_sources_of_the_domain_are_not_looked_for_there(tmp_path: Path) -> None:
         "weighting": "equal",
         "objectives": {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}},
     }
-    tree = toy_settings(
-        data, tmp_path / "run", train=train, domain={"sources": ["corpus"]}, select={"selector": "none"}
-    )
+    tree = toy_settings(data, tmp_path / "run", pretrain=train, domain={"sources": ["corpus"]}, select={"name": "none"})
     run = Run(load_settings(given=tree))
     run.go(until="pack")
     write_bundle(run.folder, tmp_path / "run.tar.zst")
@@ -127,7 +125,7 @@ def test_changed_training_redoes_only_what_is_after(bundled: Bundled, unpacked: 
         (["select.budget=20%"], "select", "the files of the stage retrieve stayed"),
         (["tokenizer.vocab_size=80"], "pack", "the files of the stage select stayed"),
         (["retrieve.top_k=2"], "retrieve", r"the corpus \(.*corpus.jsonl\) stayed"),
-        (["select.selector=random"], "select", r"the corpus \(.*corpus.jsonl\) stayed"),
+        (["select.name=random"], "select", r"the corpus \(.*corpus.jsonl\) stayed"),
     ],
 )
 def test_stages_that_need_what_is_not_there(unpacked: Path, overrides: list[str], start: str, said: str) -> None:
@@ -148,14 +146,14 @@ def test_another_split_cannot_be_carved_there(unpacked: Path) -> None:
 
 def test_without_the_corpus_all_can_be_done_there(bundled: Bundled, unpacked: Path) -> None:
     """A new run below the unpacked folder reads the same copy of the task."""
-    tree = toy_settings(bundled.data, unpacked / "cells" / "no-corpus" / "seed-0", select={"selector": "none"})
+    tree = toy_settings(bundled.data, unpacked / "cells" / "no-corpus" / "seed-0", select={"name": "none"})
     result = endtask.run(tree, until="pack")
     assert result.stages["select"]["passages"] == 0
     assert result.stages["pack"]["train"]["texts"] == 60
 
 
 def test_what_asks_for_the_texts_is_told_where_they_are(unpacked: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the kept texts stayed on the machine where the bundle was made"):
+    with pytest.raises(InputError, match="the selected texts stayed on the machine where the bundle was made"):
         export_selection(unpacked, tmp_path / "kept.jsonl")
     with pytest.raises(InputError, match="the files of the stage retrieve stayed"):
         why_passage(unpacked, "corpus/corpus.jsonl#1")
@@ -164,7 +162,7 @@ def test_what_asks_for_the_texts_is_told_where_they_are(unpacked: Path, tmp_path
 def test_a_bundle_of_what_came_out_of_a_bundle(bundled: Bundled, unpacked: Path, tmp_path: Path) -> None:
     made = write_bundle(unpacked, tmp_path / "again.tar.zst")
     assert made.file.read_bytes() == bundled.tokens.read_bytes()
-    with pytest.raises(InputError, match=r"selection.parquet was left out of the bundle that this came from"):
+    with pytest.raises(InputError, match=r"selection.parquet was left out of the bundle that this run came from"):
         write_bundle(unpacked, tmp_path / "text.tar.zst", kind="text")
 
 
@@ -189,7 +187,7 @@ def test_a_checkpoint_travels_with_the_run(bundled: Bundled, tmp_path: Path, own
 def test_an_imported_selection_need_not_be_there(bundled: Bundled, tmp_path: Path) -> None:
     data = write_toy(tmp_path / "data")
     export_selection(bundled.run, data / "mine.jsonl")
-    select = {"selector": "imported", "path": str(data / "mine.jsonl"), "budget": None}
+    select = {"name": "imported", "path": str(data / "mine.jsonl"), "budget": None}
     here = endtask.run(
         toy_settings(data, tmp_path / "here", corpus={"sources": []}, select=select), until="pack"
     ).folder

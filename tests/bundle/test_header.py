@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.bundle.header import Entry, Header, is_safe, parse_header
+from endtask.bundle.archive import Entry, Header, is_safe, parse_header
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join).filter(is_safe)

@@ -12,15 +12,15 @@ import pytest
 import zstandard
 
 from endtask.bundle import unbundle, write_bundle
-from endtask.bundle.header import HEADER, parse_header
+from endtask.bundle.archive import HEADER, parse_header
 from endtask.bundle.unpack import bundle_header
 from endtask.config import resolve
 from endtask.config.loading import merge
 from endtask.errors import InputError
+from endtask.experiments.stage_reuse import reuse_stages
 from endtask.io.atomic import write_json
-from endtask.pipeline.reuse import reuse_stages
 from endtask.pipeline.run import Run
-from tests.search.stubs import Stubs
+from tests.experiments.search_stubs import Stubs
 from tests.toy_run import hashes, toy_settings, write_toy
 
 LARGE = "many words\n" * 5000
@@ -44,15 +44,15 @@ def make_run(data: Path, folder: Path, **changes: Any) -> Run:
 
 @pytest.fixture
 def comparison(data: Path, tmp_path: Path, stubs: Stubs) -> Path:
-    """Two cells with two seeds each; one cell has a pack of its own."""
+    """Two variants with two seeds each; one cell has a pack of its own."""
     folder = tmp_path / "compared"
-    first = make_run(data, folder / "cells" / "a" / "seed-0")
+    first = make_run(data, folder / "variants" / "a" / "seed-0")
     first.go(until="select")
     first.go(until="pack")
     (first.folder / "pack" / "tokens.bin").write_text(LARGE)
-    cells = {"a/seed-1": {"pretrain": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}
-    for name, changes in cells.items():
-        run = make_run(data, folder / "cells" / name, **changes)
+    variants = {"a/seed-1": {"pretrain": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}
+    for name, changes in variants.items():
+        run = make_run(data, folder / "variants" / name, **changes)
         reuse_stages(run, [first.folder])
         run.go(until="pack")
     write_json(folder / "compare.json", {"asked": "much"})
@@ -71,12 +71,12 @@ def members(bundle: Path) -> list[str]:
 def test_what_runs_share_is_there_once(comparison: Path, tmp_path: Path) -> None:
     made = write_bundle(comparison)
     assert made.file == tmp_path / "compared.tar.zst"
-    assert made.runs == ("cells/a/seed-0", "cells/a/seed-1", "cells/b/seed-0")
+    assert made.runs == ("variants/a/seed-0", "variants/a/seed-1", "variants/b/seed-0")
     stored = members(made.file)
     assert stored[0] == "bundle.json"
-    assert [name for name in stored if name.endswith("pack/tokens.bin")] == ["cells/a/seed-0/pack/tokens.bin"]
+    assert [name for name in stored if name.endswith("pack/tokens.bin")] == ["variants/a/seed-0/pack/tokens.bin"]
     folder = unbundle(made.file, tmp_path / "there")
-    tokens = [folder / "cells" / "a" / seed / "pack" / "tokens.bin" for seed in ("seed-0", "seed-1")]
+    tokens = [folder / "variants" / "a" / seed / "pack" / "tokens.bin" for seed in ("seed-0", "seed-1")]
     assert tokens[0].samefile(tokens[1])
     assert tokens[0].read_text() == LARGE
     settings = [folder / run / "settings.yaml" for run in made.runs]
@@ -90,47 +90,47 @@ def test_all_runs_go_on(comparison: Path, data: Path, tmp_path: Path, stubs: Stu
     stubs.calls.clear()
     for place in ("a/seed-0", "a/seed-1", "b/seed-0"):
         changes = {"a/seed-1": {"pretrain": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}.get(place, {})
-        make_run(data, folder / "cells" / place, **changes).go(until="pretrain")
+        make_run(data, folder / "variants" / place, **changes).go(until="pretrain")
     assert stubs.calls == ["seed-0 pretrain", "seed-1 pretrain", "seed-0 pretrain"]
-    new = make_run(data, folder / "cells" / "c" / "seed-0", train={"rho1": 3})
-    given = reuse_stages(new, [folder / "cells" / "a" / "seed-0"])
+    new = make_run(data, folder / "variants" / "c" / "seed-0", pretrain={"weighting": {"rho1": 3}})
+    given = reuse_stages(new, [folder / "variants" / "a" / "seed-0"])
     assert list(given) == ["read", "retrieve", "select", "pack"]
     new.go(until="pretrain")
     header = parse_header((folder / HEADER).read_bytes(), HEADER)
-    assert header.runs[0] == "cells/a/seed-0"
+    assert header.runs[0] == "variants/a/seed-0"
 
 
 def test_records_beside_the_runs_travel_and_pages_do_not(comparison: Path, tmp_path: Path) -> None:
     folder = unbundle(write_bundle(comparison).file, tmp_path / "there")
     assert (folder / "compare.json").read_bytes() == (comparison / "compare.json").read_bytes()
     beside = sorted(entry.name for entry in folder.iterdir())
-    assert beside == ["bundle.json", "cells", "compare.json", "outside", "outside.json"]
+    assert beside == ["bundle.json", "compare.json", "outside", "outside.json", "variants"]
 
 
 def test_nothing_else_beside_the_runs_travels(comparison: Path, tmp_path: Path) -> None:
-    for place in (comparison, comparison / "cells", comparison / "corpus" / "deep"):
+    for place in (comparison, comparison / "variants", comparison / "corpus" / "deep"):
         place.mkdir(parents=True, exist_ok=True)
         for name in ("credentials.json", "corpus.jsonl", "notes.yaml", "search.json"):
             (place / name).write_text("{}")
     (tmp_path / "secret.json").write_text("{}")
-    (comparison / "cells" / "a" / "compare.json").symlink_to(tmp_path / "secret.json")
+    (comparison / "variants" / "a" / "compare.json").symlink_to(tmp_path / "secret.json")
     header = bundle_header(write_bundle(comparison).file)
     beside = [path for path in header.files if "/seed-" not in path and not path.startswith("outside")]
-    assert beside == ["cells/search.json", "compare.json", "search.json"]
+    assert beside == ["compare.json", "search.json", "variants/search.json"]
 
 
 def test_a_run_too_deep_to_find_its_data_again(comparison: Path, data: Path) -> None:
-    deep = make_run(data, comparison / "cells" / "a" / "deeper" / "seed-0")
+    deep = make_run(data, comparison / "variants" / "a" / "deeper" / "seed-0")
     deep.go(until="select")
-    with pytest.raises(InputError, match=r"cells/a/deeper/seed-0: the run lies over 3 folders below"):
+    with pytest.raises(InputError, match=r"variants/a/deeper/seed-0: the run lies over 3 folders below"):
         write_bundle(comparison)
     assert not comparison.with_name("compared.tar.zst").exists()
 
 
 @pytest.mark.parametrize("name", ["a\\b", "a\nb", "a\udcffb", "bundle.json"])
 def test_names_that_whoever_unpacks_would_refuse(comparison: Path, name: str) -> None:
-    (comparison / "cells" / "a").rename(comparison / name)
-    with pytest.raises(InputError, match="cannot be named in a bundle") as caught:
+    (comparison / "variants" / "a").rename(comparison / name)
+    with pytest.raises(InputError, match="is not a valid name in a bundle") as caught:
         write_bundle(comparison)
     assert str(caught.value).isprintable()
 
@@ -142,7 +142,7 @@ def test_without_hard_links_there_are_copies(comparison: Path, tmp_path: Path, m
     made = write_bundle(comparison)
     monkeypatch.setattr(os, "link", link)
     folder = unbundle(made.file, tmp_path / "there")
-    tokens = [folder / "cells" / "a" / seed / "pack" / "tokens.bin" for seed in ("seed-0", "seed-1")]
+    tokens = [folder / "variants" / "a" / seed / "pack" / "tokens.bin" for seed in ("seed-0", "seed-1")]
     assert not tokens[0].samefile(tokens[1])
     assert tokens[0].read_bytes() == tokens[1].read_bytes()
 
@@ -150,20 +150,20 @@ def test_without_hard_links_there_are_copies(comparison: Path, tmp_path: Path, m
 def test_a_run_that_is_not_far_enough_is_named(
     comparison: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    late = make_run(data, comparison / "cells" / "late" / "seed-0", select={"budget": "20%"})
+    late = make_run(data, comparison / "variants" / "late" / "seed-0", select={"budget": "20%"})
     late.go(until="select")
     made = write_bundle(comparison)
-    assert "cells/late/seed-0: the stage pack has not finished" in " ".join(capsys.readouterr().err.split())
+    assert "variants/late/seed-0: the stage pack has not finished" in " ".join(capsys.readouterr().err.split())
     folder = unbundle(made.file, tmp_path / "there")
-    assert (folder / "cells" / "late" / "seed-0" / "select" / "output.txt").exists(), "pack can be done there"
-    assert not (folder / "cells" / "late" / "seed-0" / "retrieve" / "output.txt").exists()
+    assert (folder / "variants" / "late" / "seed-0" / "select" / "output.txt").exists(), "pack can be done there"
+    assert not (folder / "variants" / "late" / "seed-0" / "retrieve" / "output.txt").exists()
 
 
 def test_runs_made_from_different_versions_of_the_corpus(comparison: Path, data: Path) -> None:
     with open(data / "corpus.jsonl", "a") as file:
         file.write('{"text": "one more"}\n')
-    make_run(data, comparison / "cells" / "z" / "seed-0").go(until="pack")
-    with pytest.raises(InputError, match=r"cells/z/seed-0: the corpus \(.*corpus.jsonl\) was another when an earlier"):
+    make_run(data, comparison / "variants" / "z" / "seed-0").go(until="pack")
+    with pytest.raises(InputError, match=r"cells/z/seed-0: the corpus \(.*corpus.jsonl\) changed since an earlier"):
         write_bundle(comparison)
     assert not comparison.with_name("compared.tar.zst").exists()
 

@@ -11,13 +11,13 @@ import pytest
 
 import endtask
 from endtask.bundle import unbundle, write_bundle
+from endtask.bundle.archive import Header
 from endtask.bundle.contents import Item
-from endtask.bundle.header import Header
-from endtask.bundle.limited import Hashes, write_items
 from endtask.bundle.unpack import bundle_header
+from endtask.bundle.write import Hashes, write_items
 from endtask.config import Settings, SizeBudget, load_settings
 from endtask.errors import InputError
-from endtask.pipeline.stages import READ_BY
+from endtask.pipeline.stages import STAGES
 from tests.toy_run import hashes, toy_settings, write_rows
 
 LARGE = SizeBudget.parse("1GB")
@@ -29,7 +29,7 @@ def test_what_is_in_it(finished_run: Path, tmp_path: Path) -> None:
     header = bundle_header(made.file)
     assert (header.kind, header.runs) == ("tokens", (".",))
     assert {path.split("/")[0] for path in header.files} == {
-        "settings.yaml", "read", "retrieve", "select", "pack", "outside", "outside.json",
+        "settings.yaml", "read", "retrieve", "select", "pack", "external_inputs", "external_inputs.json",
     }  # fmt: skip
     assert [path for path in header.files if path.split("/")[0] in ("retrieve", "select")] == [
         "retrieve/manifest.json",
@@ -65,9 +65,9 @@ def test_over_the_limit_nothing_is_written(own_run: Path, tmp_path: Path) -> Non
     [
         (
             "tokens of the selection",
-            "a smaller select.budget keeps less, a larger tokenizer.vocab_size cuts fewer tokens;",
+            "a smaller select.budget selects less; a larger tokenizer.vocab_size gives fewer tokens;",
         ),
-        ("selected text", "a smaller select.budget keeps less text;"),
+        ("selected text", "a smaller select.budget selects less text;"),
         ("checkpoint", "a smaller model.path, or the same in half precision;"),
         ("task", "--max-size"),
     ],
@@ -83,7 +83,8 @@ def test_the_largest_part_and_what_shrinks_it(tmp_path: Path, part: str, way: st
 
 def test_the_limit_is_a_setting_that_no_stage_reads(finished_run: Path) -> None:
     assert str(Settings().bundle_size) == "60MB"
-    assert not [key for keys in READ_BY.values() for key in keys if key.startswith("bundle_size")]
+    read = {key for stage in STAGES.values() for key in stage.settings_read(Settings())}
+    assert "bundle_size" not in read
     for wrong in ("5%", "100passages"):
         with pytest.raises(InputError, match=r"key 'bundle_size': .*is not the size of a file; write it like 60MB"):
             load_settings(overrides=[f"bundle_size={wrong}"])
@@ -129,17 +130,17 @@ def test_folders_without_a_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         write_bundle(tmp_path / "absent")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no run stands here"):
+    with pytest.raises(InputError, match="no run here"):
         write_bundle(tmp_path / "empty")
 
 
 def test_names_that_cannot_be_written(own_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"not the name of a bundle \(let it end in .tar.zst\)"):
+    with pytest.raises(InputError, match=r"not the name of a bundle \(use a name that ends in .tar.zst\)"):
         write_bundle(own_run, tmp_path / "run.zip")
     with pytest.raises(InputError, match="no such folder"):
         write_bundle(own_run, tmp_path / "absent" / "run.tar.zst")
     (tmp_path / "mine.zst").write_bytes(b"my own")
-    with pytest.raises(InputError, match="the file exists, is no bundle and was left as it is"):
+    with pytest.raises(InputError, match="the file exists and is not a bundle"):
         write_bundle(own_run, tmp_path / "mine.zst")
     assert (tmp_path / "mine.zst").read_bytes() == b"my own"
     first = write_bundle(own_run, tmp_path / "run.tar.zst", kind="text")
@@ -163,5 +164,5 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
 def test_a_path_too_long_for_a_tar(tmp_path: Path) -> None:
     items = [Item(f"{'long' * 80}/x", b"content", "task")]
     header = Header("0", "tokens", (".",), {item.path: Hashes().of(item) for item in items})
-    with pytest.raises(InputError, match="cannot be named in a bundle: name is too long"):
+    with pytest.raises(InputError, match="is not a valid name in a bundle: name is too long"):
         write_items(tmp_path / "x.tar.zst", header, items, LARGE)

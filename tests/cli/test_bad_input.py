@@ -196,8 +196,8 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
         (["--set", "pretrain.batch_size=8parsecs"], "write it like 32 or 4096tok"),
         (["--set", "pretrain.batch_size=0"], "key 'pretrain.batch_size'"),
         (
-            ["--set", "pretrain.rho1=often"],
-            "key 'pretrain.rho1': must be a whole number or 'inf' or 'auto', got 'often'",
+            ["--set", "pretrain.weighting.rho1=often"],
+            "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 'often'",
         ),
         (["--set", "pretrain.task_head=tml"], "key 'pretrain.task_head': must be 'stock' or 'tlm', got 'tml'"),
         (["--set", "model.architecture=berta"], "key 'model.architecture': must be 'lean', 'bert'"),
@@ -226,7 +226,7 @@ def test_a_tracker_that_is_not_installed(place: Path, command: Command, monkeypa
 OF_STAGE_1 = {
     "model.attention=flex": "key 'model.attention': flex does not work here (cpu, torch.float32",
     "model.architecture=bert model.pooling=mean": "key 'model.pooling': mean: the stock head of bert reads the first",
-    "pretrain.rho1=inf select.selector=none": "key 'pretrain.rho1': inf leaves nothing to train on",
+    "pretrain.weighting.rho1=inf select.name=none": "key 'pretrain.weighting.rho1': inf leaves nothing to train on",
 }
 
 
@@ -303,7 +303,7 @@ def test_a_metric_of_another_kind(place: Path, command: Command) -> None:
         (["run", "--corpus", "corpus.jsonl", "--output", "out"], "key 'task.path': no task"),
         (["check"], "key 'task.path': no task to check"),
         (["retrieve", "--task", "task"], "key 'corpus.sources': no corpus to retrieve from"),
-        (["retrieve", "settings.json", "--set", "select.selector=none"], "key 'select.selector'"),
+        (["retrieve", "settings.json", "--set", "select.name=none"], "key 'select.name'"),
         (["report", "task"], "task: no run here"),
         (["report", "absent"], "absent: no run here"),
         (["predict", "absent", "text"], "absent: no such folder"),

@@ -47,7 +47,18 @@ def test_there_and_back(finished_run: Path, bundle: Path, command: Command) -> N
 
 
 def test_flags_of_run_work_with_a_bundle(bundle: Path, command: Command) -> None:
-    words = ("run", "--bundle", bundle, "--output", "other", "--budget", "3steps", "--set", "pretrain.rho1=2", "--json")
+    words = (
+        "run",
+        "--bundle",
+        bundle,
+        "--output",
+        "other",
+        "--budget",
+        "3steps",
+        "--set",
+        "pretrain.weighting.rho1=2",
+        "--json",
+    )
     answer = command(*words, "--until", "pretrain")
     assert answer.code == 0, answer.err
     assert json.loads(answer.out)["stages"]["pretrain"]["steps"] == 3
@@ -63,7 +74,7 @@ def test_making_one(finished_run: Path, tmp_path: Path, command: Command, kind: 
     first, second = answer.out.splitlines()
     assert first.startswith(f"bundle: {tmp_path / 'x.tar.zst'}, ")
     assert "kB, 1 run (" in first
-    assert second == "go on there: endtask run --bundle x.tar.zst"
+    assert second == "continue there: endtask run --bundle x.tar.zst"
     statistics = json.loads(command("bundle", finished_run, kind, "--output", tmp_path / "x.tar.zst", "--json").out)
     assert statistics["kind"] == kind.strip("-")
     assert statistics["bytes"] == (tmp_path / "x.tar.zst").stat().st_size
@@ -93,14 +104,14 @@ def test_several_runs_are_for_compare(finished_run: Path, tmp_path: Path, comman
     for name in ("a", "b"):
         shutil.copytree(finished_run, tmp_path / "runs" / name)
     made = command("bundle", tmp_path / "runs")
-    assert made.out.splitlines()[-1] == "go on there: endtask bundle runs.tar.zst --unpack"
+    assert made.out.splitlines()[-1] == "continue there: endtask bundle runs.tar.zst --unpack"
     for words in (("run", "--output", tmp_path / "there"), ("compare", "--output", tmp_path / "there")):
         answer = command(*words, "--bundle", tmp_path / "runs.tar.zst")
         assert answer.code == 2
         assert f"(endtask bundle {tmp_path / 'runs.tar.zst'} --unpack" in answer.err
     (tmp_path / "runs" / "compare.json").write_text("{}")
     made = command("bundle", tmp_path / "runs")
-    assert made.out.splitlines()[-1] == "go on there: endtask compare --bundle runs.tar.zst"
+    assert made.out.splitlines()[-1] == "continue there: endtask compare --bundle runs.tar.zst"
     answer = command("run", "--bundle", tmp_path / "runs.tar.zst", "--output", tmp_path / "there")
     assert answer.code == 2
     assert f"holds 2 runs (a, b) (endtask compare --bundle {tmp_path / 'runs.tar.zst'})" in answer.err

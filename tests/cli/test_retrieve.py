@@ -15,7 +15,7 @@ from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, read_statistics
 from endtask.io.stage_folder import read_manifest
 from endtask.records import Selected
-from endtask.reporting.selection_quality import quality_sentence
+from endtask.reporting.selection import quality_sentence
 from endtask.retrieval.words import words_of
 from tests.conftest import Answer
 from tests.toy_run import WORDS, sentence, write_rows, write_settings
@@ -68,7 +68,7 @@ def test_the_budget_dealt_to_the_classes(lopsided: Path, command: Command) -> No
 def test_random_is_as_large_and_knows_nothing_of_the_task(toy: Path, tmp_path: Path, command: Command) -> None:
     selections = {}
     for selector in ("best_rank", "random"):
-        select = {"selector": selector, "budget": "20%"}
+        select = {"name": selector, "budget": "20%"}
         statistics = retrieve(command, toy, tmp_path / selector, select=select)
         assert statistics["select"]["share_of_corpus"] == pytest.approx(0.2, abs=0.01)
         selections[selector] = kept(tmp_path / selector)
@@ -79,7 +79,7 @@ def test_random_is_as_large_and_knows_nothing_of_the_task(toy: Path, tmp_path: P
 
 
 def test_random_without_a_budget_is_as_large_as_what_was_retrieved(toy: Path, tmp_path: Path, command: Command) -> None:
-    select = {"selector": "random", "budget": None}
+    select = {"name": "random", "budget": None}
     statistics = retrieve(command, toy, tmp_path / "run", select=select, retrieve={"top_k": 1})
     size = int(read_statistics(tmp_path / "run" / "retrieve" / RETRIEVED).bytes.sum())
     assert size - 100 < statistics["select"]["bytes"] <= size
@@ -106,18 +106,18 @@ def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) 
     answer = command("retrieve", settings, "--quiet")
     assert answer.code == 0, answer
     lines = answer.out.splitlines()
-    assert lines[0].startswith("61 queries x 2 passages each asked for ")
-    assert lines[0].endswith(" of 6 passages; 1 held dev or test texts and were dropped")
+    assert lines[0].startswith("61 queries x 2 passages each retrieved ")
+    assert lines[0].endswith(" of 6 passages; the contamination filter dropped 1")
     assert lines[1:4] == [
-        "unlabelled texts: 2 asked too; 1 were held back, as dev or test has them",
-        "texts without any word, which asked nothing: 1",
-        "near-duplicates left out: 2",
+        "unlabelled texts: 2 queries; 1 skipped that are in dev or test",
+        "texts skipped without any word: 1",
+        "near-duplicates dropped: 2",
     ]
-    assert lines[4].startswith("kept: 1 passages, 0.0 MB, ")
+    assert lines[4].startswith("selected: 1 passages, 0.0 MB, ")
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The contamination filter dropped 1 passage of the corpus" in page
-    assert "2 passages all but equal to an earlier one were left out." in page
-    assert "2 unlabelled texts asked; 1 text that dev or test has too did not." in page
+    assert "2 near-duplicates of earlier passages were dropped." in page
+    assert "2 unlabelled texts were used as queries" in page
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.parquet"])
@@ -126,12 +126,12 @@ def test_a_selection_of_ones_own_without_a_corpus(
 ) -> None:
     assert command("selection", finished_run, "--to", tmp_path / name).code == 0
     words = ["--task", toy / "task", "--output", tmp_path / "run", "--quiet"]
-    own = ["--set", "select.selector=imported", "--set", f"select.path={tmp_path / name}"]
+    own = ["--set", "select.name=imported", "--set", f"select.path={tmp_path / name}"]
     answer = command("retrieve", *words, *own, "--set", "select.budget=null")
     before = kept(finished_run)
     assert answer.out.splitlines() == [
-        f"imported: {len(before)} rows; 0 were empty, 0 held dev or test texts and were dropped",
-        f"kept: {len(before)} passages, 0.0 MB",
+        f"imported: {len(before)} rows; 0 were empty, the contamination filter dropped 0",
+        f"selected: {len(before)} passages, 0.0 MB",
         f"quality: {quality_sentence(read_manifest(tmp_path / 'run' / 'select')['counts'])}",
         f"table: {tmp_path / 'run'}/select/selection.parquet",
     ]
@@ -145,7 +145,7 @@ def test_a_selection_of_ones_own_without_a_corpus(
 def test_without_a_corpus_there_is_nothing_to_retrieve(
     toy: Path, tmp_path: Path, command: Command, selector: str
 ) -> None:
-    words = ["--task", toy / "task", "--output", tmp_path / "run", "--set", f"select.selector={selector}"]
+    words = ["--task", toy / "task", "--output", tmp_path / "run", "--set", f"select.name={selector}"]
     answer = command("retrieve", *words)
     assert answer.code == 2
     assert answer.err == "endtask: key 'corpus.sources': no corpus to retrieve from (--corpus path/to/text)\n"

@@ -13,7 +13,7 @@ import pytest
 
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection
-from endtask.pipeline.stages import WORK
+from endtask.pipeline.stages import STAGES
 from tests.conftest import Answer
 from tests.toy_run import hashes, write_settings
 
@@ -23,21 +23,21 @@ Command = Callable[..., Answer]
 @pytest.mark.parametrize("selector", ["dsir", "classifier", "fusion", "best_rank", "random"])
 def test_a_dry_run_leaves_the_run_as_it_is(finished_run: Path, command: Command, selector: str) -> None:
     before = hashes(finished_run)
-    words = ["--set", f"select.selector={selector}", "--set", "select.budget=5passages", "--dry-run", "--quiet"]
+    words = ["--set", f"select.name={selector}", "--set", "select.budget=5passages", "--dry-run", "--quiet"]
     answer = command("select", finished_run, *words)
     assert answer.code == 0, answer
     first, kept, quality = answer.out.splitlines()
     assert first == f"selector: {selector}"
-    assert kept.startswith("kept: 5 passages, 0.0 MB, ")
+    assert kept.startswith("selected: 5 passages, 0.0 MB, ")
     assert quality.startswith("quality: KL divergence from the task's n-grams ")
-    assert ("also kept by best_rank" in quality) == (selector != "best_rank")
+    assert ("also selected by best_rank" in quality) == (selector != "best_rank")
     assert hashes(finished_run) == before
 
 
 def test_redone_in_the_runs_folder(toy: Path, tmp_path: Path, command: Command) -> None:
     settings = write_settings(tmp_path / "s.json", toy, tmp_path / "run", select={"budget": "5passages"})
     assert command("select", settings, "--quiet").code == 0
-    changed = ["select", tmp_path / "run", "--set", "select.selector=dsir", "--quiet", "--json"]
+    changed = ["select", tmp_path / "run", "--set", "select.name=dsir", "--quiet", "--json"]
     refused = command(*changed)
     assert refused.code == 2
     assert "redo with --from select" in refused.err
@@ -61,7 +61,7 @@ def test_a_dry_run_needs_what_was_retrieved(toy: Path, tmp_path: Path, command: 
 
 def test_the_reason_stands_where_why_shows_it(finished_run: Path, tmp_path: Path, command: Command) -> None:
     run = shutil.copytree(finished_run, tmp_path / "run")
-    words = ["--set", "select.selector=classifier", "--set", "select.budget=5passages", "--from", "select", "--json"]
+    words = ["--set", "select.name=classifier", "--set", "select.budget=5passages", "--from", "select", "--json"]
     table = json.loads(command("select", run, *words, "--quiet").out)["table"]
     one = next(iter(read_selection(Path(table))))
     shown = command("why", run, one.document.id).out
@@ -84,7 +84,7 @@ def test_a_full_disk_is_one_line(own_run: Path, command: Command, monkeypatch: p
     def full(*arguments: object) -> dict[str, Any]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setitem(WORK, "select", full)
+    monkeypatch.setattr(STAGES["select"], "run", full)
     answer = command("select", own_run, "--dry-run", "--quiet")
     assert (answer.code, answer.err) == (2, f"endtask: {own_run}: No space left on device (the run is as it was)\n")
     assert not (own_run / ".preview").exists()
@@ -96,7 +96,7 @@ def test_a_dry_run_of_what_reads_nothing_retrieved(
 ) -> None:
     (tmp_path / "mine.csv").write_text("text\nsoup of the day\nthe moon\n")
     before = hashes(finished_run)
-    words = ["--set", f"select.selector={selector}", "--set", "select.budget=null", "--dry-run", "--quiet", "--json"]
+    words = ["--set", f"select.name={selector}", "--set", "select.budget=null", "--dry-run", "--quiet", "--json"]
     words += ["--set", f"select.path={tmp_path / 'mine.csv'}"] if selector == "imported" else []
     answer = command("select", finished_run, *words)
     assert answer.code == 0, answer

@@ -29,17 +29,17 @@ def test_out_of_one_run_and_into_another_without_a_corpus(
     kept = texts(finished_run)
     size = sum(map(len, kept)) / 1e6
     assert answer == Answer(0, f"wrote {target}: {len(kept):,} passages, {size:.1f} MB of text\n", "")
-    select = {"selector": "imported", "path": str(target), "budget": None}
+    select = {"name": "imported", "path": str(target), "budget": None}
     settings = write_settings(tmp_path / "s.json", toy, tmp_path / "run", corpus={"sources": []}, select=select)
     assert command("run", settings, "--until", "pack").code == 0
     assert texts(tmp_path / "run") == kept
 
 
 def test_dev_and_test_texts_of_an_import_are_dropped(toy: Path, tmp_path: Path, command: Command) -> None:
-    is_contaminated = [json.loads(line)["text"] for line in (toy / "task" / "test.jsonl").read_text().splitlines()[:2]]
-    rows = [{"text": text} for text in ["soup of the day", *is_contaminated, "the moon"]]
+    evaluation = [json.loads(line)["text"] for line in (toy / "task" / "test.jsonl").read_text().splitlines()[:2]]
+    rows = [{"text": text} for text in ["soup of the day", *evaluation, "the moon"]]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    select = {"selector": "imported", "path": str(tmp_path / "mine.jsonl"), "budget": None}
+    select = {"name": "imported", "path": str(tmp_path / "mine.jsonl"), "budget": None}
     settings = write_settings(tmp_path / "s.json", toy, tmp_path / "run", corpus={"sources": []}, select=select)
     answer = command("run", settings, "--until", "select", "--json")
     assert answer.code == 0
@@ -50,7 +50,7 @@ def test_dev_and_test_texts_of_an_import_are_dropped(toy: Path, tmp_path: Path, 
 def test_random_keeps_as_much_from_the_whole_corpus(toy: Path, tmp_path: Path, command: Command) -> None:
     kept = {}
     for selector in ("best_rank", "random"):
-        select = {"selector": selector, "budget": "20%"}
+        select = {"name": selector, "budget": "20%"}
         settings = write_settings(tmp_path / "s.json", toy, tmp_path / selector, select=select)
         statistics = json.loads(command("run", settings, "--until", "select", "--json").out)["stages"]["select"]
         assert 0.18 < statistics["share_of_corpus"] <= 0.2

@@ -58,10 +58,10 @@ def test_run_speaks_of_each_stage_and_skips_the_second_time(toy: Path, tmp_path:
 
 def test_quiet_leaves_the_warnings(toy: Path, tmp_path: Path, command: Command) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
-    answer = command("run", settings, "--set", "pretrain.meta.every=7", "--until", "read", "--quiet")
+    answer = command("run", settings, "--set", "pretrain.weighting.every=7", "--until", "read", "--quiet")
     said = answer.err.splitlines()
     assert answer.code == 0, answer
-    assert any(line.startswith("warning: pretrain.meta.every without effect") for line in said)
+    assert any(line.startswith("warning: pretrain.weighting.every without effect") for line in said)
     assert all(line.startswith("warning: ") for line in said)
 
 
@@ -158,10 +158,10 @@ def test_init_writes_what_is_set_and_reads_the_task_by_it(toy: Path, tmp_path: P
     words = ["init", path, "--task", table, "--corpus", toy / "corpus.jsonl", "--align"]
     assert "task.columns" in command(*words).err
     sets = [part for key in ("text=question", "label=topic") for part in ("--set", f"task.columns.{key}")]
-    assert command(*words, *sets, "--set", "pretrain.rho1=7").code == 0
+    assert command(*words, *sets, "--set", "pretrain.weighting.rho1=7").code == 0
     settings = load_settings(path)
     assert (settings.task.columns.text, settings.task.columns.label) == ("question", "topic")
-    assert settings.pretrain.rho1 == 7
+    assert settings.pretrain.weighting.rho1 == 7
     assert settings.aligned.recipe == "pair_match"
     wrong = command("init", tmp_path / "other.yaml", "--set", "task.colums.text=question")
     assert wrong.err == "endtask: --set, key 'task.colums': unknown setting (did you mean 'task.columns'?)\n"

@@ -14,13 +14,13 @@ from endtask.cli import why
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection
 from endtask.records import Document, Example
-from endtask.retrieval.explain import QueryWord
+from endtask.retrieval.provenance import QueryWord
 from tests.conftest import Answer
 from tests.hand_made_run import write_run
 from tests.toy_run import toy_settings
 
 Command = Callable[..., Answer]
-ON_RECORD = "passages it asked for, as far as on record (the 20 best askers of each)"
+ON_RECORD = "passages with this example among their 20 best queries"
 LETTERS = [f"letter{number}" for number in range(20)]
 DOCUMENTS = [
     Document("pile/a", "Salt and pepper, salt and bread.", "pile", "Kitchen", "CC0-1.0"),
@@ -62,9 +62,9 @@ def test_a_passage(run: Path, command: Command) -> None:
     lines = lines_of(command("why", run, "pile/a"))
     score = next(read_selection(run / "retrieve" / RETRIEVED)).score
     assert lines[:6] == [
-        "pile/a: kept (best_rank)",
+        "pile/a: selected (best_rank)",
         "source: pile; title: Kitchen; license: CC0-1.0",
-        f"best rank 1, score {score:.4f}; 2 examples asked, best first: train-0, train-4",
+        f"best rank 1, score {score:.4f}; matched by 2 examples, best first: train-0, train-4",
         "text: Salt and pepper, salt and bread.",
         "",
         f"1. train-0 [food]: score {score:.4f}",
@@ -81,9 +81,9 @@ def test_a_passage(run: Path, command: Command) -> None:
 
 def test_a_passage_that_was_not_kept(run: Path, command: Command) -> None:
     lines = lines_of(command("why", run, "pile/d"))
-    assert lines[0] == "pile/d: retrieved only, not kept (best_rank)"
+    assert lines[0] == "pile/d: retrieved but not selected (best_rank)"
     assert lines[1] == "source: pile; license: unknown"
-    assert "; 1 example asked, best first: train-4" in lines[2]
+    assert "; matched by 1 example, best first: train-4" in lines[2]
 
 
 def test_texts_are_shortened_and_command_nothing(run: Path, command: Command) -> None:
@@ -112,7 +112,7 @@ def test_an_example(run: Path, command: Command) -> None:
         "the": ["1", "1"],
         "bread": ["1", "1"],
     }
-    assert f"{ON_RECORD}: 2 retrieved, 2 kept" in lines
+    assert f"{ON_RECORD}: 2 retrieved, 2 selected" in lines
     first = next(number for number, line in enumerate(lines) if line.startswith("1. "))
     assert lines[first].startswith("1. pile/a: score ")
     assert lines[first + 2] == "   Salt and pepper, salt and bread."
@@ -125,7 +125,7 @@ def test_an_example_with_words_unknown_to_the_corpus(run: Path, command: Command
     assert lines_of(command("why", run, "--example", "train-3")) == [
         "train-3 [space]",
         "text: quark",
-        "asked for nothing: the corpus holds no word of it",
+        "matches nothing: no word of it occurs in the corpus",
     ]
 
 
@@ -133,7 +133,7 @@ def test_an_example_with_many_words(run: Path, command: Command) -> None:
     lines = lines_of(command("why", run, "--example", "train-2"))
     assert any(line.strip() == "and 5 more words" for line in lines)
     assert lines[-1].endswith(", 12 more")
-    assert f"{ON_RECORD}: 1 retrieved, 1 kept" in lines
+    assert f"{ON_RECORD}: 1 retrieved, 1 selected" in lines
 
 
 def test_json(run: Path, command: Command) -> None:
@@ -142,14 +142,14 @@ def test_json(run: Path, command: Command) -> None:
     assert "\x1b" not in answer.out
     found = json.loads(answer.out)
     assert found["text"] == DOCUMENTS[1].text
-    assert (found["kept"], found["rank"], found["matched_count"]) == (True, 1, 3)
-    best = found["askers"][0]
+    assert (found["selected"], found["rank"], found["matched_count"]) == (True, 1, 3)
+    best = found["explained_queries"][0]
     assert best["examples"] == [{"id": "train-1", "text": EXAMPLES[1].text, "label": "space"}]
-    assert sum(one["part"] for one in best["words"]) == pytest.approx(found["score"], rel=1e-5)
+    assert sum(one["score"] for one in best["words"]) == pytest.approx(found["score"], rel=1e-5)
     assert {one["word"] for one in best["words"]} == {"rocket", "the", "moon"}
     example = json.loads(command("why", run, "--example", "train-0", "--json", "--top", 1).out)
     assert [passage["id"] for passage in example["passages"]] == ["pile/a"]
-    assert (example["retrieved_count"], example["kept_count"]) == (2, 2)
+    assert (example["retrieved_count"], example["selected_count"]) == (2, 2)
     assert example["words"][0].keys() == {"word", "in_query", "document_frequency", "idf"}
 
 
@@ -159,9 +159,9 @@ def test_json(run: Path, command: Command) -> None:
         (["pile/x"], "'pile/x' was not retrieved (nearest: 'pile/"),
         (["pi\x1ble/a"], r"'pi\x1ble/a' was not retrieved (nearest: 'pile/a')"),
         (["--example", "tarin-1"], "no train example 'tarin-1' (nearest: 'train-1')"),
-        (["--example", "dev-0"], "'dev-0' is a dev example (only train texts ask)"),
-        ([], "give the id of a passage, --example ID or --class NAME, one of them"),
-        (["pile/a", "--example", "train-0"], "give the id of a passage, --example ID or --class NAME, one of them"),
+        (["--example", "dev-0"], "'dev-0' is a dev example (only train texts are queries)"),
+        ([], "give exactly one of the id of a passage, --example ID and --class NAME"),
+        (["pile/a", "--example", "train-0"], "give exactly one of the id of a passage, --example ID and --class NAME"),
     ],
 )
 def test_a_mistake_is_one_line(run: Path, command: Command, words: list[str], said: str) -> None:
@@ -186,9 +186,9 @@ def test_all_that_retrieve_found_is_explained(toy: Path, tmp_path: Path, command
     assert 0 < len(kept) < len(found)
     for item in found[::7]:
         passage = json.loads(command("why", run, item.document.id, "--json").out)
-        assert (passage["kept"], passage["rank"]) == (item.document.id in kept, item.rank)
-        assert passage["askers"][0]["examples"][0]["id"] == item.matched_queries[0]
-        assert passage["askers"][0]["score"] == pytest.approx(item.score, rel=1e-5)
+        assert (passage["selected"], passage["rank"]) == (item.document.id in kept, item.rank)
+        assert passage["explained_queries"][0]["examples"][0]["id"] == item.matched_queries[0]
+        assert passage["explained_queries"][0]["score"] == pytest.approx(item.score, rel=1e-5)
     matched_query = found[0].matched_queries[0]
     example = json.loads(command("why", run, "--example", matched_query, "--json").out)
     asked = {item.document.id for item in found if matched_query in item.matched_queries}

@@ -8,7 +8,7 @@ import pytest
 
 from endtask.config import resolve
 from endtask.errors import InputError
-from endtask.pipeline.stages import read_from_outside, settings_read
+from endtask.pipeline.stages import STAGES
 
 TREE: dict[str, Any] = {
     "aligned": {"sources": [{"path": "wiki.jsonl"}]},
@@ -36,7 +36,7 @@ def test_what_fits_is_accepted() -> None:
         ({"aligned": {"spans_from": "title_case"}, "tokenizer": {"lowercase": False}}, "title_case can be read off"),
         ({"aligned": {"spans_from": "markups"}}, "markup"),
         ({"aligned": {"span_from": "markup"}}, "spans_from"),
-        ({"aligned": {"entity_markers": ["[[", "]]"]}}, "marks"),
+        ({"aligned": {"entity_markers": ["[[", "]]"]}}, "entity_markers"),
         ({"pretrain": {"objectives": {"links": {"kind": "hyperlink"}}}}, "hyperlinks"),
         ({"pretrain": {"objectives": {"links": {"kind": "hyperlinks", "texts": "task"}}}}, "reads aligned"),
         ({"pretrain": {"objectives": {"a": {"kind": "task"}}}, "aligned": {"keep_head": True}}, "keep_head"),
@@ -50,8 +50,8 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> 
 
 def test_stages_read_the_section_only_where_an_objective_is_aligned() -> None:
     plain, used = resolve({}), resolve(TREE)
-    for stage in ("pack", "pretrain", "finetune"):
-        assert not any(key.startswith("aligned") for key in settings_read(stage, plain))
-        assert any(key.startswith("aligned") for key in settings_read(stage, used))
-    assert "aligned" in read_from_outside("pack", used)
-    assert "aligned" not in read_from_outside("pack", plain)
+    for name in ("pack", "pretrain", "finetune"):
+        assert not any(key.startswith("aligned") for key in STAGES[name].settings_read(plain))
+        assert any(key.startswith("aligned") for key in STAGES[name].settings_read(used))
+    assert "aligned" in STAGES["pack"].inputs_read(used)
+    assert "aligned" not in STAGES["pack"].inputs_read(plain)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from endtask.compare.comparison import check_comparison
+
 from endtask.config import PretrainSettings, Settings, TaskSettings, dump_yaml, resolve
 from endtask.config.data_usage import data_usage
 from endtask.config.loading import read_tree
@@ -25,8 +25,8 @@ KEPT = {"tasks": "all", "keep_better": True, "reset_head": False}
     [
         ({"pretrain": {"weighting": "equal"}}, ["external", "internal", "ner"]),
         ({"pretrain": {"weighting": "meta"}}, ["external", "internal", "ner"]),
-        ({"pretrain": {"weighting": "alternate", "rho1": "inf"}}, ["external", "ner"]),
-        ({"pretrain": {"weighting": "alternate", "rho1": float("inf")}}, ["external", "ner"]),
+        ({"pretrain": {"weighting": "alternate", "weighting": {"rho1": "inf"}}}, ["external", "ner"]),
+        ({"pretrain": {"weighting": "alternate", "weighting": {"rho1": float("inf")}}}, ["external", "ner"]),
         ({"pretrain": {"weighting": "sequence"}}, ["external", "ner", "internal"]),
         ({"pretrain": {"weighting": "equal"}, "skip_pretraining": True}, ["external", "internal"]),
         ({"pretrain": {"weighting": "equal", "objectives": TASK_AND_NER}}, ["task", "ner"]),
@@ -64,7 +64,7 @@ def test_what_nobody_said_is_not_written_down(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "learned"),
     [
-        ({"pretrain.rho1": "inf"}, ["external", "ner"]),
+        ({"pretrain.weighting.rho1": "inf"}, ["external", "ner"]),
         ({"select.selector": "none"}, ["internal", "ner"]),
         ({"tasks": {}}, ["external", "internal"]),
         ({"pretrain.weighting": "interleave", "tasks": {}}, ["external", "internal"]),

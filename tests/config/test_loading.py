@@ -31,8 +31,10 @@ def write(folder: Path, text: str | bytes, name: str = "run.yaml") -> Path:
 
 def test_later_sources_win(tmp_path: Path) -> None:
     path = write(tmp_path, "preset: gpu\nseed: 1\ntrain: {batch_size: 8, rho1: 1}\n")
-    merged = load_settings(path, given={"seed": 2, "pretrain": {"rho1": 2}}, overrides=["pretrain.rho1=3"])
-    assert (merged.model.size, str(merged.pretrain.batch_size), merged.seed, merged.pretrain.rho1) == (
+    merged = load_settings(
+        path, given={"seed": 2, "pretrain": {"weighting": {"rho1": 2}}}, overrides=["pretrain.weighting.rho1=3"]
+    )
+    assert (merged.model.size, str(merged.pretrain.batch_size), merged.seed, merged.pretrain.weighting.rho1) == (
         "compact",
         "8",
         2,
@@ -62,8 +64,8 @@ def test_the_callers_own_mapping_is_left_alone() -> None:
         ("task.path=a=b", "task", "path", "a=b"),
         (" train . rho1 =7", "train", "rho1", 7),
         ("retrieve.top_k=auto", "retrieve", "top_k", "auto"),
-        ("pretrain.rho1=inf", "train", "rho1", "inf"),
-        ("pretrain.rho1=.inf", "train", "rho1", "inf"),  # YAML's own way to write it
+        ("pretrain.weighting.rho1=inf", "train", "rho1", "inf"),
+        ("pretrain.weighting.rho1=.inf", "train", "rho1", "inf"),  # YAML's own way to write it
     ],
 )
 def test_an_override_is_read_as_yaml(override: str, section: str, key: str, value: object) -> None:
@@ -77,10 +79,15 @@ def test_a_sign_alone_is_itself(sign: str) -> None:
 
 
 def test_infinity_in_a_file_is_the_word_for_it(tmp_path: Path) -> None:
-    assert load_settings(write(tmp_path, "train: {rho1: .inf}")).pretrain.rho1 == "inf"
-    assert load_settings(write(tmp_path, '{"pretrain": {"rho1": Infinity}}', "run.json")).pretrain.rho1 == "inf"
+    assert load_settings(write(tmp_path, "train: {rho1: .inf}")).pretrain.weighting.rho1 == "inf"
+    assert (
+        load_settings(
+            write(tmp_path, '{"pretrain": {"weighting": {"rho1": Infinity}}}', "run.json")
+        ).pretrain.weighting.rho1
+        == "inf"
+    )
     for other in ("-.inf", ".nan"):
-        assert "'pretrain.rho1': must be" in complaint(write(tmp_path, f"train: {{rho1: {other}}}"))
+        assert "'pretrain.weighting.rho1': must be" in complaint(write(tmp_path, f"train: {{rho1: {other}}}"))
 
 
 def test_null_takes_a_setting_back() -> None:
@@ -104,8 +111,8 @@ def test_a_wrong_override_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "seed: 1\n")
     assert complaint(path, overrides=["train.sed=1"]).startswith("--set, key 'pretrain.sed': unknown setting")
     assert complaint(path, overrides=["trian.seed=1"]).startswith("--set, key 'trian': unknown setting")
-    assert complaint(path, overrides=["pretrain.rho1=x"]).startswith(
-        "--set, key 'pretrain.rho1': must be a whole number"
+    assert complaint(path, overrides=["pretrain.weighting.rho1=x"]).startswith(
+        "--set, key 'pretrain.weighting.rho1': must be a whole number"
     )
 
 
@@ -163,7 +170,7 @@ def test_a_line_end_that_yaml_alone_knows_survives() -> None:
 def test_a_section_whose_keys_are_all_commented_out_is_empty(tmp_path: Path) -> None:
     path = write(tmp_path, "preset: gpu\ntrain:\n  # rho1: 3\ntask:\n  columns:\ncorpus:\n  sources:\n")
     assert load_settings(path) == load_settings(preset="gpu")
-    assert load_settings(path, overrides=["pretrain.rho1=3"]).pretrain.rho1 == 3
+    assert load_settings(path, overrides=["pretrain.weighting.rho1=3"]).pretrain.weighting.rho1 == 3
 
 
 def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
@@ -223,7 +230,7 @@ def test_a_syntax_error_names_the_row(tmp_path: Path, name: str, text: str, row:
 
 
 def test_a_key_that_stands_twice_in_json_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, '{"pretrain": {"rho1": 1, "rho1": 2}}', "a.json")
+    path = write(tmp_path, '{"pretrain": {"weighting": {"rho1": 1}, "weighting": {"rho1": 2}}}', "a.json")
     assert complaint(path) == f"{path}: not valid: the key 'rho1' stands twice"
 
 

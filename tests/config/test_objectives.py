@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from endtask.config import Settings, load_settings, resolve
-from endtask.config.objectives import KINDS
 from endtask.errors import InputError
+from endtask.registry import objectives
 
 TASK, TAPT, DAPT = {"kind": "task"}, {"kind": "mlm", "texts": "task"}, {"kind": "mlm", "texts": "domain"}
 
@@ -26,13 +26,13 @@ def complaint(tree: dict[str, Any]) -> str:
 
 def test_without_any_stage_1_is_tlms() -> None:
     train = Settings().pretrain
-    assert train.weighting == "interleave"
+    assert train.weighting.name == "interleave"
     assert {name: (one.kind, one.reads) for name, one in train.used_objectives.items()} == {
-        "external": ("mlm", "selection"),
-        "internal": ("joint", "task"),
+        "corpus": ("mlm", "selection"),
+        "task": ("joint", "task"),
     }
-    without_task = resolve({"pretrain": {"rho1": "inf"}}).pretrain
-    assert list(without_task.used_objectives) == ["external"]
+    without_task = resolve({"pretrain": {"weighting": {"rho1": "inf"}}}).pretrain
+    assert list(without_task.used_objectives) == ["corpus"]
     assert (train.trains_task, without_task.trains_task) == (True, False)
 
 
@@ -60,10 +60,23 @@ def test_one_key_of_a_presets_objective_can_be_changed() -> None:
     assert settings.pretrain.objectives["tapt"].texts == "task"
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
-def test_every_kind_is_told_in_the_settings(name: str) -> None:
-    field = type(Settings().pretrain.used_objectives["external"]).model_fields["kind"]
-    assert f"{name}: {KINDS[name].meaning}" in str(field.description)
+@pytest.mark.parametrize("name", objectives.names())
+def test_every_objective_has_a_meaning_and_texts(name: str) -> None:
+    part = objectives.get(name)
+    assert part.meaning()
+    assert set(part.texts) <= {"task", "selection", "domain", "aligned"}
+
+
+def test_options_of_the_default_objectives_need_no_kind() -> None:
+    train = resolve({"pretrain": {"objectives": {"task": {"rho2": 1}}}}).pretrain
+    assert {name: section.kind for name, section in train.objectives.items()} == {"corpus": "mlm", "task": "joint"}
+    assert train.objectives["task"].options.model_dump() == {"rho2": 1}
+    assert resolve({"pretrain": train.model_dump(mode="json")}).pretrain == train
+
+
+def test_options_of_other_parts_are_refused() -> None:
+    assert "pretrain.weighting.every" in complaint({"pretrain": {"weighting": {"name": "equal", "every": 2}}})
+    assert "pretrain.objectives.task.rho2" in complaint(of(task={**TASK, "rho2": 2}))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +84,11 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
     [
         (
             of(tapt={"kind": "mml"}),
-            "key 'pretrain.objectives.tapt.kind': there is no objective 'mml'; did you mean 'mlm'?",
+            "key 'pretrain.objectives.tapt.kind': there is no objective 'mml' (did you mean 'mlm'?)",
         ),
         (
             of(tapt={**TAPT, "dropuot": 0.1}),
-            "key 'pretrain.objectives.tapt.dropuot': unknown setting (did you mean 'pretrain.objectives.tapt.dropout'?)",
+            "key 'pretrain.objectives.tapt.dropuot': objective 'mlm' has no such option (did you mean 'pretrain.objectives.tapt.dropout'?)",
         ),
         (of(tapt={"kind": "mlm"}), "key 'pretrain.objectives.tapt.texts': say what mlm reads: task, selection, domain"),
         (
@@ -92,7 +105,7 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         (of(dapt=DAPT, tapt={"texts": "task"}), "key 'pretrain.objectives.tapt.kind': is required"),
         (
             of(task={**TASK, "mask_probability": 0.1}),
-            "key 'pretrain.objectives.task.mask_probability': task hides no tokens",
+            "key 'pretrain.objectives.task.mask_probability': task masks no tokens",
         ),
         (of(dev=TASK), "key 'pretrain.objectives': 'dev' is the name of a curve; choose another"),
         (of(**{"a/b": TASK}), "key 'pretrain.objectives': 'a/b' is no name; write letters (a to z), digits, - and _"),
@@ -102,7 +115,7 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         ),
         (
             of("interleave", task=TASK, tapt=TAPT),
-            "key 'pretrain.weighting': interleave takes turns between corpus and task, not task, tapt; "
+            "key 'pretrain.weighting': interleave alternates between corpus and task, not task, tapt; "
             "use equal, meta, alternate or sequence",
         ),
         (
@@ -114,17 +127,8 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
             "key 'pretrain.objectives.task.warmup_fraction': only objectives of a sequence have their own",
         ),
         (
-            {
-                "pretrain": {
-                    "rho1": "inf",
-                    "objectives": {"external": {"kind": "mlm", "texts": "selection"}, "internal": {"kind": "joint"}},
-                }
-            },
-            "key 'pretrain.rho1': inf leaves no turn for objectives.internal; give it the weight 0, or say rho1",
-        ),
-        (
-            {"pretrain": {"objectives": {"external": {"kind": "mlm", "texts": "selection", "weight": 2}}}},
-            "key 'pretrain.objectives.external.weight': interleave goes by rho1 and rho2; leave it out, or 0",
+            {"pretrain": {"objectives": {"corpus": {"kind": "mlm", "texts": "selection", "weight": 2}}}},
+            "key 'pretrain.objectives.corpus.weight': interleave has rho1 and rho2; leave it out, or 0",
         ),
         (
             of("meta", task=TASK),
@@ -132,20 +136,20 @@ def test_every_kind_is_told_in_the_settings(name: str) -> None:
         ),
         (
             of("meta", tapt=TAPT),
-            "key 'pretrain.weighting': meta learns for the task; name an objective of kind task or joint",
+            "key 'pretrain.weighting': meta needs the task's labels; name an objective of kind task or joint",
         ),
         (
             of("meta", task={**TASK, "weight": 0}, tapt=TAPT, dapt=DAPT),
-            "key 'pretrain.objectives.task.weight': 0 leaves this objective out, but weighting: meta learns for the task; "
+            "key 'pretrain.objectives.task.weight': 0 leaves this objective out, but weighting: meta needs the task's labels; "
             "give it more than 0",
         ),
         (
-            {"pretrain": {**of(tapt=TAPT)["train"], "eval_steps": 5}},
+            {"pretrain": {**of(tapt=TAPT)["pretrain"], "eval_steps": 5}},
             "key 'pretrain.eval_steps': dev is scored by the task head, which pretrain.objectives without the task never",
         ),
         (
             {**of(tapt=TAPT), "skip_finetuning": True},
-            "key 'skip_finetuning': none with pretrain.objectives without the task would leave the task head untrained",
+            "key 'skip_finetuning': true with pretrain.objectives without the task would leave the task head untrained",
         ),
         (
             {"finetune": {"keep_better": True}},

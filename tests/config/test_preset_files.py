@@ -74,8 +74,8 @@ def test_table_b1(scale: str, task: str) -> None:
     budget, train = settings.budget, settings.pretrain
     assert {
         "top_k": settings.retrieve.top_k,
-        "rho1": train.rho1,
-        "rho2": train.rho2,
+        "rho1": train.weighting.rho1,
+        "rho2": train.objectives["task"].rho2,
         "steps": (budget.amount, budget.unit),
         "batch": (train.batch_size.amount, train.batch_size.unit),
         "external": train.max_length,
@@ -108,7 +108,7 @@ def test_table_a1_of_iss(scale: str, task: str) -> None:
     own, train = settings.select.influence, settings.pretrain
     assert {
         "steps": (settings.budget.amount, settings.budget.unit),
-        "rho": (train.rho1, train.rho2),
+        "rho": (train.weighting.rho1, train.objectives["task"].rho2),
         "batches": (own.candidate_batch, own.target_batch),
         "batch": (train.batch_size.amount, train.batch_size.unit),
         "length": train.max_length,
@@ -136,7 +136,13 @@ def test_the_scoring_model_of_isss_authors() -> None:
     assert (fitted.model.architecture, fitted.model.size, fitted.model.dropout) == ("bert", "base", 0.1)
     train = fitted.pretrain
     assert (train.learning_rate, own.epochs, train.weight_decay, train.batch_size.amount) == (5e-5, 15, 0, 16)
-    assert (train.rho1, train.rho2, train.mask_probability, train.dropout, train.max_length) == (0, 3, 0.1, 0.1, 128)
+    assert (
+        train.weighting.rho1,
+        train.objectives["task"].rho2,
+        train.mask_probability,
+        train.dropout,
+        train.max_length,
+    ) == (0, 3, 0.1, 0.1, 128)
 
 
 @pytest.mark.parametrize(("task", "batch"), [("rct-20k", 16), ("chemprot", 8), ("acl-arc", 2), ("scierc", 4)])
@@ -144,7 +150,11 @@ def test_table_a2_of_iss(task: str, batch: int) -> None:
     settings = load_settings(preset=f"iss-dapt:{task}", given={"model": {"path": "hf:some/model"}})
     assert (settings.budget.amount, settings.budget.unit) == (50_000, "steps")
     assert (settings.select.influence.candidate_batch, settings.select.influence.target_batch) == (batch, 4)
-    assert (settings.pretrain.batch_size.amount, settings.pretrain.max_length, settings.train.rho1) == (256, 128, "inf")
+    assert (settings.pretrain.batch_size.amount, settings.pretrain.max_length, settings.pretrain.weighting.rho1) == (
+        256,
+        128,
+        "inf",
+    )
 
 
 def test_a_task_that_a_paper_has_not_is_refused() -> None:
@@ -157,9 +167,9 @@ def test_an_own_task_gets_what_is_usual_in_the_table(scale: str) -> None:
     settings = load_settings(preset=f"tlm-{scale}")
     assert settings.budget.amount == median(getattr(STEPS, scale))
     assert settings.pretrain.batch_size.amount == median(getattr(BATCH, scale))
-    assert settings.pretrain.rho2 == min(multimode(getattr(RHO2, scale)))
+    assert settings.pretrain.objectives["task"].rho2 == min(multimode(getattr(RHO2, scale)))
     assert settings.pretrain.max_length == median(getattr(EXTERNAL_LENGTH, scale))
-    assert (settings.pretrain.rho1, settings.retrieve.top_k) == ("auto", "auto")
+    assert (settings.pretrain.weighting.rho1, settings.retrieve.top_k) == ("auto", "auto")
     assert settings.retrieve.large_scale == (scale == "large")
     assert settings.evaluate.metric == "auto", "macro_f1 for classes"
 
@@ -230,7 +240,7 @@ def test_the_small_pretrained_encoder_is_named_and_needs_no_stage_1() -> None:
 def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
     settings = load("checkpoint-mlm")
     assert (settings.skip_pretraining, settings.stage2, settings.select.selector) == ("joint", "finetune", "none")
-    assert settings.pretrain.rho2 > 0
+    assert settings.pretrain.objectives["task"].rho2 > 0
     assert settings.finetune == load("finetune-tlm").finetune
 
 
@@ -253,7 +263,7 @@ def test_what_tartans_authors_code_says(name: str) -> None:
 
 def test_how_tartans_paper_learns_weights() -> None:
     train = load("meta-tartan").pretrain
-    meta = train.meta
+    meta = train.weighting
     assert (train.weighting, load("mt-tartan").pretrain.weighting) == ("meta", "equal")
     assert (meta.learning_rate, meta.every, meta.floor) == (1e-2, 1, 0)
     assert (meta.parameters, meta.split, meta.head) == ("body", "dev", "adamw")
@@ -298,7 +308,11 @@ def test_tlm_with_learned_weights_leaves_dev_alone() -> None:
     settings = load("meta-tlm")
     used = {name: (one.kind, one.reads) for name, one in settings.pretrain.used_objectives.items()}
     assert used == {"task": ("task", "task"), "task_mlm": ("mlm", "task"), "external": ("mlm", "selection")}
-    assert (settings.pretrain.weighting, settings.pretrain.meta.split, settings.model.path) == ("meta", "folds", None)
+    assert (settings.pretrain.weighting, settings.pretrain.weighting.split, settings.model.path) == (
+        "meta",
+        "folds",
+        None,
+    )
 
 
 @pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp", "finetune-small-pretrained", "finetune-scratch"])
@@ -337,7 +351,11 @@ def test_a_file_may_name_a_preset_with_a_task(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("preset: tlm-large:hyperpartisan\ntrain: {rho2: 7}\n")
     settings = load_settings(path)
-    assert (settings.pretrain.rho1, settings.pretrain.rho2, settings.model.size) == (499, 7, "large")
+    assert (settings.pretrain.weighting.rho1, settings.pretrain.objectives["task"].rho2, settings.model.size) == (
+        499,
+        7,
+        "large",
+    )
 
 
 @pytest.mark.parametrize(
@@ -408,7 +426,9 @@ def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
 
 
 def test_the_same_head_can_be_asked_for_whatever_fits_the_other() -> None:
-    meta = load_settings(preset="meta-tartan-scratch", overrides=["pretrain.meta.same_head=true"]).pretrain.meta
+    meta = load_settings(
+        preset="meta-tartan-scratch", overrides=["pretrain.weighting.same_head=true"]
+    ).pretrain.weighting
     assert (meta.same_head, meta.head) == (True, "adamw")
 
 

@@ -20,7 +20,7 @@ def train(**changes: Any) -> Settings:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rho1": "inf"}, "name an objective of kind task or joint"),
+        ({"weighting": {"rho1": "inf"}}, "name an objective of kind task or joint"),
         (
             {"weighting": "equal", "objectives": {"mlm": MLM, "task": {**TASK, "weight": 0}}},
             r"objectives\.task\.weight: 0 leaves this objective out, but reselect\.every",

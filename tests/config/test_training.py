@@ -13,7 +13,10 @@ from endtask.errors import InputError
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"pretrain": {"rho1": "inf", "rho1_end": 3}}, "'pretrain.rho1_end': needs a rho1 to start from"),
+        (
+            {"pretrain": {"weighting": {"rho1": "inf", "rho1_end": 3}}},
+            "'pretrain.weighting.rho1_end': needs a rho1 to start from",
+        ),
         ({"pretrain": {"rho1_end": -1}}, "rho1_end"),
         ({"finetune": {"average_decay": 1.0}}, "finetune.average_decay"),
         ({"finetune": {"average_decay": 0.0}}, "finetune.average_decay"),
@@ -33,11 +36,11 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], said: 
 def test_all_knobs_are_off_by_default() -> None:
     settings = Settings()
     train, finetune = settings.pretrain, settings.finetune
-    assert (train.seed, train.rho1_end) == (None, None)
+    assert (train.seed, train.weighting.rho1_end) == (None, None)
     for phase in (train, finetune):
         assert (phase.head_learning_rate, phase.lr_scheduler_type) == (None, "linear")
     assert (finetune.average_decay, finetune.rdrop, finetune.members) == (None, 0, 1)
 
 
 def test_rho1_may_end_elsewhere_when_it_is_automatic() -> None:
-    assert resolve({"pretrain": {"rho1": "auto", "rho1_end": 3}}).pretrain.rho1_end == 3
+    assert resolve({"pretrain": {"weighting": {"rho1": "auto", "rho1_end": 3}}}).pretrain.weighting.rho1_end == 3

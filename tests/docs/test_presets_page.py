@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from endtask.config import Settings, preset_names
 from endtask.config.messages import section_of
-from endtask.training.tlm_rules import automatic_rho1
+from endtask.weighting.interleave import automatic_rho1
 
 
 @pytest.fixture(scope="module")

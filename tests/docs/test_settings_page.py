@@ -45,7 +45,7 @@ def test_unions_and_lists_are_told_in_words(generator: dict[str, Any]) -> None:
     assert "| `retrieve.top_k` | whole number or `auto` | `auto` |" in page
     assert "| `finetune.seeds` | list of: whole number | `[0, 1, 2]` |" in page
     assert "| `corpus.sources[].path` | text | (required) |" in page
-    assert "| `pretrain.rho1` | whole number or `inf`, `auto` | `19` |" in page
+    assert "| `pretrain.weighting.rho1` | whole number or `inf`, `auto` | `19` |" in page
     assert "| `pretrain.batch_size` | batch size | `4096tok` |" in page
     assert "| `finetune.batch_size` | batch size | `32` |" in page
     assert "| `finetune.learning_rate` | number or list of: number | " in page

@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from benchmarks.tartan.cells import base_settings, cells
-from endtask.compare.comparison import check_comparison
-from endtask.compare.plan import listed_cells, make_plan
 from endtask.config import load_settings
+from endtask.experiments import check_study
+from endtask.experiments.variants import listed_variants, make_plan
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "weighting.md"
 
@@ -28,19 +28,19 @@ def test_the_end_that_is_recommended_is_the_one_that_was_measured(tmp_path: Path
     path.write_text(yaml.safe_dump({**shown("preset: mt-tartan"), "task": {"path": "task"}, "output_dir": "out"}))
     found = load_settings(path)
     base = base_settings("sciie", "checkpoint", tmp_path, steps=300)
-    asked = check_comparison({"cells": cells("tapt", "checkpoint", base.budget), "seeds": [0]}, "cells")
-    (measured,) = (cell for cell in listed_cells(base, asked, "cells") if cell.name == "mt-tapt-anew")
+    asked = check_study({"variants": cells("tapt", "checkpoint", base.budget), "seeds": [0]}, "cells")
+    (measured,) = (cell for cell in listed_variants(base, asked, "cells") if cell.name == "mt-tapt-anew")
     kept = {"epochs", "early_stopping_patience", "max_length", "seeds"}
     assert found.finetune.model_dump(exclude=kept) == measured.settings.finetune.model_dump(exclude=kept)
     assert found.pretrain.eval_steps is found.pretrain.early_stopping_patience is None
 
 
-def test_the_cells_of_the_ways_to_train() -> None:
+def test_the_variants_of_the_ways_to_train() -> None:
     given = {"task": {"path": "task"}, "corpus": {"sources": [{"path": "texts"}]}, "budget": "300steps"}
     settings = load_settings(preset="mt-tartan-scratch", given={**given, "output_dir": "out"})
-    tree = shown("cells:")
-    plan = make_plan(settings, check_comparison(tree), "cells.yaml")
-    cells = {name: plan.cell(name).settings for name in tree["cells"]}
+    tree = shown("variants:")
+    plan = make_plan(settings, check_study(tree), "study.yaml")
+    cells = {name: plan.variant(name).settings for name in tree["variants"]}
     assert {name: (list(one.used_objectives), one.pretrain.weighting) for name, one in cells.items()} == {
         "mt": (["task", "tapt"], "equal"),
         "meta": (["task", "tapt"], "meta"),

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from benchmarks.results_file import read_results, write_results
-from endtask.config.meta import MetaSettings
 from endtask.errors import InputError
+from endtask.weighting.meta import MetaConfig
 from examples.digits.__main__ import compare, main
 from examples.digits.figures import Row, digits_table, summary_of, told
 from examples.digits.images import (
@@ -30,7 +30,7 @@ from examples.digits.images import (
 )
 from examples.digits.methods import METHODS, Outcome, Plan, learn
 
-PLAN = Plan(steps=8, finetune_steps=4, score_every=4, batch_size=16, meta=MetaSettings(folds=3, every=2), fold_steps=2)
+PLAN = Plan(steps=8, finetune_steps=4, score_every=4, batch_size=16, meta=MetaConfig(folds=3, every=2), fold_steps=2)
 CPU = torch.device("cpu")
 
 

@@ -72,7 +72,7 @@ def test_the_card_says_what_was_measured_and_where() -> None:
     assert "- Labels: `cat`, `dog`\n" in card
     assert "macro_f1 on test (139 rows)" in card
     assert "61.2 ± 1.5" in card
-    assert "87 rows whose text does not stand in train: 54.3 ± 2.0" in card
+    assert "87 rows whose text is not in train: 54.3 ± 2.0" in card
     assert "3 fine-tuning seeds" in card
     assert "seed 1, the best on dev" in card
 
@@ -82,7 +82,7 @@ def test_the_card_without_corpus_and_without_leak_free_rows() -> None:
     results = {**RESULTS, "split": "dev", "leak_free_rows": 0, "summary": summary}
     card = model_card(settings_for(), results, 0, ("a", "b"))
     assert "accuracy on dev (139 rows)" in card
-    assert "the 0 rows whose text does not stand in train: no such rows" in card
+    assert "the 0 rows whose text is not in train: no such rows" in card
     assert "no corpus" in card
 
 
@@ -99,10 +99,10 @@ def test_the_card_says_what_the_weights_come_from() -> None:
 
 
 def test_the_card_says_what_becomes_of_long_texts() -> None:
-    assert "cut off after 128 tokens" in model_card(settings_for(), RESULTS, 0, ("a", "b"))
+    assert "truncated to 128 tokens" in model_card(settings_for(), RESULTS, 0, ("a", "b"))
     finetune = {"max_length": 64, "window_stride": 48}
     card = model_card(settings_for(finetune=finetune), RESULTS, 0, ("a", "b"))
-    assert "more than 64 tokens were read by windows that start 48 tokens apart" in card
+    assert "more than 64 tokens were split into windows that start 48 tokens apart" in card
 
 
 NASTY = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from endtask.errors import InputError
-from endtask.gradients.plan import STRATEGIES, BlockCosts, Counted, Options, Strategy, Work, make_plan
+from endtask.gradients.plan import STRATEGIES, BlockCosts, Counted, Options, Strategy, Workload, make_plan
 from endtask.gradients.rows import Block, Gradients, LinearRows, LookupRows
 
 BASE = Block("layers.11.attn.Wo", 768, 768)
@@ -40,7 +40,7 @@ def sample(rows: int, *, texts: int = 2, lookups: int = 0) -> Gradients:
 def test_the_cheaper_strategy_by_rows_and_units(
     of_candidate: int, of_target: int, units: int, strategy: Strategy
 ) -> None:
-    plan = make_plan(sample(of_candidate), sample(of_target), Work(10**6, 4000, units), Options(memory=None))
+    plan = make_plan(sample(of_candidate), sample(of_target), Workload(10**6, 4000, units), Options(memory=None))
     (block,) = plan.blocks.values()
     assert block.strategy == strategy
     assert plan.multiply_adds == min(block.multiply_adds.values())
@@ -48,11 +48,11 @@ def test_the_cheaper_strategy_by_rows_and_units(
 
 
 def test_a_target_of_the_last_layer_of_110_million_weights_takes_6_kilobytes() -> None:
-    assert make_plan(sample(19), sample(1), Work(10**6, 4000, 4000)).bytes_per_target == 2 * 768 * 4
+    assert make_plan(sample(19), sample(1), Workload(10**6, 4000, 4000)).bytes_per_target == 2 * 768 * 4
 
 
 def test_memory_can_decide() -> None:
-    work = Work(10**6, 4000, 4000)
+    work = Workload(10**6, 4000, 4000)
     usual = make_plan(sample(128), sample(40), work)
     assert [one.strategy for one in usual.blocks.values()] == ["pairs"]
     assert usual.bytes_per_target * 4000 < 4 << 30 < usual.blocks[BASE].bytes_per_target["matrix"] * 4000
@@ -62,14 +62,14 @@ def test_memory_can_decide() -> None:
 
 
 def test_word_vectors_are_never_made_matrices_for_single_targets() -> None:
-    plan = make_plan(sample(0, lookups=100), sample(0, lookups=40), Work(10**6, 4000, 4000))
+    plan = make_plan(sample(0, lookups=100), sample(0, lookups=40), Workload(10**6, 4000, 4000))
     assert plan.blocks[WORDS].strategy == "pairs"
-    one_mean = make_plan(sample(0, lookups=100), sample(0, lookups=40), Work(10**6, 4000, 1))
+    one_mean = make_plan(sample(0, lookups=100), sample(0, lookups=40), Workload(10**6, 4000, 1))
     assert one_mean.blocks[WORDS].strategy == "matrix"
 
 
 def test_costs_follow_the_formulas() -> None:
-    work = Work(candidates=100, targets=20, units=10)
+    work = Workload(candidates=100, targets=20, units=10)
     costs = BlockCosts(Block("W", 5, 7), (Counted(2, 5),), (Counted(4, 5),), work)
     assert {strategy: costs.multiply_adds(strategy) for strategy in STRATEGIES} == pytest.approx(
         {"pairs": 20 * 2 * 4 * 12, "matrix": 2 * 35 + 10 * 35 + 0.2 * 4 * 35}
@@ -80,7 +80,7 @@ def test_costs_follow_the_formulas() -> None:
 
 
 def test_the_record_is_plain() -> None:
-    plan = make_plan(sample(19), sample(1), Work(10, 4, 4))
+    plan = make_plan(sample(19), sample(1), Workload(10, 4, 4))
     (line,) = json.loads(json.dumps(plan.record()))
     assert line["layer"] == "layers.11.attn.Wo"
     assert line["strategy"] == "pairs"

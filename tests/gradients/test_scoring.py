@@ -14,7 +14,7 @@ from endtask.encoders.batch import TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses
-from endtask.gradients.scoring import made_ahead, score_batches
+from endtask.gradients.scoring import prefetch, score_batches
 from endtask.gradients.targets import products
 from tests.gradients.batches import make_network, masked_batch
 
@@ -53,7 +53,7 @@ def test_a_batch_that_cannot_be_made_is_an_error_where_it_is_wanted() -> None:
 
 
 def test_the_thread_ends_with_the_reader() -> None:
-    stream = made_ahead(iter(range(1000)), CPU)  # type: ignore[arg-type]
+    stream = prefetch(iter(range(1000)), CPU)  # type: ignore[arg-type]
     assert next(stream) == 0
     stream.close()  # type: ignore[attr-defined]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("candidates")]

@@ -12,7 +12,7 @@ from torch import Tensor
 from endtask.errors import InputError
 from endtask.gradients.engine import GradientEngine
 from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.gradients.plan import STRATEGIES, Options, Strategy, Work, make_plan
+from endtask.gradients.plan import STRATEGIES, Options, Strategy, Workload, make_plan
 from endtask.gradients.rows import Gradients, Units, average
 from endtask.gradients.targets import Measure, Targets, products
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
@@ -23,7 +23,7 @@ LAYERS = ("last", "embedding")
 
 
 def kept_targets(targets: Gradients, candidates: Gradients, units: Units, options: Options | None = None) -> Targets:
-    work = Work(100, max(1, targets.count), max(1, units.count))
+    work = Workload(100, max(1, targets.count), max(1, units.count))
     return Targets(make_plan(candidates, targets, work, options), units)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from endtask.io import atomic
-from endtask.io.atomic import remove_folder, remove_leftovers, replace_folder, whole_file, write_json, write_text
+from endtask.io.atomic import atomic_file, remove_folder, remove_leftovers, replace_folder, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -23,7 +23,7 @@ def names(folder: Path) -> list[str]:
 
 def test_the_file_appears_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text("new")
         assert not path.exists()
         assert aside.parent == path.parent  # a rename works inside one file system only
@@ -37,7 +37,7 @@ def test_an_error_in_the_middle_leaves_the_old_file(tmp_path: Path, error: type[
     write_text(path, "old")
 
     def write_half() -> None:
-        with whole_file(path) as aside:
+        with atomic_file(path) as aside:
             aside.write_text("ne")
             raise error
 
@@ -75,8 +75,8 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     write_text(path, "old")
     program = (
-        "import os, sys; from endtask.io.atomic import whole_file\n"
-        "with whole_file(sys.argv[1]) as aside:\n"
+        "import os, sys; from endtask.io.atomic import atomic_file\n"
+        "with atomic_file(sys.argv[1]) as aside:\n"
         "    aside.write_text('ne'); os.kill(os.getpid(), 9)\n"
     )
     finished = subprocess.run([sys.executable, "-c", program, str(path)], check=False)

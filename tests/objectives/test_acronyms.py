@@ -15,12 +15,20 @@ from hypothesis import strategies as st
 from endtask.config import BatchSize
 from endtask.encoders.batch import IGNORED
 from endtask.encoders.network import Network
-from endtask.objectives.alignment.acronyms import Acronyms, GuidedAcronyms, words_head
-from endtask.objectives.alignment.pairs import MadePairs
-from endtask.objectives.alignment.pseudo_acronyms import FEWEST_WORDS, MOST_WORDS, AcronymMaker, longest_run
-from endtask.objectives.alignment.stream import NothingToMake
-from endtask.objectives.alignment.text_segments import LONGEST as LONGEST_PIECE
-from endtask.objectives.alignment.text_segments import SHORTEST, cut_texts, whole_texts
+from endtask.objectives.alignment.acronyms import (
+    FEWEST_WORDS,
+    MOST_WORDS,
+    SHORTEST,
+    AcronymMaker,
+    Acronyms,
+    GuidedAcronyms,
+    cut_texts,
+    longest_run,
+    whole_texts,
+    words_head,
+)
+from endtask.objectives.alignment.acronyms import LONGEST as LONGEST_PIECE
+from endtask.objectives.alignment.pairs import MadePairs, NothingToMake
 from endtask.records import Document
 from endtask.tokenization.aligned_texts import AlignedTexts, pack_aligned
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_tokenizer

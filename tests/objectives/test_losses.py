@@ -16,8 +16,8 @@ from endtask.encoders.batch import IGNORED, TextBatch, as_table, lay_out
 from endtask.encoders.huggingface import to_classifier, to_masked_lm
 from endtask.encoders.network import TLM_TASK, Network
 from endtask.objectives.classification import Classification
-from endtask.objectives.masked_lm import MaskedLM
 from endtask.objectives.masking import Masking
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import JointTask
 from endtask.seeds import generator
@@ -46,7 +46,7 @@ def make(kind: str, stream: Any, **options: Any) -> Objective:
         return Classification("any", stream, make_labels(), **options)
     head = {"head": options.pop("head")} if "head" in options else {}
     task = Classification("any", stream, make_labels(), **head)
-    return JointTask(task, **{"rho2": 1.0, **options})
+    return JointTask(task, **{"objectives": {"task": {"rho2": 1.0}}, **options})
 
 
 def stock_inputs(network: Network, batch: TextBatch) -> dict[str, torch.Tensor]:

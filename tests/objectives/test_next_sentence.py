@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from endtask.config import BatchSize
 from endtask.objectives.alignment.next_sentence import NextSentence
-from endtask.objectives.alignment.stream import NothingToMake, half_of
+from endtask.objectives.alignment.pairs import NothingToMake, half_of
 from endtask.records import Document
 from endtask.tokenization.aligned_texts import AlignedTexts, pack_aligned
 from tests.aligned_toy import LONGEST, make_aligned, make_tokenizer

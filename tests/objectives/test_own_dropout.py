@@ -10,7 +10,7 @@ from torch._dynamo.testing import CompileCounter
 
 from endtask.config import BatchSize
 from endtask.encoders.network import MASKED_LM, Network
-from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.own_dropout import OwnDropout
 from endtask.objectives.stream import TextStream
 from tests.tiny import make_masking, make_network, make_packed

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from endtask.config import BatchSize
 from endtask.encoders.network import Network
 from endtask.objectives.classification import Classification
-from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import JointTask
 from endtask.tokenization.sampling import BatchPlan

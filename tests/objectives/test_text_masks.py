@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.encoders.batch import TextBatch, lay_out
-from endtask.objectives.masking import Masking
-from endtask.objectives.text_masks import mask_texts
+from endtask.objectives.masking import Masking, mask_texts
 from tests.gradients.batches import CLS, MASK, PAD, SEP, VOCABULARY, RandomTexts, make_network, random_texts
 
 NETWORK = make_network()

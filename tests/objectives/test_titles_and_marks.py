@@ -11,7 +11,7 @@ import torch
 from endtask.config import BatchSize
 from endtask.errors import InputError
 from endtask.objectives.alignment.marked_relation import MarkedRelation, mark_ids
-from endtask.objectives.alignment.stream import NothingToMake
+from endtask.objectives.alignment.pairs import NothingToMake
 from endtask.objectives.alignment.titles import Titles
 from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts, pack_aligned
 from tests.aligned_toy import LONGEST, make_aligned, make_documents, make_tokenizer

@@ -65,7 +65,7 @@ def at_call(owner: Any, name: str, number: int) -> Kill:
 
 def beside_another_process(kill: Kill) -> Kill:
     """The same, while a second process reads too."""
-    from endtask.retrieval import statistics_pass as pass_one
+    from endtask.retrieval.bm25 import statistics_pass as pass_one
 
     run_jobs = pass_one.run_jobs
 
@@ -77,7 +77,8 @@ def beside_another_process(kill: Kill) -> Kill:
 
 
 def moments(targets: list[str]) -> dict[str, Kill]:
-    from endtask.retrieval import fetch, read_shard, score
+    from endtask.retrieval import fetch
+    from endtask.retrieval.bm25 import score, statistics_pass
 
     first = next(number for number, target in enumerate(targets) if "/scratch/" in target)
     last = max(number for number, target in enumerate(targets) if target.endswith("/retrieve"))
@@ -86,8 +87,8 @@ def moments(targets: list[str]) -> dict[str, Kill]:
         for done in (False, True):
             place = targets[number].partition("/unbroken/")[2]
             chosen[f"{'after' if done else 'before'} rename {number} to {place}"] = at_rename(number, done)
-    chosen["while the second shard is read"] = at_call(read_shard.ShardWriter, "add", 1)
-    second = at_call(read_shard.ShardWriter, "finish", 1)
+    chosen["while the second shard is read"] = at_call(statistics_pass.ShardWriter, "add", 1)
+    second = at_call(statistics_pass.ShardWriter, "finish", 1)
     chosen["while another process reads too"] = beside_another_process(second)
     chosen["while passages are ranked"] = at_call(score.QueryBlock, "score", 1)
     chosen["while the second shard's texts are fetched"] = at_call(fetch, "_rows", 1)

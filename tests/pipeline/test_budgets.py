@@ -42,7 +42,7 @@ def test_a_budget_of_every_unit(toy: Path, tmp_path: Path, budget: str) -> None:
 
 def test_all_batches_of_a_step_count(toy: Path, tmp_path: Path) -> None:
     train = {"max_length": 16, "batch_size": "64tok", "gradient_accumulation_steps": 4, "batch_ramp_fraction": 0.5}
-    result = endtask.run(toy_settings(toy, tmp_path / "run", budget="12ktok", train=train), until="pretrain")
+    result = endtask.run(toy_settings(toy, tmp_path / "run", budget="12ktok", pretrain=train), until="pretrain")
     counts = result.stages["pretrain"]
     assert counts["tokens"] == pytest.approx(0.75 * 12_000, rel=0.1)
     assert counts["tokens"] / counts["steps"] == pytest.approx(

@@ -14,7 +14,7 @@ import endtask
 from endtask.errors import InputError
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection
-from endtask.retrieval import statistics_pass as pass_one
+from endtask.retrieval.bm25 import statistics_pass as pass_one
 from tests.toy_run import WORDS, hashes, sentence, toy_settings, write_rows, write_toy
 
 

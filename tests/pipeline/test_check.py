@@ -24,7 +24,7 @@ Command = Callable[..., Answer]
 def test_examples_and_estimate(toy: Path, tmp_path: Path) -> None:
     before = hashes(toy)
     train = {"max_length": 16, "mask_probability": 0.6}
-    result = check(resolve(toy_settings(toy, tmp_path / "run", train=train)))
+    result = check(resolve(toy_settings(toy, tmp_path / "run", pretrain=train)))
     assert len(result.examples) == 2
     for example in result.examples:
         assert example.keys() == {"example", "text", "tokens", "masked"}
@@ -70,9 +70,9 @@ def test_pairs_show_both_texts(toy_pairs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "train",
     [
-        {"rho1": "inf"},
-        {"rho1": "auto"},
-        {"rho2": 0},
+        {"weighting": {"rho1": "inf"}},
+        {"weighting": {"rho1": "auto"}},
+        {"objectives": {"task": {"rho2": 0}}},
         {"task_head": "tlm", "eval_steps": 5},
         {"gradient_accumulation_steps": 3, "batch_ramp_fraction": 0.5},
     ],
@@ -80,7 +80,7 @@ def test_pairs_show_both_texts(toy_pairs: Path, tmp_path: Path) -> None:
 )
 def test_every_kind_of_stage_1_can_be_looked_at(toy: Path, tmp_path: Path, train: dict[str, object]) -> None:
     """There is no selection yet, so the task's own text stands in for it."""
-    settings = toy_settings(toy, tmp_path / "run", train={"max_length": 16, "batch_size": "64tok", **train})
+    settings = toy_settings(toy, tmp_path / "run", pretrain={"max_length": 16, "batch_size": "64tok", **train})
     result = check(resolve(settings))
     assert result.estimate is not None
     assert result.estimate.seconds["train"] > 0
@@ -100,7 +100,7 @@ def test_every_kind_of_stage_1_can_be_looked_at(toy: Path, tmp_path: Path, train
 def test_what_aligned_objectives_lack_is_met(toy: Path, tmp_path: Path, aligned: dict[str, object], line: str) -> None:
     source = write_rows(tmp_path / "linked.jsonl", [{"text": "River stone. Green cloud."}])
     train = {"max_length": 32, "weighting": "equal", "objectives": {"own": {"kind": "aligned"}}}
-    settings = toy_settings(toy, tmp_path / "run", train=train)
+    settings = toy_settings(toy, tmp_path / "run", pretrain=train)
     settings["aligned"] = {"sources": [{"path": str(source)}], **aligned}
     with pytest.raises(InputError, match=line):
         check(resolve(settings))
@@ -111,7 +111,7 @@ def test_gradients_kept_apart_are_in_the_estimate(toy: Path, tmp_path: Path) -> 
 
     def memory(weighting: str, **objectives: object) -> float:
         train = {"max_length": 16, "batch_size": 8, "weighting": weighting}
-        settings = toy_settings(toy, tmp_path / "run", train=train, select={"selector": "none"})
+        settings = toy_settings(toy, tmp_path / "run", pretrain=train, select={"name": "none"})
         settings["pretrain"]["objectives"] = {"task": {"kind": "task"}, **objectives}
         estimate = check(resolve(settings)).estimate
         assert estimate is not None
@@ -129,7 +129,7 @@ def test_an_estimate_knows_all_batches_of_a_step(toy: Path, tmp_path: Path, monk
     seconds = []
     for count in (1, 2):
         train = {"max_length": 16, "batch_size": 8, "gradient_accumulation_steps": count}
-        estimate = check(resolve(toy_settings(toy, tmp_path / "run", train=train, budget="4ktok"))).estimate
+        estimate = check(resolve(toy_settings(toy, tmp_path / "run", pretrain=train, budget="4ktok"))).estimate
         assert estimate is not None
         seconds.append(estimate.seconds["train"])
     assert seconds[0] == pytest.approx(2 * seconds[1], rel=0.1)  # by this clock a step takes as long in both
@@ -160,7 +160,7 @@ def test_an_estimate_knows_what_is_read_to_select_anew(
 
     def seconds(**reselect: object) -> float:
         train = {"max_length": 16, "batch_size": 8, "reselect": reselect}
-        settings = toy_settings(toy, tmp_path / "run", train=train, budget="40steps", select={"budget": "50%"})
+        settings = toy_settings(toy, tmp_path / "run", pretrain=train, budget="40steps", select={"budget": "50%"})
         estimate = check(resolve(settings)).estimate
         assert estimate is not None
         return estimate.seconds["train"]
@@ -193,7 +193,7 @@ def test_a_larger_corpus_takes_disk_and_not_memory(tmp_path: Path) -> None:
     small = check(resolve(toy_settings(data, tmp_path / "run", select={"budget": "5%"}))).estimate
     (data / "corpus.jsonl").write_text(lines * 20)
     large = check(resolve(toy_settings(data, tmp_path / "run", select={"budget": "5%"}))).estimate
-    without = check(resolve(toy_settings(data, tmp_path / "run", select={"selector": "none"}))).estimate
+    without = check(resolve(toy_settings(data, tmp_path / "run", select={"name": "none"}))).estimate
     assert small is not None
     assert large is not None
     assert without is not None
@@ -218,9 +218,12 @@ def test_a_source_without_text_beside_one_with(toy: Path, tmp_path: Path, comman
     ("changes", "said"),
     [
         (["retrieve.unlabelled=absent.txt"], "absent.txt"),
-        (["select.selector=imported"], "key 'select.path': no file to import the selection from"),
-        (["select.selector=random", "select.per_class=true"], "key 'select.per_class': random does not ask by class"),
-        (["select.selector=random", "corpus.sources=[]"], "key 'corpus.sources': random draws from a corpus"),
+        (["select.name=imported"], "key 'select.path': no file to import the selection from"),
+        (
+            ["select.name=random", "select.per_class=true"],
+            "key 'select.per_class': selector 'random' has no such option",
+        ),
+        (["select.name=random", "corpus.sources=[]"], "key 'corpus.sources': random selects from a corpus"),
     ],
 )
 def test_what_the_run_would_refuse(toy: Path, tmp_path: Path, command: Command, changes: list[str], said: str) -> None:
@@ -251,12 +254,12 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
         "audit",
         "tasks",
         "leaks_between_tasks",
-        "likely_marks",
+        "likely_markers",
         "unread_corpus",
-        "without_effect",
-        "judges",
+        "unused_settings",
+        "validation_warnings",
         "examples",
-        "uses",
+        "data_usage",
         "estimate",
     }
     assert statistics["estimate"]["total_seconds"] > 0
@@ -267,9 +270,9 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
 def test_without_a_corpus_nothing_is_said_to_read_a_selection(toy: Path, tmp_path: Path) -> None:
     with_corpus = check(resolve(toy_settings(toy, tmp_path / "run")))
     without = check(resolve(toy_settings(toy, tmp_path / "run", corpus={})))
-    parts = [[use.part for use in result.uses] for result in (with_corpus, without)]
-    assert "external" in parts[0]
-    assert parts[1] == [part for part in parts[0] if part != "external"]
+    parts = [[use.part for use in result.data_usage] for result in (with_corpus, without)]
+    assert "corpus" in parts[0]
+    assert parts[1] == [part for part in parts[0] if part != "corpus"]
 
 
 def test_marks_that_are_not_named_are_pointed_out(tmp_path: Path, command: Command) -> None:
@@ -283,25 +286,27 @@ def test_marks_that_are_not_named_are_pointed_out(tmp_path: Path, command: Comma
 def test_a_corpus_that_nothing_reads_is_told(toy: Path, tmp_path: Path, command: Command) -> None:
     given = ["--preset", "mt-tartan-scratch", "--task", toy / "task", "--corpus", toy / "corpus.jsonl"]
     small = ["--set", "model.size=tiny", "--set", "pretrain.max_length=16", "--set", "finetune.max_length=16"]
-    said = "warning: nothing reads the corpus: select.selector is none, and no objective reads the domain "
+    said = "warning: nothing reads the corpus: select.name is none, and no objective reads the domain "
     told = f"{said}(pretrain.objectives.dapt.weight=1 would)"
     assert told in command("check", *given, *small).out.splitlines()
     assert said not in command("check", *given, *small, "--set", "pretrain.objectives.dapt.weight=1").out
     run = command("run", *given, *small, "--output", tmp_path / "run", "--until", "read")
     assert told in run.err.splitlines()
-    other = toy_settings(toy, tmp_path / "other", select={"selector": "none"})
-    assert str(unread_corpus(resolve(other))).endswith("(another select.selector would)")
+    other = toy_settings(toy, tmp_path / "other", select={"name": "none"})
+    assert str(unread_corpus(resolve(other))).endswith("(another select.name would)")
 
 
 def test_settings_without_effect_are_told(toy: Path, tmp_path: Path, command: Command) -> None:
     given = ["--task", toy / "task", "--corpus", toy / "corpus.jsonl", "--set", "model.size=tiny"]
     changed = ["--set", "pretrain.meta.every=2", "--set", "pretrain.meta.floor=0"]
-    told = "warning: pretrain.meta.every, pretrain.meta.floor without effect: pretrain.weighting is interleave; meta would use it"
+    told = (
+        "warning: pretrain.meta.every, pretrain.meta.floor without effect: pretrain.weighting is interleave; "
+        "meta would use it"
+    )
     run = command("run", *given, *changed, "--output", tmp_path / "run", "--until", "read")
     assert told in run.err.splitlines()
-    checked = command("check", *given, "--set", "select.influence.epochs=7").out
-    told = "select.influence.epochs without effect: select.selector is best_rank; influence would use it"
-    assert f"warning: {told}" in checked.splitlines()
+    checked = command("check", *given, *changed).out
+    assert told in checked.splitlines()
 
 
 def test_weights_that_dev_chooses_are_told(toy: Path, tmp_path: Path, command: Command) -> None:
@@ -311,10 +316,10 @@ def test_weights_that_dev_chooses_are_told(toy: Path, tmp_path: Path, command: C
         "warning: labels of dev choose the weights of objectives, so ",
         "warning: dev, which judges learned weights",
     )
-    by_dev = ["--set", "pretrain.meta.split=dev", "--set", "pretrain.meta.gradient_batch=1000"]
+    by_dev = ["--set", "pretrain.weighting.split=dev", "--set", "pretrain.weighting.gradient_batch=1000"]
     lines = command("check", *given, *small, *by_dev).out.splitlines()
     assert [sum(line.startswith(start) for line in lines) for start in (said, few)] == [1, 1]
-    by_folds = command("check", *given, *small, "--set", "pretrain.meta.split=folds").out
+    by_folds = command("check", *given, *small, "--set", "pretrain.weighting.split=folds").out
     assert said not in by_folds
     run = command("run", *given, *small, *by_dev, "--output", tmp_path / "run", "--until", "read")
     assert sum(line.startswith(said) for line in run.err.splitlines()) == 1
@@ -325,15 +330,15 @@ def test_weights_that_dev_chooses_are_told(toy: Path, tmp_path: Path, command: C
     [
         ("40steps", {}, 1),
         ("200steps", {}, 0),
-        ("40steps", {"weighting": "equal", "meta": {}}, 0),
-        ("40steps", {"meta": {"learning_rate": 0.1}}, 0),
+        ("40steps", {"weighting": "equal"}, 0),
+        ("40steps", {"weighting": {"name": "meta", "learning_rate": 0.1}}, 0),
         ("10min", {}, 0),
     ],
 )
 def test_weights_that_cannot_get_anywhere_are_told(budget: str, changes: dict[str, Any], told: int) -> None:
     objectives = {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}
     train = {"weighting": "meta", "meta": {"learning_rate": 0.01}, "objectives": objectives, **changes}
-    lines = unused_settings(resolve({"task": {"path": "here"}, "budget": budget, "train": train}))
+    lines = unused_settings(resolve({"task": {"path": "here"}, "budget": budget, "pretrain": train}))
     expected = "pretrain.meta.learning_rate hardly has an effect: 40 steps of 0.01 move a logit by 0.4 at most"
     assert [line.split(", and ")[0] for line in lines] == [expected] * told
 
@@ -341,18 +346,18 @@ def test_weights_that_cannot_get_anywhere_are_told(budget: str, changes: dict[st
 @pytest.mark.parametrize(
     ("meta", "told"),
     [
-        ({"split": "dev", "folds": 5}, "pretrain.meta.folds without effect: pretrain.meta.split is dev"),
+        ({"split": "dev", "folds": 5}, "pretrain.weighting.folds without effect: pretrain.weighting.split is dev"),
         (
             {"same_head": True, "fit_batch": 5},
-            "pretrain.meta.fit_batch without effect: pretrain.meta.same_head is true",
+            "pretrain.weighting.fit_batch without effect: pretrain.weighting.same_head is true",
         ),
         ({"head": "adamw", "folds": 5}, None),
-        ({"parameters": "body"}, None),
+        ({"parameters": "all"}, None),
     ],
 )
 def test_values_for_a_choice_that_was_not_made_are_told(meta: dict[str, Any], told: str | None) -> None:
     objectives = {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}
-    tree = {"task": {"path": "here"}, "pretrain": {"weighting": "meta", "meta": meta, "objectives": objectives}}
+    tree = {"task": {"path": "here"}, "pretrain": {"weighting": {"name": "meta", **meta}, "objectives": objectives}}
     assert unused_settings(resolve(tree)) == (() if told is None else (told,))
     alone = unused_settings(resolve({**tree, "skip_pretraining": True}))
     assert alone == ("pretrain.weighting without effect: skip_pretraining is true",)
@@ -365,7 +370,7 @@ def test_learned_weights_of_one_objective_are_refused(verb: str, toy: Path, comm
     answer = command(verb, *given)
     assert answer.code == 2
     assert answer.err.splitlines()[-1] == (
-        "endtask: key 'pretrain.weighting': meta has nothing to weigh: without corpus text internal is alone"
+        "endtask: key 'pretrain.weighting': meta has nothing to weigh: without corpus text task is alone"
         " (name a corpus, add an objective, or use equal)"
     )
 

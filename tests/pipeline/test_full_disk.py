@@ -16,7 +16,7 @@ import endtask
 from endtask.encoders import weights
 from endtask.errors import InputError
 from endtask.io import atomic
-from endtask.io.atomic import disk_trouble
+from endtask.io.atomic import disk_error
 from endtask.retrieval.workers import run_jobs
 from endtask.tokenization import packed_texts as packed
 from tests.conftest import Answer
@@ -108,18 +108,18 @@ def test_full_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(OSError, match="12 requested") as caught:
         run_jobs("full_disk_handler", [{"parent": os.getpid()}] * 1000, 2, lambda: None)
-    assert disk_trouble(caught.value) == os.strerror(errno.ENOSPC)
+    assert disk_error(caught.value) == os.strerror(errno.ENOSPC)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_numpy_really_says_so() -> None:
     with pytest.raises(OSError, match="requested and") as caught, open("/dev/full", "wb") as file:
         np.zeros(10_000).tofile(file)
-    assert disk_trouble(caught.value) == os.strerror(errno.ENOSPC)
+    assert disk_error(caught.value) == os.strerror(errno.ENOSPC)
 
 
 @pytest.mark.parametrize(
     "error", [ValueError("no"), KeyError("x"), OSError(errno.ENOENT, "no such file"), OSError("strange")]
 )
 def test_our_own_mistakes_are_not_blamed_on_the_disk(error: Exception) -> None:
-    assert disk_trouble(error) is None
+    assert disk_error(error) is None

@@ -12,12 +12,13 @@ import pytest
 
 import endtask
 from endtask.bundle import unbundle, write_bundle
-from endtask.compare.whole import compare
 from endtask.config import resolve
 from endtask.errors import InputError
-from endtask.few_examples import Plan, few_examples
+from endtask.experiments import compare
+from endtask.experiments.few_shot.few_shot import few_shot
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 from endtask.pipeline.check import check
-from endtask.pipeline.check.estimate import train_rows
+from endtask.pipeline.estimate import train_rows
 from endtask.pipeline.preflight import preflight
 from endtask.records import Example
 from endtask.reporting.page import summary, verdict_lines
@@ -45,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings_of(data: Path, output: Path, *, kinds: tuple[str, ...] = KINDS, **changes: Any) -> dict[str, Any]:
     """Pre-training and fine-tuning learn all tasks; `train`, `finetune` are changed key by key."""
     settings = toy_settings(data / "toy", output, tasks={kind: {"path": str(data / kind / "task")} for kind in kinds})
-    settings["train"] |= {"weighting": "equal", **changes.pop("train", {})}
+    settings["pretrain"] |= {"weighting": "equal", **changes.pop("pretrain", {})}
     settings["finetune"] |= {"tasks": "all", "seeds": [0, 1], **changes.pop("finetune", {})}
     return {**settings, **changes}
 
@@ -95,9 +96,7 @@ def test_each_has_a_model_that_answers_as_it_was_scored(finished: Path, kind: st
     elif kind == "multilabel":
         assert [list(answer.labels) for answer in answers] == evaluated
     else:
-        assert [
-            list(answer.tags) if kind == "token_classification" else answer.label for answer in answers
-        ] == evaluated
+        assert [list(answer.tags) if kind == "token_classification" else answer.label for answer in answers] == evaluated
     assert f"{kind}/task" in (finished / "model" / "tasks" / kind / "README.md").read_text()
 
 
@@ -116,9 +115,7 @@ def test_a_bundle_of_texts_takes_them_along(data: Path, tmp_path: Path) -> None:
     for kind in ("toy", "token_classification"):
         for file in (data / kind).rglob("*.jsonl"):
             write_rows(moved / file.relative_to(data), rows(file))
-    settings = settings_of(
-        moved, tmp_path / "run", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1}
-    )
+    settings = settings_of(moved, tmp_path / "run", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1})
     endtask.run(settings, until="select")
     bundle = write_bundle(tmp_path / "run", tmp_path / "text.tar.zst", kind="text").file
     endtask.run(settings)
@@ -131,29 +128,25 @@ def test_a_bundle_of_texts_takes_them_along(data: Path, tmp_path: Path) -> None:
 
 def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
     """By default only the end task is fine-tuned, scored and saved; without fine-tuning all are scored."""
-    one = settings_of(
-        data, tmp_path / "run", kinds=("token_classification",), finetune={"tasks": "main", "seeds": [0], "epochs": 1}
-    )
+    one = settings_of(data, tmp_path / "run", kinds=("token_classification",), finetune={"tasks": "main", "seeds": [0], "epochs": 1})
     run = endtask.run(one)
-    assert run.stages["pretrain"]["objectives"].keys() == {"external", "internal", "tags"}
+    assert run.stages["pretrain"]["objectives"].keys() == {"corpus", "task", "tags"}
     assert run.stages["pretrain"]["objectives"]["tags"]["tokens"] > 0
     assert "tasks" not in run.stages["evaluate"]
     assert not (run.folder / "model" / "tasks").exists()
     alone = endtask.run({**one, "output_dir": str(tmp_path / "alone"), "skip_finetuning": True})
     assert alone.stages["evaluate"]["tasks"].keys() == {"tags"}
     assert (alone.folder / "model" / "tasks" / "tags" / "config.json").exists()
-    outcome = few_examples([run.folder], Plan(labels=(8,), samples=1, seeds=(0,), epochs=2), tmp_path / "few")
+    outcome = few_shot([run.folder], FewShotSpec(labels=(8,), samples=1, seeds=(0,), epochs=2), tmp_path / "few")
     assert outcome.rows
 
 
 def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(
-        data, tmp_path / "run", kinds=("token_classification", "regression"), train={"weighting": "meta"}
-    )
+    settings = settings_of(data, tmp_path / "run", kinds=("token_classification", "regression"), pretrain={"weighting": "meta"})
     endtask.run(settings, until="pretrain")
     curves = rows(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     weights = {name: value for name, value in curves[-1].items() if name.startswith("weight/")}
-    assert weights.keys() == {f"weight/{name}" for name in ("external", "internal", "tags", "score")}
+    assert weights.keys() == {f"weight/{name}" for name in ("corpus", "task", "tags", "score")}
     assert len(set(weights.values())) == 4
 
 
@@ -179,7 +172,7 @@ def test_check_names_them(data: Path, tmp_path: Path, command: Callable[..., Ans
     leaking = f"tasks={{again: {{path: {data / 'toy' / 'task' / 'test.jsonl'}}}}}"
     answer = command("check", file, "--set", leaking, "--set", "finetune.tasks=all")
     assert answer.code == 0, answer.err
-    assert "texts of train of again stand in dev or test of the task" in answer.out
+    assert "texts of train of again are in dev or test of the task" in answer.out
 
 
 @pytest.mark.parametrize(
@@ -228,38 +221,36 @@ def test_texts_that_another_task_learns_are_no_part_of_the_leak_free_score(data:
     assert all(leak in (folder / "report.html").read_text() for leak in leaks)
 
 
-def test_cells_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(
-        data, tmp_path / "cmp", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1}
-    )
-    cells = {
+def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: Path) -> None:
+    settings = settings_of(data, tmp_path / "cmp", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1})
+    variants = {
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
-        "no-text": {"select.selector": "none"},
-        "no-task": {"pretrain.rho1": "inf"},
+        "no-text": {"select.name": "none"},
+        "no-task": {"pretrain.weighting.rho1": "inf"},
     }
-    compare(resolve(settings), {"baselines": [], "cells": cells}, until="pretrain")
+    compare(resolve(settings), {"baselines": [], "variants": variants}, until="pretrain")
     learned = {
-        cell: set(json.loads((found / "manifest.json").read_text())["counts"]["objectives"])
-        for cell in cells
-        for found in (tmp_path / "cmp" / "cells" / cell).glob("seed-*/pretrain")
+        name: set(json.loads((found / "manifest.json").read_text())["counts"]["objectives"])
+        for name in variants
+        for found in (tmp_path / "cmp" / "variants" / name).glob("seed-*/pretrain")
     }
     assert learned == {
-        "all": {"external", "internal", "tags"},
-        "without": {"external", "internal"},
-        "no-text": {"internal", "tags"},
-        "no-task": {"external", "token_classification"},
+        "all": {"corpus", "task", "tags"},
+        "without": {"corpus", "task"},
+        "no-text": {"task", "tags"},
+        "no-task": {"corpus", "tags"},
     }
 
 
-def test_rows_that_decide_stand_in_train_of_no_cell(data: Path, tmp_path: Path) -> None:
+def test_rows_that_decide_stand_in_train_of_no_variant(data: Path, tmp_path: Path) -> None:
     settings = settings_of(data, tmp_path / "cmp", kinds=())
     settings["tasks"] = {"again": {"path": str(data / "toy" / "task" / "test.jsonl")}}
-    cells = {"without": {"tasks": {}, "finetune.tasks": "main"}, "all": {}}
-    outcome = compare(resolve(settings), {"baselines": [], "cells": cells}, until="read")
-    learned = {row["text"] for row in rows(tmp_path / "cmp/cells/all/seed-0/read/tasks/again/train.jsonl")}
+    variants = {"without": {"tasks": {}, "finetune.tasks": "main"}, "all": {}}
+    outcome = compare(resolve(settings), {"baselines": [], "variants": variants}, until="read")
+    learned = {row["text"] for row in rows(tmp_path / "cmp/variants/all/seed-0/read/tasks/again/train.jsonl")}
     clean = [row["text"] not in learned for row in rows(data / "toy" / "task" / "test.jsonl")]
-    assert outcome.judged.clean.tolist() == clean
+    assert outcome.evaluation.leak_free.tolist() == clean
     assert 0 < sum(clean) < len(clean)
 
 

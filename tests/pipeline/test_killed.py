@@ -20,8 +20,8 @@ DRIVER = Path(__file__).with_name("kill_driver.py")
 @pytest.mark.slow
 def test_killed_in_each_stage_and_anywhere(toy: Path, tmp_path: Path) -> None:
     """One test, since all kills share one warm process."""
-    train = {"max_length": 16, "batch_size": "64tok", "checkpoint_steps": 2, "rho1": 2}
-    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "unused", train=train)
+    train = {"max_length": 16, "batch_size": "64tok", "checkpoint_steps": 2, "weighting": {"rho1": 2}}
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "unused", pretrain=train)
     ended = subprocess.run([sys.executable, DRIVER, settings, tmp_path], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     answers = {answer["name"]: answer for answer in map(json.loads, ended.stdout.splitlines())}
@@ -83,7 +83,7 @@ def test_the_command_killed_from_outside(toy: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "pretrain.partial" / "manifest.json").exists()
     ended = subprocess.run(again, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "pretrain: goes on where it stopped" in ended.stderr
+    assert "pretrain: resumes where it stopped" in ended.stderr
     # In a process of its own too: an earlier test of this one may have changed how torch computes.
     unbroken = [*again, "--output", str(tmp_path / "unbroken"), "--quiet"]
     assert subprocess.run(unbroken, check=False, stdout=subprocess.DEVNULL).returncode == 0

@@ -14,10 +14,10 @@ from transformers import AutoModelForSequenceClassification, AutoModelForTokenCl
 
 import endtask
 from endtask.bundle import unbundle, write_bundle
-from endtask.compare import compare
-from endtask.compare.results import results_of_comparison
 from endtask.config import resolve
 from endtask.errors import InputError
+from endtask.experiments import compare
+from endtask.experiments.results_file import results_dict
 from endtask.pipeline.check import check
 from endtask.reporting.page import summary, verdict_lines
 from endtask.reporting.results import results_of
@@ -43,7 +43,7 @@ def data(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings_of(data: Path, output: Path, **changes: Any) -> dict[str, Any]:
     """A task batch in every second step, so that pre-training meets the task too."""
     settings = toy_settings(data, output, **changes)
-    settings["pretrain"] = {**settings["pretrain"], "rho1": 1}
+    settings["pretrain"] = {**settings["pretrain"], "weighting": {"rho1": 1}}
     return settings
 
 
@@ -113,14 +113,10 @@ def test_the_report_and_the_card(kind: str, finished: Path) -> None:
     pipeline = "token-classification" if kind == "token_classification" else "text-classification"
     assert f'pipeline("{pipeline}"' in page
     assert f"pipeline_tag: {pipeline}" in card
-    expected = {"regression": "root mean squared error", "multilabel": "By label", "token_classification": "By span"}[
-        kind
-    ]
+    expected = {"regression": "root mean squared error", "multilabel": "By label", "token_classification": "By span"}[kind]
     assert expected in page
     classes = [row["label"] for row in summary(finished)["classes"]]
-    assert (
-        classes == {"regression": [], "multilabel": ["food", "space", "sport"], "token_classification": ["sky"]}[kind]
-    )
+    assert classes == {"regression": [], "multilabel": ["food", "space", "sport"], "token_classification": ["sky"]}[kind]
 
 
 def test_a_check_shows_examples(data: Path, tmp_path: Path) -> None:
@@ -137,18 +133,18 @@ def test_a_bundle_trains_to_the_same_bits(finished: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_comparison_with_all_its_tests(kind: str, data: Path, tmp_path: Path) -> None:
-    cells = {"one": {}, "other": {"finetune.learning_rate": 1e-2}}
-    tree = {"cells": cells, "seeds": [0], "finetune_seeds": [0, 1], "baselines": ["majority", "tfidf"]}
+    variants = {"one": {}, "other": {"finetune.learning_rate": 1e-2}}
+    tree = {"variants": variants, "seeds": [0], "finetune_seeds": [0, 1], "baselines": ["majority", "tfidf"]}
     outcome = compare(resolve(settings_of(data, tmp_path / "out", budget="4steps")), tree)
-    assert [(row.name, row.runs) for row in outcome.rows] == [("one", 2), ("other", 2), ("majority", 1), ("tfidf", 1)]
+    assert [(row.name, row.models) for row in outcome.rows] == [("one", 2), ("other", 2), ("majority", 1), ("tfidf", 1)]
     for row in outcome.rows:
         assert row.score is not None
         assert row.score.low is not None
         assert np.isfinite(row.score.mean)
-    lead = outcome.row("tfidf").score.lead  # type: ignore[union-attr]
+    lead = outcome.row("tfidf").score.difference  # type: ignore[union-attr]
     assert lead is not None
     assert 0 < lead.p_value <= 1
-    tree = results_of_comparison(outcome)
+    tree = results_dict(outcome)
     assert tree["type"] == kind
     assert json.loads(json.dumps(tree))["truth"] == tree["truth"]
 

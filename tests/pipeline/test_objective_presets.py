@@ -64,8 +64,8 @@ def run(command: Command, preset: str, toy: Path, output: Path, **changes: Any) 
 
 def test_learned_weights_on_a_selection_by_influence(toy: Path, tmp_path: Path, command: Command) -> None:
     """META on top of ISS: what trains is what the gradients chose, with weights that are learned."""
-    asked = {"select.selector": "influence", "select.budget": "20%retrieved", "select.influence.epochs": 1}
-    found = run(command, "meta-tlm", toy, tmp_path / "run", **asked, **{"select.influence.share_of_budget": None})
+    asked = {"select.name": "influence", "select.budget": "20%retrieved", "select.epochs": 1}
+    found = run(command, "meta-tlm", toy, tmp_path / "run", **asked, **{"select.share_of_budget": None})
     assert found["missing"] == []
     manifests = [
         json.loads((tmp_path / "run" / stage / "manifest.json").read_text()) for stage in ("select", "retrieve")
@@ -165,12 +165,12 @@ def test_check_tells_which_split_feeds_what(preset: str, toy: Path, tmp_path: Pa
     as_json = json.loads(
         command("check", "--preset", preset, "--task", toy / "task", *corpus, *overrides, "--json").out
     )
-    assert [use["part"].split()[0] for use in as_json["uses"]] == table
+    assert [use["part"].split()[0] for use in as_json["data_usage"]] == table
 
 
 def test_replaced_tokens_train_the_encoder_and_are_not_exported(command: Command, toy: Path, tmp_path: Path) -> None:
     objectives = {"external": {"kind": "replaced", "texts": "selection"}, "internal": {"kind": "joint"}}
-    changes = {"pretrain.objectives": objectives, "pretrain.rho1": 1}
+    changes = {"pretrain.objectives": objectives, "pretrain.weighting.rho1": 1}
     run(command, "laptop", toy, tmp_path / "run", **changes)
     rows = read_metrics(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     names = {name for row in rows for name in row}

@@ -9,12 +9,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from endtask.compare import compare
 from endtask.config import TokenizerSettings, resolve
 from endtask.errors import InputError
+from endtask.experiments import compare
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.run import Run
-from endtask.pipeline.stages import settings_read
 from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.tokenizer import save_tokenizer, train_tokenizer
@@ -27,10 +26,13 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        ({"pretrain": {"rho1": "inf"}}, "key 'pretrain.rho1': inf leaves nothing to train on"),
+        ({"pretrain": {"weighting": {"rho1": "inf"}}}, "key 'pretrain.weighting.rho1': inf leaves nothing to train on"),
         ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of type 'text'"),
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
-        ({"pretrain": {"rho1": "inf"}, "select": {"selector": "none"}}, "key 'pretrain.rho1': inf leaves nothing"),
+        (
+            {"pretrain": {"weighting": {"rho1": "inf"}}, "select": {"name": "none"}},
+            "key 'pretrain.weighting.rho1': inf leaves nothing",
+        ),
         (
             {"pretrain": {"weighting": "meta"}},
             "key 'pretrain.weighting': meta has nothing to weigh: without corpus text ",
@@ -49,7 +51,7 @@ def test_one_line_before_anything_is_read(tree: dict[str, Any], line: str) -> No
 
 
 def test_nothing_wrong_is_nothing_said() -> None:
-    preflight(TASK, resolve({"skip_pretraining": True, "pretrain": {"rho1": "inf"}}))
+    preflight(TASK, resolve({"skip_pretraining": True, "pretrain": {"weighting": {"rho1": "inf"}}}))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def with_labels(*labels: str) -> Task:
 
 
 def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
-    settings = resolve({"aligned": {**ALIGNED, "keep_head": True}, "train": LETTERS})
+    settings = resolve({"aligned": {**ALIGNED, "keep_head": True}, "pretrain": LETTERS})
     preflight(with_labels("no", "yes"), settings)
     with pytest.raises(InputError, match=r"aligned\.keep_head.*classes \(a, b\)"):
         preflight(TASK, settings)
@@ -89,8 +91,8 @@ def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
 
 def test_marks_that_are_no_tokens_are_met_before_stage_1() -> None:
     train = {"weighting": "equal", "objectives": {"own": {"kind": "aligned"}}}
-    tree: dict[str, Any] = {"aligned": {**ALIGNED, "recipe": "marked_relation"}, "train": train}
-    with pytest.raises(InputError, match=r"aligned\.marks.*'\[\['.*tokenizer\.marks"):
+    tree: dict[str, Any] = {"aligned": {**ALIGNED, "recipe": "marked_relation"}, "pretrain": train}
+    with pytest.raises(InputError, match=r"aligned\.entity_markers.*'\[\['.*tokenizer\.entity_markers"):
         preflight(TASK, resolve(tree))
     preflight(TASK, resolve({**tree, "tokenizer": {"entity_markers": ["[[", "]]", "<<", ">>"]}}))
 
@@ -105,12 +107,12 @@ def test_what_is_prepared_here_may_be_trained_where_the_gpu_is(toy: Path, tmp_pa
     assert Run(settings).go(until="pack").stages["pack"]
     with pytest.raises(InputError, match="no cuda device"):
         Run(settings).go(until="pretrain")
-    cells = {"cells": {"one": {}}, "seeds": [0], "baselines": []}
+    cells = {"variants": {"one": {}}, "seeds": [0], "baselines": []}
     compared = settings.model_copy(update={"output_dir": str(tmp_path / "compared")})
     with pytest.raises(InputError, match="no cuda device"):
         compare(compared, cells)
     compare(compared, cells, until="pack")
-    assert (tmp_path / "compared" / "cells" / "one" / "seed-0" / "pack").is_dir()
+    assert (tmp_path / "compared" / "variants" / "one" / "seed-0" / "pack").is_dir()
 
 
 def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
@@ -124,24 +126,9 @@ def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
         "model": {"path": str(tmp_path / "bert"), "pooling": "entity_markers"},
         "tokenizer": {"entity_markers": ["[[", "]]"]},
     }
-    with pytest.raises(InputError, match="the stock head of bert cannot read the marks"):
+    with pytest.raises(InputError, match="the stock head of bert cannot read the entity_markers"):
         preflight(TASK, resolve(tree))
     preflight(TASK, resolve({**tree, "model": {"path": str(tmp_path / "bert")}}))
-
-
-def test_runs_whose_marks_were_not_read_alone_are_not_taken_for_the_same() -> None:
-    """Before `markers` there was a mean: finished stages of then would pass for stages of now."""
-    marked = {"tokenizer": {"entity_markers": ["[["]}}
-    pooling = [
-        settings_read("pretrain", resolve(tree))["model"]["pooling"]
-        for tree in (
-            {},
-            marked,
-            {**marked, "model": {"architecture": "bert"}},
-            {**marked, "model": {"pooling": "mean"}},
-        )
-    ]
-    assert pooling == ["auto", "marks", "auto", "mean"]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +136,8 @@ def test_runs_whose_marks_were_not_read_alone_are_not_taken_for_the_same() -> No
     [
         (
             {"weighting": "meta", "objectives": {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}},
-            "pretrain.meta.split",
-            {"meta": {"split": "dev"}},
+            "pretrain.weighting.split",
+            {"weighting": {"name": "meta", "split": "dev"}},
         ),
         ({"reselect": {"every": 9}}, "pretrain.reselect.every", {"reselect": {"every": None}}),
     ],
@@ -163,5 +150,5 @@ def test_a_train_split_that_cannot_be_cut(
     rows = [Example(str(number), "one text alone", label) for number, label in enumerate(("no", "yes", "no"))]
     task = Task.from_examples("one", {"train": rows, "dev": rows}, test_fraction=0.0)
     with pytest.raises(InputError, match=f"'{key}': train is a single group"):
-        preflight(task, resolve({"train": train, "corpus": corpus}))
+        preflight(task, resolve({"pretrain": train, "corpus": corpus}))
     preflight(task, resolve({"pretrain": {**train, **instead}, "corpus": corpus}))

@@ -80,7 +80,7 @@ def test_init_writes_a_proposal_that_load_accepts(tmp_path: Path, toy: Path, com
     settings = load_settings(path)
     assert settings.reads_aligned
     assert settings.aligned.sources[0].path == corpus
-    assert list(settings.pretrain.used_objectives) == ["aligned", "external", "internal"]
+    assert list(settings.pretrain.used_objectives) == ["aligned", "corpus", "task"]
 
 
 def test_align_needs_a_task_and_a_corpus(tmp_path: Path, command: Any) -> None:

@@ -19,7 +19,7 @@ from endtask.io.lock import run_lock
 from endtask.io.run_layout import STAGES
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.run import Run
-from endtask.pipeline.stages import WORK
+from endtask.pipeline.stages import STAGES as ALL_STAGES
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_toy
 
 
@@ -114,7 +114,7 @@ def refusing(stage: str, error: InputError, monkeypatch: pytest.MonkeyPatch) -> 
         (folder.start() / "begun").write_text("something", encoding="utf-8")
         raise error
 
-    monkeypatch.setitem(WORK, stage, work)
+    monkeypatch.setattr(ALL_STAGES[stage], "run", work)
 
 
 @pytest.mark.parametrize("stage", ["select", "finetune"])
@@ -178,7 +178,7 @@ def test_a_dry_run_writes_nothing(toy: Path, own_run: Path, tmp_path: Path) -> N
     assert plan == {
         **dict.fromkeys(("read", "retrieve", "select", "pack"), "finished"),
         **dict.fromkeys(("pretrain", "finetune"), "is redone"),
-        "evaluate": "goes on where it stopped",
+        "evaluate": "resumes where it stopped",
     }
 
 
@@ -322,7 +322,7 @@ def test_on_a_selection_from_elsewhere_and_no_corpus(toy: Path, finished_run: Pa
     from endtask.selectors.export import export_selection
 
     export_selection(finished_run, tmp_path / "mine.jsonl")
-    select = {"selector": "imported", "path": str(tmp_path / "mine.jsonl"), "budget": None}
+    select = {"name": "imported", "path": str(tmp_path / "mine.jsonl"), "budget": None}
     result = endtask.run(toy_settings(toy, tmp_path / "run", corpus={"sources": []}, select=select))
     assert list(result.stages) == list(STAGES)
     assert result.stages["select"]["rows"] == manifest(finished_run, "select")["counts"]["passages"]
@@ -339,10 +339,10 @@ def test_on_a_selection_from_elsewhere_and_no_corpus(toy: Path, finished_run: Pa
 
 
 def test_on_a_random_selection(toy: Path, tmp_path: Path) -> None:
-    select = {"selector": "random", "budget": "20%"}
+    select = {"name": "random", "budget": "20%"}
     result = endtask.run(toy_settings(toy, tmp_path / "run", select=select))
     assert list(result.stages) == list(STAGES)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Drawn at random" in page
+    assert "selected without queries" in page
     assert "<p>random: draw 1 of seed 0</p>" in page
-    assert "Asked by" not in page
+    assert "matched by" not in page

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_fscore_support
 
-from endtask.reporting.classes import Confusion, constant_answer_score
+from endtask.reporting.classes import Confusion, constant_prediction_score
 
 answers = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=1, max_size=40)
 
@@ -18,7 +18,7 @@ def test_figures_agree_with_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     confusion = Confusion.count([{"label": truth, "predicted": {"0": answer}} for truth, answer in pairs])
     truth, predicted = zip(*pairs, strict=True)
     expected = precision_recall_fscore_support(truth, predicted, labels=list(confusion.labels), zero_division=0)
-    found = [(row.precision, row.recall, row.f1, row.answers) for row in confusion.scores()]
+    found = [(row.precision, row.recall, row.f1, row.support) for row in confusion.scores()]
     assert found == [pytest.approx(row) for row in zip(*expected, strict=True)]
 
 
@@ -39,4 +39,4 @@ def test_no_predictions_make_an_empty_table() -> None:
 
 
 def test_a_constant_answer_that_never_occurs_scores_nothing() -> None:
-    assert constant_answer_score(["a", "b"], "c", "macro_f1") == 0.0
+    assert constant_prediction_score(["a", "b"], "c", "macro_f1") == 0.0

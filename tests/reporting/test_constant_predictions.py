@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from endtask.io.atomic import write_json
-from endtask.reporting.constant_predictions import same_answer
 from endtask.reporting.page import verdict, verdict_lines, write_report
 from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.scores import constant_prediction_note
 
 MakeRun = Callable[..., Path]
-APART = "the model has learned nothing that tells them apart."
+APART = "the model has learned nothing that distinguishes them."
 
 
 def answered(folder: Path, kind: str, truth: Sequence[Any], *answers: Sequence[Any]) -> Path:
@@ -34,8 +34,8 @@ def answered(folder: Path, kind: str, truth: Sequence[Any], *answers: Sequence[A
 @pytest.mark.parametrize(
     ("kind", "truth", "answers", "said"),
     [
-        ("text", ["a", "b"], ["a", "a"], f"Every row of test got the same answer, 'a': {APART}"),
-        ("pair", ["a", "b"], ["b", "b"], f"Every row of test got the same answer, 'b': {APART}"),
+        ("text", ["a", "b"], ["a", "a"], f"Every row of test got the same label, 'a': {APART}"),
+        ("pair", ["a", "b"], ["b", "b"], f"Every row of test got the same label, 'b': {APART}"),
         ("text", ["a", "b"], ["b", "a"], None),
         (
             "multilabel",
@@ -56,13 +56,13 @@ def answered(folder: Path, kind: str, truth: Sequence[Any], *answers: Sequence[A
             "regression",
             [1.0, 5.0],
             [2.41, 2.44],
-            "Every row of test got nearly the same score, about 2.42: the model hardly tells them apart.",
+            "Every row of test got nearly the same score, about 2.42: the model hardly distinguishes them.",
         ),
         ("regression", [1.0, 5.0], [2.41, 2.46], None),
     ],
 )
 def test_one_answer_for_all_is_told(make_run: MakeRun, kind: str, truth: Any, answers: Any, said: str | None) -> None:
-    assert same_answer(RunFolder(answered(make_run(), kind, truth, answers))) == said
+    assert constant_prediction_note(RunFolder(answered(make_run(), kind, truth, answers))) == said
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_one_answer_for_all_is_told(make_run: MakeRun, kind: str, truth: Any, an
     [("text", ["a", "a"]), ("text", ["a"]), ("token_classification", [["O"], ["O"]]), ("regression", [2.0, 2.0])],
 )
 def test_rows_that_are_alike_may_be_answered_alike(make_run: MakeRun, kind: str, truth: Any) -> None:
-    assert same_answer(RunFolder(answered(make_run(), kind, truth, truth))) is None
+    assert constant_prediction_note(RunFolder(answered(make_run(), kind, truth, truth))) is None
 
 
 def test_of_several_seeds_it_is_said_how_many(make_run: MakeRun) -> None:
     folder = answered(make_run(), "text", ["a", "b"], ["a", "a"], ["a", "b"], ["b", "b"])
-    told = f"With 2 of 3 seeds every row of test got the same answer, 'a' or 'b': {APART}"
+    told = f"With 2 of 3 seeds every row of test got the same label, 'a' or 'b': {APART}"
     assert verdict_lines(folder) == [verdict(folder), told]
     assert told in unescape(write_report(folder).read_text(encoding="utf-8"))
 
@@ -83,8 +83,8 @@ def test_of_several_seeds_it_is_said_how_many(make_run: MakeRun) -> None:
 def test_a_run_without_its_predictions_or_its_audit_says_nothing(make_run: MakeRun) -> None:
     folder = answered(make_run(), "text", ["a", "b"], ["a", "a"])
     (folder / "read" / "audit.json").unlink()
-    assert same_answer(RunFolder(folder)) is None
+    assert constant_prediction_note(RunFolder(folder)) is None
     other = answered(make_run(name="other"), "text", ["a", "b"], ["a", "a"])
     (other / "evaluate" / "predictions.jsonl").unlink()
-    assert same_answer(RunFolder(other)) is None
-    assert same_answer(RunFolder(make_run("pretrain", name="unfinished"))) is None
+    assert constant_prediction_note(RunFolder(other)) is None
+    assert constant_prediction_note(RunFolder(make_run("pretrain", name="unfinished"))) is None

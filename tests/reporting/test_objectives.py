@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from endtask.reporting.curves import pretrain_charts, pretrain_rows
-from endtask.reporting.objectives import objective_rows
+from endtask.reporting.curves import objective_rows, pretrain_charts, pretrain_rows
 from endtask.reporting.page import write_report
 from endtask.reporting.run_folder import RunFolder
 
@@ -57,7 +56,7 @@ def test_a_row_for_every_part_of_training(weighed: Path) -> None:
     assert (rows["task"].weight, rows["tapt"].weight) == (0.6, 0.5)
     assert (rows["best step"].steps, rows["best step"].weight) == (None, None)
     page = write_report(weighed).read_text(encoding="utf-8")
-    assert "What was learned from which data" in page
+    assert "The data of each part of training" in page
     assert '<th scope="row">tapt</th><td>masked LM</td>' in page
 
 
@@ -65,19 +64,19 @@ def test_weights_agreement_and_dev_have_a_picture_each(weighed: Path) -> None:
     charts = [str(chart) for chart in pretrain_charts(RunFolder(weighed))]
     titles = [chart.partition("<title>")[2].partition("</title>")[0] for chart in charts]
     assert titles == [
-        "Joint training: masked-LM loss, tapt",
-        "Joint training: task loss, task",
-        "Joint training: weights of the objectives",
-        "Joint training: agreement with held-out task data",
-        "Joint training: accuracy on dev",
+        "Pre-training: masked-LM loss, tapt",
+        "Pre-training: task loss, task texts",
+        "Pre-training: weights of the objectives",
+        "Pre-training: agreement with held-out task data",
+        "Pre-training: accuracy on dev",
     ]
-    assert "tapt from 0.5 to 0.5; task from 0.51 to 0.6" in charts[2]
+    assert "tapt from 0.5 to 0.5; task texts from 0.51 to 0.6" in charts[2]
 
 
 def test_older_runs_have_no_table(make_run: MakeRun) -> None:
     folder = make_run()
     assert objective_rows(RunFolder(folder)) == []
-    assert "What was learned from which data" not in write_report(folder).read_text(encoding="utf-8")
+    assert "The data of each part of training" not in write_report(folder).read_text(encoding="utf-8")
 
 
 def test_the_curves_of_a_sequence_follow_each_other(make_run: MakeRun) -> None:

@@ -67,13 +67,12 @@ def test_the_page_lies_in_the_run_and_says_the_verdict(make_run: MakeRun) -> Non
     assert write_report(folder) == folder / "report.html"
     said = verdict(folder)
     assert said == (
-        "pets: accuracy 62.5 ± 12.5 on test (4 rows, 2 seeds);"
-        " 52.5 ± 2.5 on the 3 rows whose text does not stand in train."
+        "pets: accuracy 62.5 ± 12.5 on test (4 rows, 2 seeds); 52.5 ± 2.5 on the 3 rows whose text is not in train."
     )
     text = text_of(page_of(folder))
     assert said in text
-    assert "1 of the 4 rows of test also stand in train" in text
-    assert "always answering “cat”, the most frequent label of train, scores 50.0" in text
+    assert "1 of the 4 rows of test are also in train" in text
+    assert "always predicting “cat”, the most frequent label of train, scores 50.0" in text
     assert "--baseline tfidf" in text
 
 
@@ -82,16 +81,16 @@ def test_every_section_has_its_figures(make_run: MakeRun) -> None:
     assert "2 steps, 1.5 M parameters, on cpu" in text
     assert "1 M 9.0e12" in text  # tokens and FLOPs of pre-training
     assert "The contamination filter dropped 7 passages" in text
-    assert "of the kept text" in text
-    assert "Asked by train-0" in text
-    assert "Joint training: masked-LM loss" in text
-    assert "Joint training: task loss" in text
+    assert "of the selected text" in text
+    assert "Query train-0" in text
+    assert "Pre-training: masked-LM loss" in text
+    assert "Pre-training: task loss" in text
     assert "Fine-tuning: accuracy on dev" in text
     assert "1 (the saved model) 60.0 10 75.0 65.0" in text
     assert "all 2 seeds pooled, so that every row counts 2 times" in text
     assert "mark-of-pretrain" in text
     assert "endtask predict" in text
-    assert "Not there yet" not in text
+    assert "Not available" not in text
 
 
 def test_commands_to_paste_fit_the_kind_of_task_and_quote_the_folder(make_run: MakeRun) -> None:
@@ -116,7 +115,7 @@ def test_what_is_missing_is_said(make_run: MakeRun, until: str) -> None:
 def test_a_stage_begun_and_not_finished_is_told_apart(make_run: MakeRun) -> None:
     folder = make_run("pack")
     (folder / "pretrain.partial").mkdir()
-    assert "the stage <code>pretrain</code> has started and not finished" in page_of(folder)
+    assert "the stage <code>pretrain</code> has started but not finished" in page_of(folder)
 
 
 def test_only_settings_make_a_page_too(make_run: MakeRun, tmp_path: Path) -> None:
@@ -136,8 +135,8 @@ def test_without_a_corpus_the_page_says_so(make_run: MakeRun) -> None:
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
-        ({"leak_free_rows": 4}, "No text of test stands in train"),
-        ({"leak_free_rows": 0}, "All 4 rows of test also stand in train"),
+        ({"leak_free_rows": 4}, "No text of test is in train"),
+        ({"leak_free_rows": 0}, "All 4 rows of test are also in train"),
         ({"split": "dev"}, "There is no test split"),
         ({"seeds": (0,)}, "A single seed says nothing"),
     ],
@@ -163,9 +162,9 @@ def test_weights_that_dev_chose_are_told(make_run: MakeRun, split: str) -> None:
 
 def test_whether_fine_tuning_helped_is_told_where_that_decided(make_run: MakeRun) -> None:
     folder = make_run()
-    assert "on dev: the weights" not in text_of(page_of(folder))
+    assert "on dev: the model has" not in text_of(page_of(folder))
     text = text_of(page_of(with_counts(folder, "finetune", kept_from_before=1)))
-    told = "ine-tuning did not help on dev: the weights before it are kept (1 of 2 seeds)"
+    told = "ine-tuning did not help on dev: the model has the weights before it (1 of 2 seeds)"
     assert f"F{told}." in text
     assert f"2 seeds of 10 steps; f{told}" in text, "in the table of stages"
 
@@ -186,7 +185,7 @@ def test_each_of_several_test_sets_has_a_line(make_run: MakeRun) -> None:
 
 def test_the_verdict_leaves_out_a_leak_free_score_of_the_same_rows(make_run: MakeRun) -> None:
     assert verdict(make_run(leak_free_rows=4)) == "pets: accuracy 62.5 ± 12.5 on test (4 rows, 2 seeds)."
-    assert verdict(make_run(name="b", leak_free_rows=0)).endswith("; every one of these rows also stands in train.")
+    assert verdict(make_run(name="b", leak_free_rows=0)).endswith("; all of these rows are also in train.")
     assert "(4 rows, 1 seed)" in verdict(make_run(name="c", seeds=(0,)))
 
 
@@ -261,19 +260,19 @@ def test_the_summary_is_plain_and_complete(make_run: MakeRun) -> None:
     assert statistics["results"]["summary"]["mean"] == 0.625
     assert [row["score"] for row in statistics["seeds"]] == [0.5, 0.75]
     assert statistics["cost"]["total"]["tokens"] == 1_001_000
-    assert statistics["constant_answer"] == {"label": "cat", "score": 0.5}
+    assert statistics["majority_baseline"] == {"label": "cat", "score": 0.5}
     assert [row["label"] for row in statistics["classes"]] == ["cat", "dog"]
     assert statistics["missing"] == []
 
 
 def test_the_summary_of_an_unfinished_run_has_no_scores(make_run: MakeRun) -> None:
     statistics = summary(make_run("select"))
-    assert (statistics["results"], statistics["seeds"], statistics["constant_answer"]) == (None, [], None)
+    assert (statistics["results"], statistics["seeds"], statistics["majority_baseline"]) == (None, [], None)
     assert statistics["missing"] == ["pack", "pretrain", "finetune", "evaluate", "model"]
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no run stands here"):
+    with pytest.raises(InputError, match="no run here"):
         write_report(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         verdict(tmp_path / "nowhere")

@@ -12,10 +12,10 @@ import numpy as np
 
 from endtask.corpus import Corpus
 from endtask.corpus.sources import find_sources, parse_source
-from endtask.retrieval.fetch import fetch_passages, wanted_of
-from endtask.retrieval.join import Joined
+from endtask.retrieval.bm25.join import JoinedCorpus
+from endtask.retrieval.bm25.rankings import Ranking, Rankings
+from endtask.retrieval.fetch import fetch_passages, locate_matches
 from endtask.retrieval.matched_queries import MatchedPassages
-from endtask.retrieval.rankings import Ranking, Rankings
 from endtask.retrieval.words import words_of
 
 Row = Mapping[str, Any]
@@ -55,7 +55,7 @@ def zipf_texts(count: int, *, words: int = 300, longest: int = 40, seed: int = 0
     return [" ".join(f"w{number}" for number in numbers) for numbers in drawn]
 
 
-def all_passages(joined: Joined, folder: Path, *, workers: int = 1) -> list[dict[str, Any]]:
+def all_passages(joined: JoinedCorpus, folder: Path, *, workers: int = 1) -> list[dict[str, Any]]:
     """Every passage of a joined corpus, fetched by its place, as rows of the table of retrieved passages."""
     folder.mkdir()
     wanted = []
@@ -64,7 +64,7 @@ def all_passages(joined: Joined, folder: Path, *, workers: int = 1) -> list[dict
         ones = np.ones(count, dtype=np.int64)
         positions = shard.first_position + np.arange(count)
         query_matches, ranks = np.zeros(count, dtype=np.int32), np.zeros((count, 2), dtype=np.int32)
-        wanted_of(shard, MatchedPassages(positions, ones, ones / 2, ones, ones, query_matches, ranks)).save(
+        locate_matches(shard, MatchedPassages(positions, ones, ones / 2, ones, ones, query_matches, ranks)).save(
             folder / f"{number}.npz"
         )
         wanted.append((shard.shard, folder / f"{number}.npz"))

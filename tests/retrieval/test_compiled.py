@@ -20,7 +20,7 @@ PROGRAM = """
 import numba, numpy
 before = numba.config.CACHE_DIR
 from endtask.retrieval.compiled import cache_folder
-from endtask.retrieval.key_set import KeySet
+from endtask.retrieval.bm25.join import KeySet
 assert KeySet().add(numpy.array([7, 8, 7], dtype=numpy.uint64)).tolist() == [True, True, False]
 assert numba.config.CACHE_DIR == before
 print(cache_folder())

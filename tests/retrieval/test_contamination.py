@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from endtask.retrieval.bm25.scan import Scanner, Terms
 from endtask.retrieval.contamination import RUN, ContaminationFilter, may_be_contaminated, spellings
 from endtask.retrieval.contamination_index import _same_run, join_texts
-from endtask.retrieval.scan import Scanner, Terms
 from endtask.retrieval.words import IDEOGRAPH, LETTER, character_classes, word_hash, words_of
 
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -41,9 +41,9 @@ def is_suspect(contamination_filter: ContaminationFilter, passage: str) -> bool:
     return bool(may_be_contaminated(hashes, breaks, len(hashes), *contamination_filter.table))
 
 
-def dropped(is_contaminated: list[str], passages: list[str]) -> set[int]:
-    """What the contamination filter drops: suspects that are confirmed. It may suspect too much but must not miss any."""
-    contamination_filter = ContaminationFilter.of(is_contaminated)
+def dropped(evaluation: list[str], passages: list[str]) -> set[int]:
+    """What the contamination filter drops: suspects that are confirmed. It may suspect too much but must miss none."""
+    contamination_filter = ContaminationFilter.of(evaluation)
     confirmed = {place for place, passage in enumerate(passages) if contamination_filter.confirm(passage)}
     assert confirmed <= {place for place, passage in enumerate(passages) if is_suspect(contamination_filter, passage)}
     return confirmed
@@ -66,9 +66,9 @@ def sentences_of(passage: str) -> list[list[str]]:
     return [words for words in [*sentences, words_of(sentence)] if words]
 
 
-def holds(passage: str, is_contaminated: str) -> bool:
+def holds(passage: str, evaluation: str) -> bool:
     """The rule, word for word."""
-    words, wanted = words_of(passage), words_of(is_contaminated)
+    words, wanted = words_of(passage), words_of(evaluation)
     if len(wanted) >= RUN:
         runs = {tuple(words[start : start + RUN]) for start in range(len(words) - RUN + 1)}
         return any(tuple(wanted[start : start + RUN]) in runs for start in range(len(wanted) - RUN + 1))
@@ -78,8 +78,8 @@ def holds(passage: str, is_contaminated: str) -> bool:
     return bool(wanted) and wanted in map(list, spans)
 
 
-def slow_dropped(is_contaminated: list[str], passages: list[str]) -> set[int]:
-    return {place for place, passage in enumerate(passages) if any(holds(passage, text) for text in is_contaminated)}
+def slow_dropped(evaluation: list[str], passages: list[str]) -> set[int]:
+    return {place for place, passage in enumerate(passages) if any(holds(passage, text) for text in evaluation)}
 
 
 def texts_of(words: str, shortest: int, longest: int) -> st.SearchStrategy[str]:
@@ -92,8 +92,8 @@ PASSAGES = st.lists(SENTENCES.map(". ".join), max_size=6)
 
 @given(st.lists(texts_of("a b x", 0, 4) | texts_of("a b b", 11, 16), max_size=4), PASSAGES)
 @settings(max_examples=300, deadline=None)
-def test_against_the_slow_rule(is_contaminated: list[str], passages: list[str]) -> None:
-    assert dropped(is_contaminated, passages) == slow_dropped(is_contaminated, passages)
+def test_against_the_slow_rule(evaluation: list[str], passages: list[str]) -> None:
+    assert dropped(evaluation, passages) == slow_dropped(evaluation, passages)
 
 
 WORDS = ("a", "B", "ΣΑΣ", "İç", "é", "東", "京", "𠀀", "𝒳1", "ई", "7")
@@ -125,24 +125,24 @@ def texts_and_a_passage(draw: st.DrawFn) -> tuple[list[str], str]:
         pieces = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(GAPS)), max_size=most_words)
         return "".join(chain.from_iterable(draw(pieces)))
 
-    is_contaminated = [some_text(18) for _ in range(draw(st.integers(1, 3)))]
-    planted = [draw(st.sampled_from(is_contaminated)) for _ in range(draw(st.integers(0, 2)))]
+    evaluation = [some_text(18) for _ in range(draw(st.integers(1, 3)))]
+    planted = [draw(st.sampled_from(evaluation)) for _ in range(draw(st.integers(0, 2)))]
     parts = draw(st.permutations([*planted, some_text(6), some_text(30)]))
-    return is_contaminated, "".join(chain.from_iterable((part, draw(st.sampled_from(GAPS))) for part in parts))
+    return evaluation, "".join(chain.from_iterable((part, draw(st.sampled_from(GAPS))) for part in parts))
 
 
 @given(texts_and_a_passage())
 @settings(max_examples=400, deadline=None)
 def test_planted_texts_in_any_script(case: tuple[list[str], str]) -> None:
-    is_contaminated, passage = case
-    forms = [form for text in is_contaminated for form in spellings(text)]
-    assert dropped(is_contaminated, [passage]) == slow_dropped([*is_contaminated, *forms], [passage])
+    evaluation, passage = case
+    forms = [form for text in evaluation for form in spellings(text)]
+    assert dropped(evaluation, [passage]) == slow_dropped([*evaluation, *forms], [passage])
 
 
 @given(st.lists(texts_and_a_passage(), min_size=1, max_size=4))
 @settings(max_examples=50, deadline=None)
 def test_the_scan_of_the_corpus_suspects_the_same(cases: list[tuple[list[str], str]]) -> None:
-    contamination_filter = ContaminationFilter.of([text for is_contaminated, _ in cases for text in is_contaminated])
+    contamination_filter = ContaminationFilter.of([text for evaluation, _ in cases for text in evaluation])
     passages = [passage for _, passage in cases]
     scanned = Scanner(Terms([]), contamination_filter.table, signatures=False).scan(passages)
     assert scanned.suspects.tolist() == [is_suspect(contamination_filter, passage) for passage in passages]
@@ -185,14 +185,14 @@ def test_a_run_does_not_go_on_from_one_text_to_the_next() -> None:
 
 
 def test_a_word_the_corpus_lacks_hides_only_the_runs_that_hold_it() -> None:
-    is_contaminated = f"{LONG} unheard {LONG.replace('w', 'v')}"
-    assert dropped([is_contaminated], [LONG, "x", f"v0 w0 {LONG}"]) == {0, 2}
+    evaluation = f"{LONG} unheard {LONG.replace('w', 'v')}"
+    assert dropped([evaluation], [LONG, "x", f"v0 w0 {LONG}"]) == {0, 2}
     assert dropped([f"unheard {' '.join(LONG.split()[:12])}"], [LONG]) == set()
     assert dropped(["unheard words"], ["words"]) == set()
 
 
 @pytest.mark.parametrize(
-    ("passage", "guarded"),
+    ("passage", "evaluation"),
     [
         ("Great film.", "great film"),
         ("I saw it. Great film! I left.", "Great film."),
@@ -205,8 +205,8 @@ def test_a_word_the_corpus_lacks_hides_only_the_runs_that_hold_it() -> None:
         ("यह एक है। अच्छी फ़िल्म। समाप्त", "अच्छी फ़िल्म"),
     ],
 )
-def test_short_texts_as_whole_sentences(passage: str, is_contaminated: str) -> None:
-    assert dropped([is_contaminated], ["something else", passage]) == {1}
+def test_short_texts_as_whole_sentences(passage: str, evaluation: str) -> None:
+    assert dropped([evaluation], ["something else", passage]) == {1}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_thirteen_ideographs_are_thirteen_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guarded", "passage"),
+    ("evaluation", "passage"),
     [
         ("It does n't work and I ca n't say why .", "It doesn't work and I can't say why."),
         ("It doesn't work and I can’t say why.", "It does n't work and I ca n't say why ."),
@@ -234,19 +234,19 @@ def test_thirteen_ideographs_are_thirteen_words() -> None:
         (f"a b c do n't {LONG[:30]}", f"A b c don't {LONG[:30]}"),
     ],
 )
-def test_copies_that_are_spelled_otherwise(is_contaminated: str, passage: str) -> None:
-    assert not holds(passage, is_contaminated)
-    assert dropped([is_contaminated], [passage]) == {0}
+def test_copies_that_are_spelled_otherwise(evaluation: str, passage: str) -> None:
+    assert not holds(passage, evaluation)
+    assert dropped([evaluation], [passage]) == {0}
 
 
 @pytest.mark.parametrize(
-    ("guarded", "passages"), [([], []), ([], ["a b"]), (["a b"], []), (["", "?!"], ["", "a"]), (["a"], ["", "..."])]
+    ("evaluation", "passages"), [([], []), ([], ["a b"]), (["a b"], []), (["", "?!"], ["", "a"]), (["a"], ["", "..."])]
 )
-def test_nothing_to_guard_or_nothing_to_read(is_contaminated: list[str], passages: list[str]) -> None:
-    assert dropped(is_contaminated, passages) == set()
+def test_nothing_to_filter_or_nothing_to_read(evaluation: list[str], passages: list[str]) -> None:
+    assert dropped(evaluation, passages) == set()
 
 
-def test_nothing_guarded_suspects_nothing() -> None:
+def test_an_empty_filter_suspects_nothing() -> None:
     contamination_filter = ContaminationFilter.of(["", "?!"])
     assert not is_suspect(contamination_filter, f"{LONG}. {LONG}")
     assert not is_suspect(contamination_filter, "")
@@ -254,10 +254,10 @@ def test_nothing_guarded_suspects_nothing() -> None:
 
 @given(st.lists(texts_of("a b", 0, 20), max_size=5))
 @settings(max_examples=100, deadline=None)
-def test_equal_runs_are_held_once(is_contaminated: list[str]) -> None:
-    texts = [text.split() for text in is_contaminated]
+def test_equal_runs_are_held_once(evaluation: list[str]) -> None:
+    texts = [text.split() for text in evaluation]
     runs = {tuple(text[start : start + RUN]) for text in texts for start in range(len(text) - RUN + 1)}
-    assert len(ContaminationFilter.of(is_contaminated).table.runs) == len(runs)
+    assert len(ContaminationFilter.of(evaluation).table.runs) == len(runs)
 
 
 @pytest.mark.parametrize("place", [None, 0, 6, RUN - 1, RUN])
@@ -281,10 +281,10 @@ def test_equal_hashes_of_other_words_do_not_confirm() -> None:
     assert ContaminationFilter.from_arrays({**arrays, "runs": np.asarray(both)}).confirm(one)
 
 
-def test_a_guard_travels_as_arrays(tmp_path: Path) -> None:
+def test_a_filter_travels_as_arrays(tmp_path: Path) -> None:
     contamination_filter = ContaminationFilter.of(["great film", "東京", LONG])
-    np.savez(tmp_path / "guard.npz", **contamination_filter.arrays())
-    with np.load(tmp_path / "guard.npz") as arrays:
+    np.savez(tmp_path / "filter.npz", **contamination_filter.arrays())
+    with np.load(tmp_path / "filter.npz") as arrays:
         again = ContaminationFilter.from_arrays(arrays)
     passages = ["Great film.", f"x {LONG}", "東京。", "other"]
     assert [again.confirm(passage) for passage in passages] == [True, True, True, False]

@@ -1,4 +1,4 @@
-"""Passages are fetched by their places: ids as in the corpus, figures beside the right text."""
+"""Passages are fetched by their places: ids as in the corpus, matches beside the right text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from endtask.errors import InputError
 from endtask.progress import set_quiet
-from endtask.retrieval import fetch, read_shard, shards
-from endtask.retrieval.fetch import Wanted, fetch_passages, wanted_of
-from endtask.retrieval.join import Joined
-from endtask.retrieval.matched_passages import Asked
+from endtask.retrieval import fetch
+from endtask.retrieval.bm25 import shards, statistics_pass
+from endtask.retrieval.bm25.join import JoinedCorpus
+from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
+from endtask.retrieval.fetch import ShardMatches, fetch_passages, locate_matches
 from endtask.retrieval.matched_queries import MatchedPassages
-from endtask.retrieval.statistics_pass import read_corpus
 from tests.retrieval.corpora import all_passages, read_corpus_of, write_files
 
 LONG = " ".join(f"n{number:02}." for number in range(30))
@@ -36,19 +36,19 @@ def quiet() -> None:
 
 
 @pytest.fixture
-def joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Joined:
+def joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JoinedCorpus:
     """Two shards; a duplicate, an empty text, ids that clash and a text that is cut."""
     monkeypatch.setattr(shards, "_LARGE", 1)
     corpus = read_corpus_of(write_files(tmp_path / "c", FILES), passage_characters=70)
-    return read_corpus(corpus, Asked.of([]), tmp_path / "shards", workers=1)
+    return read_corpus(corpus, ScanSpec.of([]), tmp_path / "shards", workers=1)
 
 
 IDS = ["c/a", "c/a~c-00.jsonl#3", "c/c-01.jsonl#2", "c/a#p1", "c/a#p2", "c/a#p3"]
 
 
 @pytest.mark.parametrize("block", [1, 5, 10**6])
-def test_all_passages(joined: Joined, tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_shard, "_BLOCK", block)
+def test_all_passages(joined: JoinedCorpus, tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics_pass, "_BLOCK", block)
     rows = all_passages(joined, tmp_path / "texts")
     assert [row["id"] for row in rows] == IDS
     assert [row["text"] for row in rows[:3]] == ["one", "two", "three é"]
@@ -58,7 +58,7 @@ def test_all_passages(joined: Joined, tmp_path: Path, block: int, monkeypatch: p
     assert not list((tmp_path / "texts").glob("*.arrow")), "what workers hand over is not left behind"
 
 
-def some_figures() -> MatchedPassages:
+def some_matches() -> MatchedPassages:
     """Positions 1, 2 and 4, asked for by 2, 0 and 1 of the examples."""
     return MatchedPassages(
         positions=np.array([1, 2, 4]),
@@ -71,11 +71,11 @@ def some_figures() -> MatchedPassages:
     )
 
 
-def test_figures_stand_beside_the_right_text(joined: Joined, tmp_path: Path) -> None:
+def test_matches_stand_beside_the_right_text(joined: JoinedCorpus, tmp_path: Path) -> None:
     wanted = []
     for number, shard in enumerate(joined.shards):
-        statistics = some_figures().part(shard.first_position, shard.first_position + shard.passages)
-        wanted_of(shard, statistics).save(tmp_path / f"{number}.npz")
+        statistics = some_matches().part(shard.first_position, shard.first_position + shard.passages)
+        locate_matches(shard, statistics).save(tmp_path / f"{number}.npz")
         wanted.append((shard.shard, tmp_path / f"{number}.npz"))
     batches = fetch_passages(wanted, ["x", "y", "z"], tmp_path / "texts", workers=1)
     rows = [row for batch in batches for row in batch.to_pylist()]
@@ -90,18 +90,18 @@ def test_figures_stand_beside_the_right_text(joined: Joined, tmp_path: Path) -> 
 
 
 def test_what_is_wanted_survives_the_way_to_another_process(tmp_path: Path) -> None:
-    wanted = Wanted(np.array([1, 3, 5]), np.array([0, 1, 2], dtype=np.uint8), np.array([7, 8, 9]), some_figures())
+    wanted = ShardMatches(np.array([1, 3, 5]), np.array([0, 1, 2], dtype=np.uint8), np.array([7, 8, 9]), some_matches())
     wanted.save(tmp_path / "wanted.npz")
-    again = Wanted.load(tmp_path / "wanted.npz")
-    assert again.numbers.tolist() == [1, 3, 5]
+    again = ShardMatches.load(tmp_path / "wanted.npz")
+    assert again.indices.tolist() == [1, 3, 5]
     assert again.renames.tolist() == [0, 1, 2]
     assert again.sizes.tolist() == [7, 8, 9]
-    for name, values in vars(wanted.asked).items():
-        np.testing.assert_array_equal(getattr(again.asked, name), values)
+    for name, values in vars(wanted.matches).items():
+        np.testing.assert_array_equal(getattr(again.matches, name), values)
 
 
 @pytest.mark.parametrize("change", ["another text", "a text less"])
-def test_a_corpus_that_changed_meanwhile_is_refused(joined: Joined, tmp_path: Path, change: str) -> None:
+def test_a_corpus_that_changed_meanwhile_is_refused(joined: JoinedCorpus, tmp_path: Path, change: str) -> None:
     path = tmp_path / "c" / "c-00.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-1] if change == "a text less" else [line.replace("two", "2") for line in lines]))
@@ -113,7 +113,7 @@ def test_nothing_wanted(tmp_path: Path) -> None:
     assert list(fetch_passages([], [], tmp_path / "texts", workers=2)) == []
 
 
-def test_other_processes_fetch_the_same(joined: Joined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_fetch_the_same(joined: JoinedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = all_passages(joined, tmp_path / "here")
     handle = fetch.handle
 

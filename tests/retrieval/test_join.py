@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.progress import set_quiet
-from endtask.retrieval import read_shard, shard_files, shards
-from endtask.retrieval.join import ABSENT, CONTAMINATED, SCORED, Joined
-from endtask.retrieval.matched_passages import Asked
-from endtask.retrieval.statistics_pass import read_corpus
+from endtask.retrieval.bm25 import shards, statistics_pass
+from endtask.retrieval.bm25.join import ABSENT, CONTAMINATED, SCORED, JoinedCorpus
+from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 from endtask.retrieval.words import words_of
 from tests.retrieval.corpora import all_passages, read_corpus_of, text_corpus, write_files
 
@@ -40,8 +39,8 @@ def quiet() -> None:
     set_quiet(True)
 
 
-def joined_corpus(corpus: Corpus, folder: Path, is_contaminated: tuple[str, ...] = ()) -> Joined:
-    return read_corpus(corpus, Asked.of(WORDS, is_contaminated), folder, workers=1)
+def joined_corpus(corpus: Corpus, folder: Path, evaluation: tuple[str, ...] = ()) -> JoinedCorpus:
+    return read_corpus(corpus, ScanSpec.of(WORDS, evaluation), folder, workers=1)
 
 
 def outcome(work: Callable[[], Result]) -> tuple[Result | None, str | None]:
@@ -87,8 +86,8 @@ def test_joined_shards_are_the_corpus(
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "_LARGE", smallest)
-        patch.setattr(shard_files, "_CHUNK", block)
-        patch.setattr(read_shard, "_BLOCK", block)
+        patch.setattr(shards, "_CHUNK", block)
+        patch.setattr(statistics_pass, "_BLOCK", block)
         folder = Path(name)
         entries = [write_files(folder / "first", first)]
         if second:
@@ -127,11 +126,11 @@ def test_duplicates_with_many_repeats_leave_the_frequencies_right(tmp_path: Path
     assert_same(Corpus(corpus.sources, passage_characters=10**6), tmp_path)
 
 
-def test_guarded_passages_keep_their_place_but_are_not_scored(tmp_path: Path) -> None:
+def test_contaminated_passages_keep_their_place_but_are_not_scored(tmp_path: Path) -> None:
     texts = ["one", "A secret is one. Two.", "two", "three  one"]
     joined = joined_corpus(text_corpus(tmp_path / "c", texts), tmp_path / "shards", ("a secret is one",))
     assert joined.shards[0].states.tolist() == [SCORED, CONTAMINATED, SCORED, SCORED]
-    assert (joined.positions, joined.scored, joined.is_contaminated) == (4, 3, 1)
+    assert (joined.positions, joined.scored, joined.contaminated) == (4, 3, 1)
     assert joined.passage_sizes().tolist() == [3, 0, 3, 10]
     assert dict(zip(sorted(WORDS), joined.document_frequency.tolist(), strict=True)) == {
         "absent": 0, "one": 2, "three": 1, "two": 1, "é": 0

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.retrieval.key_set import KeySet, final_keys
-from endtask.retrieval.scan import string_keys
+from endtask.retrieval.bm25.join import KeySet, final_keys
+from endtask.retrieval.bm25.scan import string_keys
 
 KEYS = st.lists(st.integers(0, 5) | st.integers(0, 2**64 - 1), max_size=40)
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.retrieval import matched_queries as who_asked
+from endtask.retrieval import matched_queries as module
+from endtask.retrieval.bm25.rankings import RankedBlock, Rankings
 from endtask.retrieval.matched_queries import MATCHED_QUERIES_STORED, MatchedPassages, QueryMatches
 from endtask.retrieval.queries import Query
-from endtask.retrieval.rankings import RankedBlock, Rankings
 
 LABELS = ("no", "perhaps", "yes")
 Entry = tuple[int, float]
@@ -52,7 +52,7 @@ def turn(
 ) -> list[MatchedPassages]:
     with tempfile.TemporaryDirectory() as folder:
         who = QueryMatches(write_rankings(Path(folder), rankings, per_block), queries, LABELS)
-        return list(who.by_stretch(borders))
+        return list(who.by_range(borders))
 
 
 def as_rows(asked: MatchedPassages, names: list[str]) -> dict[int, tuple[object, ...]]:
@@ -99,7 +99,7 @@ def test_against_a_dictionary_of_all_hits(
     names = [name for query in queries for name in query.example_ids]
     borders = [0, *sorted(cuts), 12]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(who_asked, "_MOST_ENTRIES", most)
+        patch.setattr(module, "_MAX_ENTRIES", most)
         stretches = turn(rankings, queries, borders, per_block)
     expected = slow_rows(rankings, queries)
     for (start, stop), stretch in zip(pairwise(borders), stretches, strict=True):

@@ -72,7 +72,7 @@ def retrieve(
 ) -> dict[str, Any]:
     """The stage with its results in `folder` and its scratch beside them."""
     folder.mkdir(exist_ok=True)
-    place = stage.Place(folder, folder / "scratch", workers, keep_scratch)
+    place = stage.RetrievePaths(folder, folder / "scratch", workers, keep_scratch)
     return stage.retrieve(task, corpus, settings, place, columns)
 
 
@@ -90,7 +90,7 @@ def test_planted_dev_and_test_texts_are_dropped_and_counted(task: Task, corpus: 
     assert counts["corpus"]["sources"]["corpus"]["documents"] == len(PASSAGES)
 
 
-def test_without_the_guard_they_are_retrieved(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+def test_without_the_filter_they_are_retrieved(task: Task, corpus: Corpus, tmp_path: Path) -> None:
     counts = retrieve(task, corpus, RetrieveSettings(contamination_filter=False), tmp_path)
     assert {1, 4} <= set(retrieved(tmp_path))
     assert counts["dropped_by_contamination_filter"] == 0
@@ -167,9 +167,9 @@ def test_what_stands_beside_the_table(task: Task, corpus: Corpus, tmp_path: Path
     assert words == {"and": 2, "apples": 3, "pears": 2, "stone": 1}, (
         "of passages that the contamination filter let through"
     )
-    is_contaminated = {1, 4, 5}
+    contaminated = {1, 4, 5}
     sizes = np.load(tmp_path / PASSAGE_SIZES)
-    assert sizes.tolist() == [0 if place in is_contaminated else len(text) for place, text in enumerate(PASSAGES)]
+    assert sizes.tolist() == [0 if place in contaminated else len(text) for place, text in enumerate(PASSAGES)]
     assert not list((tmp_path / "scratch").glob("texts*"))
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from endtask.corpus.deduplicate import key_of_words
 from endtask.errors import InputError
-from endtask.retrieval import scan
+from endtask.retrieval.bm25 import scan
+from endtask.retrieval.bm25.scan import FULL_COUNT, Scanned, Scanner, Terms, string_keys
 from endtask.retrieval.contamination import ContaminationFilter
 from endtask.retrieval.near_duplicates import SIGNATURE
-from endtask.retrieval.scan import FULL_COUNT, Scanned, Scanner, Terms, string_keys
 from endtask.retrieval.words import word_hash, words_of
 
 ODD = "aAbB1 _-.!\nÉé\u0301\u0307İIiΣσςKk日本の〇ßẞ😀𠀀𐐀\u3000\u0085\u00a0"
@@ -154,7 +154,7 @@ def test_string_keys_are_fnv_over_bytes(texts: list[str]) -> None:
     assert string_keys(texts).tolist() == expected
 
 
-def test_guarded_texts_are_suspected_and_signatures_made_where_asked() -> None:
+def test_contaminated_texts_are_suspected_and_signatures_made_where_asked() -> None:
     contamination_filter = ContaminationFilter.of(
         ["A short secret.", "one two three four five six seven eight nine ten eleven twelve thirteen"]
     )

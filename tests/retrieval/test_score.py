@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from endtask.retrieval.score import LANES, Bm25, QueryBlock
-from endtask.retrieval.shard_files import PASSAGE, Chunk
+from endtask.retrieval.bm25.score import LANES, Bm25, QueryBlock
+from endtask.retrieval.bm25.shards import PASSAGE, Chunk
 
 TERMS = 60
 ABSENT, SCORED, CONTAMINATED = 0, 1, 2

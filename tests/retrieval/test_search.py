@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from endtask.errors import InputError
 from endtask.io.tables import read_rows
 from endtask.progress import set_quiet
-from endtask.retrieval import read_shard, shard_files, shards
-from endtask.retrieval import scoring_pass as pass_two
-from endtask.retrieval.rankings import Rankings
-from endtask.retrieval.search import search
+from endtask.retrieval.bm25 import score as pass_two
+from endtask.retrieval.bm25 import shards, statistics_pass
+from endtask.retrieval.bm25.rankings import Rankings
+from endtask.retrieval.bm25.search import search
 from tests.retrieval.corpora import Bm25s, as_bytes, assert_ranks, read_corpus_of, text_corpus, write_rows, zipf_texts
 
 WORDS = ["a", "b", "c", "the", "The", "É", "é", "日本", "ς", "Σ", "İ", "x-ray", "!", "..."]
@@ -186,13 +186,13 @@ def test_any_sharding_finds_the_same(
 @pytest.mark.parametrize(
     ("module", "name", "size"),
     [
-        (pass_two, "_MOST_QUERIES", 1),
-        (pass_two, "_MOST_QUERIES", 33),
-        (pass_two, "_MOST_BYTES", 5000),
-        (shard_files, "_CHUNK", 1),
-        (shard_files, "_CHUNK", 7),
-        (read_shard, "_BLOCK", 1),
-        (read_shard, "_BLOCK", 500),
+        (pass_two, "_MAX_QUERIES", 1),
+        (pass_two, "_MAX_QUERIES", 33),
+        (pass_two, "_MAX_BYTES", 5000),
+        (shards, "_CHUNK", 1),
+        (shards, "_CHUNK", 7),
+        (statistics_pass, "_BLOCK", 1),
+        (statistics_pass, "_BLOCK", 500),
     ],
 )
 def test_any_size_of_block_finds_the_same(
@@ -203,7 +203,7 @@ def test_any_size_of_block_finds_the_same(
 
 
 def test_equal_queries_in_different_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_two, "_MOST_QUERIES", 1)
+    monkeypatch.setattr(pass_two, "_MAX_QUERIES", 1)
     corpus = text_corpus(folder / "corpus", ["a b", "b", "a a"])
     rankings = search(corpus, ["a", "b", "a", "a"], top_k=2, folder=folder / "scratch", workers=1)
     positions = [ranking.positions.tolist() for ranking in rankings]
@@ -212,7 +212,7 @@ def test_equal_queries_in_different_blocks(folder: Path, monkeypatch: pytest.Mon
 
 
 def test_a_second_call_goes_on_where_the_first_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_two, "_MOST_QUERIES", 10)
+    monkeypatch.setattr(pass_two, "_MAX_QUERIES", 10)
     first = found(folder)
     blocks = sorted((folder / "scratch" / "rankings").iterdir())
     kept = {path: path.stat().st_mtime_ns for path in blocks[1:]}

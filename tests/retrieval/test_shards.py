@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from endtask.config import CorpusSettings
 from endtask.corpus import Corpus
-from endtask.retrieval import shard_files, shards
-from endtask.retrieval.shard_files import PASSAGE, ShardCounts, ShardFolder, ShardWriter
-from endtask.retrieval.shards import Shard, shards_of
+from endtask.retrieval.bm25 import shards
+from endtask.retrieval.bm25.shards import PASSAGE, Shard, ShardCounts, ShardFolder, ShardWriter, shards_of
 from tests.retrieval.corpora import text_corpus, write_rows
 
 
@@ -110,7 +109,7 @@ def write_shard(path: Path, passages: int, *, width: int = 2) -> tuple[np.ndarra
 def test_shards_are_read_back_chunk_by_chunk(
     tmp_path: Path, passages: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_files, "_CHUNK", chunk)
+    monkeypatch.setattr(shards, "_CHUNK", chunk)
     records, pairs, signatures = write_shard(tmp_path / "shard", passages)
     shard = ShardFolder.open(tmp_path / "shard")
     assert shard is not None

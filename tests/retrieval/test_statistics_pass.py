@@ -13,14 +13,13 @@ import zstandard
 from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.progress import set_quiet
-from endtask.retrieval import shards
-from endtask.retrieval import statistics_pass as pass_one
-from endtask.retrieval.join import Joined
-from endtask.retrieval.matched_passages import Asked
-from endtask.retrieval.statistics_pass import read_corpus
+from endtask.retrieval.bm25 import shards
+from endtask.retrieval.bm25 import statistics_pass as pass_one
+from endtask.retrieval.bm25.join import JoinedCorpus
+from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 from tests.retrieval.corpora import all_passages, text_corpus, write_rows, zipf_texts
 
-ASKED = Asked.of(["w0", "w1", "w7", "absent"], ["w3 w3 w3"], signatures=True)
+ASKED = ScanSpec.of(["w0", "w1", "w7", "absent"], ["w3 w3 w3"], signatures=True)
 TEXTS = zipf_texts(300, words=50, longest=12, seed=1)
 
 
@@ -35,7 +34,7 @@ def corpus_in(folder: Path) -> Corpus:
     return text_corpus(folder, TEXTS, cuts=[150, 220, 270])
 
 
-def read(corpus: Corpus, folder: Path, *, workers: int = 1, asked: Asked = ASKED) -> Joined:
+def read(corpus: Corpus, folder: Path, *, workers: int = 1, asked: ScanSpec = ASKED) -> JoinedCorpus:
     return read_corpus(corpus, asked, folder, workers=workers)
 
 
@@ -124,9 +123,9 @@ def test_a_second_call_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(pass_one, "run_jobs", lambda *_: pytest.fail("there is nothing to read"))
     again = read(corpus, tmp_path / "shards")
     assert again.statistics == first.statistics
-    assert (again.scored, again.is_contaminated, again.mean_length) == (
+    assert (again.scored, again.contaminated, again.mean_length) == (
         first.scored,
-        first.is_contaminated,
+        first.contaminated,
         first.mean_length,
     )
 
@@ -175,7 +174,7 @@ def test_other_words_are_looked_for_anew(tmp_path: Path) -> None:
     corpus = corpus_in(tmp_path / "corpus")
     read(corpus, tmp_path / "shards")
     before = set(times(tmp_path / "shards"))
-    joined = read(corpus, tmp_path / "shards", asked=Asked.of(["w1"]))
+    joined = read(corpus, tmp_path / "shards", asked=ScanSpec.of(["w1"]))
     assert not before & set(times(tmp_path / "shards"))
     assert joined.document_frequency.tolist() == [sum("w1" in text.split() for text in dict.fromkeys(TEXTS))]
 

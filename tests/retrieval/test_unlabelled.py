@@ -11,7 +11,7 @@ import pytest
 from endtask.config import ColumnSettings
 from endtask.errors import InputError
 from endtask.records import Example
-from endtask.retrieval.unlabelled import Unlabelled, read_unlabelled
+from endtask.retrieval.queries import Unlabelled, read_unlabelled
 
 
 def write(path: Path, content: str) -> str:
@@ -75,12 +75,12 @@ def test_a_pair_may_lack_its_second_text(tmp_path: Path) -> None:
 def test_dev_and_test_texts_are_held_back_whatever_they_are_dressed_in(tmp_path: Path) -> None:
     lines = ["A free text", "egfr BINDS gefitinib", "The man. He sleeps.", "he sleeps", "A free text, too", "?!"]
     path = write(tmp_path / "more.txt", "\n".join(lines))
-    is_contaminated = [
+    evaluation = [
         Example("dev-1", "<< EGFR >> binds [[ gefitinib ]].", "x"),
         Example("test-1", "The man.", "y", text_pair="He sleeps!"),
         Example("test-2", "...", "y"),
     ]
-    found = read_unlabelled(path, is_contaminated)
+    found = read_unlabelled(path, evaluation)
     assert list(texts(found).values()) == ["A free text", "A free text, too", "?!"]
     assert found.held_back == 3
 
@@ -101,8 +101,8 @@ def test_a_pair_is_held_back_for_either_text(tmp_path: Path) -> None:
         ("a.jsonl", '{"tokens": ["x"]}\n{"tokens": ["y", 1]}\n', "row 2: column 'tokens' is of type list, not a text"),
         ("a.jsonl", "not json\n", "row 1: not valid JSON"),
         ("a.jsonl", "{}\n", "no column for the text among none"),
-        ("a.csv", "text\n", "key 'retrieve.unlabelled': holds no text"),
-        ("a.txt", " \n\n", "key 'retrieve.unlabelled': holds no text"),
+        ("a.csv", "text\n", "key 'retrieve.unlabelled': contains no text"),
+        ("a.txt", " \n\n", "key 'retrieve.unlabelled': contains no text"),
         ("a.pdf", "x", "unknown kind of file (known: .csv"),
     ],
 )

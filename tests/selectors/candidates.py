@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from endtask.config import SelectSettings
+from endtask.config import resolve
 from endtask.corpus import Corpus
 from endtask.io.run_layout import PASSAGE_SIZES, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, write_selection
+from endtask.pipeline.stages.select import select
 from endtask.records import Document, Selected
-from endtask.selectors.select import select
+from endtask.selectors.base import RunContext
 
 
 def passage(place: int, rank: int, score: float, text: str = "0123456789") -> Selected:
@@ -42,10 +43,12 @@ def run_select(
     folder: Path, *, corpus: Corpus | None = None, corpus_bytes: int = 80, **values: Any
 ) -> tuple[dict[str, Any], list[Selected]]:
     """Run the stage over what stands in `folder`; `values` are its settings, but for the stage's own arguments."""
-    arguments = {name: values.pop(name) for name in ("labels", "seed", "guarded", "examples") if name in values}
+    arguments = {name: values.pop(name) for name in ("labels", "seed", "is_contaminated", "examples") if name in values}
     output = folder / "out"
     output.mkdir(exist_ok=True)
-    settings = SelectSettings.model_validate(values)
-    counts = select(folder, settings, output, corpus=corpus, corpus_bytes=corpus_bytes, **arguments)
+    settings = resolve({"select": values})
+    settings.select.part.preflight(None, settings, has_corpus=bool(corpus_bytes), labels=arguments.get("labels", ()))
+    run = RunContext(settings.select, folder, corpus=corpus, corpus_bytes=corpus_bytes, folder=output, **arguments)
+    counts = select(run)
     assert [entry.name for entry in output.iterdir()] == [SELECTION]
     return counts, list(read_selection(output / SELECTION))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from endtask.errors import InputError
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import SelectionStatistics, read_selection
-from endtask.selectors.best_rank import best_rank
+from endtask.selectors.ranking import by_bm25_rank
 from tests.selectors.candidates import passage, run_select, write_retrieved
 
 
@@ -25,7 +25,7 @@ def test_best_rank_orders_by_rank_then_score_then_place(rows: list[tuple[int, fl
         np.ones(len(rows), dtype=np.int64),
     )
     expected = sorted(range(len(rows)), key=lambda place: (rows[place][0], -rows[place][1], place))
-    assert best_rank(statistics).tolist() == expected
+    assert by_bm25_rank(statistics).tolist() == expected
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_bytes_are_counted_in_utf8(retrieved: Path) -> None:
 
 @pytest.mark.parametrize("budget", ["9B", "10%", "0.5passages"])
 def test_a_budget_under_one_passage_is_refused(retrieved: Path, budget: str) -> None:
-    with pytest.raises(InputError, match=r"key 'select.budget': no passage was kept") as caught:
+    with pytest.raises(InputError, match=r"key 'select.budget': no passage was selected") as caught:
         run_select(retrieved, budget=budget)
     assert "\n" not in str(caught.value)
     assert not (retrieved / "out" / SELECTION).exists()

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from endtask.records import Example, Selected
 from endtask.selectors.classifier import FEATURES, Linear, features, fit
-from endtask.selectors.ngrams import word_keys
+from endtask.selectors.hashing import word_keys
 from tests.selectors.candidates import run_select, write_retrieved
 from tests.selectors.texts import EXAMPLES, TEXTS, passages_of, retrieve_texts
 
 
 def classify(folder: Path, budget: str | None, examples: tuple[Example, ...] = EXAMPLES) -> list[Selected]:
-    values = {"selector": "classifier", "budget": budget, "examples": examples}
+    values = {"name": "classifier", "budget": budget, "examples": examples}
     return run_select(folder, corpus_bytes=1000, **values)[1]
 
 

@@ -14,8 +14,8 @@ from endtask.errors import InputError
 from endtask.io.run_layout import DOMAIN
 from endtask.io.selection_table import read_selection
 from endtask.records import Selected
-from endtask.reporting.corpus_usage import domain_sentence
 from endtask.reporting.costs import what_was_done
+from endtask.reporting.selection import domain_sentence
 from endtask.selectors import domain
 from endtask.selectors.domain import check_texts_exist, domain_corpus, select_domain
 
@@ -124,11 +124,11 @@ def test_a_domain_smaller_than_asked_for_is_told(corpus: Corpus, tmp_path: Path,
         seed=0,
         is_contaminated=None,
     )
-    assert counts.get("less_than_asked") == said
+    assert counts.get("less_than_requested") == said
     line = what_was_done("select", {"passages": 0, "domain": counts})
     told = "" if said is None else f", all there are; {said}"
     assert line == f"{counts['passages']} passages of the domain{told}"
-    assert domain_sentence({"domain": counts}).endswith(f"of 200 that it has{told}.")
+    assert domain_sentence({"domain": counts}).endswith(f"drawn at random{told}.")
 
 
 def test_what_the_guard_keeps_out_may_be_what_is_lacking(corpus: Corpus, tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_what_the_guard_keeps_out_may_be_what_is_lacking(corpus: Corpus, tmp_pat
             asked, tmp_path, corpus=corpus, train_rows=10, seed=0, is_contaminated=lambda text: "physics" in text
         )
 
-    assert counts("11x")["less_than_asked"] == "11x of train would be 110"
-    assert "less_than_asked" not in counts("10x")
+    assert counts("11x")["less_than_requested"] == "11x of train would be 110"
+    assert "less_than_requested" not in counts("10x")
 
 
 def test_an_unknown_source_is_met_with_the_nearest(corpus: Corpus) -> None:
@@ -167,7 +167,7 @@ def test_objectives_without_corpus_text_are_met_before_any_work(tmp_path: Path) 
     tlm = {"tlm": {"kind": "mlm", "texts": "selection"}}
     assert "there is no selection to read" in complaint(tlm)
     corpus = {"sources": [{"path": str(tmp_path / "*.jsonl")}]}
-    assert "there is no selection to read" in complaint(tlm, corpus=corpus, select={"selector": "none"})
+    assert "there is no selection to read" in complaint(tlm, corpus=corpus, select={"name": "none"})
     left_out = {"task": {"kind": "task"}, "dapt": {**dapt, "weight": 0}}
     check_texts_exist(resolve({"pretrain": {"weighting": "equal", "objectives": left_out}}))
     check_texts_exist(

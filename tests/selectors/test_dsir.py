@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.records import Selected
-from endtask.selectors.draws import draws
 from endtask.selectors.dsir import gumbel_noise, log_ratios
-from endtask.selectors.ngrams import BUCKETS
+from endtask.selectors.hashing import BUCKETS, draws
 from tests.selectors.candidates import run_select, write_retrieved
 from tests.selectors.test_ngrams import counted_slowly
 from tests.selectors.texts import EXAMPLES, TEXTS, passages_of, retrieve_texts
@@ -44,7 +43,7 @@ def gumbel_slowly(number: int) -> float:
 
 
 def dsir(folder: Path, budget: str | None, seed: int = 0) -> list[Selected]:
-    values = {"selector": "dsir", "budget": budget, "seed": seed, "examples": EXAMPLES}
+    values = {"name": "dsir", "budget": budget, "seed": seed, "examples": EXAMPLES}
     return run_select(folder, corpus_bytes=1000, **values)[1]
 
 
@@ -79,7 +78,7 @@ def test_the_order_of_the_candidates_does_not_matter(texts: list[str], chance: r
 def test_passages_like_the_task_win_and_short_ones_stay(tmp_path: Path) -> None:
     texts = ["soup and bread " * 20, "the gene", "bread " * 30, "the cell has a protein and a gene", "soup"] * 3
     retrieve_texts(tmp_path, texts)
-    values = {"selector": "dsir", "budget": "6passages", "examples": EXAMPLES * 300}
+    values = {"name": "dsir", "budget": "6passages", "examples": EXAMPLES * 300}
     kept = run_select(tmp_path, corpus_bytes=1000, **values)[1]
     assert {item.document.text for item in kept} == {"the gene", "the cell has a protein and a gene"}
 

@@ -18,7 +18,7 @@ from endtask.io.run_layout import SELECTION, SETTINGS_FILE
 from endtask.io.selection_table import read_selection, write_selection
 from endtask.records import Document, Selected
 from endtask.selectors.export import export_selection
-from endtask.selectors.imported_rows import ImportedRows
+from endtask.selectors.imported import ImportedRows
 
 FORMS = ["s.jsonl", "s.csv", "s.parquet", "s.jsonl.gz", "s.csv.zst", "s.parquet.zst", "s.jsonl.xz"]
 NAMES = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('\r\n",'), min_size=1, max_size=8)

@@ -22,7 +22,7 @@ ALL = ("best_rank", "dsir", "classifier")
 
 
 def fuse(folder: Path, *names: str, budget: str | None = None) -> tuple[dict[str, Any], list[Selected]]:
-    values = {"selector": "fusion", "fuse": names, "budget": budget, "examples": EXAMPLES}
+    values = {"name": "fusion", "selectors": names, "budget": budget, "examples": EXAMPLES}
     return run_select(folder, corpus_bytes=1000, **values)
 
 
@@ -33,7 +33,7 @@ def test_against_sums_of_the_selectors_own_ranks(texts: list[str], names: list[s
         folder = retrieve_texts(Path(name), texts)
         score = dict.fromkeys(range(len(texts)), 0.0)
         for selector in names:
-            values = {"selector": selector, "budget": None, "examples": EXAMPLES}
+            values = {"name": selector, "budget": None, "examples": EXAMPLES}
             for item in run_select(folder, corpus_bytes=1000, **values)[1]:
                 score[item.position] += 1 / (60 + item.rank)
         kept = fuse(folder, *names, budget=f"{budget}passages")[1]
@@ -53,7 +53,7 @@ def test_the_reason_names_every_rank(tmp_path: Path) -> None:
     retrieve_texts(tmp_path, ["soup " * 30, "the gene", "bread " * 30])
     ranks = {}
     for selector in ("dsir", "classifier"):
-        values = {"selector": selector, "budget": None, "examples": EXAMPLES}
+        values = {"name": selector, "budget": None, "examples": EXAMPLES}
         ranks[selector] = run_select(tmp_path, corpus_bytes=1000, **values)[1][1].rank
     _, kept = fuse(tmp_path, *ALL)
     told = f"best_rank 2, dsir {ranks['dsir']}, classifier {ranks['classifier']}"
@@ -71,7 +71,7 @@ def test_the_overlap_of_every_two_is_counted(tmp_path: Path) -> None:
     assert {statistics["jaccard"] for statistics in counts["fused"].values()} <= {0.0, 1.0}
 
 
-@pytest.mark.parametrize("names", [(), ("dsir",), ("dsir", "dsir"), ("dsir", "random")])
+@pytest.mark.parametrize("names", [("dsir",), ("dsir", "dsir"), ("dsir", "random")])
 def test_what_cannot_be_fused_is_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError):
-        SelectSettings.model_validate({"fuse": names})
+        SelectSettings.model_validate({"name": "fusion", "selectors": names})

@@ -15,8 +15,7 @@ import zstandard
 from endtask.config import SelectSettings
 from endtask.errors import InputError
 from endtask.records import Document, Selected
-from endtask.selectors.imported import imported_fingerprint
-from endtask.selectors.imported_rows import ImportedRows
+from endtask.selectors.imported import ImportedRows
 from tests.selectors.candidates import run_select, write_retrieved
 
 ROWS = [
@@ -50,7 +49,7 @@ def write_table(path: Path, rows: list[dict[str, Any]]) -> Path:
 def import_from(path: Path, **values: Any) -> tuple[dict[str, Any], list[Selected]]:
     folder = write_retrieved(path.parent / "retrieve", [])
     settings = {"corpus_bytes": 0, "budget": None, **values}
-    return run_select(folder, selector="imported", path=str(path), **settings)
+    return run_select(folder, name="imported", path=str(path), **settings)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def test_bad_rows_are_refused_in_one_line(tmp_path: Path, case: str) -> None:
 
 
 def test_texts_that_are_all_empty_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no passage was kept \(no row holds a text that may stay"):
+    with pytest.raises(InputError, match=r"no passage was selected \(no row holds an uncontaminated text"):
         import_from(write_table(tmp_path / "s.jsonl", [{"text": " "}]))
 
 
@@ -196,10 +195,9 @@ def test_a_second_pass_counts_anew(tmp_path: Path) -> None:
 
 def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
     path = write_table(tmp_path / "s.csv", ROWS)
-    settings = SelectSettings(selector="imported", path=str(path))
-    first = imported_fingerprint(settings)
+    settings = SelectSettings(name="imported", path=str(path))
+    first = settings.part.external_digest()
     path.touch()
-    assert imported_fingerprint(settings) == first
+    assert settings.part.external_digest() == first
     write_table(path, ROWS[:2])
-    assert imported_fingerprint(settings) != first
-    assert imported_fingerprint(SelectSettings(path=str(path))) == "none"
+    assert settings.part.external_digest() != first

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from endtask.records import Example
 from endtask.retrieval.words import words_of
-from endtask.selectors.label_words import LEAST_ROWS, MOST_WORDS, label_words
+from endtask.selectors.quality import LEAST_ROWS, MOST_WORDS, label_words
 
 ROWS = st.lists(
     st.tuples(st.lists(st.sampled_from(["gene", "cell", "goal", "the", "Soup"]), max_size=4), st.sampled_from("ab")),

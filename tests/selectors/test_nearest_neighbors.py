@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModel, AutoTokenizer
 
-from endtask.config import SelectSettings
+from endtask.config import SelectSettings, Settings
 from endtask.encoders.huggingface import save_classifier
 from endtask.errors import InputError
 from endtask.records import Example, Selected
-from endtask.selectors.embedding import embedding_fingerprint
-from endtask.selectors.model_vectors import ModelVectors
+from endtask.selectors.embeddings import ModelVectors, embedding_fingerprint
 from endtask.selectors.nearest_neighbors import find_nearest
-from endtask.selectors.select import check_selector
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.selectors.candidates import run_select, write_retrieved
 from tests.selectors.test_vector_files import write_vectors
@@ -82,7 +81,7 @@ def write_plane(path: Path) -> Path:
 
 
 def neighbors(folder: Path, embedding: Path | str, budget: str | None, count: int = 1000) -> list[Selected]:
-    values = {"selector": "neighbors", "embedding": str(embedding), "budget": budget, "neighbors": count}
+    values = {"name": "nearest_neighbors", "embedding": str(embedding), "budget": budget, "neighbors": count}
     return run_select(folder, corpus_bytes=1000, examples=EXAMPLES, **values)[1]
 
 
@@ -97,9 +96,11 @@ def test_reasons_name_row_and_cosine(tmp_path: Path) -> None:
     retrieve_texts(tmp_path, TEXTS)
     kept = {item.document.id: item for item in neighbors(tmp_path, write_plane(tmp_path / "v.npz"), None, count=2)}
     assert kept["d5"].reason == (
-        "neighbors: number 1 of those nearest to train-1, cosine 1.000; BM25 rank 6 for train-5"
+        "nearest_neighbors: number 1 of those nearest to train-1, cosine 1.000; BM25 rank 6 for train-5"
     )
-    assert kept["d3"].reason.startswith("neighbors: among the 2 nearest of no example, cosine 0.707 at best; BM25")
+    assert kept["d3"].reason.startswith(
+        "nearest_neighbors: among the 2 nearest of no example, cosine 0.707 at best; BM25"
+    )
     assert [kept[name].rank for name in ("d5", "d1", "d4", "d0", "d3", "d2")] == [1, 2, 3, 4, 5, 6]
     assert kept["d1"].score == pytest.approx(np.cos(np.radians(5)), abs=1e-6)
 
@@ -161,18 +162,18 @@ def test_a_full_disk_is_met_before_encoding(encoder: Path, tmp_path: Path, monke
 
 
 def test_a_missing_or_unfit_tokenizer_is_met_ahead(encoder: Path, tmp_path: Path) -> None:
-    settings = SelectSettings(selector="neighbors", embedding=str(tmp_path / "encoder"))
+    selector = SelectSettings(name="nearest_neighbors", embedding=str(tmp_path / "encoder")).part
     folder = shutil.copytree(encoder, tmp_path / "encoder")
-    check_selector(settings, has_corpus=True, labels=())
+    selector.preflight(None, Settings(), has_corpus=True, labels=())
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens([f"more{number}" for number in range(500)])
     save_tokenizer(tokenizer, folder)
     with pytest.raises(InputError, match=r"key 'select\.embedding': the tokenizer has \d+ tokens, the checkpoint"):
-        check_selector(settings, has_corpus=True, labels=())
+        selector.preflight(None, Settings(), has_corpus=True, labels=())
     for file in folder.glob("*token*"):
         file.unlink()
     with pytest.raises(InputError, match=r"key 'select\.embedding': holds no tokenizer"):
-        check_selector(settings, has_corpus=True, labels=())
+        selector.preflight(None, Settings(), has_corpus=True, labels=())
 
 
 def test_the_fingerprint_is_that_of_weights_and_tokenizer(encoder: Path, tmp_path: Path) -> None:
@@ -185,18 +186,20 @@ def test_the_fingerprint_is_that_of_weights_and_tokenizer(encoder: Path, tmp_pat
 
 def test_fusion_takes_neighbours_too(tmp_path: Path) -> None:
     retrieve_texts(tmp_path, TEXTS)
-    values = {"selector": "fusion", "fuse": ("best_rank", "neighbors"), "budget": None}
-    embedding = str(write_plane(tmp_path / "v.npz"))
-    _, kept = run_select(tmp_path, corpus_bytes=1000, examples=EXAMPLES, embedding=embedding, **values)
-    assert kept[1].reason.startswith("fusion: ranks best_rank 2, neighbors 2; BM25 rank 2")
+    nearest = {"name": "nearest_neighbors", "embedding": str(write_plane(tmp_path / "v.npz"))}
+    values = {"name": "fusion", "selectors": ("best_rank", nearest), "budget": None}
+    _, kept = run_select(tmp_path, corpus_bytes=1000, examples=EXAMPLES, **values)
+    assert kept[1].reason.startswith("fusion: ranks best_rank 2, nearest_neighbors 2; BM25 rank 2")
 
 
-def test_what_is_read_beside_the_corpus() -> None:
-    given = {"embedding": "e", "path": "p"}
-    read = {
-        selector: SelectSettings.model_validate({"selector": selector, **given}).outside_path
-        for selector in ("best_rank", "imported", "neighbors", "fusion")
-    }
-    assert read == {"best_rank": None, "imported": "p", "neighbors": "e", "fusion": None}
-    fused = {"selector": "fusion", "fuse": ["dsir", "neighbors"], **given}
-    assert SelectSettings.model_validate(fused).outside_path == "e"
+def test_external_paths() -> None:
+    nearest = {"name": "nearest_neighbors", "embedding": "e"}
+    cases: list[dict[str, Any]] = [
+        {"name": "best_rank"},
+        {"name": "imported", "path": "p"},
+        nearest,
+        {"name": "fusion"},
+        {"name": "fusion", "selectors": ["dsir", nearest]},
+    ]
+    read = [[part.external_path() for part in SelectSettings.model_validate(values).part.parts()] for values in cases]
+    assert read == [[None], ["p"], ["e"], [None] * 3, [None, None, "e"]]

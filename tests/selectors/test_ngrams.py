@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from endtask.io.run_layout import RETRIEVED
 from endtask.retrieval.words import word_hash, words_of
-from endtask.selectors.ngrams import (
+from endtask.selectors.hashing import (
     BUCKETS,
     bucket_counts,
     column_keys,

@@ -14,7 +14,7 @@ from endtask.errors import InputError
 from endtask.io.run_layout import RETRIEVED
 from endtask.io.selection_table import SelectionStatistics, selection_batch, write_batches
 from endtask.records import Document
-from endtask.selectors.per_class import deal
+from endtask.selectors.best_rank import share_among_classes
 from tests.selectors.candidates import passage, run_select, write_retrieved
 
 LABELS = ("a", "b", "c")
@@ -49,9 +49,9 @@ def dealt_slowly(rows: list[tuple[list[int], float]]) -> list[tuple[int, int]]:
 @given(ROWS)
 @settings(max_examples=200, deadline=None)
 def test_against_a_slow_dealer(rows: list[tuple[list[int], float]]) -> None:
-    dealt = deal(figures_of(rows), LABELS)
-    assert [(place, dealt.taker[place]) for place in dealt.order.tolist()] == dealt_slowly(rows)
-    assert sorted(dealt.order.tolist()) == list(range(len(rows)))
+    shared = share_among_classes(figures_of(rows), LABELS)
+    assert [(place, shared.taken_by[place]) for place in shared.order.tolist()] == dealt_slowly(rows)
+    assert sorted(shared.order.tolist()) == list(range(len(rows)))
 
 
 def write_classes(folder: Path, ranks: list[list[int]], texts: list[str]) -> Path:
@@ -101,7 +101,7 @@ def test_reasons_name_class_and_rank(tmp_path: Path) -> None:
     assert reasons[3:] == [
         "rank 9 for class rare",
         "rank 8 for class rare",
-        "asked for by unlabelled texts only",
+        "matches unlabelled texts only",
     ]
 
 

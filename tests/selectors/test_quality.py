@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endtask.selectors.inputs import Inputs
 
 from endtask.config import SelectSettings
 from endtask.io.selection_table import write_selection
 from endtask.records import Example
 from endtask.retrieval.words import words_of
-from endtask.selectors.draws import draws
-from endtask.selectors.label_words import label_words
-from endtask.selectors.ngrams import BUCKETS
-from endtask.selectors.quality import quality as quality_figures
+from endtask.selectors.base import RunContext
+from endtask.selectors.hashing import BUCKETS, draws
+from endtask.selectors.quality import label_words
+from endtask.selectors.quality import quality as quality_statistics
 from tests.selectors.candidates import run_select, write_corpus, write_retrieved
 from tests.selectors.test_ngrams import counted_slowly
 from tests.selectors.texts import EXAMPLES, passages_of, retrieve_texts
@@ -62,7 +61,7 @@ def share_slowly(texts: list[str]) -> float:
 
 def test_each_figure_against_a_slow_one(tmp_path: Path) -> None:
     retrieve_texts(tmp_path, TEXTS)
-    values = {"selector": "classifier", "budget": "7passages", "examples": TASK}
+    values = {"name": "classifier", "budget": "7passages", "examples": TASK}
     counts, kept = run_select(tmp_path, corpus_bytes=1000, **values)
     texts = [item.document.text for item in kept]
     task = [text for row in TASK for text in (row.text, row.text_pair) if text]
@@ -93,7 +92,7 @@ def test_best_rank_is_not_compared_with_itself(tmp_path: Path) -> None:
 
 def test_keeping_all_reduces_nothing(tmp_path: Path) -> None:
     retrieve_texts(tmp_path, TEXTS)
-    quality = quality_of(tmp_path, selector="dsir", budget=None)
+    quality = quality_of(tmp_path, name="dsir", budget=None)
     assert quality["kl_reduction"] == 0
     assert quality["overlap"]["best_rank"] == {"share": 1.0, "jaccard": 1.0}
 
@@ -101,13 +100,13 @@ def test_keeping_all_reduces_nothing(tmp_path: Path) -> None:
 def test_a_random_draw_is_compared_too(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, TEXTS)
     retrieve_texts(tmp_path, TEXTS[:5])
-    assert "overlap" in quality_of(tmp_path, corpus=corpus, selector="random", budget="4passages")
+    assert "overlap" in quality_of(tmp_path, corpus=corpus, name="random", budget="4passages")
 
 
 def test_an_import_without_a_corpus_has_figures_of_its_own(tmp_path: Path) -> None:
     write_retrieved(tmp_path, [])
     (tmp_path / "mine.csv").write_text("text\nthe gene\nsoup\n")
-    values = {"selector": "imported", "path": str(tmp_path / "mine.csv"), "budget": None, "examples": TASK}
+    values = {"name": "imported", "path": str(tmp_path / "mine.csv"), "budget": None, "examples": TASK}
     counts, _ = run_select(tmp_path, corpus_bytes=0, **values)
     assert counts["quality"].keys() == {"kl", "label_words"}
     assert counts["quality"]["label_words"].keys() == {"words", "found", "share"}
@@ -145,7 +144,9 @@ def reduction(pile: Path, folder: Path, texts: list[str], seed: int = 0) -> floa
     ]
     table = folder / "kept.parquet"
     write_selection(table, passages_of(texts))
-    statistics = quality_figures(Inputs(SelectSettings(), pile, corpus_bytes=1, seed=seed, examples=examples), table)
+    statistics = quality_statistics(
+        RunContext(SelectSettings(), pile, corpus_bytes=1, seed=seed, examples=examples), table
+    )
     return float(statistics["kl_reduction"])
 
 

@@ -44,7 +44,7 @@ def test_every_order_is_as_likely_as_another() -> None:
 
 @pytest.mark.parametrize("budget", ["10%", "300B", "7passages", "100%"])
 def test_the_budget_is_filled_to_the_passage(tmp_path: Path, corpus: Corpus, budget: str) -> None:
-    counts, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, selector="random", budget=budget)
+    counts, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, name="random", budget=budget)
     sizes = np.load(tmp_path / PASSAGE_SIZES).astype(np.int64)
     order = random_order(sizes, 0).tolist()
     assert {item.position for item in kept} == set(order[: len(kept)])
@@ -59,7 +59,7 @@ def test_the_budget_is_filled_to_the_passage(tmp_path: Path, corpus: Corpus, bud
 
 
 def test_rows_tell_where_they_come_from(tmp_path: Path, corpus: Corpus) -> None:
-    _, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, selector="random", budget="9passages", seed=4)
+    _, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, name="random", budget="9passages", seed=4)
     assert [item.position for item in kept] == sorted(item.position for item in kept)
     assert not {item.position for item in kept} & set(DROPPED)
     documents = list(corpus.documents())
@@ -71,7 +71,7 @@ def test_rows_tell_where_they_come_from(tmp_path: Path, corpus: Corpus) -> None:
 
 def test_the_seed_decides(tmp_path: Path, corpus: Corpus) -> None:
     def draw(seed: int) -> list[int]:
-        values = {"selector": "random", "budget": "9passages", "seed": seed}
+        values = {"name": "random", "budget": "9passages", "seed": seed}
         return [item.position for item in run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, **values)[1]]
 
     assert draw(0) == draw(0) != draw(1)
@@ -80,7 +80,7 @@ def test_the_seed_decides(tmp_path: Path, corpus: Corpus) -> None:
 @pytest.mark.parametrize("budget", [None, "50%", "158B"])
 def test_no_more_bytes_than_were_retrieved(tmp_path: Path, corpus: Corpus, budget: str | None) -> None:
     write_retrieved(tmp_path, [passage(0, 1, 1.0, "x" * 100), passage(1, 1, 1.0, "y" * 57)])
-    counts, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, selector="random", budget=budget)
+    counts, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, name="random", budget=budget)
     sizes = np.load(tmp_path / PASSAGE_SIZES).astype(np.int64)
     following = sizes[random_order(sizes, 0)[len(kept)]]
     assert counts["bytes"] <= 157 < counts["bytes"] + following
@@ -88,7 +88,7 @@ def test_no_more_bytes_than_were_retrieved(tmp_path: Path, corpus: Corpus, budge
 
 def test_no_more_passages_than_were_retrieved(tmp_path: Path, corpus: Corpus) -> None:
     write_retrieved(tmp_path, [passage(0, 1, 1.0, "x" * 100), passage(1, 1, 1.0, "y" * 57)])
-    _, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, selector="random", budget="7passages")
+    _, kept = run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, name="random", budget="7passages")
     assert len(kept) == 2
 
 
@@ -96,16 +96,17 @@ def test_nothing_that_may_be_drawn_is_refused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, ["one text"], dropped=(0,))
     write_retrieved(tmp_path, [passage(0, 1, 1.0, "one text")])
     with pytest.raises(
-        InputError, match=r"no passage was kept \(nothing was retrieved, or the contamination filter left no passage"
+        InputError,
+        match=r"no passage was selected \(nothing was retrieved, or the contamination filter left no passage",
     ):
-        run_select(tmp_path, corpus=corpus, selector="random", budget="100%")
+        run_select(tmp_path, corpus=corpus, name="random", budget="100%")
 
 
 def test_a_corpus_that_changed_is_refused(tmp_path: Path, corpus: Corpus) -> None:
     path = tmp_path / "corpus.jsonl"
     path.write_text(path.read_text().replace("number 8 ", "No. 8 "))
     with pytest.raises(InputError, match="the corpus changed since it was searched"):
-        run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, selector="random", budget="100%")
+        run_select(tmp_path, corpus=corpus, corpus_bytes=TOTAL, name="random", budget="100%")
 
 
 def test_documents_are_read_no_further_than_the_last_wanted(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def retrieved(tmp_path: Path) -> Path:
 
 
 def test_selector_none_keeps_nothing(retrieved: Path) -> None:
-    counts, kept = run_select(retrieved, selector="none")
+    counts, kept = run_select(retrieved, name="none")
     assert counts == {"passages": 0, "bytes": 0, "share_of_corpus": 0.0}
     assert kept == []
 
@@ -30,32 +30,32 @@ def test_a_large_share_is_warned_of_with_a_budget(
     said = capsys.readouterr().err
     assert ("warning" in counts) == ("warning: " in said) == warned
     if warned:
-        assert counts["warning"].startswith(f"{counts['share_of_corpus']:.0%} of the corpus is kept")
+        assert counts["warning"].startswith(f"{counts['share_of_corpus']:.0%} of the corpus is selected")
         assert counts["warning"].endswith("--set select.budget=5%")
         assert said == f"warning: {counts['warning']}\n"
 
 
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
-    "random without a corpus": ({"selector": "random"}, "key 'corpus.sources': random draws from a corpus"),
-    "importance without a corpus": ({"selector": "dsir"}, "key 'corpus.sources': dsir draws from a corpus"),
-    "fusion without a corpus": ({"selector": "fusion"}, "key 'corpus.sources': fusion draws from a corpus"),
-    "import of nothing": ({"selector": "imported"}, "key 'select.path': no file to import the selection from"),
+    "random without a corpus": ({"name": "random"}, "key 'corpus.sources': random selects from a corpus"),
+    "importance without a corpus": ({"name": "dsir"}, "key 'corpus.sources': dsir selects from a corpus"),
+    "fusion without a corpus": ({"name": "fusion"}, "key 'corpus.sources': fusion selects from a corpus"),
+    "import of nothing": ({"name": "imported"}, "key 'select.path': no file to import the selection from"),
     "import of an absent file": (
-        {"selector": "imported", "path": "absent.csv"},
+        {"name": "imported", "path": "absent.csv"},
         "absent.csv, key 'select.path': no such file",
     ),
-    "import of a folder": ({"selector": "imported", "path": "."}, "., key 'select.path': is a folder, not a file"),
+    "import of a folder": ({"name": "imported", "path": "."}, "., key 'select.path': is a folder, not a file"),
     "a share of no corpus": (
-        {"selector": "imported", "path": __file__},
-        "key 'select.budget': 5% of the corpus, but there is no corpus (null keeps the whole file",
+        {"name": "imported", "path": __file__},
+        "key 'select.budget': 5% of the corpus, but there is no corpus (null selects all rows",
     ),
     "classes of an import": (
-        {"selector": "imported", "path": __file__, "budget": None, "per_class": True, "labels": ("a", "b")},
-        "key 'select.per_class': imported does not ask by class",
+        {"name": "imported", "path": __file__, "budget": None, "per_class": True, "labels": ("a", "b")},
+        "key 'select.per_class': selector 'imported' has no such option",
     ),
     "a task without classes": (
         {"per_class": True},
-        "key 'select.per_class': the task has no classes to deal the budget to",
+        "key 'select.per_class': the task has no classes to divide the budget among",
     ),
 }
 
@@ -72,20 +72,21 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path: Path, case: str) -> N
 
 
 @pytest.mark.parametrize("selector", ["random", "dsir", "classifier", "fusion"])
-def test_others_than_best_rank_do_not_ask_by_class(tmp_path: Path, selector: str) -> None:
+def test_options_of_other_selectors_are_refused(tmp_path: Path, selector: str) -> None:
     corpus = write_corpus(tmp_path, ["one text"])
-    with pytest.raises(InputError, match=rf"key 'select\.per_class': {selector} does not ask by class"):
-        run_select(tmp_path, corpus=corpus, selector=selector, per_class=True, labels=("a", "b"))
+    with pytest.raises(InputError, match=r"key 'select\.per_class': selector '\w+' has no such option"):
+        run_select(tmp_path, corpus=corpus, name=selector, per_class=True, labels=("a", "b"))
 
 
-@pytest.mark.parametrize("selector", ["neighbors", "fusion"])
+@pytest.mark.parametrize("selector", ["nearest_neighbors", "fusion"])
 def test_neighbours_need_an_embedding(retrieved: Path, selector: str) -> None:
-    with pytest.raises(InputError, match=r"key 'select\.embedding': neighbors needs an embedding"):
-        run_select(retrieved, selector=selector, fuse=["dsir", "neighbors"])
+    fused = {"selectors": ["dsir", "nearest_neighbors"]} if selector == "fusion" else {}
+    with pytest.raises(InputError, match=r"key 'select\.embedding': nearest_neighbors needs an embedding"):
+        run_select(retrieved, name=selector, **fused)
 
 
 @pytest.mark.parametrize("selector", ["dsir", "classifier", "fusion"])
 def test_nothing_retrieved_is_refused(tmp_path: Path, selector: str) -> None:
     write_retrieved(tmp_path, [])
-    with pytest.raises(InputError, match=r"no passage was kept \(the corpus shares no word with the task"):
-        run_select(tmp_path, selector=selector, budget=None)
+    with pytest.raises(InputError, match=r"no passage was selected \(the corpus shares no word with the task"):
+        run_select(tmp_path, name=selector, budget=None)

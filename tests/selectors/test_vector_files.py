@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from endtask.errors import InputError
-from endtask.selectors.embedding import check_embedding_exists, embedding_fingerprint
-from endtask.selectors.vector_files import SUFFIXES, vectors_for
+from endtask.selectors.embeddings import SUFFIXES, check_embedding_exists, embedding_fingerprint, vectors_for
 
 IDS = [f"d{number}" for number in range(9)]
 VECTORS = np.arange(27, dtype=np.float32).reshape(9, 3)
@@ -155,7 +154,7 @@ def test_blocks_of_other_dimensions_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("embedding", "line"),
     [
-        (None, "key 'select.embedding': neighbors needs an embedding (a model's folder"),
+        (None, "key 'select.embedding': nearest_neighbors needs an embedding (a model's folder"),
         ("absent.npz", "absent.npz, key 'select.embedding': no such file"),
         ("absent", "absent, key 'select.embedding': no such checkpoint folder (on the hub it would be hf:absent)"),
         ("package:no_such_xyz", "package:no_such_xyz, key 'select.embedding': no such package is installed"),

@@ -39,12 +39,12 @@ def test_the_report_tells_it(own_run: Path, command: Callable[..., Answer]) -> N
 def test_the_command_line_tells_it_too(own_run: Path, command: Callable[..., Answer]) -> None:
     said = command("report", own_run, "--latency").out
     statistics = json.loads((own_run / "latency.json").read_text(encoding="utf-8"))
-    assert f"one text on the CPU: {statistics['torch']['p50_ms']:.1f} ms" in said
+    assert f"one text on the CPU: median {statistics['torch']['p50_ms']:.1f} ms" in said
     assert "ONNX Runtime" in said
 
 
 def test_log_lines_of_the_exporter_stay_away_and_others_come_back(caplog: pytest.LogCaptureFixture) -> None:
-    with latency._exporter_silenced():
+    with latency._quiet_export():
         logging.getLogger("torch.onnx").warning("torchvision is not installed")
     logging.getLogger("torch.onnx").warning("afterwards")
     assert caplog.messages == ["afterwards"]

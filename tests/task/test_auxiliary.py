@@ -80,10 +80,10 @@ def test_a_mistake_names_the_task_and_its_row(tmp_path: Path) -> None:
 
 
 def test_their_dev_and_test_texts_are_guarded(both: Task) -> None:
-    is_contaminated = set(evaluation_texts(both))
+    evaluation = set(evaluation_texts(both))
     for one in (both, both.auxiliary["ner"]):
-        assert {example.text for example in (*one.dev, *one.test)} <= is_contaminated
-    assert not {example.text for example in both.auxiliary["ner"].train} & is_contaminated
+        assert {example.text for example in (*one.dev, *one.test)} <= evaluation
+    assert not {example.text for example in both.auxiliary["ner"].train} & evaluation
 
 
 words = st.sampled_from(["Salt", "salt!", "moon", "star", "sky"])

@@ -45,7 +45,7 @@ def test_with_lowercase_the_text_comes_back_in_lower_case(text: str) -> None:
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_marks_and_special_tokens_come_back_as_they_are(lowercase: bool) -> None:
+def test_markers_and_special_tokens_come_back_as_they_are(lowercase: bool) -> None:
     assert round_trip(byte_pairs(lowercase), "a [[b]]  [MASK] c") == "a [[b]]  [MASK] c"
 
 

@@ -14,19 +14,19 @@ WORDS = st.lists(st.sampled_from(["zinc", "binds", "the", "p53", "a<b", "[1]", "
     st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=30),
     st.sampled_from([("[[", "]]"), ("<e1>", "</e1>")]),
 )
-def test_marks_in_every_text_are_found(texts: list[tuple[str, str, str]], markers: tuple[str, str]) -> None:
+def test_markers_in_every_text_are_found(texts: list[tuple[str, str, str]], markers: tuple[str, str]) -> None:
     start, end = markers
     marked = [f"{before} {start} {inside} {end} {after}" for before, inside, after in texts]
     assert likely_markers(marked) == markers
 
 
-def test_one_text_in_twenty_may_be_cut_before_its_marks() -> None:
+def test_one_text_in_twenty_may_be_cut_before_its_markers() -> None:
     texts = ["a [[ b ]]"] * 19
     assert likely_markers([*texts, "a"]) == ("[[", "]]")
     assert likely_markers([*texts, "a", "a"]) == ()
 
 
-def test_markup_that_stands_everywhere_is_no_mark() -> None:
+def test_markup_that_stands_everywhere_is_no_marker() -> None:
     assert likely_markers(["one [SEP] two <b>three</b>", "four [SEP] <b>five</b> six"]) == ()
     assert likely_markers(["<x1> a <x1> b <x1>", "<x1> c <x1> d <x1>"]) == ()
     assert likely_markers(["<br> a <br> b <br>", "<br> c <br> d <br>"]) == ()

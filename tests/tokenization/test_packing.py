@@ -57,7 +57,7 @@ def test_each_split_is_what_the_saved_tokenizer_gives_at_its_length(tmp_path: Pa
     assert counts["vocabulary"] == len(tokenizer)
 
 
-def test_a_cut_text_keeps_its_end_mark_and_a_cut_pair_both_texts(tmp_path: Path) -> None:
+def test_a_cut_text_keeps_its_sep_token_and_a_cut_pair_both_texts(tmp_path: Path) -> None:
     pack(make_task(pairs=True), make_selection(tmp_path / "selection.parquet", []), make_settings(), tmp_path)
     tokenizer = load_tokenizer(tmp_path / "tokenizer")
     packed = PackedTexts(tmp_path / "train")
@@ -68,7 +68,7 @@ def test_a_cut_text_keeps_its_end_mark_and_a_cut_pair_both_texts(tmp_path: Path)
 
 
 @pytest.mark.parametrize("window_stride", [None, 4])
-def test_texts_that_lose_a_mark_to_the_cut_are_told(
+def test_texts_that_lose_a_marker_to_the_cut_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], window_stride: int | None
 ) -> None:
     far, near = "river " * 20, "stone"

@@ -15,13 +15,13 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.io.selection_table import write_selection
 from endtask.io.stage_folder import StageFolder
 from endtask.objectives.classification import Classification
-from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import JointTask
 from endtask.records import Document, Example, Selected
 from endtask.task import Task
 from endtask.tokenization.packing import pack
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.training.pretrain import pretrain
 from endtask.weighting.interleave import Interleave
 from tests.tiny import make_labels, make_masking, make_network, make_packed, make_texts
@@ -89,7 +89,13 @@ def run_settings() -> Settings:
             "device": "cpu",
             "tokenizer": {"vocab_size": 100},
             "model": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
-            "pretrain": {"batch_size": 8, "max_length": 16, "rho1": 1, "rho2": 1.0, "checkpoint_steps": 7},
+            "pretrain": {
+                "batch_size": 8,
+                "max_length": 16,
+                "weighting": {"rho1": 1},
+                "objectives": {"task": {"rho2": 1.0}},
+                "checkpoint_steps": 7,
+            },
             "finetune": {"batch_size": 8, "max_length": 16, "epochs": 3, "seeds": [0, 1], "learning_rate": 3e-3},
         }
     )

@@ -13,8 +13,8 @@ from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Loss
 from endtask.seeds import derive
-from endtask.training.loop import Phase
-from endtask.weighting.base import ScheduledObjective, Weighting
+from endtask.training.phase import Phase
+from endtask.weighting.base import Rule, ScheduledObjective
 from endtask.weighting.equal import Equal
 
 _PHASE_FIELDS = {field.name for field in fields(Phase)}
@@ -84,7 +84,7 @@ class TwoLayers(nn.Module):
         self.heads = nn.ModuleDict({name: nn.Linear(8, 1) for name in ("sum", "first")})
 
 
-class Learned(Weighting):
+class Learned(Rule):
     """A rule that looks at gradients at every second step: the longer one is turned down, a little each time."""
 
     def __init__(self) -> None:

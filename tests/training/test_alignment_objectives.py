@@ -19,7 +19,7 @@ from endtask.pipeline.run import Run
 from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import pretrain_phase
+from endtask.training.pretrain_phase import pretrain_phase
 from endtask.training.reused_head import aligned_class, keep_aligned_head
 from tests.aligned_toy import linked_rows
 from tests.toy_run import toy_settings, write_rows
@@ -49,7 +49,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tree_for(toy: Path, output: Path, linked: Path, aligned: dict[str, Any] | None = None, **train: Any) -> Any:
     settings = toy_settings(toy, output, model=MODEL)
     settings["aligned"] = {"sources": [{"path": str(linked)}], **(aligned or {})}
-    settings["select"] = {"selector": "none"}
+    settings["select"] = {"name": "none"}
     common = {"max_length": 48, "batch_size": 8, "checkpoint_steps": 2, "weighting": "equal", "objectives": OBJECTIVES}
     settings["pretrain"] = {**common, **train}
     settings["finetune"] = {**settings["finetune"], "seeds": [0], "epochs": 1}

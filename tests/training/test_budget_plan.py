@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from endtask.config import Budget, Settings
 from endtask.encoders.flops import training_flops
 from endtask.training.budget_plan import StepCost, measure_cost, parameters_of, split_budget, steps_for
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.weighting.equal import Equal
 from endtask.weighting.interleave import Interleave
 

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from endtask.config import BatchSize, Settings
-from endtask.config.meta import MetaSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK
 from endtask.errors import InputError
@@ -23,15 +22,17 @@ from endtask.objectives.stream import TextStream
 from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.training.loop import Phase, build_optimizer, train
-from endtask.training.pretrain import pretrain, pretrain_phase
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
+from endtask.training.pretrain import pretrain
+from endtask.training.pretrain_phase import pretrain_phase
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta import folds as meta_folds
-from endtask.weighting.meta.build import few_validation_rows, pretrain_folds
+from endtask.weighting.meta.build import TextHeldOut
 from endtask.weighting.meta.folds import Folds, fold_steps
 from endtask.weighting.meta.gradient import HeldOutGradient, counted_weights
 from endtask.weighting.meta.head import Classes
 from endtask.weighting.meta.rule import Meta
-from endtask.weighting.meta.texts import TextHeldOut
 from tests.tiny import LABELS, make_labels, make_network, make_packed, make_texts
 
 from .conftest import CPU, MakeStage, changed, packed_in
@@ -41,7 +42,7 @@ OBJECTIVES = {
     "tapt": {"kind": "mlm", "texts": "task"},
     "tlm": {"kind": "mlm", "texts": "selection"},
 }
-PAPER = {"every": 1, "parameters": "body", "head": "adamw", "floor": 0.0}
+PAPER = {"every": 1, "parameters": "all", "head": "adamw", "floor": 0.0}
 
 
 @pytest.fixture(autouse=True)
@@ -50,15 +51,20 @@ def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meta_folds, "FOLD_STEPS", 3)
 
 
+def warning_of(task: Task, settings: Settings) -> str | None:
+    """Return what the weighting warns of, if anything."""
+    return next(settings.pretrain.weighting.part.warnings(task, settings), None)
+
+
 def meta_settings(settings: Settings, **meta: Any) -> Settings:
     given = {"folds": 4, "fit_batch": 8, "gradient_batch": 6, "every": 2, **meta}
-    return changed(settings, pretrain={"objectives": OBJECTIVES, "weighting": "meta", "meta": given})
+    return changed(settings, pretrain={"objectives": OBJECTIVES, "weighting": {"name": "meta", **given}})
 
 
 def source(tmp_path: Path, folds: Folds | None, *, fixed: bool = False) -> TextHeldOut:
     network = make_network()
     network.fixed_shapes = fixed
-    sizes = MetaSettings(fit_batch=8, gradient_batch=5)
+    sizes = MetaConfig(fit_batch=8, gradient_batch=5)
 
     def answered(name: str, size: int) -> Classification:
         texts = make_packed(tmp_path / name)
@@ -120,16 +126,16 @@ def test_what_a_head_reads_is_what_the_own_head_reads(tmp_path: Path) -> None:
 def test_gradients_are_compared_where_the_settings_say(tmp_path: Path, architecture: str) -> None:
     network = make_network(architecture)
     names = [name for name, _ in network.encoder.named_parameters()]
-    compared = counted_weights(network.encoder, MetaSettings(parameters="body"))
-    without_embeddings = counted_weights(network.encoder, MetaSettings())
+    compared = counted_weights(network.encoder, MetaConfig(parameters="all"))
+    without_embeddings = counted_weights(network.encoder, MetaConfig())
     assert compared == set(names)
     assert without_embeddings == {name for name in names if "embeddings" not in name}
-    held_out = HeldOutGradient(network, source(tmp_path, None), settings=MetaSettings(), context=CPU, seed=0)
+    held_out = HeldOutGradient(network, source(tmp_path, None), settings=MetaConfig(), context=CPU, seed=0)
     flat, counted = held_out(0), torch.zeros(sum(weight.numel() for weight in network.encoder.parameters()))
     for part in held_out.parts:
         counted[part] = 1
     sizes = {name: weight.numel() for name, weight in network.encoder.named_parameters()}
-    assert counted.sum() == sum(sizes[name] for name in encoder)
+    assert counted.sum() == sum(sizes[name] for name in without_embeddings)
     assert flat[counted == 0].eq(0).all()
     assert flat[counted == 1].ne(0).float().mean() > 0.5
 
@@ -140,7 +146,7 @@ def test_no_gradient_is_lost_in_bfloat16(tmp_path: Path, architecture: str) -> N
     """Both readings are cast; what one has cast without a gradient must not serve the other."""
     network = make_network(architecture)
     found = [
-        HeldOutGradient(network, source(tmp_path, None), settings=MetaSettings(), context=context, seed=0)(0).clone()
+        HeldOutGradient(network, source(tmp_path, None), settings=MetaConfig(), context=context, seed=0)(0).clone()
         for context in (CPU, DeviceContext(torch.device("cpu"), torch.bfloat16))
     ]
     assert torch.nn.functional.cosine_similarity(*found, dim=0) > 0.99
@@ -165,7 +171,7 @@ def test_the_end_task_leaves_out_what_is_held_out(task: Task, packed: Path, run_
 def test_weights_start_as_the_objectives_say(task: Task, packed: Path, run_settings: Settings) -> None:
     weighted = {**OBJECTIVES, "tapt": {**OBJECTIVES["tapt"], "weight": 2}, "tlm": {**OBJECTIVES["tlm"], "weight": 5}}
     given = {"every": 2, "gradient_batch": 6, "floor": 0.0}
-    settings = changed(run_settings, pretrain={"objectives": weighted, "weighting": "meta", "meta": given})
+    settings = changed(run_settings, pretrain={"objectives": weighted, "weighting": {"name": "meta", **given}})
     shown = pretrain_phase(task, packed, settings).weighting.values()
     assert {name: shown[f"weight/{name}"].item() for name in weighted} == pytest.approx(
         {"end": 1 / 8, "tapt": 2 / 8, "tlm": 5 / 8}
@@ -189,8 +195,8 @@ def test_weights_that_do_not_move_train_as_fixed_ones_do(
         "learning_rate": 5e-3,
     }
     trained = []
-    for rule in ("meta", "equal"):
-        settings = changed(run_settings, pretrain={**common, "weighting": rule, "meta": meta})
+    for rule in ({"name": "meta", **meta}, "equal"):
+        settings = changed(run_settings, pretrain={**common, "weighting": rule})
         phase = replace(pretrain_phase(task, packed, settings), steps=12)
         losses = [record.losses["tlm/mlm"].item() for record in train(phase, build_optimizer(phase))]
         trained.append((losses, phase.network.state_dict()))
@@ -203,7 +209,7 @@ def test_weights_that_do_not_move_train_as_fixed_ones_do(
 def test_all_batches_of_a_step_leave_out_the_same_part(task: Task, packed: Path, run_settings: Settings) -> None:
     settings = changed(meta_settings(run_settings), pretrain={"gradient_accumulation_steps": 3})
     phase = pretrain_phase(task, packed, settings)
-    folds = pretrain_folds(task, settings)
+    folds = settings.pretrain.weighting.part.folds(task, settings.pretrain_seed)
     assert folds is not None
     batches = texts_read(phase, "end", 36)
     for step in range(12):
@@ -219,7 +225,7 @@ def test_all_batches_of_a_step_leave_out_the_same_part(task: Task, packed: Path,
 def test_dropout_is_off_in_both_readings(tmp_path: Path) -> None:
     network = make_network(dropout=0.5)
     network.train()
-    for settings in (MetaSettings(), MetaSettings(same_head=True)):
+    for settings in (MetaConfig(), MetaConfig(same_head=True)):
         gradient = HeldOutGradient(network, source(tmp_path, None), settings=settings, context=CPU, seed=0)
         first, again = (gradient(3).clone() for _ in range(2))
         assert first.equal(again)
@@ -232,7 +238,7 @@ def test_the_thread_of_held_out_batches_ends_with_its_owner(tmp_path: Path) -> N
         return {one for one in threading.enumerate() if one.name.startswith("held out")}
 
     before = threads()
-    gradient = HeldOutGradient(make_network(), source(tmp_path, None), settings=MetaSettings(), context=CPU, seed=0)
+    gradient = HeldOutGradient(make_network(), source(tmp_path, None), settings=MetaConfig(), context=CPU, seed=0)
     gradient(0)
     (own,) = threads() - before
     gc.disable()
@@ -293,14 +299,8 @@ def rows(split: str, kind: str) -> list[Example]:
     for number, text in enumerate(make_texts(16, seed=len(split))):
         words = tuple(text.split())
         tags = tuple("ab"[len(word) % 2] for word in words)
-        labels: dict[str, Any] = {
-            "regression": float(number % 5),
-            "token_classification": tags,
-            "multilabel": ("a", "b", "c")[: number % 4],
-        }
-        found.append(
-            Example(f"{split}{number}", text, labels[kind], tokens=words if kind == "token_classification" else None)
-        )
+        labels: dict[str, Any] = {"regression": float(number % 5), "token_classification": tags, "multilabel": ("a", "b", "c")[: number % 4]}
+        found.append(Example(f"{split}{number}", text, labels[kind], tokens=words if kind == "token_classification" else None))
     return found
 
 
@@ -318,8 +318,8 @@ def test_every_part_has_its_turn_in_a_short_stage(
     task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = changed(meta_settings(run_settings), budget="12steps")
-    assert fold_steps(settings.pretrain.meta, 12) == 2  # 3, which is no whole number of looks
-    assert fold_steps(settings.pretrain.meta, 1000) == meta_folds.FOLD_STEPS
+    assert fold_steps(settings.pretrain.weighting.options, 12) == 2  # 3, which is no whole number of looks
+    assert fold_steps(settings.pretrain.weighting.options, 1000) == meta_folds.FOLD_STEPS
     asked: list[int] = []
     held_out = Folds.held_out
 
@@ -341,7 +341,7 @@ def test_small_parts_are_warned_of_and_counted_as_they_are(
     settings = changed(meta_settings(run_settings, gradient_batch=20), budget="2steps")
     counts = pretrain(task, packed, settings, make_stage("pretrain"))
     said = capsys.readouterr().err
-    assert said.count("warning: the parts of train that judge learned weights have 8 rows, fewer than") == 1
+    assert said.count("have 8 rows, fewer than pretrain.weighting.gradient_batch") == 1
     mean = float(PackedTexts(packed / "task").lengths.mean())
     assert counts["objectives"]["learned weights"]["tokens"] == round((8 + 8) * mean)
 
@@ -353,12 +353,10 @@ def test_a_dev_smaller_than_the_gradient_batch_is_warned_of(
     dev = [Example(f"dev-{number}", f"text {number}", LABELS[0]) for number in range(rows)]
     few = replace(task, splits={**task.splits, "dev": dev})
     settings = meta_settings(run_settings, split="dev", gradient_batch=64)
-    said = "dev, which judges learned weights, has 6 rows, fewer than pretrain.meta.gradient_batch (64); "
-    assert few_validation_rows(few, settings) == (
-        f"{said}pretrain.meta.split=folds lets parts of train judge" if told else None
-    )
-    assert few_validation_rows(few, changed(settings, skip_pretraining=True)) is None
-    assert few_validation_rows(few, changed(run_settings)) is None, "no weights are learned"
+    warning = warning_of(few, settings)
+    assert (warning is not None) == told
+    assert warning is None or "has 6 rows, fewer than pretrain.weighting.gradient_batch (64)" in warning
+    assert warning_of(few, changed(run_settings)) is None, "no weights are learned"
 
 
 def test_a_small_dev_is_told_while_training(
@@ -367,7 +365,7 @@ def test_a_small_dev_is_told_while_training(
     rows = len(task.splits["dev"])
     settings = changed(meta_settings(run_settings, split="dev", gradient_batch=rows + 1), budget="2steps")
     pretrain(task, packed, settings, make_stage("pretrain"))
-    assert capsys.readouterr().err.count(f"warning: dev, which judges learned weights, has {rows} rows, fewer") == 1
+    assert capsys.readouterr().err.count(f"has {rows} rows, fewer than pretrain.weighting.gradient_batch") == 1
 
 
 def test_a_selection_that_turns_out_empty_leaves_nothing_to_weigh(
@@ -376,5 +374,5 @@ def test_a_selection_that_turns_out_empty_leaves_nothing_to_weigh(
     settings = changed(run_settings, pretrain={"weighting": "meta"})
     assert set(pretrain_phase(task, packed, settings).objectives) == {"corpus", "task"}
     shutil.copytree(packed, tmp_path / "packed", ignore=shutil.ignore_patterns("selection"))
-    with pytest.raises(InputError, match=r"key 'pretrain.weighting': .* without corpus text internal is alone"):
+    with pytest.raises(InputError, match=r"key 'pretrain.weighting': .* without corpus text task is alone"):
         pretrain_phase(task, tmp_path / "packed", settings)

@@ -15,8 +15,9 @@ from endtask.encoders.weights import load_tensors, save_tensors, write_safetenso
 from endtask.errors import InputError
 from endtask.training import checkpoint as checkpoint_module
 from endtask.training.checkpoint import CHECKPOINT, Checkpoints
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
 from endtask.training.optimizer import Optimizer
+from endtask.training.phase import Phase
 from endtask.weighting.equal import Equal
 
 from .conftest import MakePhase

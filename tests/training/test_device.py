@@ -15,11 +15,12 @@ from endtask.encoders import attention as attention_module
 from endtask.encoders import network as network_module
 from endtask.encoders.device_context import DeviceContext
 from endtask.errors import InputError
-from endtask.objectives.masked_lm import MaskedLM
+from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.training import device as device_module
 from endtask.training.device import check_device, choose_device, choose_device_context, move
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.weighting.equal import Equal
 from tests.tiny import make_masking, make_network, make_packed
 

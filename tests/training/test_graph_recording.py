@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from endtask.training import graph_recording as module
+from endtask.training import graph_replay as module
 
 DEVICE = torch.device("cuda")
 

@@ -112,7 +112,7 @@ def test_heads_that_learn_unweighted_are_clipped_each_by_itself() -> None:
     gradients = with_gradients(toy)
     norms = {
         part: sum(one.square().sum().item() for name, one in gradients.items() if name.startswith(part)) ** 0.5
-        for part in ("body", *(f"heads.{head}." for head in toy.heads))
+        for part in ("encoder", *(f"heads.{head}." for head in toy.heads))
     }
     assert len(norms) > 2
     for name, weight in by_hand.named_parameters():

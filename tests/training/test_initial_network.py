@@ -113,7 +113,7 @@ def test_another_tokenizer_may_have_fewer_tokens_but_not_more(
 def test_marks_need_room_in_the_checkpoint(task: Task, run_settings: Settings, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, "bert")  # with room for three
     for markers, fits in ((["[[", "]]"], True), (["[[", "]]", "<<", ">>"], False)):
-        settings = from_checkpoint(run_settings, tmp_path, tokenizer={"marks": markers})
+        settings = from_checkpoint(run_settings, tmp_path, tokenizer={"entity_markers": markers})
         if fits:
             check_checkpoint(task, settings)
         else:

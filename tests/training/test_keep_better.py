@@ -35,7 +35,7 @@ def test_harmful_fine_tuning_leaves_stage_1s_model(
     assert all(kept[name].equal(value) for name, value in before.items())
     rows = [row["step"] for row in read_metrics(folder / "metrics.jsonl") if "dev/accuracy" in row]
     assert rows == [0, 4, 8]
-    told = "1 seed of 8 steps; fine-tuning did not help on dev: the weights before it are kept (1 of 1 seeds)"
+    told = "1 seed of 8 steps; fine-tuning did not help on dev: the model has the weights before it (1 of 1 seeds)"
     assert what_was_done("finetune", counts) == told
 
 
@@ -50,7 +50,7 @@ def test_useful_fine_tuning_is_kept(
     rows = [row for row in read_metrics(stage.partial / "seed-0" / "metrics.jsonl") if "dev/macro_f1" in row]
     assert result["best_step"] > 0
     assert result["dev"]["macro_f1"] == max(row["dev/macro_f1"] for row in rows) > rows[0]["dev/macro_f1"]
-    helped = "fine-tuning helped on dev: the weights after it are kept (1 of 1 seeds)"
+    helped = "fine-tuning helped on dev: the model has the weights after it (1 of 1 seeds)"
     assert what_was_done("finetune", counts).endswith(helped)
 
 

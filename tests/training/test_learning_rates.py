@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from endtask.config.training import PhaseSettings
-from endtask.training.learning_rates import base_rate
-from endtask.training.optimizer import build_optimizer
+from endtask.training.optimizer import base_rate, build_optimizer
 from tests.tiny import ARCHITECTURES, make_network
 
 CPU = torch.device("cpu")

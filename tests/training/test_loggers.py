@@ -16,7 +16,7 @@ import torch
 from endtask.errors import InputError
 from endtask.training.loggers import LIBRARIES, Trackers, find_libraries, open_trackers
 
-SETTINGS = {"seed": 0, "pretrain": {"rho1": 19, "learning_rate": 1e-3}}
+SETTINGS = {"seed": 0, "pretrain": {"weighting": {"rho1": 19}, "learning_rate": 1e-3}}
 Points = list[tuple[int, str, float]]
 
 
@@ -171,7 +171,7 @@ def test_no_library_is_imported_unasked() -> None:
 def test_settings_are_sent_once(name: str, libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
     for _ in range(2):
         open_some(name).close()
-    assert libraries.settings[name] == {"seed": 0, "pretrain.rho1": 19, "pretrain.learning_rate": 1e-3}
+    assert libraries.settings[name] == {"seed": 0, "pretrain.weighting.rho1": 19, "pretrain.learning_rate": 1e-3}
 
 
 def test_settings_are_sent_later_if_the_first_attempt_failed(
@@ -204,8 +204,8 @@ def test_a_resumed_phase_repeats_no_point(
     assert sorted(libraries.points[name]) == [
         (2, "corpus/masked_lm", 8.0),
         (4, "corpus/masked_lm", 6.0),
-        (6, "dev/accuracy", 0.5),
         (6, "corpus/masked_lm", 4.0),
+        (6, "dev/accuracy", 0.5),
         (8, "corpus/masked_lm", 2.0),
     ]
 

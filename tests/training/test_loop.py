@@ -19,9 +19,9 @@ from endtask.objectives.base import Loss
 from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
 from endtask.seeds import derive
-from endtask.training.loop import Phase, StepRecord, build_optimizer, train
+from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.optimizer import StepOutcome
-from endtask.training.schedule import schedule_factor
+from endtask.training.phase import Phase, schedule_factor
 from endtask.weighting.base import ScheduledObjective
 from endtask.weighting.equal import Equal
 from endtask.weighting.interleave import Interleave

@@ -27,9 +27,10 @@ from endtask.training.budget_plan import measure_cost
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
-from endtask.training.sequence import parts_of, split_steps, total_state
-from endtask.weighting.meta.cost import held_out_cost
+from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain
+from endtask.training.pretrain_phase import parts_of, pretrain_phase, total_state, weighting_context
+from endtask.weighting.meta import build as meta_build
+from endtask.weighting.sequence import split_steps
 from tests.tiny import make_texts
 
 from .conftest import MakeStage, changed, pretrained_in
@@ -55,7 +56,7 @@ def packed(task: Task, run_settings: Settings, tmp_path_factory: pytest.TempPath
     return folder
 
 
-def with_objectives(settings: Settings, weighting: str, names: str = "task tapt dapt", **train: Any) -> Settings:
+def with_objectives(settings: Settings, weighting: Any, names: str = "task tapt dapt", **train: Any) -> Settings:
     objectives = {name: OBJECTIVES[name] for name in names.split()}
     return changed(settings, pretrain={"weighting": weighting, "objectives": objectives, **train})
 
@@ -67,7 +68,7 @@ def weights_of(folder: Path, name: str = WEIGHTS) -> dict[str, torch.Tensor]:
 def test_tlms_two_by_name_are_the_same_bits_as_by_default(
     task: Task, packed: Path, run_settings: Settings, tmp_path: Path
 ) -> None:
-    named = {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "joint"}}
+    named = {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "joint", "rho2": 1.0}}
     by_name = changed(run_settings, pretrain={"objectives": named}, budget="8steps")
     default = changed(run_settings, budget="8steps")
     found = [pretrained_in(tmp_path / name, task, packed, s)[0] for name, s in (("a", default), ("b", by_name))]
@@ -144,7 +145,7 @@ def test_the_looks_of_learned_weights_are_counted(
     split: str, task: Task, packed: Path, run_settings: Settings, tmp_path: Path
 ) -> None:
     meta = {"every": 2, "fit_batch": 6, "gradient_batch": 4, "split": split, "folds": 8}
-    settings = changed(with_objectives(run_settings, "meta", meta=meta), budget="5steps")
+    settings = changed(with_objectives(run_settings, {"name": "meta", **meta}), budget="5steps")
     folder, counts = pretrained_in(tmp_path, task, packed, settings)
     looks = counts["objectives"]["learned weights"]
     lengths = {name: float(PackedTexts(packed / name).lengths.mean()) for name in ("task", "dev")}
@@ -162,14 +163,16 @@ def test_the_looks_of_learned_weights_are_counted(
 
 @pytest.mark.parametrize(("groups", "held_out"), [(2, 1 / 2), (3, 1 / 3), (10_000, 1 / 8)])
 def test_a_look_reads_no_more_than_its_parts_hold(
-    groups: int, held_out: float, task: Task, packed: Path, run_settings: Settings
+    groups: int, held_out: float, task: Task, packed: Path, run_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups of train stay together, so there may be fewer and larger parts than folds."""
     meta = {"fit_batch": 10_000, "gradient_batch": 10_000, "folds": 8}
-    settings = with_objectives(run_settings, "meta", meta=meta)
+    settings = with_objectives(run_settings, {"name": "meta", **meta})
     lengths = PackedTexts(packed / "task").lengths
     texts = int(held_out * len(lengths) + 1e-9)
-    look = held_out_cost(pretrain_phase(task, packed, settings).network, packed, settings, groups=groups)
+    monkeypatch.setattr(meta_build, "groups_in", lambda examples: groups)
+    phase = pretrain_phase(task, packed, settings)
+    look = settings.pretrain.weighting.part.extra_cost(weighting_context(phase, task, packed, settings))
     assert look is not None
     assert look.tokens == pytest.approx(lengths.sum())
     assert look.trained_tokens == pytest.approx((texts + (len(lengths) - texts) / 3) * lengths.mean())
@@ -227,7 +230,7 @@ def test_a_sequence_trains_one_after_the_other(
         "tapt": OBJECTIVES["tapt"],
     }
     options = {"weighting": "sequence", "objectives": objectives, "learning_rate": 1e-3, "warmup_fraction": 0.0}
-    settings = changed(run_settings, train=options, budget="8steps")
+    settings = changed(run_settings, pretrain=options, budget="8steps")
     folder, counts = pretrained_in(tmp_path / "both", task, packed, settings)
     assert {name: found["steps"] for name, found in counts["objectives"].items()} == {"dapt": 6, "tapt": 2}
     assert (counts["steps"], counts["tokens"]) == (8, sum(f["tokens"] for f in counts["objectives"].values()))
@@ -260,7 +263,7 @@ def test_a_sequence_trains_one_after_the_other(
 def test_an_objective_of_a_sequence_may_have_its_own_warm_up(task: Task, packed: Path, run_settings: Settings) -> None:
     objectives = {"dapt": OBJECTIVES["dapt"], "tapt": {**OBJECTIVES["tapt"], "warmup_fraction": 0}}
     train = {"weighting": "sequence", "objectives": objectives, "warmup_steps": 4, "learning_rate": 1e-3}
-    settings = changed(run_settings, train=train)
+    settings = changed(run_settings, pretrain=train)
     dapt, tapt = parts_of(replace(pretrain_phase(task, packed, settings), steps=20), settings)
     assert [dapt.phase.rate_factor(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
     assert [tapt.phase.rate_factor(step) for step in range(2)] == [1.0, 0.9]
@@ -339,4 +342,4 @@ def test_dev_is_scored_by_an_objective_that_learns_the_task(
     assert counts["dev"]["accuracy"] > 0
     assert counts["best_step"] % 10 == 0
     assert counts["best_step"] + 10 == counts["steps"] < counts["planned_steps"]  # one look that was no better
-    assert f"as dev had not risen since step {counts['best_step']}" in what_was_done("pretrain", counts)
+    assert f"no better dev score since step {counts['best_step']}" in what_was_done("pretrain", counts)

@@ -243,7 +243,7 @@ def test_frozen_parameters_have_no_state() -> None:
     optimizer = build_optimizer(model, PhaseSettings(), CPU, learning_rate=0.1)
     before = bits(model, optimizer)
     train(model, optimizer, range(2))
-    assert not any(name.startswith("body") for name in optimizer.state_tensors())
+    assert not any(name.startswith("encoder") for name in optimizer.state_tensors())
     assert before["encoder.position.weight"].equal(model.encoder.position.weight)
     assert not before["heads.odd.bias"].equal(model.heads["odd"].bias)
 
@@ -254,7 +254,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Tensor]], object], str]] = {
     "unexpected": (lambda state: state.update(extra=state[BIAS]), "does not know extra"),
     "shape": (lambda state: state.update({BIAS: torch.zeros(4)}), f"shape or type of {BIAS}"),
     "type": (lambda state: state.update({BIAS: state[BIAS].half()}), f"shape or type of {BIAS}"),
-    "empty": (lambda state: state.clear(), r"lacks body[^,]*(, [^,]+){4} and \d+ more$"),
+    "empty": (lambda state: state.clear(), r"lacks encoder[^,]*(, [^,]+){4} and \d+ more$"),
 }
 
 
@@ -278,7 +278,7 @@ def test_a_step_without_gradients_is_refused() -> None:
 
 
 def test_weights_in_few_bits_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"float32: body\.embeddings.* and \d+ more"):
+    with pytest.raises(ValueError, match=r"float32: encoder\.embeddings.* and \d+ more"):
         build_optimizer(make_model().bfloat16(), PhaseSettings(), CPU, learning_rate=0.1)
 
 

@@ -19,8 +19,9 @@ from endtask.io.atomic import write_json
 from endtask.objectives.base import Loss
 from endtask.training import phase_runner as phase_run_module
 from endtask.training.checkpoint import CHECKPOINT
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import Callback, TrainState, run_phase
 from endtask.weighting.equal import Equal
 from endtask.weighting.interleave import Interleave

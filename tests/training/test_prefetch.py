@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from endtask.training.loop import Phase, build_optimizer, train
+from endtask.training.loop import build_optimizer, train
+from endtask.training.phase import Phase
 from endtask.training.prefetch import batches_of, prepare_ahead
 from endtask.weighting.interleave import Interleave
 

@@ -16,23 +16,23 @@ from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.io.stage_folder import StageFolder
 from endtask.objectives.stream import TextStream
-from endtask.pipeline.stages import settings_read
 from endtask.task import Task
 from endtask.training import reselect
 from endtask.training.budget_plan import StepCost
-from endtask.training.loop import Phase
 from endtask.training.metrics_file import read_metrics
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import WEIGHTS, pretrain, pretrain_phase
+from endtask.training.pretrain import WEIGHTS, pretrain
+from endtask.training.pretrain_phase import pretrain_phase
 from endtask.training.reselect import (
     PART,
     Reselection,
     best_of,
     packed_round,
+    reading_share,
     reselection_of,
     with_reselection,
 )
-from endtask.training.reselect_scores import reading_share
 
 from .conftest import changed, packed_in
 from .test_phase_runner import Killed, same, stop_after
@@ -47,9 +47,9 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reselect, "MOST_TARGETS", 6)
 
 
-def reselecting(settings: Settings, *, train: dict[str, Any] | None = None, **asked: Any) -> Settings:
+def reselecting(settings: Settings, *, pretrain: dict[str, Any] | None = None, **asked: Any) -> Settings:
     given = {"every": EVERY, "reservoir": 30, "keep": 0.4, **asked}
-    return changed(settings, budget="16steps", pretrain={"reselect": given, **(train or {})})
+    return changed(settings, budget="16steps", pretrain={"reselect": given, **(pretrain or {})})
 
 
 def phase_of(task: Task, packed: Path, settings: Settings, steps: int = 16) -> tuple[Phase, Reselection]:
@@ -132,7 +132,7 @@ def results(stage: StageFolder, counts: dict[str, Any]) -> tuple[Any, ...]:
     [
         {},
         {"eval_steps": 5, "gradient_accumulation_steps": 2},
-        {"weighting": "meta", "meta": {"folds": 3, "every": 2}, "batch_size": "128tok"},
+        {"weighting": {"name": "meta", "folds": 3, "every": 2}, "batch_size": "128tok"},
     ],
     ids=["plain", "with dev scores", "with learned weights"],
 )
@@ -229,13 +229,6 @@ def test_a_plan_counts_the_rounds(task: Task, packed: Path, run_settings: Settin
     assert found.flops == pytest.approx(600 + 6 * reading_share(network) * more)
     assert with_reselection(cost, network, read, 1, run_settings) == cost
     assert packed_round(packed, run_settings.pretrain.reselect) == 0
-
-
-def test_off_it_is_no_part_of_the_fingerprint(run_settings: Settings) -> None:
-    assert "reselect" not in settings_read("pretrain", run_settings)["pretrain"]
-    other = changed(run_settings, pretrain={"reselect": {"keep": 0.1}})
-    assert settings_read("pretrain", other) == settings_read("pretrain", run_settings)
-    assert settings_read("pretrain", reselecting(run_settings))["pretrain"]["reselect"]["every"] == EVERY
 
 
 def test_without_external_text_there_is_nothing_to_choose_from(

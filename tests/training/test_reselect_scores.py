@@ -15,10 +15,10 @@ from endtask.encoders.network import TASK, TLM_TASK, Network
 from endtask.errors import TrainingError
 from endtask.gradients.losses import masked_lm_losses, task_losses
 from endtask.objectives.classification import Classification
+from endtask.objectives.masking import mask_texts
 from endtask.objectives.stream import TextStream
-from endtask.objectives.text_masks import mask_texts
-from endtask.training import reselect_scores
-from endtask.training.reselect_scores import HelpScores
+from endtask.training import reselect as reselect_scores
+from endtask.training.reselect import HelpScores
 from tests.gradients.oracle import flat_gradients
 from tests.objectives.test_kinds import make_network as make_network_of
 from tests.objectives.test_kinds import make_objective

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import get_scheduler, get_wsd_schedule
 
 from endtask.config.training import PhaseSettings
-from endtask.training.schedule import ScheduleKind, batches_in_step, schedule_factor, warmup_steps_of
+from endtask.training.phase import ScheduleKind, batches_in_step, schedule_factor, warmup_steps_of
 
 KINDS = st.sampled_from(["linear", "cosine", "constant"])
 STEPS = st.integers(min_value=1, max_value=200)

@@ -22,7 +22,8 @@ from endtask.tokenization.packing import pack
 from endtask.training import finetune as finetune_module
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
-from endtask.training.finetune import finetune, finetune_phase
+from endtask.training.finetune import finetune
+from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
@@ -70,7 +71,7 @@ def test_stage_1_without_external_text_is_the_task_alone(
     schedule = {
         "none": pretrain_phase(task, tmp_path / "pack", run_settings),
         "both": pretrain_phase(task, packed, run_settings),
-        "inf": pretrain_phase(task, packed, changed(run_settings, pretrain={"rho1": "inf"})),
+        "inf": pretrain_phase(task, packed, changed(run_settings, pretrain={"weighting": {"rho1": "inf"}})),
     }
     found = {
         name: [phase.weighting.schedule(step)[0].objective for step in range(4)] for name, phase in schedule.items()
@@ -81,8 +82,8 @@ def test_stage_1_without_external_text_is_the_task_alone(
         "inf": ["corpus"] * 4,
     }
     assert [sorted(phase.objectives) for phase in schedule.values()] == [sorted(set(names)) for names in found.values()]
-    with pytest.raises(InputError, match=r"train\.rho1.*no corpus text"):
-        pretrain_phase(task, tmp_path / "pack", changed(run_settings, pretrain={"rho1": "inf"}))
+    with pytest.raises(InputError, match=r"weighting\.rho1.*no corpus text"):
+        pretrain_phase(task, tmp_path / "pack", changed(run_settings, pretrain={"weighting": {"rho1": "inf"}}))
 
 
 def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage) -> None:
@@ -93,7 +94,7 @@ def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, m
 
 
 def test_stage_1_may_have_a_seed_of_its_own(task: Task, packed: Path, run_settings: Settings) -> None:
-    """Its weights, order of texts, masks and dropout follow `pretrain.seed`; heads and batches of fine-tuning do not."""
+    """Weights, order of texts, masks and dropout follow `pretrain.seed`; heads and batches of fine-tuning do not."""
     own = changed(run_settings, pretrain={"seed": 5}, seed=9)
     phases = [pretrain_phase(task, packed, one) for one in (changed(run_settings, seed=5), own, run_settings)]
     expected, found, other = phases

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from endtask.config.meta import MetaSettings
 from endtask.config.training import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Loss
 from endtask.seeds import derive
-from endtask.training.loop import Phase
 from endtask.training.optimizer import StepOutcome
+from endtask.training.phase import Phase
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes
 from endtask.weighting.meta.rule import Meta
@@ -107,10 +107,10 @@ class PlainSteps:
         return StepOutcome(torch.tensor(1.0), torch.tensor(skipped))
 
 
-def meta_settings(**changes: Any) -> MetaSettings:
+def meta_settings(**changes: Any) -> MetaConfig:
     """The paper's rule; keywords change it."""
-    paper = {"every": 1, "floor": 0.0, "parameters": "body", "learning_rate": 0.1}
-    return MetaSettings.model_validate({**paper, **changes})
+    paper = {"every": 1, "floor": 0.0, "parameters": "all", "learning_rate": 0.1}
+    return MetaConfig.model_validate({**paper, **changes})
 
 
 def point_phase(

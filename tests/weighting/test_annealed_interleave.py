@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.weighting.annealed_interleave import AnnealedInterleave, MeanInterleave
-from endtask.weighting.interleave import Interleave
+from endtask.weighting.interleave import AnnealedInterleave, Interleave, MeanInterleave
 
 RHOS = st.integers(min_value=0, max_value=120)
 STEPS = st.integers(min_value=1, max_value=300)

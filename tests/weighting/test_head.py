@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from endtask.config.meta import MetaSettings
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta import head as meta_head
 from endtask.weighting.meta.head import Classes, HeadTask, LabelSets, Scores, fit_closed_form, fit_head
 
@@ -39,7 +39,7 @@ def test_a_fitted_head_knows_what_others_guess(
         monkeypatch.setattr(meta_head, name, value)
     features, truth = features_and_answers(80)
     targets = answers_of(task, truth)
-    outputs = fit_head(features[:60], targets[:60], task, MetaSettings(head=head), seed=0)(features[60:])
+    outputs = fit_head(features[:60], targets[:60], task, MetaConfig(head=head), seed=0)(features[60:])
     assert outputs.shape == (20, task.outputs)
     guess = task.start(task.rows(targets)[0].mean(0))[0].expand(20, -1)
     assert task.loss(outputs, targets[60:]) < 0.6 * task.loss(guess, targets[60:])
@@ -51,7 +51,7 @@ def test_a_fitted_head_knows_what_others_guess(
 def test_rows_of_padding_change_nothing(task: HeadTask, head: str) -> None:
     features, truth = features_and_answers()
     targets = answers_of(task, truth)
-    settings = MetaSettings.model_validate({"head": head})
+    settings = MetaConfig.model_validate({"head": head})
     padding = torch.full((5, *targets.shape[1:]), task.nothing).to(targets.dtype)
     padded_features = torch.cat([features, 100 * torch.ones(5, features.shape[1])])
     padded_targets = torch.cat([targets, padding])
@@ -73,7 +73,7 @@ def test_a_large_penalty_leaves_the_shares_of_the_classes() -> None:
 @pytest.mark.parametrize("rows", [1, 2])
 def test_few_equal_rows_and_a_class_that_never_comes_are_no_trouble(rows: int) -> None:
     features = torch.ones(rows, 4)
-    head = fit_head(features, torch.zeros(rows, dtype=torch.int64), Classes(5), MetaSettings(), seed=0)
+    head = fit_head(features, torch.zeros(rows, dtype=torch.int64), Classes(5), MetaConfig(), seed=0)
     outputs = head(torch.randn(3, 4))
     assert outputs.isfinite().all()
     assert outputs.argmax(-1).eq(0).all()
@@ -81,7 +81,7 @@ def test_few_equal_rows_and_a_class_that_never_comes_are_no_trouble(rows: int) -
 
 def test_no_row_that_counts_gives_finite_numbers() -> None:
     targets = torch.full((4,), -100)
-    head = fit_head(torch.randn(4, 3), targets, Classes(2), MetaSettings(), seed=0)
+    head = fit_head(torch.randn(4, 3), targets, Classes(2), MetaConfig(), seed=0)
     assert head(torch.randn(2, 3)).isfinite().all()
     assert Classes(2).loss(torch.randn(4, 2), targets) == 0
     assert Scores().loss(torch.randn(4, 1), torch.full((4,), math.nan)) == 0
@@ -89,7 +89,7 @@ def test_no_row_that_counts_gives_finite_numbers() -> None:
 
 def test_the_seed_decides_where_steps_start() -> None:
     features, truth = features_and_answers()
-    settings = MetaSettings(head="adamw")
+    settings = MetaConfig(head="adamw")
     first, again, other = (
         fit_head(features, truth.argmax(-1), Classes(3), settings, seed=seed)(features) for seed in (0, 0, 1)
     )

@@ -27,7 +27,7 @@ def test_any_window_of_a_period_has_one_internal_step(rho1: int, start: int) -> 
     assert [schedule[0].objective for schedule in window].count("task") == 1
 
 
-@pytest.mark.parametrize(("rho1", "letters"), [(0, "iiii"), (1, "eiei"), (3, "eeei")])
+@pytest.mark.parametrize(("rho1", "letters"), [(0, "tttt"), (1, "ctct"), (3, "ccct")])
 def test_external_batches_come_first(rho1: int, letters: str) -> None:
     rule = Interleave("corpus", "task", rho1)
     assert "".join(rule.schedule(step)[0].objective[0] for step in range(4)) == letters

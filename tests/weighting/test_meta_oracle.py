@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from endtask.config.meta import MetaSettings
 from endtask.seeds import derive
-from endtask.training.loop import Phase, train
+from endtask.training.loop import train
+from endtask.training.phase import Phase
+from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta import head as meta_head
 
 from .points import CLASSES, HIDDEN, HeldOutPoints, PlainSteps, PointNetwork, meta_settings, point_phase
@@ -54,7 +55,7 @@ def two_layers(weights: list[Tensor], features: Tensor) -> Tensor:
     return torch.tanh(features @ weights[0].T + weights[1]) @ weights[2].T + weights[3]
 
 
-def held_out_gradient(network: PointNetwork, step: int, settings: MetaSettings) -> Tensor:
+def held_out_gradient(network: PointNetwork, step: int, settings: MetaConfig) -> Tensor:
     """g_meta: the loss of held-out points through a head fitted to others, the encoder's features fixed."""
     source = HeldOutPoints()
     fit, given = source.fit_batch(step), source.gradient_batch(step)
@@ -81,7 +82,7 @@ def loss_of_step(network: PointNetwork, phase: Phase, name: str, step: int) -> T
     return torch.stack([objective.loss(network, batch).total for batch in batches]).mean()
 
 
-def algorithm_1(phase: Phase, settings: MetaSettings) -> tuple[PointNetwork, Tensor, list[Tensor]]:
+def algorithm_1(phase: Phase, settings: MetaConfig) -> tuple[PointNetwork, Tensor, list[Tensor]]:
     """The network, the logits, and the weights of every step."""
     network, names = deepcopy(phase.network), list(phase.objectives)
     logits = torch.full((len(names),), 1 / len(names), dtype=torch.float64)

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from endtask.training.loop import Phase, train
+from endtask.training.loop import train
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.weighting.meta.rule import Meta
 

@@ -1,4 +1,4 @@
-"""A prepared run in one compressed file: written where the corpus is, trained where the GPU is."""
+"""Pack prepared runs into one compressed file on the machine with the corpus, to train them on the one with the GPU."""
 
 from endtask.bundle.unpack import unbundle
 from endtask.bundle.write import write_bundle

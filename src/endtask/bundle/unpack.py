@@ -1,4 +1,4 @@
-"""Unpack a bundle: checked file by file, aside, and moved into place when it is whole."""
+"""Unpack a bundle: checks every file in a temporary folder, which is renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from endtask.bundle.archive import ArchiveReader, open_archive
-from endtask.bundle.header import HEADER, Header, parse_header
+from endtask.bundle.archive import HEADER, ArchiveReader, Header, open_archive, parse_header
 from endtask.errors import InputError
 from endtask.io.atomic import link_or_copy
 from endtask.io.compression import without_compression
@@ -19,23 +18,23 @@ from endtask.io.stage_folder import own_version
 from endtask.progress import warn
 
 _LARGEST_HEADER = 1 << 26
-# What is smaller is copied: a link would save nothing, and whoever edits one file would edit them all.
+# Smaller files are copied: a link would save nothing, and editing one file would edit them all.
 _SMALLEST_LINK = 1 << 13
 _DISK_BLOCK = 1 << 12
 
 
 def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
-    """Unpack a bundle into a new folder, by default `runs/NAME`, and return that; one unpacked before is left as it is.
+    """Unpack a bundle into a new folder, by default `runs/NAME`, and return it; does nothing if it was unpacked before.
 
-    Every path and hash in the file is checked; where something is wrong, or the process is killed, no folder appears.
+    Checks every path and hash in the file; no folder appears where one is wrong or the process is killed.
     """
     file = Path(file)
     folder = Path(folder) if folder is not None else default_folder(file)
     content, header = _read_header(file)
-    with _failures_told(folder):
-        place = Path(os.path.realpath(folder))  # what a link leads to, and a name for `.`
-        if not _is_there(place, content, file):
-            _unpack(file, place, header, content)
+    with _os_errors_as_input_errors(folder):
+        target = Path(os.path.realpath(folder))  # resolves links and `.`
+        if not _was_unpacked(target, content, file):
+            _unpack(file, target, header, content)
     made = own_version()
     if header.version != made:
         warn(f"the bundle was made by endtask {header.version}; this is {made}")
@@ -43,12 +42,12 @@ def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
 
 
 def bundle_header(file: Path) -> Header:
-    """What a bundle says of itself; nothing else of it is read."""
+    """Read only the header of a bundle."""
     return _read_header(file)[1]
 
 
 def default_folder(file: Path) -> Path:
-    """Where a bundle goes if nobody says.
+    """Return the default folder for a bundle.
 
     >>> default_folder(Path("from/there/chemprot.tar.zst")).as_posix()
     'runs/chemprot'
@@ -69,8 +68,8 @@ def _first_member(archive: ArchiveReader, file: Path) -> tuple[bytes, Header]:
     return content, parse_header(content, str(file))
 
 
-def _is_there(folder: Path, content: bytes, file: Path) -> bool:
-    """Whether the bundle was unpacked here before; a folder with anything else in it is refused."""
+def _was_unpacked(folder: Path, content: bytes, file: Path) -> bool:
+    """Return whether the bundle was unpacked here before; raises for a folder with other content."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
     if (folder / HEADER).is_file():
@@ -78,46 +77,46 @@ def _is_there(folder: Path, content: bytes, file: Path) -> bool:
             return True
         what = "another bundle was unpacked here"
     else:
-        what = "the folder holds something that did not come out of this bundle" if folder.is_dir() else "is a file"
+        what = "the folder contains files that are not from this bundle" if folder.is_dir() else "is a file"
     raise InputError(what, path=folder, hint=f"choose another --output for {file.name}; nothing was touched")
 
 
 @contextmanager
-def _failures_told(folder: Path) -> Iterator[None]:
+def _os_errors_as_input_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise InputError(
-            f"cannot be unpacked here: {error.strerror or error}", path=folder, hint="choose another --output"
+            f"cannot unpack here: {error.strerror or error}", path=folder, hint="choose another --output"
         ) from None
 
 
-def _refuse_place(folder: Path, above: Path) -> None:
+def _check_target(folder: Path, above: Path) -> None:
     if not above.is_dir():
         raise InputError("is a file, and no folder can be made below it", path=above, hint="choose another --output")
     if folder.exists() and folder.samefile(Path.cwd()):
-        what = "the folder you are in cannot be exchanged for the one that is unpacked"
+        what = "cannot unpack into the current folder"
         raise InputError(what, path=folder, hint="choose another --output")
 
 
 def _unpack(file: Path, folder: Path, header: Header, content: bytes) -> None:
-    # Beside the nearest folder that is there, so that a failure leaves none, and on the same disk.
+    # In the nearest existing folder: on the same disk, and a failure leaves no new parent folders.
     above = next(parent for parent in folder.parents if parent.exists())
-    _refuse_place(folder, above)
-    aside = above / f".{folder.name}.unpacking"
-    whole = aside / "whole"
+    _check_target(folder, above)
+    temporary = above / f".{folder.name}.unpacking"
+    unpacked = temporary / "unpacked"
     _check_disk_space(above, header, file)
-    aside.mkdir(exist_ok=True)
-    with run_lock(aside):
+    temporary.mkdir(exist_ok=True)
+    with run_lock(temporary):
         try:
-            shutil.rmtree(whole, ignore_errors=True)  # what a process left that was killed
-            _write_files(file, whole, header)
-            _write(whole / HEADER, content)
-            if not _is_there(folder, content, file):  # another process may have come first
+            shutil.rmtree(unpacked, ignore_errors=True)  # left by a killed process
+            _write_files(file, unpacked, header)
+            _write(unpacked / HEADER, content)
+            if not _was_unpacked(folder, content, file):  # another process may have been faster
                 folder.parent.mkdir(parents=True, exist_ok=True)
-                os.rename(whole, folder)
+                os.rename(unpacked, folder)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _check_disk_space(above: Path, header: Header, file: Path) -> None:
@@ -125,7 +124,7 @@ def _check_disk_space(above: Path, header: Header, file: Path) -> None:
     sizes = [header.files[path].bytes for path in copied.union(header.members)]
     needed, free = sum(size + -size % _DISK_BLOCK for size in sizes), shutil.disk_usage(above).free
     if needed > free:
-        raise InputError(f"unpacked it takes {needed / 1e6:,.0f} MB; {above} has {free / 1e6:,.0f} MB left", path=file)
+        raise InputError(f"needs {needed / 1e6:,.0f} MB unpacked; {above} has {free / 1e6:,.0f} MB free", path=file)
 
 
 def _write_files(file: Path, folder: Path, header: Header) -> None:
@@ -134,7 +133,7 @@ def _write_files(file: Path, folder: Path, header: Header) -> None:
         _first_member(archive, file)
         for name, size in archive.members():
             if name not in expected or size != header.files[name].bytes:
-                raise archive.damaged(f"{name!r} is not what the bundle's list says")
+                raise archive.damaged(f"{name!r} does not match the bundle's header")
             _write_member(archive, folder / name, size, header.files[name].sha256)
             for other in expected.pop(name):
                 _repeat(folder / name, folder / other)
@@ -152,11 +151,11 @@ def _write_member(archive: ArchiveReader, path: Path, size: int, sha256: str) ->
         target.flush()
         os.fsync(target.fileno())
     if digest.hexdigest() != sha256:
-        raise archive.damaged(f"{path.name!r} is not what the bundle's list says")
+        raise archive.damaged(f"{path.name!r} does not match the bundle's header")
 
 
 def _repeat(path: Path, other: Path) -> None:
-    """The same file at another place: a hard link again, where that is worth it and the disk has them."""
+    """Create another path of the same file: a hard link where the file is large and the disk supports it."""
     other.parent.mkdir(parents=True, exist_ok=True)
     if path.stat().st_size >= _SMALLEST_LINK:
         link_or_copy(path, other)

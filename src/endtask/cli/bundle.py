@@ -21,7 +21,7 @@ NAME = "bundle"
 EXAMPLES = examples(
     "endtask bundle runs/chemprot                       # after endtask run ... --until pack",
     "endtask bundle runs/chemprot --text --max-size 200MB --output chemprot.tar.zst",
-    "endtask bundle runs/chemprot-compare               # all cells of a comparison, what they share once",
+    "endtask bundle runs/chemprot-compare               # all runs of a comparison; shared files are stored once",
     "endtask bundle chemprot.tar.zst --unpack --output runs/chemprot",
 )
 
@@ -35,10 +35,10 @@ OutputOption = Annotated[
     ),
 ]
 TextOption = Annotated[
-    bool, typer.Option("--text/--tokens", help="Send the selected text, or the tokens that pack made of it.")
+    bool, typer.Option("--text/--tokens", help="Include the selected text, or its tokens from the stage pack.")
 ]
 MaxSizeOption = Annotated[
-    str | None, typer.Option("--max-size", metavar="SIZE", help="The largest file to write [the setting bundle_size].")
+    str | None, typer.Option("--max-size", metavar="SIZE", help="Size limit of the bundle [the setting bundle_size].")
 ]
 
 
@@ -47,13 +47,13 @@ def command(
     output: OutputOption = None,
     text: TextOption = False,
     max_size: MaxSizeOption = None,
-    unpack: Annotated[bool, typer.Option("--unpack", help="Unpack a bundle instead, and do nothing more.")] = False,
+    unpack: Annotated[bool, typer.Option("--unpack", help="Unpack a bundle instead of writing one.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Pack a prepared run into one file, to be trained on another machine: `endtask run --bundle FILE` goes on there.
+    """Pack a prepared run into one file to train it on another machine with `endtask run --bundle FILE`.
 
-    The task, the settings and what was made of the corpus travel; the corpus stays.
+    A bundle contains the task, the settings and the selected text or tokens, not the corpus.
     """
     from endtask.bundle import unbundle, write_bundle
 
@@ -61,30 +61,30 @@ def command(
     limit = _size(max_size)
     if unpack:
         if text or limit:
-            raise InputError("--unpack takes a bundle as it is; --text and --max-size are for making one")
-        place = unbundle(folder, output)
-        print(json.dumps({"folder": str(place)}, ensure_ascii=False) if as_json else f"unpacked: {place}")
+            raise InputError("--text and --max-size do not apply to --unpack")
+        unpacked = unbundle(folder, output)
+        print(json.dumps({"folder": str(unpacked)}, ensure_ascii=False) if as_json else f"unpacked: {unpacked}")
         return
     made = write_bundle(folder, output, kind="text" if text else "tokens", max_size=limit)
     if as_json:
         print(json.dumps({**asdict(made), "file": str(made.file)}, ensure_ascii=False))
         return
-    print(_in_words(made))
-    print(f"go on there: {_go_on(made, folder)}")
+    print(_describe(made))
+    print(f"continue there: {_next_command(made, folder)}")
 
 
-def _in_words(made: Bundle) -> str:
+def _describe(made: Bundle) -> str:
     from endtask.reporting.format import plural, size
 
     parts = ", ".join(f"{part} {size(amount)}" for part, amount in made.parts.items())
     return f"bundle: {made.file}, {size(made.bytes)}, {plural(len(made.runs), 'run')} ({parts})"
 
 
-def _go_on(made: Bundle, folder: Path) -> str:
-    """What to type on the other machine."""
-    from endtask.compare.record import COMPARE_FILE
+def _next_command(made: Bundle, folder: Path) -> str:
+    """Return the command to run on the other machine."""
+    from endtask.experiments.record import record_file
 
-    if (folder / COMPARE_FILE).exists():
+    if (folder / record_file("compare")).exists():
         return f"endtask compare --bundle {made.file.name}"
     if len(made.runs) == 1:
         return f"endtask run --bundle {made.file.name}"
@@ -92,7 +92,7 @@ def _go_on(made: Bundle, folder: Path) -> str:
 
 
 def _size(text: str | None) -> SizeBudget | None:
-    """The limit, read and checked as the setting is."""
+    """Parse the limit as the setting `bundle_size`."""
     from endtask.config import load_settings
 
     return None if text is None else load_settings(given={"bundle_size": text}).bundle_size

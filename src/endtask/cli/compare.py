@@ -9,45 +9,59 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from endtask.cli.options import (
-    BesideOption,
     BudgetOption,
     CorpusOption,
+    ExperimentOutputOption,
     JsonOption,
     PresetOption,
     QuietOption,
     SetOption,
-    SettingsPath,
     TaskOption,
     examples,
     settings_from,
 )
+from endtask.config import Settings
 from endtask.errors import InputError
-from endtask.progress import set_quiet
+from endtask.progress import say, set_quiet
 
 if TYPE_CHECKING:
-    from endtask.compare import Outcome
+    from endtask.experiments import ComparisonResult
+    from endtask.experiments.study_tasks import TaskStudy
 
 NAME = "compare"
 EXAMPLES = examples(
     "endtask compare my-task.yaml --seeds 0,1,2  # the settings against every baseline",
-    "endtask compare my-task.yaml --values model.size=mini,small --values pretrain.rho1=19,99 --by dev",
-    "endtask compare my-task.yaml --cell small: --cell large:model.size=base,pretrain.learning_rate=5e-4 --seeds 0,1",
-    "endtask compare my-task.yaml --cells cells.yaml --devices 0,1 --results scores.json",
-    "endtask compare runs/my-task-compare      # go on after a stop",
-    "endtask compare runs/my-task-compare --finished --results scores.json  # or judge what is there",
+    "endtask compare my-task.yaml --values model.size=mini,small --values pretrain.weighting.rho1=19,99 --by dev",
+    "endtask compare my-task.yaml --variant small: --variant large:model.size=base,pretrain.learning_rate=5e-4",
+    "endtask compare my-task.yaml --study variants.yaml --devices 0,1 --results scores.json",
+    "endtask compare studies/tartan.yaml --study-tasks sciie --only tapt,meta-tapt --var data=/mnt/data",
+    "endtask compare runs/my-task-compare      # resume after a stop",
+    "endtask compare runs/my-task-compare --finished --results scores.json  # or test what is there",
     "endtask compare --bundle my-task-compare.tar.zst --devices 0,1  # made by endtask bundle on another machine",
 )
 
-CellsOption = Annotated[
-    Path | None, typer.Option("--cells", metavar="FILE", help="Cells, seeds and baselines as YAML or JSON.")
+SettingsArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="SETTINGS", help="Settings file, study file, or the folder of a run or a comparison (YAML or JSON)."
+    ),
 ]
-CellOption = Annotated[
+StudyOption = Annotated[
+    Path | None, typer.Option("--study", metavar="FILE", help="Variants, seeds and baselines as YAML or JSON.")
+]
+VariableOption = Annotated[
     list[str] | None,
-    typer.Option("--cell", metavar="NAME:KEY=VALUE,...", help="A cell and the settings it differs in; repeatable."),
+    typer.Option("--var", metavar="NAME=TEXT", help="A variable of the study, such as data=/mnt/data; repeatable."),
+]
+TasksOption = Annotated[str | None, typer.Option("--study-tasks", metavar="A,B,...", help="Some of the study's tasks.")]
+OnlyOption = Annotated[str | None, typer.Option("--only", metavar="A,B,...", help="Some of the variants.")]
+VariantOption = Annotated[
+    list[str] | None,
+    typer.Option("--variant", metavar="NAME:KEY=VALUE,...", help="A variant and its settings; repeatable."),
 ]
 ValuesOption = Annotated[
     list[str] | None,
-    typer.Option("--values", metavar="KEY=A,B,...", help="A cell for each value, or combination of them; repeatable."),
+    typer.Option("--values", metavar="KEY=A,B,...", help="A variant for each value or combination; repeatable."),
 ]
 SeedsOption = Annotated[
     str | None, typer.Option("--seeds", metavar="A,B,...", help="Pre-training seeds, a run for each.")
@@ -63,44 +77,49 @@ BaselineOption = Annotated[
         help="majority, tfidf, no_corpus, random or checkpoint; repeatable [all that apply].",
     ),
 ]
-NoBaselinesOption = Annotated[bool, typer.Option("--no-baselines", help="Cells alone.")]
+NoBaselinesOption = Annotated[bool, typer.Option("--no-baselines", help="Variants alone.")]
 CheckpointOption = Annotated[
     str | None, typer.Option("--checkpoint", metavar="PATH", help="A model to fine-tune as a baseline.")
 ]
 AgainstOption = Annotated[
-    str | None, typer.Option("--against", metavar="NAME", help="The cell all others are tested against [the first].")
+    str | None, typer.Option("--against", metavar="NAME", help="The variant others are tested against [the first].")
 ]
 ByOption = Annotated[str | None, typer.Option("--by", metavar="SPLIT", help="dev: no run looks at test [test].")]
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop all runs after this stage.")]
 DevicesOption = Annotated[
     str | None,
     typer.Option(
-        "--devices", metavar="0,1,...", help="Spread the runs over these GPUs; one named twice takes two at a time."
+        "--devices", metavar="0,1,...", help="Spread the runs over these GPUs; one named twice runs two at a time."
     ),
 ]
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if need be, and go on there."),
+    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if need be, and resume there."),
 ]
 ResultsOption = Annotated[
     Path | None,
     typer.Option(
-        "--results", metavar="FILE", help="Write scores, predictions and cost as one JSON file, again after every run."
+        "--results",
+        metavar="FILE",
+        help="Write scores, predictions and cost as one JSON file after every run; of several tasks, a folder.",
     ),
 ]
-FinishedOption = Annotated[bool, typer.Option("--finished", help="Judge the runs that are finished; train nothing.")]
+FinishedOption = Annotated[bool, typer.Option("--finished", help="Test the runs that are finished; train nothing.")]
 
 
 def command(
-    settings: SettingsPath = None,
+    settings: SettingsArgument = None,
     task: TaskOption = None,
     corpus: CorpusOption = None,
     budget: BudgetOption = None,
-    output: BesideOption = None,
+    output: ExperimentOutputOption = None,
     preset: PresetOption = None,
     overrides: SetOption = None,
-    cells: CellsOption = None,
-    cell: CellOption = None,
+    study: StudyOption = None,
+    variables: VariableOption = None,
+    tasks: TasksOption = None,
+    only: OnlyOption = None,
+    variant: VariantOption = None,
     values: ValuesOption = None,
     seeds: SeedsOption = None,
     finetune_seeds: FinetuneSeedsOption = None,
@@ -117,58 +136,62 @@ def command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare settings with evidence: cells x seeds, baselines, paired tests, intervals and cost in one table.
+    """Compare settings with evidence: variants x seeds, baselines, paired tests, intervals and cost in one table.
 
-    Every cell and pre-training seed is a run of its own; what runs have in common is done once. The budget is for each
-    run. The same command given again goes on after a stop; cells and seeds may be added. The folder is the run's with
-    `-compare` behind it, unless --output names another. Exit code 1: the training of some run broke.
+    Every variant and pre-training seed is a run of its own; runs reuse each other's stages. The budget is for each
+    run. The same command resumes after a stop; variants and seeds may be added. The folder is that of the run with
+    `-compare` appended, or runs/STUDY, unless --output names another. Exit code 1: the training of some run failed.
     """
-    from endtask.compare import compare, judge_finished
-    from endtask.compare.flags import from_file, is_comparison, read_comparison_folder, with_flags
-    from endtask.reporting.results import check_results_file
+    from endtask.experiments.compare import compare, compare_finished, is_comparison, read_comparison_folder
+    from endtask.experiments.flags import read_names, with_flags
+    from endtask.experiments.study_tasks import TaskStudy
 
     set_quiet(quiet)
-    if results is not None:
-        check_results_file(results)
     if finished:
         _refuse_training({"--devices": devices, "--until": until})
-    flags = _flags(cell, values, seeds, finetune_seeds, baseline, no_baselines, checkpoint, against, by)
+    flags = _flags(only, variant, values, seeds, finetune_seeds, baseline, no_baselines, checkpoint, against, by)
     given = {"--task": task, "--corpus": corpus, "--budget": budget, "--preset": preset, "--set": overrides}
-    lender: Path | None = None
+    in_study = {"--study": study, "--var": variables, "--study-tasks": tasks}
+    sources: list[Path] = []
     if bundle is not None:
-        _refuse_settings({"SETTINGS": settings, **given, "--cells": cells}, bundle)
+        _refuse_settings({"SETTINGS": settings, **given, **in_study}, bundle)
         settings, output = _unpacked(bundle, output), None
     if settings is not None and is_comparison(settings):
-        _refuse_settings({**given, "--output": output, "--cells": cells}, settings)
-        resolved, comparison = read_comparison_folder(settings)
+        _refuse_settings({**given, "--output": output, **in_study}, settings)
+        resolved, found, presets = read_comparison_folder(settings)
+        experiments = [TaskStudy("", resolved, with_flags(found, flags), presets)]
     else:
-        resolved = settings_from(settings, task=task, corpus=corpus, budget=budget, preset=preset, overrides=overrides)
-        if resolved.output_dir:
-            lender = Path(resolved.output_dir)  # the run itself, if it was made before
-            folder = str(output or f"{resolved.output_dir.rstrip('/')}-compare")
-            resolved = resolved.model_copy(update={"output_dir": folder})
-        comparison = from_file(cells, resolved)
-    comparison = with_flags(comparison, flags)
-    where = "--cell" if cell else "--values" if values else str(cells or NAME)
-    if finished:
-        _show(judge_finished(resolved, comparison, results=results, where=where), as_json)
-        return
-    outcome = compare(
-        resolved,
-        comparison,
-        until=until,
-        devices=[device.strip() for device in devices.split(",")] if devices else (),
-        lenders=[lender] if lender else (),
-        where=where,
-        results=results,
-    )
-    _show(outcome, as_json)
-    if outcome.has_failures:
+        experiments, sources = _experiments(settings, study, variables, tasks, flags, output, given)
+    files = _results_files(results, experiments)
+    where = "--variant" if variant else "--values" if values else str(study or settings or NAME)
+    chosen = read_names(devices) or experiments[0].study.devices
+    outcomes: dict[str, ComparisonResult] = {}
+    for each, file in zip(experiments, files, strict=True):
+        if each.name:
+            say(f"task {each.name}")
+        if finished:
+            outcomes[each.name] = compare_finished(
+                each.settings, each.study, presets=each.presets, results=file, where=where
+            )
+        else:
+            outcomes[each.name] = compare(
+                each.settings,
+                each.study,
+                presets=each.presets,
+                until=until,
+                devices=chosen,
+                sources=sources,
+                where=where,
+                results=file,
+            )
+    _show(outcomes, as_json)
+    if not finished and any(outcome.failures for outcome in outcomes.values()):
         raise typer.Exit(1)
 
 
 def _flags(
-    cell: list[str] | None,
+    only: str | None,
+    variant: list[str] | None,
     values: list[str] | None,
     seeds: str | None,
     finetune_seeds: str | None,
@@ -178,12 +201,13 @@ def _flags(
     against: str | None,
     by: str | None,
 ) -> dict[str, Any]:
-    from endtask.compare.flags import read_cells, read_grid, read_numbers
+    from endtask.experiments.flags import read_grid, read_names, read_numbers, read_variants
 
     if baseline and no_baselines:
         raise InputError("give one of --baseline and --no-baselines")
     return {
-        "cells": read_cells(cell) if cell else None,
+        "only": read_names(only),
+        "variants": read_variants(variant) if variant else None,
         "grid": read_grid(values) if values else None,
         "seeds": read_numbers(seeds, "--seeds"),
         "finetune_seeds": read_numbers(finetune_seeds, "--finetune-seeds"),
@@ -194,11 +218,75 @@ def _flags(
     }
 
 
+def _experiments(
+    path: Path | None,
+    study_file: Path | None,
+    variables: list[str] | None,
+    tasks: str | None,
+    flags: dict[str, Any],
+    output: Path | None,
+    given: dict[str, Any],
+) -> tuple[list[TaskStudy], list[Path]]:
+    """Return an experiment for each task, and run folders whose stages they may reuse."""
+    from endtask.experiments.flags import read_names, read_variables, with_flags
+    from endtask.experiments.spec import Study, read_study
+    from endtask.experiments.study_tasks import is_study_file, study_tasks
+    from endtask.experiments.variants import listed_variants
+
+    if path is not None and is_study_file(path):
+        if study_file is not None:
+            raise InputError("SETTINGS is a study already", path=path, key="--study", hint="leave out one of them")
+        output = output or Path("runs") / path.stem
+        path, study_file = None, path
+    if variables and study_file is None:
+        raise InputError("--var is for the variables of a study", hint="--study FILE")
+    study = read_study(study_file, read_variables(variables or ())) if study_file is not None else Study()
+    if study.tasks and study_file is not None:
+        output = output or Path("runs") / study_file.stem
+    sources: list[Path] = []
+
+    def load(values: dict[str, Any], preset: str | None) -> Settings:
+        found = settings_from(
+            path,
+            task=given["--task"],
+            corpus=given["--corpus"],
+            budget=given["--budget"],
+            preset=given["--preset"] or preset,
+            overrides=given["--set"],
+            values=values,
+        )
+        if not found.output_dir:
+            return found
+        sources[:] = [Path(found.output_dir)]  # the run itself, if it was made before
+        folder = str(output or f"{found.output_dir.rstrip('/')}-compare")
+        return found.model_copy(update={"output_dir": folder})
+
+    chosen = read_names(tasks) or ()
+    if study_file is not None:
+        for each in study_tasks(study, load, chosen):  # mistakes of the file are reported under its name
+            listed_variants(each.settings, each.study, str(study_file), each.presets)
+    return study_tasks(with_flags(study, flags), load, chosen), sources
+
+
+def _results_files(results: Path | None, experiments: list[TaskStudy]) -> list[Path | None]:
+    """Return the results file of each experiment; several have a folder."""
+    from endtask.reporting.results import check_results_file
+
+    if results is None:
+        return [None] * len(experiments)
+    if not experiments[0].name:
+        check_results_file(results)
+        return [results]
+    check_results_file(results / "results.json" if results.is_dir() else results)
+    results.mkdir(exist_ok=True)
+    return [results / f"{each.name}.json" for each in experiments]
+
+
 def _refuse_settings(given: dict[str, object], folder: Path) -> None:
     flag = next((name for name, value in given.items() if value), None)
     if flag is not None:
-        hint = "cells and seeds may be added; for other settings choose another --output"
-        raise InputError(f"{flag}: the settings of this comparison stand", path=folder, hint=hint)
+        hint = "variants and seeds may be added; for other settings choose another --output"
+        raise InputError(f"{flag}: this comparison has its settings already", path=folder, hint=hint)
 
 
 def _refuse_training(given: dict[str, str | None]) -> None:
@@ -208,27 +296,30 @@ def _refuse_training(given: dict[str, str | None]) -> None:
 
 
 def _unpacked(bundle: Path, output: Path | None) -> Path:
-    """The folder of the bundle's comparison, unpacked if it is not there yet."""
+    """Return the folder of the bundle's comparison, unpacked if it is not there yet."""
     from endtask.bundle.unpack import bundle_header, unbundle
-    from endtask.compare.record import COMPARE_FILE
+    from endtask.experiments.compare import RECORD
 
     header = bundle_header(bundle)
-    if COMPARE_FILE not in header.files:
+    if RECORD not in header.files:
         is_one = len(header.runs) == 1
         hint = f"endtask run --bundle {bundle}" if is_one else f"endtask bundle {bundle} --unpack"
         raise InputError("holds no comparison", path=bundle, hint=hint)
     return unbundle(bundle, output)
 
 
-def _show(outcome: Outcome, as_json: bool) -> None:
-    from endtask.compare.page import PAGE
-    from endtask.compare.table import print_table, verdict
+def _show(outcomes: dict[str, ComparisonResult], as_json: bool) -> None:
+    from endtask.experiments.compare_report import PAGE, print_comparison
 
     if as_json:
-        print(json.dumps(outcome.statistics(), ensure_ascii=False))
-    elif not outcome.is_tested:
-        print(f"prepared: {outcome.folder}")
-    else:
-        print_table(outcome)
-        print(verdict(outcome))
-        print(f"report: {outcome.folder / PAGE}")
+        trees = {name: outcome.to_dict() for name, outcome in outcomes.items()}
+        print(json.dumps(trees.get("", trees), ensure_ascii=False))
+        return
+    for name, outcome in outcomes.items():
+        if name:
+            print(f"task {name}")
+        if outcome.is_tested:
+            print_comparison(outcome)
+            print(f"report: {outcome.folder / PAGE}")
+        else:
+            print(f"prepared: {outcome.folder}")

@@ -15,7 +15,7 @@ from endtask.cli import (
     check,
     compare,
     demo,
-    few_examples,
+    few_shot,
     init,
     predict,
     report,
@@ -28,7 +28,7 @@ from endtask.cli import (
 )
 from endtask.cli.options import examples
 from endtask.errors import InputError
-from endtask.io.atomic import disk_trouble
+from endtask.io.atomic import disk_error
 from endtask.io.stage_folder import own_version
 from endtask.registry import load_plugin
 
@@ -60,7 +60,7 @@ VERBS = (
     run,
     search,
     compare,
-    few_examples,
+    few_shot,
     bundle,
     retrieve,
     select,
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         again = "the same command without --from" if "--from" in (arguments or sys.argv) else "the same command"
         _stop(f"stopped; {again} goes on from here", 130)
     except Exception as error:
-        trouble = disk_trouble(error)
+        trouble = disk_error(error)
         if trouble is None:
             raise
         _stop(trouble, 2)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from endtask.config import Budget, Settings, load_settings
+from endtask.config.loading import merge
 from endtask.errors import InputError
 from endtask.io.run_layout import SETTINGS_FILE
 
@@ -32,7 +34,7 @@ BudgetOption = Annotated[
     ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help="The run's folder [runs/TASK].")]
-BesideOption = Annotated[
+ExperimentOutputOption = Annotated[
     Path | None, typer.Option("--output", metavar="FOLDER", help="Its folder [runs/TASK-compare, runs/TASK-search].")
 ]
 PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="Start from a shipped preset.")]
@@ -56,16 +58,21 @@ def settings_from(
     output: Path | None = None,
     preset: str | None = None,
     overrides: list[str] | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Settings from a file or run folder and the flags; the run's folder defaults to `runs/TASK`."""
+    """Settings from a file or run folder and the flags; the run's folder defaults to `runs/TASK`.
+
+    `values` are nested values of a study: they override the file, and flags override them.
+    """
     given: dict[str, Any] = {}
+    merge(given, values or {})
     if path is not None and path.is_dir():
         given["output_dir"] = str(path)  # the folder may have been moved or copied since
         path = path / SETTINGS_FILE
     if task is not None:
-        given["task"] = {"path": task}
+        merge(given, {"task": {"path": task}})
     if corpus:
-        given["corpus"] = {"sources": [source_settings(entry) for entry in corpus]}
+        merge(given, {"corpus": {"sources": [source_settings(entry) for entry in corpus]}})
     if budget is not None:
         given["budget"] = _budget(budget)
     if output is not None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -42,19 +42,21 @@ def command(
         typer.Option(
             "--column",
             metavar="NAME",
-            help="Column of the text in a table file [as the task's, or text; of taggers, tokens].",
+            help="Column of the text in a table file [that of the task, or text; for taggers, tokens].",
         ),
     ] = None,
     pair_column: Annotated[
         str | None,
-        typer.Option("--pair-column", metavar="NAME", help="Column of the second text [as the task's, or text_pair]."),
+        typer.Option(
+            "--pair-column", metavar="NAME", help="Column of the second text [that of the task, or text_pair]."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per text, with all probabilities.")] = False,
     batch_size: Annotated[
         int, typer.Option("--batch-size", metavar="NUMBER", min=1, help="Texts per forward pass.")
     ] = 32,
 ) -> None:
-    """Label texts given as arguments, in a file, or line by line on standard input; one line out per text."""
+    """Predict for texts given as arguments, in a file, or line by line on standard input; prints one line per text."""
     from endtask.io.compression import bare_suffix
     from endtask.io.tables import ROW_SUFFIXES, read_lines
     from endtask.serving.predictor import in_batches, load
@@ -62,7 +64,7 @@ def command(
     if texts and file:
         raise InputError("give texts or --file, not both")
     predictor = load(run)
-    single = predictor.takes_pairs is False  # a TAB or a second column means nothing to a model of single texts
+    single = predictor.takes_pairs is False  # a model of single texts ignores TABs and second columns
     read = str if single else _split
     if texts:
         batches = in_batches(map(read, texts), batch_size)
@@ -85,7 +87,7 @@ def command(
 
 
 def trial_line(run: Path) -> str:
-    """How a finished run is tried, with a text as its model takes it: in a pair, a TAB stands between the two."""
+    """Return a command that tries a finished run; a TAB separates the texts of a pair."""
     from endtask.serving.predictor import takes_pairs
 
     text = "$'some text\\tanother text'" if takes_pairs(run) else '"some text"'
@@ -97,13 +99,13 @@ def _show(answer: Answer, as_json: bool) -> None:
 
 
 def arrived_lines(stream: BinaryIO) -> Iterator[list[str]]:
-    """The whole lines that have come so far, as soon as there are any: who types or pipes slowly need not wait."""
+    """Yield the complete lines read so far as soon as there are any, so that a slow writer sees results at once."""
     number, rest = 0, b""
     read_some = getattr(stream, "read1", stream.read)
     while chunk := read_some(1 << 16):
         *lines, rest = (rest + chunk).split(b"\n")
         if lines:
-            yield [_decoded(line, number + place) for place, line in enumerate(lines, start=1)]
+            yield [_decoded(line, row) for row, line in enumerate(lines, start=number + 1)]
             number += len(lines)
     if rest:
         yield [_decoded(rest, number + 1)]
@@ -122,7 +124,7 @@ def _split(line: str) -> Text:
 
 
 def _columns_of(run: Path) -> dict[str, str | None]:
-    """The columns that a run's task was read from, as its settings name them; a model elsewhere has none."""
+    """Return the column names in the settings of a run's task; empty for a model outside a run."""
     from endtask.config.loading import read_tree
     from endtask.io.run_layout import SETTINGS_FILE
 
@@ -133,42 +135,42 @@ def _columns_of(run: Path) -> dict[str, str | None]:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column to read: as asked for, else that of the task's files where it is there, else the usual one."""
+    """A column to read: the one given by the option, else that of the task's files if present, else the default."""
 
     option: str
-    asked: str | None
+    given: str | None
     trained: str | None
-    usual: str
+    default: str
 
     def name_in(self, row: Collection[str]) -> str:
-        return self.asked or (self.trained if self.trained in row else None) or self.usual
+        return self.given or (self.trained if self.trained in row else None) or self.default
 
 
 def _table_texts(path: Path, text: _Column, pair: _Column | None, *, needs_pair: bool, tags: bool) -> Iterator[Text]:
-    """The texts of a table file; those of a tagger may be lists of words, as in its task's files."""
+    """Yield the texts of a table file; those of a tagger may be lists of words, as in its task's files."""
     from endtask.io.tables import find_column, read_rows
 
     for number, row in read_rows(path):
-        column = replace(text, usual="tokens" if tags and "text" not in row else text.usual).name_in(row)
+        column = replace(text, default="tokens" if tags and "text" not in row else text.default).name_in(row)
         if column not in row:
             find_column(list(row), column, (), path=path, role=f"text, which {text.option} names")
         second = None
         if pair is not None:
-            beside = pair.name_in(row)
-            if needs_pair and beside not in row:
+            pair_column = pair.name_in(row)
+            if needs_pair and pair_column not in row:
                 others = [name for name in row if name != column]
-                find_column(others, beside, (), path=path, role=f"second text, which {pair.option} names")
-            second = row.get(beside)
+                find_column(others, pair_column, (), path=path, role=f"second text, which {pair.option} names")
+            second = row.get(pair_column)
         content = row[column]
-        if (
-            tags
-            and isinstance(content, list)
-            and content
-            and all(isinstance(one, str) and one.strip() for one in content)
-        ):
+        if tags and _is_word_list(content):
             yield content
             continue
         if not isinstance(content, str) or not isinstance(second, str | None):
             kind = "neither a string nor a list of words" if tags else "not a string"
             raise InputError(f"the text is {kind}", path=path, row=number, key=column)
         yield content if second is None else (content, second)
+
+
+def _is_word_list(content: Any) -> bool:
+    is_list = isinstance(content, list) and bool(content)
+    return is_list and all(isinstance(word, str) and word.strip() for word in content)

@@ -15,27 +15,27 @@ from endtask.io.run_layout import SETTINGS_FILE
 NAME = "report"
 EXAMPLES = examples(
     "endtask report runs/chemprot",
-    "endtask report runs/chemprot --latency  # measure how long the model takes for one text, and say so there",
+    "endtask report runs/chemprot --latency  # also measure the model's latency",
     "endtask report runs/chemprot --json",
 )
 
 
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
-    latency: Annotated[bool, typer.Option("--latency", help="First measure the time for one text on the CPU.")] = False,
+    latency: Annotated[bool, typer.Option("--latency", help="Measure the latency for one text on the CPU.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the report of a run again: one HTML page that needs nothing else."""
+    """Write the report of a run again: one self-contained HTML page."""
     from endtask.reporting.page import summary, verdict_lines, write_report
 
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
-    more = _latency(run) if latency else []
+    latency_lines = _latency(run) if latency else []
     page = write_report(run)
     if as_json:
         print(json.dumps(summary(run), ensure_ascii=False))
         return
-    print("\n".join([*verdict_lines(run), *more]))
+    print("\n".join([*verdict_lines(run), *latency_lines]))
     print(f"report: {page}")
 
 

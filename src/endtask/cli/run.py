@@ -119,7 +119,7 @@ def _refuse_beside_bundle(given: Mapping[str, object]) -> None:
 def _unpacked(bundle: Path, output: Path | None, *, dry_run: bool) -> Path:
     """The folder of the bundle's run, unpacked if it is not there yet."""
     from endtask.bundle.unpack import bundle_header, default_folder, unbundle
-    from endtask.compare.record import COMPARE_FILE
+    from endtask.experiments.record import record_file
 
     header = bundle_header(bundle)
     runs = header.runs
@@ -128,7 +128,7 @@ def _unpacked(bundle: Path, output: Path | None, *, dry_run: bool) -> Path:
             f"holds {len(runs)} runs ({', '.join(runs[:3])}{', ...' if len(runs) > 3 else ''})",
             path=bundle,
             hint=f"endtask compare --bundle {bundle}"
-            if COMPARE_FILE in header.files
+            if record_file("compare") in header.files
             else f"endtask bundle {bundle} --unpack, and then one by one",
         )
     folder = output or default_folder(bundle)

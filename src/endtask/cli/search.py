@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from endtask.cli.options import (
-    BesideOption,
     BudgetOption,
     CorpusOption,
+    ExperimentOutputOption,
     JsonOption,
     PresetOption,
     QuietOption,
@@ -27,12 +27,12 @@ from endtask.progress import set_quiet
 NAME = "search"
 EXAMPLES = examples(
     "endtask search my-task.yaml --grid --budget 4h  # the TLM paper's rho1 x rho2",
-    "endtask search my-task.yaml --grid --values pretrain.rho1=1,19,99 --values pretrain.rho2=20,100 --budget 60min",
+    "endtask search my-task.yaml --grid --values pretrain.weighting.rho1=1,19,99 --values pretrain.objectives.task.rho2=20,100 --budget 60min",
     "endtask search my-task.yaml --trials 20 --budget 60min",
     "endtask search my-task.yaml --trials 20 --space pretrain.learning_rate=log:1e-4:3e-3 --output runs/rates",
 )
 
-GridOption = Annotated[bool, typer.Option("--grid", help="Try every combination; TLM's grid unless --values says.")]
+GridOption = Annotated[bool, typer.Option("--grid", help="Try every combination; TLM's grid unless --values is given.")]
 ValuesOption = Annotated[
     list[str] | None,
     typer.Option("--values", metavar="KEY=A,B,...", help="A setting and its values for --grid; may be repeated."),
@@ -53,7 +53,7 @@ def command(
     task: TaskOption = None,
     corpus: CorpusOption = None,
     budget: BudgetOption = None,
-    output: BesideOption = None,
+    output: ExperimentOutputOption = None,
     preset: PresetOption = None,
     overrides: SetOption = None,
     grid: GridOption = False,
@@ -63,17 +63,16 @@ def command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Look for better settings: many short runs under one budget, compared on dev; the best is scored on test.
+    """Search for better settings: many short runs under one budget, compared on dev; the best is scored on test.
 
-    The budget is for all trials together. The same command given again goes on after a stop. The folder is
-    the run's with `-search` behind it, unless --output names another.
+    The budget is for all trials together. The same command resumes after a stop. The folder is that of the run
+    with `-search` appended, unless --output names another.
     """
     _refuse_unclear(grid, values, trials, space)
-    from endtask.search.page import PAGE
-    from endtask.search.plan import Grid, Plan, Sampler, import_optuna
-    from endtask.search.search import search
-    from endtask.search.space import grid_axes, search_space
-    from endtask.search.table import print_table, verdict
+    from endtask.experiments.search import search
+    from endtask.experiments.search_report import PAGE, print_search
+    from endtask.experiments.search_space import grid_axes, search_space
+    from endtask.experiments.search_strategies import GridSearch, OptunaSearch, Strategy, import_optuna
 
     set_quiet(quiet)
     resolved = settings_from(
@@ -81,21 +80,20 @@ def command(
     )
     if output is None and resolved.output_dir:
         resolved = resolved.model_copy(update={"output_dir": f"{resolved.output_dir.rstrip('/')}-search"})
-    plan: Plan
+    strategy: Strategy
     if trials is None:
-        plan = Grid(grid_axes(values or [], resolved))
+        strategy = GridSearch(grid_axes(values or [], resolved))
     else:
         import_optuna()
-        plan = Sampler(search_space(space or [], resolved), trials, resolved.seed)
-    record = search(resolved, plan)
-    assert record.winner is not None
+        strategy = OptunaSearch(search_space(space or [], resolved), trials, resolved.seed)
+    result = search(resolved, strategy)
+    assert result.winner is not None
     if as_json:
-        print(json.dumps(record.statistics(), ensure_ascii=False))
+        print(json.dumps(result.to_dict(), ensure_ascii=False))
         return
-    print_table(record)
-    print(verdict(record))
-    print(f"report: {record.folder / PAGE}")
-    print(trial_line(record.folder / record.winner["folder"]))
+    print_search(result)
+    print(f"report: {result.folder / PAGE}")
+    print(trial_line(result.folder / result.winner["folder"]))
 
 
 def _refuse_unclear(grid: bool, values: list[str] | None, trials: int | None, space: list[str] | None) -> None:

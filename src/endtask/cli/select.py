@@ -21,7 +21,7 @@ from endtask.cli.options import (
     examples,
     settings_from,
 )
-from endtask.cli.retrieve import kept_lines
+from endtask.cli.retrieve import selection_lines
 from endtask.errors import InputError
 from endtask.progress import set_quiet
 
@@ -73,5 +73,5 @@ def command(
     if as_json:
         print(json.dumps({"select": counts, "table": str(table) if table else None}, ensure_ascii=False))
         return
-    lines = kept_lines(counts, has_corpus=bool(resolved.corpus.sources))
+    lines = selection_lines(counts, has_corpus=bool(resolved.corpus.sources))
     print("\n".join([f"selector: {resolved.select.name}", *lines, *([f"table: {table}"] if table else [])]))

@@ -65,7 +65,8 @@ class AlignedSettings(Section):
     )
     entity_markers: tuple[str, str, str, str] = Field(
         ("[[", "]]", "<<", ">>"),
-        description="what stands around the two spans of marked_relation, as in the task; also under tokenizer.entity_markers",
+        description="markers around the two spans of marked_relation, as in the task; name them under "
+        "tokenizer.entity_markers too",
     )
     keep_head: bool = Field(
         False,

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from endtask.config.objectives import CORPUS_OBJECTIVE, TASK_OBJECTIVE, Objectives, ObjectiveSettings, check_names
+from endtask.config.objectives import (
+    CORPUS_OBJECTIVE,
+    TASK_OBJECTIVE,
+    Objectives,
+    ObjectiveSettings,
+    check_names,
+    is_tlm,
+)
 from endtask.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -16,18 +23,17 @@ TAKEN_NAMES = ("task", "mlm", CORPUS_OBJECTIVE, TASK_OBJECTIVE)
 
 
 def objectives_with_tasks(settings: Settings) -> Objectives:
-    """What pre-training learns: where nobody said, an objective for each of `tasks` beside TLM's two.
+    """Return what pre-training learns: TLM's two objectives and one for each of `tasks`, unless the user names others.
 
-    `interleave` has no turns for more than two; then the tasks are left to fine-tuning.
+    A weighting for TLM's two alone, such as `interleave`, leaves the tasks to fine-tuning.
     """
     train, usual = settings.pretrain, settings.pretrain.used_objectives
-    said = train.objectives or train.weighting == "interleave"
-    if said or not settings.tasks or settings.skip_pretraining:
+    if not settings.tasks or settings.skip_pretraining or not is_tlm(train.objectives) or train.weighting.part.tlm_only:
         return usual
     if not settings.has_selection:
         usual.pop(CORPUS_OBJECTIVE, None)
     auxiliary = {name: ObjectiveSettings(kind="task", task=name) for name in settings.tasks}
-    if train.weighting == "sequence" and TASK_OBJECTIVE in usual:
+    if train.weighting.part.sequential and TASK_OBJECTIVE in usual:
         auxiliary[TASK_OBJECTIVE] = usual.pop(
             TASK_OBJECTIVE
         )  # the end task comes last: its head has to fit the last weights
@@ -66,16 +72,16 @@ def _check_kept(settings: Settings) -> None:
         return
     for name in settings.tasks:
         if name not in settings.learned_tasks:
-            last = " last" if settings.pretrain.weighting == "sequence" else ""
+            last = " last" if settings.pretrain.weighting.part.sequential else ""
             raise ValueError(
-                f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may then be saved untrained; "
+                f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may be saved untrained; "
                 "leave it off, or set finetune.tasks: main"
             )
 
 
 def _check_learned(settings: Settings) -> None:
     """A task that stands by with weight 0 is meant so."""
-    named = settings.pretrain.objectives or settings.used_objectives
+    named = {**settings.pretrain.objectives, **settings.used_objectives}
     learned = {objective.learned_task for objective in named.values()}
     for name in settings.tasks:
         if name not in learned:
@@ -85,8 +91,8 @@ def _check_learned(settings: Settings) -> None:
 
 
 def _remedy(name: str, settings: Settings) -> str:
-    if settings.pretrain.weighting == "interleave":
-        return "pretrain.weighting: interleave takes turns between two objectives, use equal, alternate or meta"
+    if settings.pretrain.weighting.part.tlm_only:
+        return "pretrain.weighting: interleave trains two objectives, use equal, alternate or meta"
     return f"add pretrain.objectives.{name}: {{kind: task, task: {name}}}"
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from endtask.config.objectives import KINDS, ObjectiveSettings
+from endtask.config.objectives import ObjectiveSettings
 from endtask.config.reselect import RESELECTION_FOLDS
 from endtask.config.root import Settings
 
-LEARNED_WEIGHTS = "learned weights"
 _SELECTION = "selection"
 _DEV_MAY_CHOOSE = {
     _SELECTION: ("the texts of the selection", "select.targets=folds"),
-    LEARNED_WEIGHTS: ("the weights of objectives", "pretrain.meta.split=folds"),
+    "learned weights": ("the weights of objectives", "pretrain.weighting.split=folds"),
 }
 """What labels of dev choose where they judge a part of training, and the setting by which train judges it."""
 _TEXTS = {
@@ -89,18 +88,16 @@ def _pretraining(settings: Settings, groups: int | None) -> Iterator[DataUse]:
         return
     for name, one in settings.used_objectives.items():
         yield objective_data_use(name, one)
-    if train.weighting == "meta":
-        by_dev = "dev" if train.meta.same_head else "train, judged by dev"  # a head of its own is fitted to train
-        split = by_dev if train.meta.split == "dev" else _in_turn(train.meta.folds, groups)
-        yield DataUse(LEARNED_WEIGHTS, "which objectives help", _TEXTS["task"], split, True)
+    yield from train.weighting.part.data_usage(groups)
     if train.reselect.every is not None:
-        folds = train.meta.folds if train.weighs_by_folds else RESELECTION_FOLDS
-        yield DataUse("re-selection", "which texts to read", _TEXTS["task"], _in_turn(folds, groups), True)
+        folds = train.weighting.part.number_of_folds or RESELECTION_FOLDS
+        yield DataUse("re-selection", "which texts to read", _TEXTS["task"], held_out_in_turn(folds, groups), True)
     if train.eval_steps is not None:
         yield DataUse("best step of pre-training", "when to stop", _TEXTS["task"], "dev", True)
 
 
-def _in_turn(folds: int, groups: int | None) -> str:
+def held_out_in_turn(folds: int, groups: int | None) -> str:
+    """Return the split of parts of train that are held out in turn."""
     return f"train, 1/{folds if groups is None else min(folds, groups)} of it held out in turn"
 
 
@@ -113,13 +110,13 @@ def _finetuning(settings: Settings) -> Iterator[DataUse]:
 
 
 def objective_data_use(name: str, asked: ObjectiveSettings) -> DataUse:
-    """What an objective of pre-training reads; corpus text belongs to no split, and the contamination filter keeps dev and test out."""
+    """Return what an objective of pre-training reads; corpus text belongs to no split."""
     of_task = asked.reads == "task"
-    learns = KINDS[asked.kind].meaning.replace("`", "")
+    learns = asked.part_class.meaning().replace("`", "")
     if asked.learned_task is not None:
         learns = learns.replace("the task", f"the task {asked.task}", 1)
     reads = _texts_of(asked.reads, asked.task)
-    return DataUse(name, learns, reads, "train" if of_task else "-", KINDS[asked.kind].labels)
+    return DataUse(name, learns, reads, "train" if of_task else "-", bool(asked.part_class.labels))
 
 
 def _texts_of(reads: str, task: str | None) -> str:

@@ -86,7 +86,7 @@ def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Colle
 def up_to_date(tree: Tree, *, without: Collection[str], where: str) -> Tree:
     """Settings that an older release wrote down, with the defaults of what it did not know.
 
-    >>> up_to_date({"select": {"budget": None}}, without=["seed"], where="a record")["select"]["selector"]
+    >>> up_to_date({"select": {"budget": None}}, without=["seed"], where="a record")["select"]["name"]
     'best_rank'
     """
     return resolve(tree, where).model_dump(mode="json", exclude=set(without))

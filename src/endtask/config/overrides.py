@@ -22,12 +22,12 @@ def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Se
 
     Sections are changed key by key; of those by names of the user's own, such as `tasks`, {} leaves none.
 
-    >>> with_values(Settings(), {"pretrain.rho1": 3}, "--values").pretrain.rho1
+    >>> with_values(Settings(), {"pretrain.weighting.rho1": 3}, "--values").pretrain.weighting.rho1
     3
-    >>> with_values(Settings(), {"train.rho3": 3}, "--values")
+    >>> with_values(Settings(), {"pretrain.learnin_rate": 3}, "--values")
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: --values, key 'pretrain.rho3': unknown setting (did you mean 'pretrain.rho2'?)
+    endtask.errors.InputError: --values, key 'pretrain.learnin_rate': unknown setting (did you mean 'pretrain.learning_rate'?)
     """
     tree = settings.model_dump(mode="json")
     for key, value in values.items():
@@ -65,8 +65,8 @@ def value_at(settings: Settings, key: str) -> Any:
 def split_entry(entry: str, where: str, example: str) -> tuple[str, str]:
     """The two sides of `key=...`.
 
-    >>> split_entry("pretrain.rho1=1,19", "--values", "pretrain.rho1=1,19,99")
-    ('pretrain.rho1', '1,19')
+    >>> split_entry("pretrain.weighting.rho1=1,19", "--values", "pretrain.weighting.rho1=1,19,99")
+    ('pretrain.weighting.rho1', '1,19')
     """
     key, _, text = (side.strip() for side in entry.partition("="))
     if not key or not text or not all(key.split(".")):
@@ -77,7 +77,7 @@ def split_entry(entry: str, where: str, example: str) -> tuple[str, str]:
 def read_list(text: str, where: str, key: str) -> list[Any]:
     """Values between commas, each read as YAML: numbers, words, `null`, lists in brackets.
 
-    >>> read_list("1, inf, null, [0, 1]", "--values", "pretrain.rho1")
+    >>> read_list("1, inf, null, [0, 1]", "--values", "pretrain.weighting.rho1")
     [1, 'inf', None, [0, 1]]
     """
     try:

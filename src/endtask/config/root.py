@@ -12,7 +12,7 @@ from endtask.config.budget import Budget, SizeBudget
 from endtask.config.domain import DomainSettings
 from endtask.config.evaluate import EvaluateSettings
 from endtask.config.model import ModelSettings, TokenizerSettings
-from endtask.config.objectives import Objectives
+from endtask.config.objectives import Objectives, is_tlm
 from endtask.config.part_section import PartSection
 from endtask.config.section import Fraction, Positive, Section
 from endtask.config.source import SourceSettings
@@ -167,7 +167,7 @@ class Settings(Section):
     tokenizer: TokenizerSettings = TokenizerSettings()
     model: SerializeAsAny[ModelSettings] = Field(default_factory=ModelSettings)
     aligned: AlignedSettings = AlignedSettings()
-    pretrain: PretrainSettings = PretrainSettings()
+    pretrain: PretrainSettings = Field(default_factory=PretrainSettings)
     finetune: FinetuneSettings = FinetuneSettings()
     evaluate: SerializeAsAny[EvaluateSettings] = Field(default_factory=EvaluateSettings)
 
@@ -225,8 +225,8 @@ class Settings(Section):
         """The auxiliary tasks whose heads learn in pre-training, and with what is learned last."""
         if self.skip_pretraining:
             return ()
-        used = list(self.used_objectives.values())
-        learned = {one.learned_task for one in (used[-1:] if self.pretrain.weighting == "sequence" else used)}
+        used = self.used_objectives
+        learned = {used[name].learned_task for name in self.pretrain.weighting.part.trained_last(tuple(used))}
         return tuple(name for name in self.tasks if name in learned)
 
     @property
@@ -329,7 +329,7 @@ class Settings(Section):
 
     @property
     def _without_task(self) -> str:
-        if not self.pretrain.objectives:
-            return "pretrain.rho1: inf"
-        last = " as the last of a sequence" if self.pretrain.weighting == "sequence" else ""
+        if is_tlm(self.pretrain.objectives):
+            return f"pretrain.weighting: {self.pretrain.weighting.name} without the task"
+        last = " as the last of a sequence" if self.pretrain.weighting.part.sequential else ""
         return f"pretrain.objectives without the task{last}"

@@ -41,7 +41,7 @@ def values_by_key(tree: Mapping[str, Any], model: type[BaseModel] = Settings, pr
     """The values of a nested mapping by the dotted keys that have a line of their own in the starter.
 
     >>> values_by_key({"seed": 1, "pretrain": {"rho1": 9, "objectives": {"own": {"kind": "mlm"}}}})
-    {'seed': 1, 'pretrain.rho1': 9, 'pretrain.objectives': {'own': {'kind': 'mlm'}}}
+    {'seed': 1, 'pretrain.weighting.rho1': 9, 'pretrain.objectives': {'own': {'kind': 'mlm'}}}
     """
     found: dict[str, Any] = {}
     for name, value in tree.items():

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.budget import BatchSize
-from endtask.config.meta import MetaSettings
-from endtask.config.objectives import (
-    CORPUS_OBJECTIVE,
-    TASK_OBJECTIVE,
-    Objectives,
-    ObjectiveSettings,
-    check_names,
-    tlm_objectives,
-)
+from endtask.config.objectives import Objectives, ObjectiveSettings, check_names, tlm_objectives, with_tlm_kinds
+from endtask.config.part_section import PartSection
 from endtask.config.reselect import ReselectSettings
-from endtask.config.section import Fraction, Positive, PositiveNumber, Section, infinity_in_words
+from endtask.config.section import Fraction, Positive, PositiveNumber, Section
+from endtask.registry import Registry, weightings
+
+
+class WeightingSettings(PartSection):
+    """Which objectives train at a step and how much each counts: a weighting and its options."""
+
+    registry: ClassVar[Registry[Any]] = weightings
+
+    name: str = Field("interleave", description="the weighting")
 
 
 class PhaseSettings(Section):
@@ -50,15 +52,11 @@ class PhaseSettings(Section):
 class PretrainSettings(PhaseSettings):
     """Pre-training: masked language modelling on the selection, jointly with the task (TLM), or other `objectives`."""
 
-    objectives: dict[str, ObjectiveSettings] = Field(
-        {}, description="what is learned, by names of your own; empty: `corpus` and `task` (TLM)"
+    objectives: SerializeAsAny[dict[str, ObjectiveSettings]] = Field(
+        default_factory=tlm_objectives, description="what is learned, by names of your own; by default TLM's two"
     )
-    weighting: Literal["interleave", "equal", "meta", "alternate", "sequence"] = Field(
-        "interleave",
-        description="interleave: `rho1` corpus batches, then an internal one (TLM); equal: all objectives at each "
-        "step, by their weights (MT-TARTAN); meta: the same with learned weights (META-TARTAN); alternate: one "
-        "objective per step, in turn; sequence: one objective after the other, each with a schedule of its own (DAPT, "
-        "then TAPT)",
+    weighting: SerializeAsAny[WeightingSettings] = Field(
+        default_factory=WeightingSettings, description="which objectives train at a step, and with which weights"
     )
     seed: int | None = Field(
         None, ge=0, description="of pre-training's random weights, order of texts and masks; unset: the run's `seed`"
@@ -89,16 +87,6 @@ class PretrainSettings(PhaseSettings):
     mask_rare_exponent: float = Field(
         0.0, ge=0, description="alpha: tokens are masked in proportion to count^-alpha; 0: all alike"
     )
-    rho1: Annotated[int | Literal["inf", "auto"], BeforeValidator(infinity_in_words)] = Field(
-        19,
-        description="corpus batches per task batch; inf: never a task batch; auto: by the task's size",
-    )
-    rho1_end: int | None = Field(
-        None,
-        ge=0,
-        description="the rho1 of the last step: the share of task batches changes linearly on the way; unset: never",
-    )
-    rho2: float = Field(20.0, ge=0, description="weight of masked LM against the task loss in task batches")
     task_head: Literal["stock", "tlm"] = Field(
         "stock", description="pre-training's head: that of the saved model, or the authors' own (dense, GELU, dense)"
     )
@@ -107,48 +95,31 @@ class PretrainSettings(PhaseSettings):
         description="momentum and decay go on moving the task head between its batches, as in the authors' code",
     )
     dropout: Fraction = Field(0.0, description="dropout during pre-training; little text is seen twice")
-    meta: MetaSettings = Field(MetaSettings(), description="how `weighting: meta` learns its weights")
     reselect: ReselectSettings = Field(
         ReselectSettings(), description="which texts of the selection are read, decided anew on the way"
     )
 
-    @model_validator(mode="after")
-    def mix_fits(self) -> PretrainSettings:
-        if isinstance(self.rho1, int) and self.rho1 < 0:
-            raise ValueError(f"rho1 must be 0 or more, got {self.rho1}")
-        if self.rho1 == "inf" and self.rho1_end is not None:
-            raise ValueError("rho1_end needs a rho1 to start from; with rho1: inf there are no task batches")
-        if self.early_stopping_patience is not None and self.eval_steps is None:
-            raise ValueError("early_stopping_patience needs eval_steps: pre-training scores dev only if asked to")
-        return self
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def tlm_kinds(cls, given: Any) -> Any:
+        return with_tlm_kinds(given)
 
     @model_validator(mode="after")
     def objectives_fit(self) -> PretrainSettings:
         check_names(self.objectives, "objectives")
+        if self.early_stopping_patience is not None and self.eval_steps is None:
+            raise ValueError("early_stopping_patience needs eval_steps: pre-training then scores dev on the way")
         used = self.used_objectives
         if not used:
             raise ValueError("objectives: all have the weight 0, which leaves nothing to learn")
-        if self.weighting == "interleave" and not used.keys() <= {CORPUS_OBJECTIVE, TASK_OBJECTIVE}:
-            raise ValueError(
-                f"weighting: interleave takes turns between {CORPUS_OBJECTIVE} and {TASK_OBJECTIVE}, "
-                f"not {', '.join(used)}; use equal, meta, alternate or sequence"
-            )
-        if self.weighting == "interleave" and self.rho1 == "inf" and TASK_OBJECTIVE in used:
-            raise ValueError(
-                f"rho1: inf leaves no turn for objectives.{TASK_OBJECTIVE}; give it the weight 0, or say rho1"
-            )
-        for name, one in used.items() if self.weighting != "sequence" else ():
+        weighting = self.weighting.part
+        if weighting.needs_task and not self.trains_task:
+            raise ValueError(self._without_task(f"weighting: {self.weighting.name} needs the task's labels"))
+        weighting.check_objectives(used)
+        for name, item in used.items() if not weighting.sequential else ():
             for key in ("learning_rate", "warmup_fraction"):
-                if getattr(one, key) is not None:
+                if getattr(item, key) is not None:
                     raise ValueError(f"objectives.{name}.{key}: only objectives of a sequence have their own")
-        if self.weighting == "interleave" and (own := [n for n, one in used.items() if one.weight != 1]):
-            raise ValueError(f"objectives.{own[0]}.weight: interleave goes by rho1 and rho2; leave it out, or 0")
-        if self.weighting == "meta" and not any(one.sees_labels for one in used.values()):
-            raise ValueError(self._without_task("weighting: meta learns for the task"))
-        if self.weighting == "meta" and len(used) == 1:
-            raise ValueError(
-                f"weighting: meta has nothing to weigh, {next(iter(used))} is alone; add an objective, or use equal"
-            )
         return self
 
     @model_validator(mode="after")
@@ -156,44 +127,37 @@ class PretrainSettings(PhaseSettings):
         if self.reselect.every is None:
             return self
         used = self.used_objectives.values()
-        if not any(one.kind == "mlm" and one.reads == "selection" for one in used):
+        if not any(item.part_class.reselectable and item.reads == "selection" for item in used):
             raise ValueError("reselect.every: there is no masked LM on the selection, whose texts could be chosen anew")
-        if not any(one.sees_labels for one in used):
+        if not any(item.sees_labels for item in used):
             raise ValueError(self._without_task("reselect.every: texts are chosen for the task"))
-        if self.weighting == "sequence":
-            raise ValueError(
-                "reselect.every: in a sequence the task is not learned beside the selection; use alternate"
-            )
+        if self.weighting.part.sequential:
+            raise ValueError("reselect.every: a sequence does not learn the task and the selection together")
         return self
 
     @property
     def used_objectives(self) -> Objectives:
-        """The objectives given, but for those of weight 0, or TLM's two; `Settings.used_objectives` knows the tasks."""
-        if not self.objectives:
-            return tlm_objectives(with_task=self.rho1 != "inf")
-        return {name: one for name, one in self.objectives.items() if one.weight > 0}
+        """The objectives of a weight above 0 that the weighting trains; `Settings.used_objectives` adds the tasks."""
+        given = {name: item for name, item in self.objectives.items() if item.weight > 0}
+        trained = self.weighting.part.trained(tuple(given))
+        return {name: given[name] for name in trained}
 
     def _without_task(self, why: str) -> str:
-        """The line where no objective that is used sees the labels, though it must: one may be there with weight 0."""
-        left_out = next((name for name, one in self.objectives.items() if one.sees_labels), None)
-        if left_out is None:
+        """Return the message where an objective must see the labels, and none does; one may have the weight 0."""
+        not_used = next((name for name, item in self.objectives.items() if item.sees_labels and not item.weight), None)
+        if not_used is None:
             return f"{why}; name an objective of kind task or joint"
-        return f"objectives.{left_out}.weight: 0 leaves this objective out, but {why}; give it more than 0"
+        return f"objectives.{not_used}.weight: 0 leaves this objective out, but {why}; give it more than 0"
 
     @property
     def trains_task(self) -> bool:
-        """Whether the task head learns in pre-training, and with what is learned last."""
-        used = list(self.used_objectives.values())
-        return any(one.sees_labels for one in (used[-1:] if self.weighting == "sequence" else used))
-
-    @property
-    def weighs_by_folds(self) -> bool:
-        """Whether weights are learned, and parts of train judge them in turn."""
-        return self.weighting == "meta" and self.meta.split == "folds"
+        """Whether pre-training trains the task head, and with the objectives that it trains last."""
+        used = self.used_objectives
+        return any(used[name].sees_labels for name in self.weighting.part.trained_last(tuple(used)))
 
     def reads(self, texts: str) -> bool:
-        """Whether some objective reads the texts of this kind."""
-        return any(one.reads == texts for one in self.used_objectives.values())
+        """Whether some objective reads these texts."""
+        return any(item.reads == texts for item in self.used_objectives.values())
 
 
 class FinetuneSettings(PhaseSettings):

@@ -14,7 +14,13 @@ from endtask.errors import InputError, nearest
 from endtask.io.compression import bare_suffix, without_compression
 from endtask.io.tables import ROW_SUFFIXES
 
+DOCSTRINGS = "docstrings"
+HUB_PREFIX = "hf:"
 TEXT_SUFFIXES = (".txt", ".md", ".rst")
+
+_NAMED = re.compile(r"([\w.-]+)=(.+)")
+# `-00`, `-00001-of-00005`, and the hash that may follow in file names of the hub.
+_SHARD = re.compile(r"-\d+(-of-\d+)?(-[0-9a-f]{16})?$")
 
 
 @dataclass(frozen=True)
@@ -109,14 +115,6 @@ def _missing(path: Path) -> InputError:
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     close = nearest(path.name, names)
     return InputError("no such file or folder", path=path, hint=f"did you mean {close!r}?" if close else None)
-
-
-DOCSTRINGS = "docstrings"
-HUB_PREFIX = "hf:"
-
-_NAMED = re.compile(r"([\w.-]+)=(.+)")
-# `-00`, `-00001-of-00005`, and the hash that may follow in file names of the hub.
-_SHARD = re.compile(r"-\d+(-of-\d+)?(-[0-9a-f]{16})?$")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from endtask.encoders.device_context import RECORDING
 from endtask.errors import InputError
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 
 _MAKE_AGAIN = "run again with --from the stage that made it"
 _DTYPES = {
@@ -33,7 +33,7 @@ _DTYPES = {
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write tensors and a small JSON header."""
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         write_safetensors(aside, tensors, header)
 
 

@@ -1,1 +1,1 @@
-"""The trained model as other tools want it."""
+"""Export the trained model for other tools."""

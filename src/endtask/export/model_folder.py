@@ -1,4 +1,4 @@
-"""The model stage: the seed that is best on dev, as a plain Hugging Face folder with a model card."""
+"""The model stage: saves the best seed on dev as a plain Hugging Face folder with a model card."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from endtask.task import Task
 from endtask.task.targets import score_scale
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
 
-_ABOUT_MARKERS = """- The head reads the marked places of a text alone, which no stock classifier of transformers does:
-  `AutoModel` loads the encoder, `endtask` the whole.
+_ABOUT_MARKERS = """- The head pools over the entity markers of a text, which no classifier of transformers does:
+  `AutoModel` loads the encoder only, `endtask.load` the complete model.
 """
 _USE_OF_MARKERS = """import endtask
-answers = endtask.load("path/to/this/folder").predict(["a text with its [[ marks ]]"])"""
-
+predictions = endtask.load("path/to/this/folder").predict(["a text with its [[ entity markers ]]"])"""
 
 def save_model(
     network: Network, task: Task, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
@@ -54,7 +53,7 @@ def save_auxiliary_model(
     *,
     seed: int,
 ) -> None:
-    """Write a auxiliary task's model, whose network holds the weights of the seed that is saved, as that of the task."""
+    """Write the model of an auxiliary task, whose network has the weights of the saved seed."""
     results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))[TASKS][name]
     threshold = results.get("thresholds", {}).get(str(seed), 0.5)
     own = settings.model_copy(update={"task": settings.tasks[name]})
@@ -72,7 +71,7 @@ def _write(
     seed: int,
     threshold: float,
 ) -> None:
-    """Config, weights, tokenizer and card of a network, and what else prediction must know."""
+    """Write config, weights, tokenizer, card and other facts that prediction needs."""
     if task.task_type.form == "numbers":
         fold_scale(network.heads[TASK], *score_scale(task))
     save_classifier(network, folder)
@@ -90,7 +89,7 @@ def _write(
 
 
 def fold_scale(head: nn.Module, mean: float, deviation: float) -> None:
-    """Let a head that learned standardised scores give them on the task's own scale: its last layer is changed.
+    """Rescale the last layer of a head that learned standardized scores to the task's own scale.
 
     >>> layer = nn.Linear(1, 1)
     >>> before = layer(torch.ones(1))
@@ -105,7 +104,7 @@ def fold_scale(head: nn.Module, mean: float, deviation: float) -> None:
 
 
 def _facts(task: Task, settings: Settings, threshold: float) -> dict[str, Any]:
-    """What prediction must know and no file of Hugging Face's says."""
+    """Return the facts that prediction needs and that no file of Hugging Face contains."""
     stride = settings.finetune.window_stride
     return {
         **({} if stride is None else {"window_stride": stride}),
@@ -114,7 +113,7 @@ def _facts(task: Task, settings: Settings, threshold: float) -> dict[str, Any]:
 
 
 def best_seed(finetuned: Path, settings: Settings, metric: str) -> dict[str, Any]:
-    """The result of the seed with the highest dev score; the earlier seed wins a tie."""
+    """Return the result of the seed with the highest dev score; the earlier seed wins a tie."""
     results = [
         json.loads((finetuned / f"seed-{seed}" / SEED_RESULT).read_text(encoding="utf-8"))
         for seed in settings.model_seeds
@@ -132,7 +131,7 @@ def model_card(
     facts: dict[str, Any] | None = None,
     reads_markers: bool = False,
 ) -> str:
-    """A short card: what it predicts, how it scored, how to load it."""
+    """Return a short model card: what the model predicts, its scores, how to load it."""
     about = task_types.get(task_type)
     summary = results["summary"]
     sources = ", ".join(_code(source.name or source.path) for source in settings.corpus.sources) or "no corpus"
@@ -143,9 +142,9 @@ def model_card(
         if "leak_free_mean" in summary
         else "no such rows"
     )
-    weights = f"These weights are those of seed {seed}, the best on dev."
+    weights = f"The weights are those of seed {seed}, the best on dev."
     if settings.skip_finetuning:
-        weights = "These weights are those of the joint training; there was no fine-tuning after it."
+        weights = "The weights are those of pre-training; there was no fine-tuning."
     return f"""---
 library_name: transformers
 pipeline_tag: {about.card_pipeline}
@@ -156,9 +155,9 @@ pipeline_tag: {about.card_pipeline}
 from: {sources}.
 
 {_about_labels(about, labels, facts or {})}
-- {summary["metric"]} on {results["split"]} ({results["rows"]} rows), mean and spread over
+- {summary["metric"]} on {results["split"]} ({results["rows"]} rows), mean and standard deviation over
   {len(results["seeds"])} fine-tuning {"seed" if len(results["seeds"]) == 1 else "seeds"}: {scores}
-- the same on the {results["leak_free_rows"]} rows whose text does not stand in train: {leak_free}
+- the same on the {results["leak_free_rows"]} rows whose text is not in train: {leak_free}
 {_about_test_sets(results)}- {weights}
 - {_about_length(settings)}
 {_ABOUT_MARKERS if reads_markers else ""}
@@ -170,33 +169,33 @@ from: {sources}.
 
 def _about_labels(task_type: Any, labels: tuple[str, ...], facts: dict[str, Any]) -> str:
     if task_type.form == "numbers":
-        return "- It gives a number on the scale of the training data."
+        return "- It predicts a number on the scale of the training data."
     named = f"- {'Tags' if task_type.per_token else 'Labels'}: {', '.join(map(_code, labels))}"
-    return f"{named}; one is given from a probability of {facts['threshold']:g} on" if "threshold" in facts else named
+    return f"{named}; predicted from a probability of {facts['threshold']:g}" if "threshold" in facts else named
 
 
 def _about_test_sets(results: dict[str, Any]) -> str:
-    """A line for each of several test sets, and their mean."""
+    """Return a line for each of several test sets, and their mean."""
     sets = results.get("test_sets", {})
-    lines = [f"- {_code(name)} ({one['rows']} rows): {100 * one['mean']:.1f}" for name, one in sets.items()]
+    lines = [f"- {_code(name)} ({found['rows']} rows): {100 * found['mean']:.1f}" for name, found in sets.items()]
     return "".join(f"{line}\n" for line in lines) + (
         f"- mean of the test sets: {100 * results['mean_of_test_sets']:.1f}\n" if sets else ""
     )
 
 
 def _about_length(settings: Settings) -> str:
-    """What becomes of long texts, which nobody sees from the outside."""
+    """Describe how the model handles long texts."""
     length, stride = settings.finetune.max_length, settings.finetune.window_stride
     if stride is None:
-        return f"Texts are cut off after {length} tokens."
+        return f"Texts are truncated to {length} tokens."
     return (
-        f"Texts of more than {length} tokens were read by windows that start {stride} tokens apart, and the\n"
-        "  probabilities averaged. `endtask predict` does so; the pipeline below cuts long texts off."
+        f"Texts of more than {length} tokens were split into windows that start {stride} tokens apart, and the\n"
+        "  probabilities averaged. `endtask predict` does so; the pipeline below truncates long texts."
     )
 
 
 def _plain(text: str) -> str:
-    r"""A user's text for a Markdown line: no line breaks, no marks, no HTML.
+    r"""Escape a user's text for a Markdown line: no line breaks, no markup, no HTML.
 
     >>> print(_plain("my_<b>task\n# 2"))
     my\_\<b\>task \# 2
@@ -205,7 +204,7 @@ def _plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    r"""A user's text as a code span, fenced by more backticks than it holds in a row.
+    r"""Return a user's text as a code span, fenced by more backticks than its longest run of them.
 
     >>> print(_code("a`b"), _code("two\nlines"))
     `` a`b `` `two lines`

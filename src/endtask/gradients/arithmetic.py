@@ -1,4 +1,4 @@
-"""The identities: products, sums and norms of gradients given as rows."""
+"""Products, sums and norms of gradients given as rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NUMBERS = 1 << 26  # held at once
 
 @contextmanager
 def tensor_float(wanted: bool) -> Iterator[None]:
-    """Products of float32 inside with factors of 10 bits where the device can, if wanted."""
+    """Let float32 products use TF32 inside, where `wanted` and supported by the device."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if wanted else before)
     try:
@@ -26,31 +26,31 @@ def tensor_float(wanted: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def pair_products(one: Rows, other: Rows) -> Tensor:
-    """Inner products of all pairs of rows: (..., R) and (..., R') -> (..., R, R').
+def pair_products(first: Rows, second: Rows) -> Tensor:
+    """Return the inner products of all pairs of rows: (..., R) and (..., R') -> (..., R, R').
 
-    <l r^T, l' r'^T> = (l . l') (r . r'), so no matrix is ever built. Rows may be tables with a line per owner.
+    <l r^T, l' r'^T> = (l . l') (r . r'), so no matrix is ever built. Rows may be tables with one entry per owner.
 
     >>> owners = torch.tensor([0])
-    >>> one = LinearRows(left=torch.tensor([[1.0, 2.0]]), right=torch.tensor([[3.0]]), owners=owners)
-    >>> pair_products(one, LookupRows(tokens=torch.tensor([1]), right=torch.tensor([[5.0]]), owners=owners)).tolist()
+    >>> rows = LinearRows(left=torch.tensor([[1.0, 2.0]]), right=torch.tensor([[3.0]]), owners=owners)
+    >>> pair_products(rows, LookupRows(tokens=torch.tensor([1]), right=torch.tensor([[5.0]]), owners=owners)).tolist()
     [[30.0]]
     """
-    return _left_products(one, other) * (one.right @ other.right.mT)
+    return _left_products(first, second) * (first.right @ second.right.mT)
 
 
-def _left_products(one: Rows, other: Rows) -> Tensor:
-    if isinstance(one, LinearRows) and isinstance(other, LinearRows):
-        return one.left @ other.left.mT
-    if isinstance(one, LinearRows):
-        return _at_tokens(one.left, tokens_of(other))
-    if isinstance(other, LinearRows):
-        return _at_tokens(other.left, tokens_of(one)).mT
-    return (tokens_of(one)[..., :, None] == tokens_of(other)[..., None, :]).to(one.right.dtype)
+def _left_products(first: Rows, second: Rows) -> Tensor:
+    if isinstance(first, LinearRows) and isinstance(second, LinearRows):
+        return first.left @ second.left.mT
+    if isinstance(first, LinearRows):
+        return _at_tokens(first.left, tokens_of(second))
+    if isinstance(second, LinearRows):
+        return _at_tokens(second.left, tokens_of(first)).mT
+    return (tokens_of(first)[..., :, None] == tokens_of(second)[..., None, :]).to(first.right.dtype)
 
 
 def tokens_of(rows: Rows) -> Tensor:
-    """The places of the ones in rows of looked-up vectors: (R,)."""
+    """Return the tokens of rows of looked-up vectors: (R,)."""
     assert isinstance(rows, LookupRows)
     return rows.tokens
 
@@ -70,13 +70,13 @@ def sums_by_owner(values: Tensor, owners: Tensor, count: int) -> Tensor:
 
 
 def _bounds(owners: Tensor, count: int) -> Tensor:
-    """Where the rows of each owner begin, and where the last ones end: (R,), in order -> (count + 1,)."""
-    # Without asking the device how many there are, as bincount does.
+    """Return where the rows of each owner begin, and where the last end: (R,), sorted -> (count + 1,)."""
+    # Without a synchronization for the number of owners, which bincount needs.
     return torch.searchsorted(owners, torch.arange(count + 1, device=owners.device))
 
 
 def matrices(uses: Uses, count: int, block: Block, most: int | None = None) -> Tensor:
-    """The gradients themselves: rows -> (count, height, width)."""
+    """Return the gradients as matrices: rows -> (count, height, width)."""
     total = uses[0].right.new_zeros((count, block.height, block.width))
     for rows in uses:
         if isinstance(rows, LinearRows):
@@ -88,23 +88,23 @@ def matrices(uses: Uses, count: int, block: Block, most: int | None = None) -> T
 
 
 def _add_lookups(total: Tensor, rows: Rows) -> None:
-    """Add looked-up rows to matrices in place: (count, height, width), in a fixed order, which index_put_ has not."""
-    places, of_each = torch.unique(rows.owners * total.shape[1] + tokens_of(rows), return_inverse=True)
+    """Add looked-up rows to matrices inplace: (count, height, width), in a fixed order, unlike index_put_."""
+    indices, of_each = torch.unique(rows.owners * total.shape[1] + tokens_of(rows), return_inverse=True)
     order = torch.argsort(of_each, stable=True)
-    total.view(-1, total.shape[2])[places] += sums_by_owner(rows.right[order], of_each[order], len(places))
+    total.view(-1, total.shape[2])[indices] += sums_by_owner(rows.right[order], of_each[order], len(indices))
 
 
 def squared_norms(uses: Uses, count: int, block: Block, most: int | None = None) -> Tensor:
-    """Squared length of every owner's gradient, from pairs of its own rows or from its matrix: -> (count,).
+    """Return the squared norm of every owner's gradient, from pairs of its rows or from its matrix: -> (count,).
 
-    `most` is the most rows of one kind that one owner has; unless it is given, the device is asked and waited for.
+    `most` is the largest number of rows of one kind per owner; without it the device is synchronized.
     """
     widths = [most_rows((rows,)) if most is None else most for rows in uses]
     linear = all(isinstance(rows, LinearRows) for rows in uses)
     if linear and max(widths) * (block.height + block.width) > block.size:
         parts = by_owners(uses, count, block.size)
         return torch.cat([matrices(part, size, block, most).square().sum((1, 2)) for size, part in parts])
-    # Each kind is padded to its own most: a predicted token's row is as long as the vocabulary, a read one's is not.
+    # Each kind is padded to its own maximum: rows of predicted tokens are as long as the vocabulary, others are not.
     lefts = [block.height if isinstance(rows, LinearRows) else 1 for rows in uses]
     numbers = sum(width * (left + block.width + width) for left, width in zip(lefts, widths, strict=True))
     parts = by_owners(uses, count, max(1, numbers))
@@ -112,16 +112,16 @@ def squared_norms(uses: Uses, count: int, block: Block, most: int | None = None)
 
 
 def _own_pairs(padded: list[Rows]) -> Tensor:
-    return torch.stack([pair_products(one, other).sum((1, 2)) for one in padded for other in padded]).sum(0)
+    return torch.stack([pair_products(first, second).sum((1, 2)) for first in padded for second in padded]).sum(0)
 
 
 def most_rows(uses: Uses) -> int:
-    """The most rows of one kind that one owner has."""
+    """Return the largest number of rows of one kind per owner."""
     return max(int(torch.bincount(rows.owners, minlength=1).max()) for rows in uses)
 
 
 def tables(rows: AnyRows, count: int, most: int | None = None) -> AnyRows:
-    """Rows as padded tables with one line per owner: (R, ...) -> (count, most, ...); zeros where there is none."""
+    """Return rows as padded tables, one entry per owner: (R, ...) -> (count, most, ...); padded with zeros."""
     width = most_rows((rows,)) if most is None else most
     slots = torch.arange(len(rows.owners), device=rows.owners.device) - _bounds(rows.owners, count)[rows.owners]
 
@@ -134,10 +134,10 @@ def tables(rows: AnyRows, count: int, most: int | None = None) -> AnyRows:
 
 
 def by_owners(uses: Uses, count: int, numbers_each: int) -> Iterator[tuple[int, Uses]]:
-    """Cut rows into groups of neighbouring owners, counted from 0 in each, so that not too much is held at once."""
+    """Yield rows in groups of neighbouring owners, numbered from 0 in each, to limit memory."""
     step = max(1, _MOST_NUMBERS // numbers_each)
     if count <= step:
-        yield count, uses  # where they begin and end is known without asking the device
+        yield count, uses  # no synchronization needed
         return
     for first in range(0, count, step):
         size = min(step, count - first)
@@ -152,25 +152,25 @@ def _owned(rows: Rows, first: int, size: int) -> Rows:
 
 
 @dataclass(frozen=True)
-class _Alike:
-    """Tokens that about as many rows ask for: with the rows as a table, all their products are one batched matmul."""
+class _TokenGroup:
+    """Tokens with a similar number of rows: with the rows as a table, all products are one batched matmul."""
 
-    tokens: Tensor  # (T,) int64, places among the distinct tokens
-    rows: Tensor  # (T, most) int64, the rows that ask for each, filled up with row 0
+    tokens: Tensor  # (T,) int64, indices among the distinct tokens
+    rows: Tensor  # (T, most) int64, the rows of each token, padded with row 0
 
 
 class LookupProducts:
-    """Stored rows of looked-up vectors by their tokens, so that each line of a candidate's matrix is read once."""
+    """Stored rows of looked-up vectors by token, so that each row of a candidate's matrix is read once."""
 
     def __init__(self, stored: Rows, layer: str) -> None:
         self.stored = stored
         self._distinct, of_each, counts = torch.unique(tokens_of(stored), return_inverse=True, return_counts=True)
         self._block = Block(layer, len(self._distinct), stored.right.shape[1])
-        self._alike, self._places = _rows_by_token(of_each, counts)
-        self._most = max(self._block.size, sum(one.rows.numel() for one in self._alike))
+        self._groups, self._indices = _rows_by_token(of_each, counts)
+        self._most = max(self._block.size, sum(group.rows.numel() for group in self._groups))
 
     def products(self, uses: Uses, count: int) -> Tensor:
-        """Candidates against every single row: (count, R)."""
+        """Return the products of candidates with every single row: (count, R)."""
         if not len(self.stored.owners):
             return uses[0].right.new_zeros((count, 0))
         few = tuple(_at(rows, self._distinct) for rows in uses)
@@ -180,38 +180,38 @@ class LookupProducts:
     def _of(self, candidates: Tensor) -> Tensor:
         """(C, distinct, width) -> (C, R)"""
         right, found = self.stored.right, []  # (R, width)
-        for one in self._alike:
-            lines = candidates[:, one.tokens].transpose(0, 1)  # (T, C, width)
-            found.append((lines @ right[one.rows].mT).transpose(0, 1).flatten(1))  # (T, C, most) -> (C, T * most)
-        return torch.cat(found, dim=1)[:, self._places]
+        for group in self._groups:
+            lines = candidates[:, group.tokens].transpose(0, 1)  # (T, C, width)
+            found.append((lines @ right[group.rows].mT).transpose(0, 1).flatten(1))  # (T, C, most) -> (C, T * most)
+        return torch.cat(found, dim=1)[:, self._indices]
 
 
-def _rows_by_token(of_each: Tensor, counts: Tensor) -> tuple[list[_Alike], Tensor]:
-    """Rows by token, tokens by how many rows they have, in powers of two; and where each row then stands: (R,)."""
+def _rows_by_token(of_each: Tensor, counts: Tensor) -> tuple[list[_TokenGroup], Tensor]:
+    """Group rows by token, and tokens by their number of rows in powers of two; also returns each row's index: (R,)."""
     order = torch.argsort(of_each, stable=True)
     starts = counts.cumsum(0) - counts
     slots = torch.empty_like(of_each)
     slots[order] = torch.arange(len(order), device=order.device) - starts[of_each[order]]
-    rooms = torch.ceil(torch.log2(counts.double())).long()  # a token with 5 rows has room for 2 ** 3
-    places, alike, before = torch.empty_like(of_each), [], 0
+    rooms = torch.ceil(torch.log2(counts.double())).long()  # a token with 5 rows is padded to 2 ** 3
+    indices, groups, before = torch.empty_like(of_each), [], 0
     for room in torch.unique(rooms).tolist():
         tokens = torch.nonzero(rooms == room).squeeze(1)
         rows = torch.nonzero(rooms[of_each] == room).squeeze(1)
         lines = torch.searchsorted(tokens, of_each[rows])
         table = rows.new_zeros((len(tokens), 2**room))
         table[lines, slots[rows]] = rows
-        places[rows] = before + lines * 2**room + slots[rows]
-        alike.append(_Alike(tokens, table))
+        indices[rows] = before + lines * 2**room + slots[rows]
+        groups.append(_TokenGroup(tokens, table))
         before += table.numel()
-    return alike, places
+    return groups, indices
 
 
 def _at(rows: Rows, distinct: Tensor) -> Rows:
-    """The rows as if the vocabulary were these tokens alone."""
+    """Return the rows for a vocabulary of these tokens alone."""
     if isinstance(rows, LinearRows):
         return replace(rows, left=rows.left[:, distinct])
     assert isinstance(rows, LookupRows)
-    places = torch.searchsorted(distinct, rows.tokens).clamp(max=len(distinct) - 1)
-    # What nobody asks for adds zeros to some line: dropping it would make the host wait for the device.
-    asked = (distinct[places] == rows.tokens).to(rows.right.dtype)
-    return replace(rows, tokens=places, right=rows.right * asked[:, None])
+    indices = torch.searchsorted(distinct, rows.tokens).clamp(max=len(distinct) - 1)
+    # Other tokens add zeros to some row: dropping them would synchronize the device.
+    is_known = (distinct[indices] == rows.tokens).to(rows.right.dtype)
+    return replace(rows, tokens=indices, right=rows.right * is_known[:, None])

@@ -1,4 +1,4 @@
-"""Catch the inputs of chosen weights, and the outputs, while a network runs: autograd starts at the first of them.
+"""Capture inputs and outputs of chosen weights in a forward pass; autograd starts at the first of them.
 
 Every product with a weight passes torch's function `linear` and every reading of word vectors passes `embedding`,
 whatever module or part of a weight it belongs to; so these two are watched, and the models need no hooks.
@@ -32,12 +32,12 @@ class Use:
 
     @property
     def is_lookup(self) -> bool:
-        """Whether word vectors were read, not multiplied."""
+        """Whether word vectors were looked up, not multiplied."""
         return not self.inputs.is_floating_point()
 
 
 class Capture(TorchFunctionMode):
-    """While active, every use of the given weights is kept in `uses`.
+    """While active, `uses` collects every use of the given weights.
 
     With all weights frozen, the output of a first use becomes the start of the autograd graph: what lies below runs
     as under `no_grad`, and the backward pass computes nothing but gradients of outputs above.
@@ -47,7 +47,7 @@ class Capture(TorchFunctionMode):
         super().__init__()
         self.uses: list[Use] = []
         self.in_head = False
-        self._places = [(layer, weight, weight.data_ptr()) for layer, weight in weights.items()]
+        self._weights = [(layer, weight, weight.data_ptr()) for layer, weight in weights.items()]
 
     def __torch_function__(
         self,
@@ -70,20 +70,20 @@ class Capture(TorchFunctionMode):
         return out
 
     def _block(self, weight: Tensor) -> Block | None:
-        """The chosen weight that this one is, or is some rows of, recognised by where its numbers lie."""
-        for layer, whole, start in self._places:
+        """Return the chosen weight that shares memory with this one, or with some of its rows; None without one."""
+        for layer, full, start in self._weights:
             offset = weight.data_ptr() - start
-            if 0 <= offset < whole.nbytes:
-                if weight.stride() != whole.stride() or weight.shape[1:] != whole.shape[1:]:
+            if 0 <= offset < full.nbytes:
+                if weight.stride() != full.stride() or weight.shape[1:] != full.shape[1:]:
                     raise ValueError(f"{layer} is used in a way that is not understood: {tuple(weight.shape)}")
-                first = offset // (whole.stride(0) * whole.element_size())
-                return Block(layer, weight.shape[0], weight.shape[1], first, len(whole))
+                first = offset // (full.stride(0) * full.element_size())
+                return Block(layer, weight.shape[0], weight.shape[1], first, len(full))
         return None
 
 
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
-    """No weight wants a gradient and no dropout is active inside; afterwards all is as before."""
+    """Disable dropout and the gradients of weights inside; restores both afterwards."""
     active = [module for module in network.modules() if module.training]
     wanted = [weight for weight in network.parameters() if weight.requires_grad]
     try:
@@ -101,7 +101,7 @@ def frozen(network: nn.Module) -> Iterator[None]:
 
 
 def rows_of(use: Use, slope: Tensor, batch: TextBatch) -> Rows:
-    """The rows of one use, from the gradient at its output; rows that are zero are left out."""
+    """Return the rows of a use, from the gradient at its output, without zero rows."""
     owners = _owners(use, batch)
     inputs = use.inputs
     if use.output.dim() == 3:  # a padded table (S, T, ...), or all tokens as one text (1, N, ...)
@@ -110,22 +110,22 @@ def rows_of(use: Use, slope: Tensor, batch: TextBatch) -> Rows:
     if use.is_lookup and use.padding is not None:
         wanted &= inputs != use.padding
     where = wanted.nonzero().squeeze(1)
-    kept = wide(slope[where])
+    gradients = wide(slope[where])
     if use.is_lookup:
-        return LookupRows(tokens=inputs[where], right=kept, owners=owners[where])
-    return LinearRows(left=kept, right=wide(inputs[where]), owners=owners[where])
+        return LookupRows(tokens=inputs[where], right=gradients, owners=owners[where])
+    return LinearRows(left=gradients, right=wide(inputs[where]), owners=owners[where])
 
 
 def _owners(use: Use, batch: TextBatch) -> Tensor:
-    """The text of each row: of every token in the encoder, of every masked position in a head."""
+    """Return the text of each row: of every token in the encoder, of every masked position in a head."""
     if not use.in_head:
         return batch.text_ids
     assert batch.masked_positions is not None
     if len(use.inputs) != len(batch.masked_positions):
-        raise ValueError(f"{use.block} is used in a head at {len(use.inputs)} places that are not the masked ones")
+        raise ValueError(f"{use.block} is used in a head at {len(use.inputs)} other positions than the masked ones")
     return batch.text_ids[batch.masked_positions]
 
 
 def wide(values: Tensor) -> Tensor:
-    """Numbers in float32, or float64 where they are."""
+    """Return the values in float32, or float64 where they are."""
     return values.to(torch.promote_types(values.dtype, torch.float32))

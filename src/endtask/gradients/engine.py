@@ -1,7 +1,7 @@
 """Gradients of single texts, for chosen weights of a network's body and any loss.
 
 Weights are caught wherever they are used. One attention output projection of the lean encoder has a faster path: the
-encoder is split there. The part below is most of the work and takes no gradient, so it can be compiled as any forward
+encoder is split there. The part below takes most of the time and no gradient, so it can be compiled as any forward
 pass. In the last layer everything after attention works on each position alone: there the part above runs only where
 the loss reads.
 """
@@ -28,7 +28,7 @@ from endtask.gradients.rows import Block, Gradients, LinearRows, Rows, average, 
 
 
 class GradientEngine:
-    """Reads batches and gives each text's own gradients, as rows.
+    """Computes the gradients of each text of a batch, as rows.
 
     Dropout is off, nothing below the lowest chosen weight is differentiated, and no gradient of a weight is ever
     formed; the network is left as it was. Rows are float32, or float64 where the network is.
@@ -52,7 +52,7 @@ class GradientEngine:
         self._is_compiled = compiled and number is not None
 
     def gradients(self, batch: TextBatch, losses: TextLosses) -> Gradients:
-        """The gradient of each text's loss, in the order of the texts."""
+        """Return the gradient of each text's loss, in the order of the texts."""
         moved = batch.to(self.context.device)
         with frozen(self.network), nullcontext() if self._is_compiled else self.network.uncompiled():
             if self._split is None:
@@ -60,7 +60,7 @@ class GradientEngine:
             return replace(self._split.gradients(moved, losses), most_rows=self._split.most_rows(batch, losses))
 
     def _caught(self, batch: TextBatch, losses: TextLosses) -> Gradients:
-        """For any weights, caught wherever they are used."""
+        """Return gradients of any weights, captured wherever they are used."""
         uses, total = self._forward(batch, losses)
         slopes = torch.autograd.grad(total, [use.output for use in uses], allow_unused=True)
         blocks: dict[Block, list[Rows]] = {}
@@ -87,11 +87,11 @@ class Readings:
     batches: tuple[TextBatch, ...]
 
     def pin(self) -> Readings:
-        """The same in memory that a GPU can copy from while others work."""
+        """Return a copy in pinned memory."""
         return Readings(tuple(batch.pin() for batch in self.batches))
 
     def gradients(self, engine: GradientEngine, losses: TextLosses) -> Gradients:
-        """The mean over the masks."""
+        """Return the mean over the masks."""
         return average([engine.gradients(batch, losses) for batch in self.batches])
 
 
@@ -111,7 +111,7 @@ class SplitEncoder:
         self._upper = torch.compile(upper) if compiled else upper
 
     def gradients(self, batch: TextBatch, losses: TextLosses) -> Gradients:
-        """Of each text, in the order of the texts; all weights are frozen before."""
+        """Return the gradients of each text, in order; the caller freezes all weights."""
         guide = guide_for(self._network.backend, batch)
         reading = reading_of(losses, self._network, batch) if self._is_last else None
         read = None if reading is None else reading.positions
@@ -140,7 +140,7 @@ class SplitEncoder:
 
 
 def number_of(network: Network, layers: Iterable[str]) -> int | None:
-    """The layer to split at, from 0, where the chosen weights are one attention output projection of the lean encoder.
+    """Return the layer to split at, from 0, where an attention output projection of the lean encoder is chosen alone.
 
     >>> from types import SimpleNamespace as Some
     >>> lean = Some(architecture=Some(splits_layers=True), config=Some(num_hidden_layers=12))
@@ -154,7 +154,7 @@ def number_of(network: Network, layers: Iterable[str]) -> int | None:
 
 
 def layer_of(encoder: LeanEncoder, number: int) -> Layer:
-    """A layer by its number, from 0."""
+    """Return a layer by its number, from 0."""
     layer = encoder.layers[number]
     assert isinstance(layer, Layer)
     return layer

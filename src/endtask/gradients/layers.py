@@ -1,4 +1,4 @@
-"""Which weights of the encoder gradients are taken of: by a short name, a module's path or a pattern."""
+"""Choose the weights of the encoder whose gradients are compared, by short name, module path or pattern."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EMBEDDING = "embedding"
 
 
 def choose_weights(network: Network, layers: Sequence[str]) -> dict[str, nn.Parameter]:
-    """The weights that the names stand for, by their module's path in the encoder, in the encoder's order.
+    """Return the weights that the names stand for, by their module's path in the encoder, in the encoder's order.
 
     A name is `last`, `three_quarters`, `half`, `quarter` (the attention output projection at that depth, as the ISS
     authors use), `embedding` (the word vectors), or the path of a Linear module, `*` standing for anything.
@@ -53,7 +53,7 @@ def _paths(network: Network, name: str, known: list[str]) -> list[str]:
 
 
 def output_projection(network: Network, depth: float) -> str:
-    """The path of the attention output projection at a depth, as a share of the layers.
+    """Return the path of the attention output projection at a depth, as a share of the layers.
 
     >>> from types import SimpleNamespace as Some
     >>> from endtask.encoders.bert import Bert

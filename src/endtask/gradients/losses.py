@@ -20,7 +20,7 @@ TextLosses = Callable[[Network, Tensor, TextBatch], Tensor]
 
 
 def masked_lm_losses(network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
-    """Each text's mean cross-entropy over its own masked positions; 0 for a text without any: (N, hidden) -> (S,)."""
+    """Return each text's mean cross-entropy over its masked positions; 0 without any: (N, hidden) -> (S,)."""
     assert batch.masked_positions is not None
     assert batch.masked_targets is not None
     logits = network.masked_logits(hidden, batch.masked_positions)  # (M, vocabulary)
@@ -29,7 +29,7 @@ def masked_lm_losses(network: Network, hidden: Tensor, batch: TextBatch) -> Tens
 
 
 def task_losses(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
-    """What each text's answer costs, of tags the mean over its words; 0 for texts of padding: (N, hidden) -> (S,)."""
+    """Return each text's task loss, for tags the mean over its words; 0 for texts of padding: (N, hidden) -> (S,)."""
     assert batch.labels is not None
     task_type = network.type_of(head)
     errors: Tensor = task_type.losses(network.task_logits(hidden, batch, head), batch)
@@ -51,7 +51,7 @@ class Reading:
 
 
 def reading_of(losses: TextLosses, network: Network, batch: TextBatch) -> Reading | None:
-    """What a loss reads, where that is known to be less than all tokens."""
+    """Return what a loss reads, where that is less than all tokens; None: all tokens."""
     if losses is masked_lm_losses:
         return _masked_positions(batch)
     reads_texts = losses is task_losses and not network.task_type.per_token
@@ -70,19 +70,19 @@ def _masked_positions(batch: TextBatch) -> Reading:
 def _first_tokens(batch: TextBatch) -> Reading:
     # An empty text of a room starts behind the last token.
     where = batch.offsets[:-1].long().clamp(max=len(batch.input_ids) - 1)
-    places = torch.arange(len(where) + 1, device=where.device)
-    return Reading(where, batch.texts, replace(batch, offsets=places.int(), text_ids=places[:-1]))
+    indices = torch.arange(len(where) + 1, device=where.device)
+    return Reading(where, batch.texts, replace(batch, offsets=indices.int(), text_ids=indices[:-1]))
 
 
 def mean_by_text(values: Tensor, text_ids: Tensor, counted: Tensor, texts: int) -> Tensor:
-    """The mean of each text's counted values, 0 where it has none: (M,) -> (texts,).
+    """Return the mean of each text's counted values, 0 where it has none: (M,) -> (texts,).
 
     >>> import torch
     >>> mean_by_text(torch.tensor([1.0, 3.0, 9.0]), torch.tensor([0, 0, 2]), torch.tensor([True] * 3), 3).tolist()
     [2.0, 0.0, 9.0]
     """
     sizes = values.new_zeros(texts).index_add(0, text_ids, counted.to(values.dtype))
-    # Each value is divided before the sum: a text's gradient then does not depend on the texts beside it.
+    # Each value is divided before the sum: a text's gradient then does not depend on other texts of the batch.
     return values.new_zeros(texts).index_add(0, text_ids, values * counted / sizes.clamp(min=1)[text_ids])
 
 

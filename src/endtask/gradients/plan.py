@@ -9,13 +9,13 @@ from endtask.errors import InputError, did_you_mean
 from endtask.gradients.rows import Block, Gradients, LinearRows
 
 Strategy = Literal["pairs", "matrix"]
-"""`pairs` stores targets as rows and multiplies pairs of rows; `matrix` stores and multiplies whole matrices."""
+"""`pairs` stores targets as rows and multiplies pairs of rows; `matrix` stores and multiplies matrices."""
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
 @dataclass(frozen=True)
 class Options:
-    """By default each block takes the cheaper strategy.
+    """Options of a plan; by default each block takes the cheaper strategy.
 
     `strategy` forces one. `memory` is the most that all targets may take, in bytes, each block having the same share
     (None: no limit); where neither strategy keeps to it, the smaller is taken.
@@ -42,8 +42,8 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Work:
-    """The number of candidates (or units of them), of targets, and of the units that the targets form."""
+class Workload:
+    """The number of candidates (or units of them), of targets, and of units of targets."""
 
     candidates: int
     targets: int
@@ -52,7 +52,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Counted:
-    """Rows of one kind for one text, on average, and the numbers in a row's left factor; a token counts as one."""
+    """Rows of one kind for one text, on average, and the numbers in a row's left factor; a token counts 1."""
 
     rows: float
     left: int
@@ -66,38 +66,39 @@ class BlockCosts:
     block: Block
     candidate: tuple[Counted, ...]
     target: tuple[Counted, ...]
-    work: Work
+    workload: Workload
 
     def multiply_adds(self, strategy: Strategy) -> float:
-        """For one candidate against all units, with its share of preparing the targets.
+        """Return the multiply-adds of a candidate against all units, with its share of preparing the targets.
 
-        >>> costs = BlockCosts(Block("W", 768, 768), (Counted(19, 768),), (Counted(1, 768),), Work(10**6, 4000, 4000))
+        >>> workload = Workload(10**6, 4000, 4000)
+        >>> costs = BlockCosts(Block("W", 768, 768), (Counted(19, 768),), (Counted(1, 768),), workload)
         >>> [f"{costs.multiply_adds(strategy):.1e}" for strategy in ("pairs", "matrix")]
         ['1.2e+08', '2.4e+09']
         """
         if strategy == "pairs":
             return self._pairs()
-        share = self.work.targets / self.work.candidates
-        return self._build(self.candidate) + self.work.units * self.block.size + share * self._build(self.target)
+        share = self.workload.targets / self.workload.candidates
+        return self._build(self.candidate) + self.workload.units * self.block.size + share * self._build(self.target)
 
     def bytes_per_target(self, strategy: Strategy, item: int) -> float:
-        """The memory for one target, `item` bytes a number."""
+        """Return the bytes of a target, with `item` bytes per number."""
         if strategy == "pairs":
-            return item * sum(one.rows * (one.left + self.block.width) for one in self.target)
-        return item * self.work.units / self.work.targets * self.block.size
+            return item * sum(counts.rows * (counts.left + self.block.width) for counts in self.target)
+        return item * self.workload.units / self.workload.targets * self.block.size
 
     def _pairs(self) -> float:
-        """Pairs of rows; where targets store tokens, the candidate's matrix and one of its rows for each token."""
-        width, targets, total = self.block.width, self.work.targets, 0.0
+        """Return the cost of pairs of rows; for stored tokens, of the candidate's matrix and a row of it per token."""
+        width, targets, total = self.block.width, self.workload.targets, 0.0
         for rows in self.target:
             if rows.lookup:
                 total += self.block.size + self._build(self.candidate) + targets * rows.rows * width
             else:
-                total += sum(targets * one.rows * rows.rows * (one.left + width) for one in self.candidate)
+                total += sum(targets * counts.rows * rows.rows * (counts.left + width) for counts in self.candidate)
         return total
 
     def _build(self, counted: tuple[Counted, ...]) -> float:
-        return sum(one.rows * one.left * self.block.width for one in counted)
+        return sum(counts.rows * counts.left * self.block.width for counts in counted)
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class Plan:
         return sum(plan.bytes_per_target[plan.strategy] for plan in self.blocks.values())
 
     def record(self) -> list[dict[str, Any]]:
-        """One plain dictionary per block, for a manifest."""
+        """Return a plain dictionary per block, for a manifest."""
         return [
             {
                 "layer": str(plan.block),
@@ -145,29 +146,29 @@ class Plan:
         ]
 
 
-def make_plan(candidates: Gradients, targets: Gradients, work: Work, options: Options | None = None) -> Plan:
+def make_plan(candidates: Gradients, targets: Gradients, workload: Workload, options: Options | None = None) -> Plan:
     """Choose the cheaper strategy within the memory for every block, by the rows of sampled candidates and targets.
 
-    Candidates that count as units, or are read under several masks, are given so; targets are given one by one.
+    Sampled candidates are units, or means over several masks, as in scoring; sampled targets are single texts.
 
     >>> import torch
     >>> row = LinearRows(left=torch.zeros(1, 64), right=torch.zeros(1, 64), owners=torch.tensor([0]))
     >>> sample = Gradients(1, {Block("layers.1.attn.Wo", 64, 64): (row,)})
-    >>> plan = make_plan(sample, sample, Work(candidates=1000, targets=100, units=100))
+    >>> plan = make_plan(sample, sample, Workload(candidates=1000, targets=100, units=100))
     >>> [(line["layer"], line["strategy"], line["bytes_per_target"]) for line in plan.record()]
     [('layers.1.attn.Wo', 'pairs', 512.0)]
     """
     options = options or Options()
-    share = None if options.memory is None else options.memory / len(targets.blocks) / work.targets
+    share = None if options.memory is None else options.memory / len(targets.blocks) / workload.targets
     plans = {}
     for block, uses in targets.blocks.items():
-        costs = BlockCosts(block, count_rows(candidates, block), count_rows(targets, block), work)
+        costs = BlockCosts(block, count_rows(candidates, block), count_rows(targets, block), workload)
         plans[block] = _block_plan(costs, options.strategies, share, uses[0].right.element_size())
     return Plan(options, plans)
 
 
 def count_rows(gradients: Gradients, block: Block) -> tuple[Counted, ...]:
-    """The rows of one text for a block, on average."""
+    """Return the mean number of rows of a text for a block."""
     counted = []
     for rows in gradients.blocks[block]:
         each = len(rows.owners) / max(1, gradients.count)
@@ -184,8 +185,8 @@ def _block_plan(costs: BlockCosts, strategies: tuple[Strategy, ...], most_bytes:
     return BlockPlan(
         costs.block,
         min(fitting or strategies, key=lambda strategy: ranking[strategy]),
-        sum(one.rows for one in costs.candidate),
-        sum(one.rows for one in costs.target),
+        sum(counts.rows for counts in costs.candidate),
+        sum(counts.rows for counts in costs.target),
         times,
         sizes,
     )

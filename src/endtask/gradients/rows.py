@@ -1,4 +1,4 @@
-"""Gradients of many texts as rows: each text's gradient of a weight is a sum of outer products, kept apart.
+"""Gradients of many texts as rows: each text's gradient of a weight is a sum of outer products, stored as factors.
 
 For a weight W (height, width) that maps inputs to outputs, a text's gradient is the sum over its tokens of
 (gradient at the output) x (input). A row holds the two factors of one such product and the text that owns it.
@@ -33,7 +33,7 @@ class Block:
 
     @property
     def size(self) -> int:
-        """How many weights."""
+        """The number of weights."""
         return self.height * self.width
 
     def __str__(self) -> str:
@@ -43,22 +43,22 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """R outer products; what the left factors are, the kinds say."""
+    """R outer products; subclasses define the left factors."""
 
     right: Tensor  # (R, width)
     owners: Tensor  # (R,) int64, ascending
 
     def part(self, which: slice | Tensor) -> Self:
-        """Some of the rows."""
+        """Return some of the rows."""
         return replace(self, **{name: value[which] for name, value in vars(self).items()})
 
     def in_order(self) -> Self:
-        """The same rows, by their owners."""
+        """Return the rows sorted by owner."""
         return self.part(torch.argsort(self.owners, stable=True))
 
     @property
     def bytes(self) -> int:
-        """What they take in memory."""
+        """The bytes in memory."""
         return sum(value.nbytes for value in vars(self).values())
 
 
@@ -71,7 +71,7 @@ class LinearRows(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class LookupRows(Rows):
-    """Rows of word vectors looked up: a one at the token's place times the gradient at its vector, `right`."""
+    """Rows of word vectors looked up: a one-hot vector of the token times the gradient at its vector, `right`."""
 
     tokens: Tensor  # (R,) int64
 
@@ -88,7 +88,7 @@ class Gradients:
     count: int
     blocks: dict[Block, Uses]
     most_rows: int | None = None
-    """Of one kind that one text has for one block; None where only the device could tell."""
+    """The largest number of rows of one kind per text and block; None where only the device knows."""
 
     def merged(self, units: Tensor, shares: Tensor, count: int) -> Gradients:
         """Sums over texts: text i adds `shares[i]` times its gradient to unit `units[i]`.
@@ -104,27 +104,27 @@ class Gradients:
 
 
 def average(readings: Sequence[Gradients]) -> Gradients:
-    """The mean gradients of the same texts read several times, such as under several masks.
+    """Return the mean gradients of the same texts read several times, such as under several masks.
 
     >>> block, owners = Block("W", 1, 1), torch.tensor([0])
-    >>> one, other = (LinearRows(left=torch.ones(1, 1), right=torch.tensor([[x]]), owners=owners) for x in (2.0, 4.0))
-    >>> mean = average([Gradients(1, {block: (one,)}), Gradients(1, {block: (other,)})])
+    >>> first, second = (LinearRows(left=torch.ones(1, 1), right=torch.tensor([[x]]), owners=owners) for x in (2., 4.))
+    >>> mean = average([Gradients(1, {block: (first,)}), Gradients(1, {block: (second,)})])
     >>> (mean.blocks[block][0].left * mean.blocks[block][0].right).sum().item()
     3.0
     """
     first, share = readings[0], 1.0 / len(readings)
-    if any(one.count != first.count or one.blocks.keys() != first.blocks.keys() for one in readings):
+    if any(reading.count != first.count or reading.blocks.keys() != first.blocks.keys() for reading in readings):
         raise ValueError("only gradients of the same texts and layers can be averaged")
     blocks: dict[Block, Uses] = {}
     for block in first.blocks:
-        uses = by_kind([rows for one in readings for rows in one.blocks[block]])
+        uses = by_kind([rows for reading in readings for rows in reading.blocks[block]])
         blocks[block] = tuple(replace(rows, right=rows.right * share) for rows in uses)
-    known = [one.most_rows for one in readings if one.most_rows is not None]
+    known = [reading.most_rows for reading in readings if reading.most_rows is not None]
     return Gradients(first.count, blocks, sum(known) if len(known) == len(readings) else None)
 
 
 def by_kind(uses: Sequence[Rows]) -> Uses:
-    """Rows of each kind put together."""
+    """Return the rows of each kind, concatenated."""
     kinds = dict.fromkeys(type(rows) for rows in uses)
     return tuple(_joined([rows for rows in uses if type(rows) is kind]) for kind in kinds)
 
@@ -150,12 +150,12 @@ class Units:
 
     @classmethod
     def single(cls, texts: int) -> Units:
-        """Every text by itself."""
+        """Return units of a single text."""
         return cls(np.arange(texts), texts)
 
     @classmethod
     def consecutive(cls, texts: int, size: int) -> Units:
-        """Mini-batches of `size` neighbors (B_p and B_t of ISS); the last may be smaller.
+        """Return mini-batches of `size` neighbors (B_p and B_t of ISS); the last may be smaller.
 
         >>> Units.consecutive(5, 2).numbers.tolist()
         [0, 0, 1, 1, 2]
@@ -164,7 +164,7 @@ class Units:
 
     @classmethod
     def alike(cls, values: NDArray[np.int64]) -> Units:
-        """Texts with the same value are one unit, in the order of the values: classes, or windows of one example.
+        """Return units of texts with the same value, in the order of the values: classes, or windows of one example.
 
         >>> Units.alike(np.array([7, 3, 7])).numbers.tolist()
         [1, 0, 1]
@@ -174,17 +174,17 @@ class Units:
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """The share of each text in its unit's mean."""
+        """The share of each text in the mean of its unit."""
         return 1.0 / np.bincount(self.numbers, minlength=self.count)[self.numbers]
 
     def merge(
         self, gradients: Gradients, texts: NDArray[np.int64] | None = None
     ) -> tuple[Gradients, NDArray[np.int64]]:
-        """What some texts add to their units, and those units; `texts` are the places of the gradients' texts."""
+        """Return what some texts add to their units, and those units; `texts` are the indices of the texts."""
         texts = np.arange(gradients.count) if texts is None else texts
         if len(texts) != gradients.count:
-            raise ValueError(f"{len(texts)} places for the gradients of {gradients.count} texts")
+            raise ValueError(f"{len(texts)} indices for the gradients of {gradients.count} texts")
         distinct, local = np.unique(self.numbers[texts], return_inverse=True)
         device = next(iter(gradients.blocks.values()))[0].owners.device
-        places, shares = (torch.from_numpy(values).to(device) for values in (local, self.shares[texts]))
-        return gradients.merged(places, shares, len(distinct)), distinct
+        units, shares = (torch.from_numpy(values).to(device) for values in (local, self.shares[texts]))
+        return gradients.merged(units, shares, len(distinct)), distinct

@@ -1,4 +1,4 @@
-"""Scores of many batches, prepared by a thread of their own, and one scale of scores for all targets."""
+"""Score many batches that a thread prepares, and calibrate scores to a common scale for all targets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCHES_AHEAD = 4
 
 
 class Pinned(Protocol):
-    """What can lie in memory that a GPU copies from: a batch, or several read together."""
+    """What can be copied to pinned memory: a batch, or several."""
 
     def pin(self) -> Self: ...
 
@@ -30,15 +30,15 @@ Ready = TypeVar("Ready", bound=Pinned)
 def score_batches(
     batches: Iterable[Ready], score: Callable[[Ready], Tensor], context: DeviceContext
 ) -> Iterator[Tensor]:
-    """What `score` gives for each batch, in order, on the CPU; a GPU is never waited for while it has nothing to do.
+    """Yield `score` of each batch, in order, on the CPU; the next batch is queued before a GPU is synchronized.
 
     >>> context = DeviceContext(torch.device("cpu"))
     >>> list(score_batches(iter(["a", "bc"]), lambda batch: torch.tensor([len(batch)]), context))
     [tensor([1]), tensor([2])]
     """
-    before: _Travelling | None = None
-    for batch in made_ahead(batches, context):
-        now = _Travelling(score(batch))
+    before: _AsyncCopy | None = None
+    for batch in prefetch(batches, context):
+        now = _AsyncCopy(score(batch))
         if before is not None:
             yield before.wait()
         before = now
@@ -46,8 +46,8 @@ def score_batches(
         yield before.wait()
 
 
-def made_ahead(batches: Iterable[Ready], context: DeviceContext) -> Iterator[Ready]:
-    """The batches, made by a thread of its own, in memory that the device can copy from."""
+def prefetch(batches: Iterable[Ready], context: DeviceContext) -> Iterator[Ready]:
+    """Yield the batches, prepared by a thread, in pinned memory for a GPU."""
     source = iter(batches)
 
     def make() -> Ready | None:
@@ -65,9 +65,9 @@ def made_ahead(batches: Iterable[Ready], context: DeviceContext) -> Iterator[Rea
 
 
 def like_lengths(lengths: NDArray[np.int64], most_tokens: int) -> Iterator[NDArray[np.int64]]:
-    """The places of texts of like length, batch by batch, each of about so many tokens.
+    """Yield the indices of texts of similar length in batches of about `most_tokens` tokens.
 
-    >>> [places.tolist() for places in like_lengths(np.array([9, 2, 8, 3]), 10)]
+    >>> [indices.tolist() for indices in like_lengths(np.array([9, 2, 8, 3]), 10)]
     [[1, 3], [2], [0]]
     """
     rising = np.argsort(lengths, kind="stable")
@@ -79,8 +79,8 @@ def like_lengths(lengths: NDArray[np.int64], most_tokens: int) -> Iterator[NDArr
 class Calibration:
     """Mean and deviation of each column's scores over a draw of the candidates.
 
-    Losses differ in the size of their gradients, and folds in their models; in deviations from what is usual for it,
-    every target has the same say.
+    Losses differ in the size of their gradients, and folds in their models; in standard deviations from its mean,
+    every target has the same influence.
 
     >>> scores = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
     >>> Calibration.of(scores).apply(scores).tolist()
@@ -92,19 +92,19 @@ class Calibration:
 
     @classmethod
     def of(cls, scores: Tensor) -> Calibration:
-        """From the scores of some units: (units, columns)."""
+        """Return the calibration by the scores of some units: (units, columns)."""
         wide = scores.double()
         deviation = wide.std(dim=0, correction=0)
         return cls(wide.mean(0).float().cpu().numpy(), deviation.float().cpu().numpy())
 
     def apply(self, scores: Tensor) -> Tensor:
-        """Scores in deviations from the mean; 0 in a column where all are alike."""
+        """Return the scores in standard deviations from the mean; 0 in a column of equal scores."""
         mean, deviation = (torch.from_numpy(part).to(scores.device) for part in (self.mean, self.deviation))
         return torch.where(deviation > 0, (scores - mean) / deviation, 0)
 
 
-class _Travelling:
-    """A tensor on its way to the CPU."""
+class _AsyncCopy:
+    """A tensor that is being copied to the CPU."""
 
     def __init__(self, values: Tensor) -> None:
         self._event: torch.cuda.Event | None = None

@@ -20,7 +20,7 @@ from endtask.gradients.arithmetic import (
     sums_by_owner,
     tensor_float,
 )
-from endtask.gradients.plan import BlockPlan, Options, Plan, Work, make_plan
+from endtask.gradients.plan import BlockPlan, Options, Plan, Workload, make_plan
 from endtask.gradients.rows import Block, Gradients, LookupRows, Rows, Units, Uses, by_kind
 
 Measure = Literal["dot", "cosine"]
@@ -32,7 +32,7 @@ class Targets:
 
     def __init__(self, plan: Plan, units: Units) -> None:
         self.plan, self.units = plan, units
-        self._stored = {block: _empty(one, units.count) for block, one in plan.blocks.items()}
+        self._stored = {block: _empty(chosen, units.count) for block, chosen in plan.blocks.items()}
         self._added = np.zeros(len(units.numbers), dtype=bool)
         self._inverse: Tensor | None = None  # 1 / length of every unit's gradient
 
@@ -48,7 +48,7 @@ class Targets:
         self._inverse = None
 
     def scores(self, candidates: Gradients, measure: Measure = "dot") -> Tensor:
-        """Every candidate against every unit, over all chosen layers: (candidates, units).
+        """Return the score of every candidate against every unit, over all chosen layers: (candidates, units).
 
         The product says how much a small step down the candidate's slope lowers the unit's loss; the cosine is the
         product over both lengths, 0 where a gradient has none.
@@ -59,7 +59,7 @@ class Targets:
         if len(missing):
             raise ValueError(f"{len(missing)} of {len(self._added)} targets were not added, such as {missing[0]}")
         if not candidates.count:
-            return _empty_table(candidates, 0, self.units.count)
+            return _zeros_like(candidates, 0, self.units.count)
         with tensor_float(self.plan.options.tensor_float):
             products = [
                 stored.products(candidates.blocks[block], candidates.count) for block, stored in self._stored.items()
@@ -69,7 +69,7 @@ class Targets:
 
     @property
     def bytes_per_target(self) -> float:
-        """The memory that one target takes, over all layers."""
+        """The bytes of a target, over all layers."""
         return sum(stored.bytes for stored in self._stored.values()) / max(1, len(self.units.numbers))
 
     def _check_indices(self, texts: NDArray[np.int64]) -> None:
@@ -77,12 +77,12 @@ class Targets:
             raise ValueError(f"indices {texts.min()} to {texts.max()}, but there are {len(self._added)} targets")
         again = texts[self._added[texts]]
         if len(again):
-            raise ValueError(f"target {again[0]} was added before; give the indices of every further batch as `texts`")
+            raise ValueError(f"target {again[0]} was added before; give the indices of every later batch as `texts`")
         if len(np.unique(texts)) < len(texts):
             raise ValueError("a target is named twice in `texts`")
 
     def _inverse_lengths(self, candidates: Gradients) -> Tensor:
-        """1 / (length of the candidate x length of the unit): (candidates, units)."""
+        """Return 1 / (norm of the candidate x norm of the unit): (candidates, units)."""
         if self._inverse is None:
             self._inverse = _inverse_roots([stored.squared_norms() for stored in self._stored.values()])
         own = [
@@ -95,7 +95,7 @@ class Targets:
 def products(
     candidates: Gradients, targets: Gradients, measure: Measure = "dot", options: Options | None = None
 ) -> Tensor:
-    """All products of two sets of gradients that are at hand: (candidates, targets).
+    """Return all products of two sets of gradients: (candidates, targets).
 
     >>> from endtask.gradients.rows import LinearRows
     >>> rows = LinearRows(left=torch.ones(2, 1), right=torch.tensor([[3.0], [-5.0]]), owners=torch.tensor([0, 1]))
@@ -106,9 +106,9 @@ def products(
     [[1.0, -1.0], [-1.0, 1.0]]
     """
     if not targets.count:
-        return _empty_table(candidates, candidates.count, 0)
-    work = Work(max(1, candidates.count), targets.count, targets.count)
-    stored = Targets(make_plan(candidates, targets, work, options), Units.single(targets.count))
+        return _zeros_like(candidates, candidates.count, 0)
+    workload = Workload(max(1, candidates.count), targets.count, targets.count)
+    stored = Targets(make_plan(candidates, targets, workload, options), Units.single(targets.count))
     stored.add(targets)
     return stored.scores(candidates, measure)
 
@@ -135,7 +135,7 @@ class _Stored(Protocol):
 
 
 class _StoredRows:
-    """As rows: a product is a sum over pairs of a candidate's and a target's rows."""
+    """Stores rows: a product is a sum over pairs of a candidate's and a target's rows."""
 
     def __init__(self, block: Block, units: int) -> None:
         self._block, self._units = block, units
@@ -147,34 +147,34 @@ class _StoredRows:
 
     def products(self, uses: Uses, count: int) -> Tensor:
         total = uses[0].right.new_zeros((count, self._units))
-        for rows in self._whole():
-            work = self._by_lookup if isinstance(rows, LookupRows) else _by_pair
-            by_row = work(uses, count, rows)  # (count, R')
+        for rows in self._joined():
+            multiply = self._by_lookup if isinstance(rows, LookupRows) else _by_pair
+            by_row = multiply(uses, count, rows)  # (count, R')
             total += sums_by_owner(by_row.T.contiguous(), rows.owners, self._units).T
         return total
 
     def _by_lookup(self, uses: Uses, count: int, rows: Rows) -> Tensor:
-        """Products with every single row: the targets' tokens need few rows of the candidate's matrix."""
+        """Return products with every single row: the targets' tokens need few rows of the candidate's matrix."""
         if self._lookups is None or self._lookups.stored is not rows:
             self._lookups = LookupProducts(rows, self._block.layer)
         return self._lookups.products(uses, count)
 
     def squared_norms(self) -> Tensor:
-        return squared_norms(self._whole(), self._units, self._block)
+        return squared_norms(self._joined(), self._units, self._block)
 
     @property
     def bytes(self) -> int:
         return sum(rows.bytes for uses in self._parts for rows in uses)
 
-    def _whole(self) -> Uses:
-        """All rows, joined at the first reading."""
+    def _joined(self) -> Uses:
+        """Return all rows, concatenated at the first call."""
         if len(self._parts) > 1:
             self._parts = [by_kind([rows for uses in self._parts for rows in uses])]
         return self._parts[0]
 
 
 class _StoredMatrices:
-    """As whole matrices; a candidate's gradient becomes one too."""
+    """Stores matrices; a candidate's gradient becomes a matrix too."""
 
     def __init__(self, block: Block, units: int) -> None:
         self._block, self._units = block, units
@@ -206,13 +206,13 @@ class _StoredMatrices:
 
 
 def _by_pair(uses: Uses, count: int, rows: Rows) -> Tensor:
-    """Products with every single row from pairs of rows, some columns at a time: (count, R')."""
+    """Return products with every single row from pairs of rows, some columns at a time: (count, R')."""
     step = max(1, _MOST_PAIRS // max(1, *(len(one.owners) for one in uses)))
     columns = []
     for first in range(0, max(1, len(rows.owners)), step):
         part = rows.part(slice(first, first + step))
-        pieces = [sums_by_owner(pair_products(one, part), one.owners, count) for one in uses]
-        columns.append(torch.stack(pieces).sum(0))
+        parts = [sums_by_owner(pair_products(one, part), one.owners, count) for one in uses]
+        columns.append(torch.stack(parts).sum(0))
     return torch.cat(columns, dim=1)
 
 
@@ -220,7 +220,7 @@ def _empty(plan: BlockPlan, units: int) -> _Stored:
     return _StoredRows(plan.block, units) if plan.strategy == "pairs" else _StoredMatrices(plan.block, units)
 
 
-def _empty_table(like: Gradients, height: int, width: int) -> Tensor:
+def _zeros_like(like: Gradients, height: int, width: int) -> Tensor:
     return next(iter(like.blocks.values()))[0].right.new_zeros((height, width))
 
 

@@ -14,47 +14,47 @@ from typing import Any
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
+def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path; rename it to `path` when the block succeeds, delete it otherwise."""
     path = Path(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield aside
-        with open(aside, "rb+") as file:
+        yield temporary
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(temporary, path)
     except OSError as error:
-        if error.errno is not None and str(error.filename or aside) == str(aside):
+        if error.errno is not None and str(error.filename or temporary) == str(temporary):
             error.filename = str(path)  # the name that the user knows
         raise
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def remove_leftovers(folder: Path) -> None:
     """Delete the temporary files of killed processes; no other process may write to the folder."""
     for pattern in (".*.tmp", ".tmp*"):  # ours, and those of safetensors
-        for aside in list(folder.rglob(pattern)):
-            if aside.is_dir() and not aside.is_symlink():
-                shutil.rmtree(aside)
+        for temporary in list(folder.rglob(pattern)):
+            if temporary.is_dir() and not temporary.is_symlink():
+                shutil.rmtree(temporary)
             else:
-                aside.unlink(missing_ok=True)  # may be deleted with its folder already
+                temporary.unlink(missing_ok=True)  # may be deleted with its folder already
 
 
 def remove_folder(folder: Path) -> None:
     """Delete a folder atomically: a killed process leaves all of it, or a leftover of `remove_leftovers`."""
-    aside = folder.with_name(f".{folder.name}.tmp")
-    if aside.exists():
-        shutil.rmtree(aside)
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    if temporary.exists():
+        shutil.rmtree(temporary)
     if folder.exists():
-        os.replace(folder, aside)
-        shutil.rmtree(aside)
+        os.replace(folder, temporary)
+        shutil.rmtree(temporary)
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file atomically."""
-    with whole_file(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -62,14 +62,14 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def replace_folder(aside: Path, folder: Path) -> None:
+def replace_folder(temporary: Path, folder: Path) -> None:
     """Rename a finished folder, replacing an existing one; a reader never sees an incomplete folder."""
     old = folder.with_name(f".{folder.name}.old")
     if old.exists():
         shutil.rmtree(old)
     if folder.exists():
         os.replace(folder, old)
-    os.replace(aside, folder)
+    os.replace(temporary, folder)
     if old.exists():
         shutil.rmtree(old)
 
@@ -79,8 +79,8 @@ def link_or_copy(file: Path, target: Path) -> None:
     try:
         os.link(file, target)
     except OSError:  # another disk, or one without hard links
-        with whole_file(target) as aside:
-            shutil.copyfile(file, aside)
+        with atomic_file(target) as temporary:
+            shutil.copyfile(file, temporary)
 
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM}
@@ -88,14 +88,14 @@ _RUST = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 
 
-def disk_trouble(error: BaseException) -> str | None:
+def disk_error(error: BaseException) -> str | None:
     """Return the system's message for a failed write, however a library wraps it; None for other errors.
 
-    >>> disk_trouble(OSError(28, "No space left on device", "runs/a/manifest.json"))
+    >>> disk_error(OSError(28, "No space left on device", "runs/a/manifest.json"))
     'runs/a/manifest.json: No space left on device'
-    >>> disk_trouble(RuntimeError("I/O error: No space left on device (os error 28)"))
+    >>> disk_error(RuntimeError("I/O error: No space left on device (os error 28)"))
     'No space left on device'
-    >>> disk_trouble(ValueError("something else"))
+    >>> disk_error(ValueError("something else"))
     """
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (found := _RUST.search(str(error))):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.compression import zstd
 
 
@@ -24,7 +24,7 @@ def whole_compressed_file(path: Path) -> Iterator[IO[bytes]]:
     ...     gzip.decompress(Path(folder, "note.txt.gz").read_bytes())
     b'short'
     """
-    with whole_file(path) as aside, open(aside, "wb") as file, _compressor(file, path.suffix.lower()) as stream:
+    with atomic_file(path) as aside, open(aside, "wb") as file, _compressor(file, path.suffix.lower()) as stream:
         yield stream
 
 

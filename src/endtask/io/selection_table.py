@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.records import Document, Selected
 
 Batch = Any
@@ -87,7 +87,7 @@ def write_batches(path: Path, batches: Iterable[Batch], *, class_ranks: bool = F
 
     count = 0
     schema = selection_schema(class_ranks=class_ranks)
-    with whole_file(path) as aside, parquet.ParquetWriter(aside, schema, compression="zstd") as writer:
+    with atomic_file(path) as aside, parquet.ParquetWriter(aside, schema, compression="zstd") as writer:
         for table in _tables(batches):
             writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
             count += table.num_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from endtask.encoders.network import Network
-from endtask.objectives.base import Batch, Loss, Objective
+from endtask.objectives.base import Batch, BuiltObjective, Loss
 
 
 class OwnDropout:
@@ -15,7 +15,7 @@ class OwnDropout:
     compiled network keeps a graph for each rate that it has met: nothing is compiled again when rates take turns.
     """
 
-    def __init__(self, objective: Objective, dropout: float) -> None:
+    def __init__(self, objective: BuiltObjective, dropout: float) -> None:
         self.name, self.heads, self.passes = objective.name, objective.heads, objective.passes
         self.replayable = getattr(objective, "replayable", False)
         self.objective, self._dropout = objective, dropout

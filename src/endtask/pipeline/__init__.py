@@ -1,1 +1,1 @@
-"""The data from outside a run: what identifies it, and the copies that a bundle brings along where it is not."""
+"""Runs: stages in order, fingerprints, external inputs, checks before the start, and reuse of finished stages."""

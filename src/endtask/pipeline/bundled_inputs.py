@@ -1,8 +1,9 @@
-"""What a bundle brought along: the fingerprints of data that stayed elsewhere, and copies of what training reads."""
+"""What a bundle says about external inputs: their digests, copies of those that training reads, and what is missing."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,65 +11,67 @@ from typing import Any
 from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.io.nested import flatten
-from endtask.pipeline.external_inputs import DATA, asked_of, data_path
+from endtask.io.stage_folder import StageFolder, left_out
+from endtask.pipeline.external_inputs import EXTERNAL_INPUTS, input_path, requested_inputs
+from endtask.pipeline.stages import STAGES
 from endtask.task import Task
 from endtask.task.stored import read_task
 
-OUTSIDE = "outside.json"
-COPIES = "outside"
-"""Beside `outside.json`: the folder of the copies."""
+RECORD = "external_inputs.json"
+COPIES = "external_inputs"
+"""The folder of the copies, next to the record."""
 
 LEVELS_ABOVE = 3
-"""How far above a run its record may stand; one serves all runs of a bundle, and those of a comparison lie so deep."""
+"""How many folders above a run its record may be; all runs of a bundle share a record, also those of a comparison."""
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class BundledInput:
-    """Data of one kind: the settings that asked for it, what identifies it, and its copy below the record's folder."""
+    """An external input: the settings that request it, its digest, and its copy, relative to the record's folder."""
 
     name: str
-    asked: dict[str, Any]
+    requested: dict[str, Any]
     fingerprint: str
     copy: str | None = None
 
 
 @dataclass(frozen=True)
 class BundledInputs:
-    """The record in a folder that came out of a bundle; without pieces anywhere else."""
+    """The record in an unpacked bundle; without `inputs` in other folders."""
 
     root: Path
-    pieces: tuple[BundledInput, ...] = ()
+    inputs: tuple[BundledInput, ...] = ()
 
-    def piece(self, name: str, settings: Settings) -> BundledInput | None:
-        """The data of a kind that these settings ask for, if it was brought."""
-        asked = asked_of(settings)[name]
-        return next((piece for piece in self.pieces if piece.name == name and piece.asked == asked), None)
+    def find(self, name: str, settings: Settings) -> BundledInput | None:
+        """Return the input of this name that the settings request, if the bundle knows it."""
+        requested = requested_inputs(settings)[name]
+        return next((found for found in self.inputs if found.name == name and found.requested == requested), None)
 
     def copy_of(self, name: str, settings: Settings) -> Path | None:
-        """Where the copy of the data stands."""
-        piece = self.piece(name, settings)
-        return None if piece is None or piece.copy is None else self.root / piece.copy
+        """Return the path of an input's copy; None without a copy."""
+        found = self.find(name, settings)
+        return None if found is None or found.copy is None else self.root / found.copy
 
     def task(self, settings: Settings) -> Task | None:
-        """The labelled data as it was read where the bundle was made."""
+        """Return the labelled data as read where the bundle was made; None without a copy."""
         folder = self.copy_of("task", settings)
         return None if folder is None else read_task(folder)
 
-    def about_other_task(self, settings: Settings, error: InputError) -> InputError:
-        """What to say where the task's own files were tried in vain, since these settings ask for other data."""
-        piece = next((piece for piece in self.pieces if piece.name == "task"), None)
-        if piece is None:
+    def explain_other_task(self, settings: Settings, error: InputError) -> InputError:
+        """Return the error to raise where the settings request another task than the bundle holds."""
+        found = next((found for found in self.inputs if found.name == "task"), None)
+        if found is None:
             return error
-        before, now = flatten(piece.asked), flatten(asked_of(settings)["task"])
+        before, now = flatten(found.requested), flatten(requested_inputs(settings)["task"])
         changed = ", ".join(key for key in now if now[key] != before.get(key))
         return InputError(
             f"the bundle holds the task as read with another {changed}, and its files are not here: {error}"
         )
 
-    def settings_here(self, settings: Settings) -> Settings:
-        """The settings with paths that lead to the copies."""
+    def local_settings(self, settings: Settings) -> Settings:
+        """Return the settings with paths that lead to the copies."""
         model, tokenizer = settings.model, settings.tokenizer
         checkpoint = self.copy_of("checkpoint", settings)
         if checkpoint is not None:
@@ -79,48 +82,64 @@ class BundledInputs:
         return settings.model_copy(update={"model": model, "tokenizer": tokenizer})
 
     def why_missing(self, name: str, settings: Settings) -> str | None:
-        """The reason why data cannot be read here; None where it was not left behind."""
-        piece = self.piece(name, settings)
-        if piece is None or piece.copy is not None:
+        """Return why an input cannot be read on this machine; None where it can."""
+        found = self.find(name, settings)
+        if found is None or found.copy is not None:
             return None
-        return f"the {name} ({data_path(settings, name)}) stayed on the machine where the bundle was made"
+        return f"the {name} ({input_path(settings, name)}) stayed on the machine where the bundle was made"
 
     def as_json(self) -> str:
-        """The content of `outside.json`."""
-        tree = {"format": _FORMAT, "pieces": [asdict(piece) for piece in self.pieces]}
+        """Return the content of the record file."""
+        tree = {"format": _FORMAT, "inputs": [asdict(found) for found in self.inputs]}
         return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
 def find_bundled_inputs(folder: Path) -> BundledInputs:
-    """The record for a run's folder, which stands there or in the folder of the several runs it came with."""
-    for place in (folder, *folder.absolute().parents[:LEVELS_ABOVE]):
-        if (place / OUTSIDE).is_file():
-            return _read(place)
+    """Return the record for a run's folder, from the folder itself or one above it."""
+    for parent in (folder, *folder.absolute().parents[:LEVELS_ABOVE]):
+        if (parent / RECORD).is_file():
+            return _read(parent)
     return BundledInputs(folder)
 
 
+def first_missing(
+    to_do: Sequence[str], folders: Mapping[str, StageFolder], bundled: BundledInputs, settings: Settings
+) -> tuple[str, str] | None:
+    """Return the first of the stages to do that cannot run on this machine, and why; None where all can."""
+    for name in to_do:
+        stage = STAGES[name]
+        reasons = [bundled.why_missing(opened, settings) for opened in stage.inputs_opened(settings)]
+        before = stage.reads_files_of
+        if before is not None and before not in to_do and left_out(folders[before].final):
+            reasons.append(f"the files of the stage {before} stayed on the machine where the bundle was made")
+        reason = next((reason for reason in reasons if reason), None)
+        if reason is not None:
+            return name, f"cannot be done here: {reason}"
+    return None
+
+
 def _read(root: Path) -> BundledInputs:
-    path = root / OUTSIDE
+    path = root / RECORD
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
-        made_as = tree["format"]
-        pieces = tuple(_piece(each) for each in tree["pieces"]) if made_as == _FORMAT else ()
+        version = tree["format"]
+        inputs = tuple(_parse_input(each) for each in tree["inputs"]) if version == _FORMAT else ()
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError("not the record of a bundle", path=path, hint="was the file changed by hand?") from None
-    if made_as != _FORMAT:
-        raise InputError(f"written by a newer endtask (format {made_as!r:.20})", path=path, hint="upgrade endtask")
-    if any(piece.copy is not None and not _is_below(piece.copy) for piece in pieces):
-        raise InputError("a copy is said to lie outside the bundle", path=path, hint="was the file changed by hand?")
-    return BundledInputs(root, pieces)
+    if version != _FORMAT:
+        raise InputError(f"written by a newer endtask (format {version!r:.20})", path=path, hint="upgrade endtask")
+    if any(found.copy is not None and not _is_below(found.copy) for found in inputs):
+        raise InputError("the path of a copy leads out of the bundle", path=path, hint="was the file changed by hand?")
+    return BundledInputs(root, inputs)
 
 
-def _piece(tree: Any) -> BundledInput:
-    piece = BundledInput(**tree)
-    if not isinstance(piece.asked, dict) or not isinstance(piece.copy, str | None):
+def _parse_input(tree: Any) -> BundledInput:
+    found = BundledInput(**tree)
+    if not isinstance(found.requested, dict) or not isinstance(found.copy, str | None):
         raise TypeError
-    if piece.name not in DATA or not isinstance(piece.fingerprint, str):
+    if found.name not in EXTERNAL_INPUTS or not isinstance(found.fingerprint, str):
         raise ValueError
-    return piece
+    return found
 
 
 def _is_below(copy: str) -> bool:

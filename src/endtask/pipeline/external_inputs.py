@@ -1,4 +1,4 @@
-"""The data that a run reads from outside its folder: which settings say where it lies, and what identifies it."""
+"""External inputs of a run: which settings request them, where they are, and their digests."""
 
 from __future__ import annotations
 
@@ -14,36 +14,34 @@ from endtask.errors import InputError
 from endtask.io.digests import file_digest, fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
 
-DATA = ("task", "corpus", "unlabelled", "selection", "aligned", "tokenizer", "checkpoint")
+EXTERNAL_INPUTS = ("task", "corpus", "unlabelled", "selection", "aligned", "tokenizer", "checkpoint")
 TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 
 
-def asked_of(settings: Settings) -> dict[str, Any]:
-    """For each kind of data, the settings that say which is meant; None where none of the kind is read.
+def requested_inputs(settings: Settings) -> dict[str, Any]:
+    """Return, for each external input, the settings that request it; None where the run does not read it.
 
-    >>> asked_of(Settings())["checkpoint"] is None
+    >>> requested_inputs(Settings())["checkpoint"] is None
     True
     """
     has_corpus = bool(settings.corpus.sources) and reads_corpus(settings)
     return {
-        "task": _asked_of_task(settings),
+        "task": _requested_task(settings),
         "corpus": {"corpus": settings.corpus.model_dump(mode="json")} if has_corpus else None,
         "unlabelled": _path(settings.retrieve.unlabelled),
         "selection": _path(_selector_path(settings)),
-        "aligned": _asked_of_aligned(settings),
+        "aligned": _requested_aligned(settings),
         "tokenizer": _path(settings.tokenizer.path or settings.model.path),
         "checkpoint": _path(settings.model.path),
     }
 
 
-def data_path(settings: Settings, name: str) -> str:
-    """Where data of a kind lies, as the user wrote it."""
-    if name == "aligned":
-        return ", ".join(source.path for source in settings.aligned.sources)
-    if name == "corpus":
-        return ", ".join(source.path for source in settings.corpus.sources)
+def input_path(settings: Settings, name: str) -> str:
+    """Return the path of an external input, as the user wrote it."""
     paths = {
-        "task": ", ".join(one.path for one in (settings.task, *settings.tasks.values())),
+        "task": ", ".join(task.path for task in (settings.task, *settings.tasks.values())),
+        "corpus": ", ".join(source.path for source in settings.corpus.sources),
+        "aligned": ", ".join(source.path for source in settings.aligned.sources),
         "unlabelled": settings.retrieve.unlabelled,
         "selection": _selector_path(settings),
         "tokenizer": settings.tokenizer.path or settings.model.path,
@@ -53,38 +51,41 @@ def data_path(settings: Settings, name: str) -> str:
 
 
 def needs_corpus(select: SelectSettings) -> bool:
-    """Whether the corpus has a part in the selection."""
+    """Return whether the selection depends on the corpus."""
     return bool(select.part.reads_corpus(select.budget))
 
 
 def selection_digest(settings: Settings) -> str:
-    """Return what identifies the files that the selector reads beside the corpus; `none` without any."""
+    """Return a digest of the files that the selector reads in addition to the corpus; `none` without any."""
     found = [part.external_digest() for part in settings.select.part.parts() if part.external_path() is not None]
     return "none" if not found else found[0] if len(found) == 1 else fingerprint(found)
 
 
 def _selector_path(settings: Settings) -> str | None:
-    """What the selector reads beside the corpus: an imported file, or an embedding."""
+    """Return what the selector reads in addition to the corpus, such as an imported file or an embedding."""
     paths = [path for part in settings.select.part.parts() if (path := part.external_path()) is not None]
     return ", ".join(paths) or None
 
 
 def reads_corpus(settings: Settings) -> bool:
-    """Whether the corpus is read at all: for the selection, or for the domain's text."""
+    """Return whether the run reads the corpus, for the selection or for the domain's text."""
     return needs_corpus(settings.select) or settings.reads_domain
 
 
 def unread_corpus(settings: Settings) -> str | None:
-    """What to tell a user whose corpus no stage would read; None where it is read, or there is none."""
+    """Return a warning where the settings name a corpus that no stage reads; None otherwise."""
     if not settings.corpus.sources or reads_corpus(settings):
         return None
-    could = [name for name, one in settings.pretrain.objectives.items() if one.reads == "domain" and not one.weight]
-    hint = f"pretrain.objectives.{could[0]}.weight=1 would" if could else "another select.name would"
-    return f"nothing reads the corpus: select.name is none, and no objective reads the domain ({hint})"
+    objectives = settings.pretrain.objectives.items()
+    unused = [name for name, objective in objectives if objective.reads == "domain" and not objective.weight]
+    hint = f"pretrain.objectives.{unused[0]}.weight=1 would" if unused else "another select.name would"
+    return (
+        f"nothing reads the corpus: select.name is {settings.select.name}, and no objective reads the domain ({hint})"
+    )
 
 
 def aligned_fingerprint(settings: Settings) -> str:
-    """A hash of the files that aligned objectives read, their list of words included."""
+    """Return a digest of the files that aligned objectives read, including the word list."""
     if not settings.reads_aligned:
         return "none"
     words = settings.aligned.word_list
@@ -94,12 +95,12 @@ def aligned_fingerprint(settings: Settings) -> str:
 
 
 def unlabelled_fingerprint(path: str | None) -> str:
-    """A hash of the files of unlabelled task texts."""
+    """Return a digest of the files of unlabelled task texts."""
     return "none" if path is None else fingerprint([file_digest(file) for file in find_files(path).paths])
 
 
 def tokenizer_fingerprint(settings: Settings) -> str:
-    """A hash of a given tokenizer's files; the model's weights may lie beside them and do not count."""
+    """Return a digest of a given tokenizer's files; model weights in the same folder do not count."""
     path, key = settings.tokenizer.path, "tokenizer.path"
     if path is None:
         path, key = settings.model.path, "model.path"
@@ -112,7 +113,7 @@ def tokenizer_fingerprint(settings: Settings) -> str:
 
 
 def tokenizer_files(path: str, *, key: str = "tokenizer.path") -> list[Path]:
-    """The files that a tokenizer on this machine may read."""
+    """Return the files that a tokenizer on this machine may read."""
     if path.startswith(HUB_PREFIX):
         folder = hub_folder(path, *(f"*{suffix}" for suffix in TOKENIZER_SUFFIXES), key=key)
     else:
@@ -122,13 +123,13 @@ def tokenizer_files(path: str, *, key: str = "tokenizer.path") -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.suffix in TOKENIZER_SUFFIXES)
 
 
-def _asked_of_task(settings: Settings) -> dict[str, Any]:
-    auxiliary = {name: one.model_dump(mode="json") for name, one in settings.tasks.items()}
-    asked = {"task": settings.task.model_dump(mode="json"), "seed": settings.seed}
-    return {**asked, "tasks": auxiliary} if auxiliary else asked
+def _requested_task(settings: Settings) -> dict[str, Any]:
+    auxiliary = {name: task.model_dump(mode="json") for name, task in settings.tasks.items()}
+    requested = {"task": settings.task.model_dump(mode="json"), "seed": settings.seed}
+    return {**requested, "tasks": auxiliary} if auxiliary else requested
 
 
-def _asked_of_aligned(settings: Settings) -> dict[str, Any] | None:
+def _requested_aligned(settings: Settings) -> dict[str, Any] | None:
     if not settings.reads_aligned:
         return None
     sources = [source.model_dump(mode="json") for source in settings.aligned.sources]

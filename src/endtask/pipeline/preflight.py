@@ -1,28 +1,27 @@
-"""What would stop a run after an hour of reading, met before it starts."""
+"""Raise the errors that would stop a run late, before it starts."""
 
 from __future__ import annotations
 
 from endtask.config import Settings
-from endtask.config.objectives import check_several_objectives
 from endtask.errors import InputError
 from endtask.selectors.domain import check_sources_known, check_texts_exist
-from endtask.selectors.select import check_selector
 from endtask.task import Task
 
 
 def preflight(
     task: Task, settings: Settings, *, has_selection: bool = False, has_corpus: bool = True, trains: bool = True
 ) -> None:
-    """Raise the error that a later stage would raise; reads no corpus and writes nothing.
+    """Raise the error that a later stage would raise, without reading the corpus or writing anything.
 
-    `has_selection` says that the file to import the selection from need not be there: it was read elsewhere. Without
-    `has_corpus` neither need the corpus, for the same reason. Without `trains` the device need not be there either:
-    what is prepared here may be trained on another machine.
+    With `has_selection` the selector's own file need not be here: a bundle holds what was read from it. Without
+    `has_corpus` the corpus need not be here either. Without `trains` the device is not checked: another machine may
+    train.
     """
     if not has_selection:
-        check_selector(task, settings, has_corpus=bool(settings.corpus.sources), labels=task.labels)
+        has_sources = bool(settings.corpus.sources)
+        settings.select.part.preflight(task, settings, has_corpus=has_sources, labels=task.labels)
     _check_text(task, settings)
-    _check_kind(task, settings)
+    _check_task_type(task, settings)
     _check_model(task, settings)
     _check_training(settings, has_corpus=has_corpus)
     _check_folds(task, settings)
@@ -39,8 +38,8 @@ def _check_text(task: Task, settings: Settings) -> None:
     check_markers(settings.tokenizer.entity_markers, settings.tokenizer.kind)
 
 
-def _check_kind(task: Task, settings: Settings) -> None:
-    """Raise for settings that have no meaning for the type of any task that is scored."""
+def _check_task_type(task: Task, settings: Settings) -> None:
+    """Raise `InputError` for settings that do not apply to the type of any scored task."""
     from endtask.evaluation.task_metrics import measure_of
 
     evaluate = settings.evaluate
@@ -73,30 +72,27 @@ def _check_training(settings: Settings, *, has_corpus: bool) -> None:
     if settings.skip_pretraining:
         return
     if not settings.objectives_with_text:
-        raise InputError("inf leaves nothing to train on: there is no corpus text", key="pretrain.rho1")
-    check_several_objectives(settings.objectives_with_text, settings.pretrain.weighting)
+        raise InputError("inf leaves nothing to train on: there is no corpus text", key="pretrain.weighting.rho1")
+    settings.pretrain.weighting.part.check_texts(tuple(settings.objectives_with_text))
+    for name, section in settings.objectives_with_text.items():
+        section.part.preflight(name, settings)
     if settings.pretrain.reselect.every is not None and not settings.has_selection:
         raise InputError("there is no corpus text to choose from", key="pretrain.reselect.every")
 
 
 def _check_folds(task: Task, settings: Settings) -> None:
-    """Refuse to hold out parts of a train split that cannot be cut."""
+    """Raise `InputError` where a train split cannot be cut into folds."""
     from endtask.weighting.meta.folds import check_several_groups, groups_in
 
-    train = settings.pretrain
-    by_folds = {
-        "pretrain.meta.split": train.weighs_by_folds,
-        "pretrain.reselect.every": train.reselect.every is not None,
-    }
-    if settings.skip_pretraining or not any(by_folds.values()):
+    if settings.skip_pretraining:
         return
-    groups = groups_in(task.train)
-    for key in (key for key, asked in by_folds.items() if asked):
-        check_several_groups(groups, key)
+    settings.pretrain.weighting.part.preflight(task)
+    if settings.pretrain.reselect.every is not None:
+        check_several_groups(groups_in(task.train), "pretrain.reselect.every")
 
 
 def _check_machine(settings: Settings) -> None:
-    """Refuse a device that this machine lacks, and libraries that curves are to be sent through."""
+    """Raise `InputError` for a device that this machine lacks, and for missing logging libraries."""
     if settings.device != "auto" or settings.model.attention != "auto":
         from endtask.training.device import check_device
 
@@ -108,16 +104,16 @@ def _check_machine(settings: Settings) -> None:
 
 
 def _check_aligned(task: Task, settings: Settings) -> None:
-    """Refuse marks that would fall into several tokens, and a head that the task cannot start from."""
+    """Raise `InputError` for entity markers of several tokens, and for a head that the task cannot reuse."""
     if not settings.reads_aligned:
         return
-    kinds = {one.kind for one in settings.used_objectives.values()}
+    kinds = {objective.kind for objective in settings.used_objectives.values()}
     aligned, tokenizer = settings.aligned, settings.tokenizer
     if "aligned" in kinds and aligned.recipe == "marked_relation" and settings.learns_tokenizer:  # others may have them
-        for mark in aligned.entity_markers:
-            if len(mark) > 1 and mark not in tokenizer.entity_markers:
+        for marker in aligned.entity_markers:
+            if len(marker) > 1 and marker not in tokenizer.entity_markers:
                 raise InputError(
-                    f"{mark!r} is no token of its own",
+                    f"{marker!r} is not a single token",
                     key="aligned.entity_markers",
                     hint="name it under tokenizer.entity_markers too",
                 )

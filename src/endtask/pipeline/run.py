@@ -1,4 +1,4 @@
-"""A run: the stages in order, what each reads, what is already done, and what changed since."""
+"""Run the stages in order; skip those that are finished, and detect what changed since."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from endtask.config import Settings, dump_yaml, load_settings
 from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
-from endtask.io.atomic import disk_trouble, remove_leftovers, write_text
+from endtask.io.atomic import disk_error, remove_leftovers, write_text
 from endtask.io.lock import make_own_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import StageFolder, read_manifest
-from endtask.pipeline.bundled_inputs import find_bundled_inputs
+from endtask.pipeline.bundled_inputs import find_bundled_inputs, first_missing
 from endtask.pipeline.external_inputs import (
-    DATA,
+    EXTERNAL_INPUTS,
     aligned_fingerprint,
-    data_path,
+    input_path,
     reads_corpus,
     selection_digest,
     tokenizer_fingerprint,
     unlabelled_fingerprint,
 )
 from endtask.pipeline.fingerprint import stage_fingerprint, values_read
-from endtask.pipeline.missing_inputs import first_missing
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData
 from endtask.pipeline.stages import STAGES as ALL_STAGES
@@ -43,14 +42,14 @@ PREVIOUS = "previous"
 
 @dataclass(frozen=True)
 class RunResult:
-    """Where a run stands and what its finished stages counted."""
+    """The folder of a run and the counts of its finished stages."""
 
     folder: Path
     stages: dict[str, Counts]
 
     @property
     def score(self) -> float | None:
-        """Mean test score over the fine-tuning seeds, once evaluated."""
+        """The mean test score over the fine-tuning seeds; None before the evaluation."""
         return self.stages["evaluate"]["mean"] if "evaluate" in self.stages else None
 
 
@@ -60,12 +59,11 @@ def run(
     until: str | None = None,
     start: str | None = None,
 ) -> RunResult:
-    """Do what is left of a run and write its report.
+    """Run the stages that are not finished and write the report.
 
     `settings` are typed settings, a plain mapping (such as resolved settings read from JSON; it may name a `preset`), a
-    settings file or the folder of a run.
-    `until` stops after a stage; `start` redoes a stage and all after it, which is also how changed settings are
-    taken into an old run folder. What is redone is kept in the folder `previous`.
+    settings file or the folder of a run. `until` stops after a stage; `start` redoes a stage and all after it, which
+    is also how an old run folder takes changed settings. The folder `previous` stores what is redone.
     """
     if isinstance(settings, str | Path):
         settings = _load(Path(settings))
@@ -83,7 +81,7 @@ def _load(path: Path) -> Settings:
 
 
 class Run:
-    """One run folder and the settings it is asked to follow."""
+    """A run folder and its settings."""
 
     def __init__(self, settings: Settings) -> None:
         if not settings.task.path:
@@ -96,40 +94,40 @@ class Run:
 
     @cached_property
     def task(self) -> Task:
-        """The labelled data, read once: from its files, or the copy that a bundle brought."""
+        """The labelled data, read once: from its files, or from the copy in a bundle."""
         return self.bundled.task(self.settings) or self._read_task()
 
     @cached_property
     def corpus(self) -> Corpus | None:
-        """The unlabelled text, if any is to be used; None too where it stayed on another machine."""
+        """The unlabelled text; None where the run reads none, or where it stayed on another machine."""
         if not self.settings.corpus.sources or not reads_corpus(self.settings):
             return None
         if self.bundled.why_missing("corpus", self.settings):
             return None
         corpus = Corpus.read(self.settings.corpus)
-        next(corpus.documents())  # an empty or unreadable corpus is met before anything is written
+        next(corpus.documents())  # raises for an empty or unreadable corpus before anything is written
         return corpus
 
     @property
     def data(self) -> RunData:
         """What the stages read."""
-        return RunData(self.task, self.corpus, self.bundled.settings_here(self.settings), self.settings)
+        return RunData(self.task, self.corpus, self.bundled.local_settings(self.settings), self.settings)
 
     def check(self, *, trains: bool = True) -> None:
-        """Raise the error that a later stage would raise; reads no corpus and writes nothing."""
-        has_selection = self.bundled.piece("selection", self.settings) is not None
-        here = self.bundled.settings_here(self.settings)
+        """Raise the error that a later stage would raise, without reading the corpus or writing anything."""
+        has_selection = self.bundled.find("selection", self.settings) is not None
+        local = self.bundled.local_settings(self.settings)
         has_corpus = not self.bundled.why_missing("corpus", self.settings)
-        preflight(self.task, here, has_selection=has_selection, has_corpus=has_corpus, trains=trains)
+        preflight(self.task, local, has_selection=has_selection, has_corpus=has_corpus, trains=trains)
 
     def _read_task(self) -> Task:
         try:
             return read_all(self.settings)
         except InputError as error:
-            raise self.bundled.about_other_task(self.settings, error) from None
+            raise self.bundled.explain_other_task(self.settings, error) from None
 
     def go(self, *, until: str | None = None, start: str | None = None) -> RunResult:
-        """Run the stages up to `until`, skipping those that stand finished unless at or after `start`."""
+        """Run the stages up to `until`; skips finished ones before `start`."""
         names = _stages_between(until, start)
         self.check(trains=uses_device(names, self.settings))
         stages = self.stage_folders()
@@ -138,24 +136,24 @@ class Run:
             try:
                 self._go(names, stages, start)
             except Exception as error:
-                trouble = disk_trouble(error)
+                trouble = disk_error(error)
                 if trouble is None:
                     raise
-                hint = "finished work is kept; once this is mended, the same run goes on"
+                hint = "finished stages are safe; once this is fixed, the same command resumes the run"
                 raise InputError(trouble, path=self.folder, hint=hint) from None
         return self.result()
 
     def follow_settings(self, *, start: str | None = None) -> None:
-        """Have whoever goes on with the folder do so with these settings; stages from `start` on are set aside."""
+        """Write these settings to the folder for a later resume; moves stages from `start` on to `previous`."""
         stages = self.stage_folders()
         make_own_folder(self.folder, SETTINGS_FILE)
         with run_lock(self.folder):
             for stage in stages.values():
                 stage.recover()
             self._check_unchanged(stages, start)
-            self._take_over(stages, start)
+            self._adopt_settings(stages, start)
 
-    def _take_over(self, stages: dict[str, StageFolder], start: str | None) -> None:
+    def _adopt_settings(self, stages: dict[str, StageFolder], start: str | None) -> None:
         if start is not None:
             self._set_aside(stages, start)
         write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
@@ -166,8 +164,8 @@ class Run:
         self._check_unchanged(stages, start)
         self._check_inputs_present(_to_do(names, stages, start), stages)
         remove_leftovers(self.folder)
-        with self._put_back_if_refused(stages, start):
-            self._take_over(stages, start)
+        with self._restore_on_input_error(stages, start):
+            self._adopt_settings(stages, start)
             for name in names:
                 if stages[name].is_finished():
                     say(f"{name}: finished before, skipped")
@@ -176,10 +174,10 @@ class Run:
         self._report()
 
     @contextmanager
-    def _put_back_if_refused(self, stages: dict[str, StageFolder], start: str | None) -> Iterator[None]:
-        """A redo that is refused before its first stage stands anew leaves the folder as it was.
+    def _restore_on_input_error(self, stages: dict[str, StageFolder], start: str | None) -> Iterator[None]:
+        """Restore the folder where a redo raises `InputError` before its first stage is finished.
 
-        Some things are only known then, such as what a selection would cost. What broke while training may go on.
+        Some errors only show then, such as the cost of a selection. A training error leaves the stage to be resumed.
         """
         file = self.folder / SETTINGS_FILE
         settings = file.read_text(encoding="utf-8") if start is not None and file.exists() else None
@@ -197,26 +195,26 @@ class Run:
             raise
 
     def result(self) -> RunResult:
-        """The counts of the stages that stand in the folder."""
+        """Return the counts of the finished stages."""
         manifests = {name: read_manifest(self.folder / name) for name in STAGES}
         return RunResult(self.folder, {name: found["counts"] for name, found in manifests.items() if found})
 
     def stage_folders(self) -> dict[str, StageFolder]:
-        """Every stage with its fingerprint: its own settings and all that its inputs depend on."""
-        outside = {name: self.fingerprint_from_outside(name) for name in DATA}
+        """Return every stage's folder with its fingerprint, which covers its settings and inputs."""
+        digests = {name: self.input_digest(name) for name in EXTERNAL_INPUTS}
         folders: dict[str, StageFolder] = {}
         before: dict[str, str] = {}
         for name, stage in ALL_STAGES.items():
-            inputs = {**{key: outside[key] for key in stage.inputs_read(self.settings)}, **before}
+            inputs = {**{key: digests[key] for key in stage.inputs_read(self.settings)}, **before}
             digest = stage_fingerprint(stage, self.settings, inputs)
             folders[name] = StageFolder(self.folder, name, digest, values_read(stage, self.settings), inputs)
             before = {name: digest}
         return folders
 
-    def fingerprint_from_outside(self, name: str) -> str:
-        """What identifies data that is read from outside the folder: as a bundle says, else by its files."""
+    def input_digest(self, name: str) -> str:
+        """Return the digest of an external input: from the bundle's record, else of its files."""
         settings = self.settings
-        bundled = self.bundled.piece(name, settings)
+        bundled = self.bundled.find(name, settings)
         by_files: dict[str, Callable[[], str]] = {
             "task": lambda: self.task.combined_fingerprint,
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
@@ -229,11 +227,11 @@ class Run:
         return by_files[name]() if bundled is None else bundled.fingerprint
 
     def first_clash(self) -> str | None:
-        """The first stage in the folder that was made with other settings or data, if any."""
+        """Return the first stage in the folder that was made with other settings or data; None without one."""
         return next((name for name, stage in self.stage_folders().items() if stage.clashes()), None)
 
     def plan(self, *, until: str | None = None, start: str | None = None) -> list[tuple[str, str]]:
-        """What `go` would do, stage by stage, without doing it; raises the error that it would start with."""
+        """Return what `go` would do, stage by stage; raises the errors that it would start with."""
         names = _stages_between(until, start)
         self.check(trains=uses_device(names, self.settings))
         stages = self.stage_folders()
@@ -246,22 +244,22 @@ class Run:
 
     def _what_next(self, stage: StageFolder, *, redo: bool) -> str:
         if stage.can_resume():
-            return "goes on where it stopped"
+            return "resumes where it stopped"
         if redo:
             return "is redone" if stage.final.exists() else "to do"
         if stage.clashes():
-            return f"was made otherwise: {self._what_changed(stage)}"
+            return f"made with other settings or data: {self._what_changed(stage)}"
         return "finished" if stage.is_finished() else "to do"
 
     def _do(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
-        say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: goes on where it stopped")
+        say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: resumes where it stopped")
         finished = {name: folder.final for name, folder in stages.items()}
         counts = ALL_STAGES[stage.name].run(self.data, stage, finished)
         seconds = stage.finish(counts)
         say(f"{stage.name}: {what_was_done(stage.name, counts)} ({duration(seconds)})")
 
     def _check_unchanged(self, stages: dict[str, StageFolder], start: str | None) -> None:
-        """Stop before touching a stage that was made with other settings or data, unless told to redo it."""
+        """Raise `InputError` for a stage that was made with other settings or data, unless it is to be redone."""
         changed = [stage for stage in stages.values() if stage.clashes()]
         if not changed or (start is not None and STAGES.index(start) <= STAGES.index(changed[0].name)):
             return
@@ -272,7 +270,7 @@ class Run:
         )
 
     def _check_inputs_present(self, to_do: Sequence[str], stages: dict[str, StageFolder]) -> None:
-        """Stop before touching anything where a stage would need what a bundle left behind."""
+        """Raise `InputError` where a stage needs data that is not in the bundle."""
         missing = first_missing(to_do, stages, self.bundled, self.settings)
         if missing is not None:
             hint = "do it there and make another bundle; nothing was touched"
@@ -284,13 +282,17 @@ class Run:
             return f"select.name is now {self.settings.select.name}, for which no corpus is searched,"
         if settings := stage.changed_settings():
             return f"settings changed: {a_few(settings, 4)}"
-        files = [f"the files of the {name} ({data_path(self.settings, name)})" for name in DATA if name in changes]
-        return f"{' and '.join(files) or f'what the stage {stage.name} reads'} changed"
+        files = [
+            f"the files of the {name} ({input_path(self.settings, name)})"
+            for name in EXTERNAL_INPUTS
+            if name in changes
+        ]
+        return f"{' and '.join(files) or f'inputs of the stage {stage.name}'} changed"
 
     def _set_aside(self, stages: dict[str, StageFolder], start: str) -> None:
-        """Move the stages to be redone into `previous`, over what an earlier redo left there.
+        """Move the stages to be redone to `previous`, replacing those of an earlier redo.
 
-        The last first: a kill in between leaves no stage that stands after a missing one.
+        The last stage moves first: a kill in between leaves no stage after a missing one.
         """
         for name in reversed(STAGES[STAGES.index(start) :]):
             stages[name].set_aside(self.folder / PREVIOUS)
@@ -302,27 +304,27 @@ class Run:
 
 
 def uses_device(names: Sequence[str], settings: Settings) -> bool:
-    """Whether some of the stages train or run a model; what others prepare may be meant for another machine.
+    """Return whether some of the stages train or run a model; others may prepare data for another machine.
 
     >>> uses_device(["read", "select", "pack"], Settings()), uses_device(["pack", "pretrain"], Settings())
     (False, True)
     """
-    chooses = any(part.runs_model for part in settings.select.part.parts())
-    return "pretrain" in names or (chooses and "select" in names)
+    selects_by_model = any(part.runs_model for part in settings.select.part.parts())
+    return "pretrain" in names or (selects_by_model and "select" in names)
 
 
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
-    """The stages up to `until`; both names are checked."""
+    """Return the stages up to `until`; raises `InputError` for unknown names."""
     for name in (until, start):
         if name is not None and name not in STAGES:
             raise InputError(f"unknown stage {name!r}", hint=did_you_mean(name, STAGES))
     names = STAGES[: STAGES.index(until) + 1] if until else STAGES
     if start is not None and start not in names:
-        raise InputError(f"the stage to start from, {start}, comes after the last one, {until}")
+        raise InputError(f"the stage to start from, {start}, comes after the last stage, {until}")
     return names
 
 
 def _to_do(names: Sequence[str], stages: Mapping[str, StageFolder], start: str | None) -> list[str]:
-    """The stages that do not stand finished or are redone."""
+    """Return the stages that are not finished or are redone."""
     redone = () if start is None else STAGES[STAGES.index(start) :]
     return [name for name in names if name in redone or not stages[name].is_finished()]

@@ -1,9 +1,9 @@
-"""What a stage is: it turns folders into a folder, and says which settings and external inputs it reads."""
+"""The contract of stages: a stage turns folders into a folder, and names the settings and external inputs it reads."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,18 +20,32 @@ Finished = Mapping[str, Path]
 
 @dataclass(frozen=True)
 class RunData:
-    """What the stages read; the paths of `settings` lead to files on this machine, `requested` is as the user wrote it."""
+    """What the stages read.
+
+    The paths of `settings` lead to files on this machine; `requested` are the settings as the user wrote them.
+    """
 
     task: Task
     corpus: Corpus | None
     settings: Settings
     requested: Settings
 
+    def contamination_check(self) -> Callable[[str], bool] | None:
+        """Return a function that tells whether a text contains a dev or test text; None where the filter is off."""
+        if not self.settings.retrieve.contamination_filter:
+            return None
+        from endtask.retrieval.contamination import ContaminationFilter
+        from endtask.retrieval.retrieve import evaluation_texts
+
+        return ContaminationFilter.of(evaluation_texts(self.task)).confirm
+
 
 class Stage(ABC):
     """One step of a run. Settings of earlier stages count through their fingerprints."""
 
     name: ClassVar[str]
+    reads_files_of: ClassVar[str | None] = None
+    """The earlier stage whose files this one reads, where a bundle may leave them out."""
 
     @abstractmethod
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
@@ -41,6 +55,10 @@ class Stage(ABC):
         """Return the external inputs that the stage reads, such as `task` and `corpus`."""
         return ()
 
+    def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
+        """Return the external inputs whose files the stage opens and that a bundle does not copy."""
+        return ()
+
     @abstractmethod
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
-        """Do the work in the stage's folder and return counts for the manifest."""
+        """Write the results to the stage's folder and return counts for the manifest."""

@@ -1,4 +1,4 @@
-"""What each stage did and cost, from the manifests."""
+"""The cost of each stage and a summary of its counts, from the manifests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Counts = dict[str, Any]
 
 @dataclass(frozen=True)
 class StageCost:
-    """One finished stage: `bytes` is the text it read or kept, the other counts are those of training.
+    """One finished stage: `bytes` is the text it read or selected; tokens and FLOPs are those of training.
 
-    `flops` are the papers' 6 x parameters x tokens, `matmul_flops` the matrix products counted one by one. `joules` are
-    those of the whole machine, None where they cannot be read; `gpu_bytes` the most memory held on a GPU.
+    `flops` are 6 x parameters x tokens as in the papers, `matmul_flops` those of every matrix product. `joules` are
+    those of the machine, None where they cannot be measured; `gpu_bytes` is the peak GPU memory.
     """
 
     stage: str
@@ -34,12 +34,12 @@ class StageCost:
 
 
 def stage_costs(run: RunFolder) -> list[StageCost]:
-    """The finished stages in order."""
+    """Return the costs of the finished stages in order."""
     return [_cost(stage, manifest) for stage, manifest in run.manifests.items()]
 
 
 def total_cost(costs: list[StageCost]) -> dict[str, float]:
-    """Sums over the stages, of memory the most; bytes are not added up, since stages read the same text in turn."""
+    """Return the sums over the stages, and the peak of GPU memory; omits bytes, since stages read the same text."""
     return {
         "seconds": round(sum(cost.seconds for cost in costs), 3),
         "tokens": sum(cost.tokens or 0 for cost in costs),
@@ -52,7 +52,7 @@ def total_cost(costs: list[StageCost]) -> dict[str, float]:
 
 
 def corpus_text(counts: Counts) -> int:
-    """Bytes of the corpus that training reads, by what `select` counted: the selection, and what is of the domain.
+    """Return the bytes of corpus text that training reads, from the counts of `select`: the selection and the domain.
 
     >>> corpus_text({"bytes": 0, "domain": {"bytes": 7}})
     7
@@ -61,33 +61,33 @@ def corpus_text(counts: Counts) -> int:
 
 
 def less_of_domain(drawn: Counts) -> str:
-    """What to add to the passages drawn of the domain where there are fewer than were asked for.
+    """Return an explanation for the case that the domain has fewer passages than requested.
 
-    >>> less_of_domain({"passages": 8, "less_than_asked": "10x of train would be 3,000"})
+    >>> less_of_domain({"passages": 8, "less_than_requested": "10x of train would be 3,000"})
     ', all there are; 10x of train would be 3,000'
     """
-    return f", all there are; {drawn['less_than_asked']}" if "less_than_asked" in drawn else ""
+    return f", all there are; {drawn['less_than_requested']}" if "less_than_requested" in drawn else ""
 
 
 def better_weights(counts: Counts) -> str:
-    """Which weights `finetune.keep_better` kept, those before or after fine-tuning; nothing where it was off.
+    """Return which weights `finetune.keep_better` chose, those before or after fine-tuning; empty if it was off.
 
     >>> better_weights({"kept_from_before": 1, "seeds": [{}, {}, {}]})
-    'fine-tuning did not help on dev: the weights before it are kept (1 of 3 seeds)'
+    'fine-tuning did not help on dev: the model has the weights before it (1 of 3 seeds)'
     >>> better_weights({"kept_from_before": 0, "seeds": [{}, {}]})
-    'fine-tuning helped on dev: the weights after it are kept (2 of 2 seeds)'
+    'fine-tuning helped on dev: the model has the weights after it (2 of 2 seeds)'
     """
     if "kept_from_before" not in counts:
         return ""
     before, seeds = counts["kept_from_before"], len(counts["seeds"])
     if before:
-        return f"fine-tuning did not help on dev: the weights before it are kept ({before:,} of {seeds:,} seeds)"
-    return f"fine-tuning helped on dev: the weights after it are kept ({seeds:,} of {seeds:,} seeds)"
+        return f"fine-tuning did not help on dev: the model has the weights before it ({before:,} of {seeds:,} seeds)"
+    return f"fine-tuning helped on dev: the model has the weights after it ({seeds:,} of {seeds:,} seeds)"
 
 
 def what_was_done(stage: str, counts: Counts) -> str:
-    """A stage's work in a few words."""
-    return _WHAT[stage](counts)
+    """Summarize the counts of a stage in a few words."""
+    return _SUMMARIES[stage](counts)
 
 
 def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
@@ -112,7 +112,7 @@ def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
 
 
 def _selection_flops(counts: Counts) -> float | None:
-    """Of a scoring model, where a selection was made by one."""
+    """Return the FLOPs of the scoring model of an influence selection."""
     own = counts.get("influence")
     return None if own is None else float(own["fitting_flops"] + own["scoring_flops"])
 
@@ -130,18 +130,19 @@ def _retrieved(counts: Counts) -> str:
         return "nothing to retrieve"
     queries = f"{counts['queries']:,} {'query' if counts['queries'] == 1 else 'queries'}"
     passages = f"{counts['passages']:,} of {shown.plural(counts['corpus']['passages'], 'passage')}"
-    return f"{queries}, best {counts['top_k']:,} each: {passages}; {counts['dropped_by_contamination_filter']:,} kept out by the contamination filter"
+    dropped = f"{counts['dropped_by_contamination_filter']:,} dropped by the contamination filter"
+    return f"{queries}, best {counts['top_k']:,} each: {passages}; {dropped}"
 
 
 def _selected(counts: Counts) -> str:
     drawn = counts.get("domain")
     domain = f"{shown.plural(drawn['passages'], 'passage')} of the domain{less_of_domain(drawn)}" if drawn else ""
     if not counts["passages"]:
-        return domain or "no text kept"
-    kept = f"{shown.plural(counts['passages'], 'passage')} kept"
-    # Of an imported selection there may be no corpus to be a share of.
+        return domain or "no text selected"
+    selected = f"{shown.plural(counts['passages'], 'passage')} selected"
+    # A run with an imported selection may have no corpus.
     share = f"{shown.share(counts['share_of_corpus'])} of the bytes" if counts["share_of_corpus"] else ""
-    return ", ".join(part for part in (kept, share, domain) if part)
+    return ", ".join(part for part in (selected, share, domain) if part)
 
 
 def _packed(counts: Counts) -> str:
@@ -151,16 +152,16 @@ def _packed(counts: Counts) -> str:
 
 
 def _pretrained(counts: Counts) -> str:
-    """Steps, size and device; a stage that dev ended early says so.
+    """Return steps, size and device, and whether dev stopped the stage early.
 
     >>> _pretrained({"steps": 10, "planned_steps": 80, "best_step": 5, "parameters": 1000, "device": "cpu"})
-    'stopped after 10 steps of 80, as dev had not risen since step 5, 1,000 parameters, on cpu'
+    'stopped after 10 steps of 80 (no better dev score since step 5), 1,000 parameters, on cpu'
     """
     if not counts["steps"]:
         return f"no pre-training, {shown.count(counts['parameters'])} parameters"
     steps, planned = shown.plural(counts["steps"], "step"), counts.get("planned_steps", counts["steps"])
     if counts["steps"] < planned:
-        steps = f"stopped after {steps} of {planned:,}, as dev had not risen since step {counts['best_step']:,}"
+        steps = f"stopped after {steps} of {planned:,} (no better dev score since step {counts['best_step']:,})"
     return f"{steps}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
 
 
@@ -169,11 +170,11 @@ def _finetuned(counts: Counts) -> str:
         return "no fine-tuning"
     runs = f"{shown.plural(len(counts['seeds']), 'seed')} of {shown.plural(counts['steps_per_seed'], 'step')}"
     rates = counts.get("rates", [])
-    best = f"{runs}, best of {len(rates)} rates" if len(rates) > 1 else runs
+    best = f"{runs}, best of {len(rates)} learning rates" if len(rates) > 1 else runs
     return "; ".join(part for part in (best, better_weights(counts)) if part)
 
 
-_WHAT: dict[str, Callable[[Counts], str]] = {
+_SUMMARIES: dict[str, Callable[[Counts], str]] = {
     "read": _read,
     "retrieve": _retrieved,
     "select": _selected,

@@ -1,6 +1,9 @@
-"""The training curves as charts: losses and weights of the joint stage, then those of every fine-tuning seed."""
+"""Training in the report: charts of losses, weights and dev scores, and a table of the objectives and their cost."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,15 +16,15 @@ _PARTS = {"mlm": "masked-LM loss", "task": "task loss"}
 _OBJECTIVES = {"corpus": "selected passages", "task": "task texts"}
 _DEV = "dev"
 _NO_LOSSES = {
-    "weight": ("Joint training: weights of the objectives", "weight"),
-    "cosine": ("Joint training: agreement with held-out task data", "cosine"),
-    "reselect": ("Joint training: scores at re-selection, in deviations", "score"),
+    "weight": ("Pre-training: weights of the objectives", "weight"),
+    "cosine": ("Pre-training: agreement with held-out task data", "cosine"),
+    "reselect": ("Pre-training: scores at re-selection, in deviations", "score"),
 }
-"""Curves that are no losses, by what stands before the objective's or the line's own name."""
+"""Charts of curves other than losses, by the first part of the curve's name."""
 
 
 def pretrain_charts(run: RunFolder) -> list[Markup]:
-    """One chart per kind of loss, since their scales differ, with a line per objective; then weights and dev scores."""
+    """Draw a chart per kind of loss (their scales differ) with a line per objective; then weights and dev scores."""
     rows = pretrain_rows(run)
     names = sorted({name for row in rows for name in row if "/" in name})
     losses = [name for name in names if _family(name) not in (*_NO_LOSSES, _DEV)]
@@ -35,7 +38,7 @@ def pretrain_charts(run: RunFolder) -> list[Markup]:
 
 
 def pretrain_rows(run: RunFolder) -> list[Row]:
-    """The curves of pre-training; those of a sequence one after the other, their steps counted through."""
+    """Return the curves of pre-training; concatenates those of a sequence of objectives, with running steps."""
     parts = run.counts("pretrain").get("objectives", {})
     sequence = [found for name in parts if (found := run.curves("pretrain", name))]
     if not sequence:
@@ -53,17 +56,17 @@ def _loss_chart(rows: list[Row], names: list[str], kind: str) -> Markup:
 
 
 def _dev_chart(run: RunFolder, rows: list[Row]) -> list[Markup]:
-    """The score on dev by pre-training's own head, if it was asked for."""
+    """Draw the dev score of pre-training's own head, if it was evaluated."""
     points = _points(rows, f"{_DEV}/{metric_of(run)}")
     if not points:
         return []
     name = shown.metric_name(metric_of(run))
-    title = f"Joint training: {name} on dev"
+    title = f"Pre-training: {name} on dev"
     return [line_chart([Series(name, points)], title=title, x_label="step", y_label=name, y_format=shown.score)]
 
 
 def finetune_charts(run: RunFolder) -> list[Markup]:
-    """The dev score per epoch and the training loss per step, a line per seed."""
+    """Draw the dev score per epoch and the training loss per step, a line per seed."""
     seeds = [result["seed"] for result in run.counts("finetune").get("seeds", [])]
     if not seeds:
         return []
@@ -98,6 +101,50 @@ def _objective(name: str) -> str:
 
 
 def _pretrain_title(kind: str, names: list[str]) -> str:
-    """The kind of loss, and whose it is where a single line needs no legend."""
-    title = f"Joint training: {_PARTS.get(kind, f'{kind} loss')}"
+    """Return the kind of loss, and its objective where a single line has no legend."""
+    title = f"Pre-training: {_PARTS.get(kind, f'{kind} loss')}"
     return f"{title}, {_objective(names[0])}" if len(names) == 1 else title
+
+
+@dataclass(frozen=True)
+class ObjectiveRow:
+    """One part of training; only pre-training objectives have counts, and only learned weights are shown."""
+
+    part: str
+    learns: str
+    reads: str
+    split: str
+    labels: bool
+    steps: int | None
+    tokens: int | None
+    matmul_flops: float | None
+    weight: float | None
+
+
+def objective_rows(run: RunFolder) -> list[ObjectiveRow]:
+    """Return all parts of training in order."""
+    counts = run.counts("pretrain")
+    weights = _last_weights(run)
+    return [_row(use, counts.get("objectives", {}), weights) for use in counts.get("uses", [])]
+
+
+def _row(use: dict[str, Any], counts: dict[str, dict[str, Any]], weights: dict[str, float]) -> ObjectiveRow:
+    own = counts.get(use["part"], {})
+    return ObjectiveRow(
+        use["part"],
+        use["learns"],
+        use["reads"],
+        use["split"],
+        use["labels"],
+        own.get("steps"),
+        own.get("tokens"),
+        own.get("matmul_flops"),
+        weights.get(use["part"]),
+    )
+
+
+def _last_weights(run: RunFolder) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for row in pretrain_rows(run):
+        weights |= {name.split("/", 1)[1]: value for name, value in row.items() if name.startswith("weight/")}
+    return weights

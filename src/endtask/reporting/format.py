@@ -1,4 +1,4 @@
-"""Numbers and texts as people read them: one function per kind."""
+"""Format numbers and texts for people: one function per kind."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _LONGEST_WHOLE = 1e6
 
 
 def duration(seconds: float) -> str:
-    """A time in its two largest units.
+    """Format a duration in its two largest units.
 
     >>> duration(0.25), duration(12.34), duration(200), duration(7260)
     ('0.2 s', '12 s', '3 min 20 s', '2 h 1 min')
     """
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
-    if whole < 3600:
+    rounded = round(seconds)
+    minutes, rest = divmod(rounded, 60)
+    if rounded < 3600:
         return f"{minutes} min {rest} s" if minutes else f"{rest} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min"
 
 
 def count(number: float) -> str:
-    """A count: exact below ten thousand, then with three figures and a suffix.
+    """Format a count: exact below ten thousand, then with three digits and a suffix.
 
     >>> count(1688), count(438_665), count(1_500_000)
     ('1,688', '439 k', '1.5 M')
@@ -55,7 +55,7 @@ def count(number: float) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes, in steps of a thousand.
+    """Format bytes with decimal suffixes.
 
     >>> size(812), size(2_234_135), size(44_686_070)
     ('812 B', '2.23 MB', '44.7 MB')
@@ -64,7 +64,7 @@ def size(number: float) -> str:
 
 
 def energy(joules: float) -> str:
-    """Energy in the unit of an electricity bill, or in joules where that would be nothing.
+    """Format energy in kWh, or in joules below 0.01 kWh.
 
     >>> energy(1.8e6), energy(900.0)
     ('0.50 kWh', '900 J')
@@ -73,7 +73,7 @@ def energy(joules: float) -> str:
 
 
 def flops(number: float) -> str:
-    """Floating-point operations as a power of ten.
+    """Format floating-point operations as a power of ten.
 
     >>> flops(2_367_609_726_888.0), flops(0)
     ('2.4e12', '0')
@@ -82,7 +82,7 @@ def flops(number: float) -> str:
 
 
 def share(part: float) -> str:
-    """A part of one as a percentage with two or three figures.
+    """Format a fraction as a percentage with one or two significant digits.
 
     >>> share(0.374), share(0.0499), share(0.00012), share(0), share(1)
     ('37%', '5.0%', '0.01%', '0%', '100%')
@@ -94,7 +94,7 @@ def share(part: float) -> str:
 
 
 def score(value: float) -> str:
-    """A score between 0 and 1 in points of a hundred.
+    """Format a score between 0 and 1 in points of 100.
 
     >>> score(0.11269)
     '11.3'
@@ -103,7 +103,7 @@ def score(value: float) -> str:
 
 
 def score_with_spread(mean: float, spread: float, seeds: int) -> str:
-    """A mean score with its standard deviation, which a single seed does not have.
+    """Format a mean score with its standard deviation, which a single seed does not have.
 
     >>> score_with_spread(0.523, 0.0141, 3), score_with_spread(0.523, 0.0, 1)
     ('52.3 ± 1.4', '52.3')
@@ -112,7 +112,7 @@ def score_with_spread(mean: float, spread: float, seeds: int) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """A metric's name in print.
+    """Return the display name of a metric.
 
     >>> metric_name("macro_f1")
     'macro-F1'
@@ -121,7 +121,7 @@ def metric_name(metric: str) -> str:
 
 
 def metric_with_spread(metric: str, mean: float, spread: float, seeds: int) -> str:
-    """A score in points of a hundred, unless its metric has another scale.
+    """Format a score in points of 100, unless its metric has another scale.
 
     >>> metric_with_spread("accuracy", 0.5, 0.01, 3), metric_with_spread("rmse", 1.5, 0.25, 3)
     ('50.0 ± 1.0', '1.5 ± 0.25')
@@ -132,7 +132,7 @@ def metric_with_spread(metric: str, mean: float, spread: float, seeds: int) -> s
 
 
 def plural(number: int, noun: str) -> str:
-    """A count with its noun.
+    """Format a count with its noun.
 
     >>> plural(1, "seed"), plural(1270, "passage")
     ('1 seed', '1,270 passages')
@@ -141,16 +141,16 @@ def plural(number: int, noun: str) -> str:
 
 
 def in_words(values: Mapping[str, Any]) -> str:
-    """Settings and their values on one line.
+    """Format settings and their values on one line.
 
-    >>> in_words({"pretrain.rho1": 19, "pretrain.learning_rate": 0.00048213})
-    'pretrain.rho1 = 19, pretrain.learning_rate = 0.000482'
+    >>> in_words({"pretrain.weighting.rho1": 19, "pretrain.learning_rate": 0.00048213})
+    'pretrain.weighting.rho1 = 19, pretrain.learning_rate = 0.000482'
     """
     return ", ".join(f"{key} = {short(value)}" for key, value in values.items())
 
 
 def short(value: Any) -> str:
-    """A value as a table shows it; the record beside it has all of its digits.
+    """Format a value for a table with three significant digits.
 
     >>> short(1000.0), short(0.00048213), short("inf")
     ('1000', '0.000482', 'inf')
@@ -161,7 +161,7 @@ def short(value: Any) -> str:
 
 
 def moment(time: str) -> str:
-    """A time as manifests write it, to the minute.
+    """Format a time stamp of a manifest, to the minute.
 
     >>> moment("2026-01-31T13:44:27+00:00"), moment("yesterday")
     ('2026-01-31 13:44 UTC', 'yesterday')
@@ -173,7 +173,7 @@ def moment(time: str) -> str:
 
 
 def shorten(text: str, characters: int) -> str:
-    """The beginning of a text on one line, cut at a blank where one is near.
+    """Return the beginning of a text on one line, cut at a blank if one is near.
 
     >>> shorten("a small  language model", 12), shorten("short", 12)
     ('a small …', 'short')
@@ -187,7 +187,7 @@ def shorten(text: str, characters: int) -> str:
 
 
 def _with_suffix(number: float) -> str:
-    """Three figures without trailing zeros, and the suffix of the thousand."""
+    """Format three significant digits without trailing zeros, and a suffix."""
     for unit, suffix in _SIZES:
         if number >= 0.9995 * unit:
             scaled = number / unit

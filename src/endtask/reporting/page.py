@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing beside it, and the same figures for the command line."""
+"""The report of a run: one self-contained HTML file, and the same numbers for the command line."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from endtask.io.atomic import write_text
 from endtask.registry import task_types
 from endtask.reporting import format as shown
 from endtask.reporting.classes import ClassScores, Confusion, label_scores, span_scores
-from endtask.reporting.constant_predictions import same_answer
-from endtask.reporting.corpus_usage import domain_sentence, source_chart, source_shares
 from endtask.reporting.costs import stage_costs, total_cost
-from endtask.reporting.curves import finetune_charts, pretrain_charts
-from endtask.reporting.objectives import objective_rows
+from endtask.reporting.curves import finetune_charts, objective_rows, pretrain_charts
 from endtask.reporting.run_folder import RunFolder
 from endtask.reporting.scores import (
     all_scores,
-    constant_answer,
+    constant_prediction_note,
     lines_of_auxiliary_tasks,
     lines_of_test_sets,
+    majority_baseline,
     metric_of,
     notes_of,
     scores_of_auxiliary_tasks,
@@ -32,8 +30,14 @@ from endtask.reporting.scores import (
     seed_rows,
     verdict_of,
 )
-from endtask.reporting.selection_quality import quality_sentence
-from endtask.reporting.why import count_kept, explain
+from endtask.reporting.selection import (
+    domain_sentence,
+    explain,
+    quality_sentence,
+    source_chart,
+    source_shares,
+    summarize_selection,
+)
 
 REPORT = "report.html"
 _MATRIX_LABELS = 20
@@ -63,7 +67,7 @@ Context = dict[str, Any]
 
 
 def write_report(folder: Path) -> Path:
-    """Write `report.html` into the run's folder from whatever finished stages stand there; returns its path."""
+    """Write `report.html` into the run's folder from its finished stages; returns its path."""
     run = RunFolder(folder)
     page = _template().render(_context(run))
     write_text(folder / REPORT, page)
@@ -71,22 +75,22 @@ def write_report(folder: Path) -> Path:
 
 
 def verdict(folder: Path) -> str:
-    """One plain sentence on how the run came out."""
+    """Return one sentence with the result of the run."""
     return verdict_of(RunFolder(folder))
 
 
 def verdict_lines(folder: Path) -> list[str]:
-    """The verdict, a line for each of several test sets and auxiliary tasks, and one if all rows got one answer."""
+    """Return the verdict, a line per test set (of several) and auxiliary task, and a note on constant predictions."""
     run = RunFolder(folder)
-    same = same_answer(run)
-    return [verdict_of(run), *lines_of_test_sets(run), *lines_of_auxiliary_tasks(run), *([same] if same else [])]
+    note = constant_prediction_note(run)
+    return [verdict_of(run), *lines_of_test_sets(run), *lines_of_auxiliary_tasks(run), *([note] if note else [])]
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    """The figures of the report as plain values, for `--json`."""
+    """Return the numbers of the report as plain values, for `--json`."""
     run = RunFolder(folder)
     costs = stage_costs(run)
-    baseline = constant_answer(run)
+    baseline = majority_baseline(run)
     return {
         "folder": str(folder),
         "task": run.task_name,
@@ -96,7 +100,7 @@ def summary(folder: Path) -> dict[str, Any]:
         "metric": metric_of(run),
         "results": run.results,
         "seeds": [asdict(row) for row in seed_rows(run)],
-        "constant_answer": asdict(baseline) if baseline else None,
+        "majority_baseline": asdict(baseline) if baseline else None,
         "classes": [asdict(scores) for scores in _class_scores(run)],
         "objectives": [asdict(row) for row in objective_rows(run)],
         "cost": {"total": total_cost(costs), "stages": [asdict(cost) for cost in costs]},
@@ -109,7 +113,7 @@ def summary(folder: Path) -> dict[str, Any]:
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("endtask.reporting", ""),
-        autoescape=True,  # task texts, labels and file names are the user's, not ours
+        autoescape=True,  # task texts, labels and file names come from the user
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -119,7 +123,7 @@ def _template() -> jinja2.Template:
 
 
 def _context(run: RunFolder) -> Context:
-    """Everything the template shows."""
+    """Return the variables of the template."""
     costs = stage_costs(run)
     return {
         "run": run,
@@ -138,14 +142,14 @@ def _context(run: RunFolder) -> Context:
 
 
 def _corpus(run: RunFolder) -> Context:
-    kept = count_kept(run.selected())
-    shares = source_shares(run.counts("retrieve").get("corpus", {}), kept)
+    selection = summarize_selection(run.selected())
+    shares = source_shares(run.counts("retrieve").get("corpus", {}), selection)
     return {
         "sources": shares,
         "selection_quality": quality_sentence(run.counts("select")),
         "domain_drawn": domain_sentence(run.counts("select")),
         "source_chart": source_chart(shares),
-        "answers": explain(kept.best, run.examples("train")) if kept.best else [],
+        "pairs": explain(selection.best, run.examples("train")) if selection.best else [],
     }
 
 
@@ -155,12 +159,12 @@ def _type(run: RunFolder) -> type[Any]:
 
 
 def _confusion(run: RunFolder) -> Confusion:
-    """Which class is taken for which, where each row has one."""
+    """Return the confusion matrix of a single-label task."""
     return Confusion.count(run.predictions() if _type(run).form == "classes" else ())
 
 
 def _class_scores(run: RunFolder) -> list[ClassScores]:
-    """How each class, label or type of span fares."""
+    """Return the scores of each class, label or type of span."""
     if _type(run).form == "tags":
         return span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
     return label_scores(run.predictions()) if _type(run).form == "label_sets" else _confusion(run).scores()
@@ -171,12 +175,12 @@ def _results(run: RunFolder) -> Context:
     return {
         "all_scores": all_scores(run),
         "test_sets": scores_of_test_sets(run),
-        "further_tasks": scores_of_auxiliary_tasks(run),
+        "auxiliary_tasks": scores_of_auxiliary_tasks(run),
         "class_scores": _class_scores(run),
-        "classes_are": {"tags": "span", "label_sets": "label"}.get(_type(run).form, "class"),
+        "class_noun": {"tags": "span", "label_sets": "label"}.get(_type(run).form, "class"),
         "metric": metric_of(run),
         "seeds": seed_rows(run),
-        "constant": constant_answer(run),
+        "baseline": majority_baseline(run),
         "confusion": confusion,
         "matrix_fits": len(confusion.labels) <= _MATRIX_LABELS,
         "mistakes": confusion.mistakes(_MISTAKES),
@@ -184,21 +188,21 @@ def _results(run: RunFolder) -> Context:
 
 
 def _versions(run: RunFolder) -> dict[str, str]:
-    """Every version met; stages made with different ones are told apart."""
-    met: dict[str, dict[str, list[str]]] = {}
+    """Return the versions of all packages, with their stages where stages used different versions."""
+    by_package: dict[str, dict[str, list[str]]] = {}
     for stage, manifest in run.manifests.items():
         for name, version in manifest["versions"].items():
-            met.setdefault(name, {}).setdefault(version, []).append(stage)
+            by_package.setdefault(name, {}).setdefault(version, []).append(stage)
     return {
         name: next(iter(found))
         if len(found) == 1
         else "; ".join(f"{version} ({', '.join(stages)})" for version, stages in found.items())
-        for name, found in met.items()
+        for name, found in by_package.items()
     }
 
 
 def _use(run: RunFolder) -> Context:
-    """Commands to paste, with the folder's name quoted as shell and Python want it."""
+    """Return the parts of commands to copy, with the folder's name quoted for shell and Python."""
     pair = _type(run).second_text == "always"
     pipeline, options = _PIPELINES.get(_type(run).form, ("text-classification", ""))
     argument = '{"text": "first text", "text_pair": "second text"}' if pair else '"a text to classify"'

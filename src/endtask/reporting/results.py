@@ -1,4 +1,4 @@
-"""A run's results as one small JSON file, to travel where its weights do not: scores, predictions, cost; no texts."""
+"""A run's results as one small JSON file: scores, predictions and cost, without weights and texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from endtask.task import Task, leaked_ids
 from endtask.task.targets import as_lists, targets
 
 FORMAT = 1
-# Of the run's place, not of what it came to.
+# Settings that do not affect the results.
 _LEFT_OUT = ("output_dir", "keep_scratch", "bundle_size", "report_to")
 _OF_A_STAGE = ("fingerprint", "seconds", "joules", "gpu_bytes", "counts", "finished", "versions", "machine")
 
@@ -29,11 +29,11 @@ Tree = dict[str, Any]
 
 
 def results_of(folder: str | Path) -> Tree:
-    """Plain values of what stands in a run's folder; parts that are not there yet are null.
+    """Return the results of a run as plain values; unfinished parts are null.
 
-    `predictions` holds, for dev and test, the truth and each seed's answers: class numbers (places in `labels`),
-    scores, 0 or 1 for each label, or the numbers of a row's tags; whether each row is leak-free, and a hash of the
-    rows' ids, by which two runs are told to be about the same rows.
+    `predictions` contains, for dev and test, the truth and each seed's predictions: class indices (into `labels`),
+    scores, 0 or 1 for each label, or the indices of a row's tags; whether each row is leak-free; and a hash of the row
+    ids, which shows whether two runs predicted the same rows.
     """
     run = RunFolder(Path(folder))
     task = _task(run)
@@ -59,12 +59,12 @@ def results_of(folder: str | Path) -> Tree:
 
 
 def write_results(file: Path, folder: Path) -> None:
-    """Write the results of a run to a file, over an older one."""
+    """Write the results of a run to a file, replacing an older one."""
     write_text(file, json.dumps(results_of(folder), ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def check_results_file(file: Path) -> None:
-    """Refuse, before hours of work, a file that could not be written after them."""
+    """Raise `InputError` before hours of training if the file cannot be written."""
     if file.is_dir():
         raise InputError("is a folder, not a file", path=file, hint="--results results.json")
     if not file.absolute().parent.is_dir():
@@ -72,14 +72,14 @@ def check_results_file(file: Path) -> None:
 
 
 def _task(run: RunFolder) -> Task | None:
-    """The task as the read stage wrote it down."""
+    """Return the task that the read stage stored."""
     if run.audit is None or "read" not in run.manifests:
         return None
-    auxiliary = {name: _written(run, audit, name) for name, audit in run.auxiliary_audits.items()}
-    return replace(_written(run, run.audit), auxiliary=auxiliary)
+    auxiliary = {name: _stored_task(run, audit, name) for name, audit in run.auxiliary_audits.items()}
+    return replace(_stored_task(run, run.audit), auxiliary=auxiliary)
 
 
-def _written(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
+def _stored_task(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
     splits = {split: [_example(row) for row in run.examples(split, auxiliary)] for split in audit["splits"]}
     return Task.from_examples(str(audit["name"]), splits, task_type=audit["type"], test_fraction=0)
 
@@ -110,7 +110,7 @@ def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
 
 
 def _of_dev(run: RunFolder) -> dict[str, list[Any]]:
-    """By seed; runs of older releases did not keep them."""
+    """Return the dev predictions by seed."""
     seeds = [row["seed"] for row in run.counts("finetune").get("seeds", [])]
     files = {str(seed): run.path / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds}
     return {seed: json.loads(file.read_text(encoding="utf-8")) for seed, file in files.items() if file.exists()}

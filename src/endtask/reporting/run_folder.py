@@ -1,4 +1,4 @@
-"""What stands in a run's folder, read for the report; every part may still be missing."""
+"""Read the files of a run's folder for the report; any stage may be missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class RunFolder:
-    """The finished stages of a run; a folder that holds no run is refused."""
+    """The finished stages of a run; raises `InputError` for a folder without a run."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
@@ -28,9 +28,9 @@ class RunFolder:
         for stage in STAGES:
             manifest = _read_tree(folder / stage / MANIFEST)
             if manifest is not None:
-                self.manifests[stage] = _checked(manifest, folder / stage / MANIFEST)
+                self.manifests[stage] = _check_keys(manifest, folder / stage / MANIFEST)
         if not self.manifests and not (folder / SETTINGS_FILE).exists():
-            message = "no run stands here" if folder.is_dir() else "no such folder"
+            message = "no run here" if folder.is_dir() else "no such folder"
             raise InputError(message, path=folder, hint="give the folder that `endtask run --output` made")
 
     @property
@@ -40,16 +40,16 @@ class RunFolder:
 
     @property
     def started(self) -> list[str]:
-        """Stages that were begun and not finished."""
+        """Stages that have started but not finished."""
         return [stage for stage in self.missing if (self.path / f"{stage}.partial").exists()]
 
     @property
     def has_selection(self) -> bool:
-        """Whether the kept texts stand here; of tokens that came in a bundle they do not."""
+        """Whether the folder contains the selected texts; a bundle of tokens does not."""
         return "select" in self.manifests and LEFT_OUT not in self.manifests["select"]
 
     def counts(self, stage: str) -> Tree:
-        """What a finished stage counted; empty where it has not finished."""
+        """Return the counts of a finished stage; empty if it has not finished."""
         counts: Tree = self.manifests.get(stage, {}).get("counts", {})
         return counts
 
@@ -60,61 +60,61 @@ class RunFolder:
 
     @cached_property
     def settings_text(self) -> str:
-        """The resolved settings as they stand in the file."""
+        """The text of the settings file."""
         path = self.path / SETTINGS_FILE
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     @cached_property
     def audit(self) -> Tree | None:
-        """What was found in the task's data."""
+        """The audit of the task's data."""
         return _read_tree(self.path / "read" / AUDIT)
 
     @property
     def auxiliary_audits(self) -> dict[str, Tree]:
-        """The same of the auxiliary tasks, by name."""
+        """The audits of the auxiliary tasks, by name."""
         return {file.parent.name: read_tree(file) for file in sorted((self.path / "read" / TASKS).glob(f"*/{AUDIT}"))}
 
     @cached_property
     def results(self) -> Tree | None:
-        """Scores of every seed."""
+        """The scores of every seed."""
         return _read_tree(self.path / "evaluate" / RESULTS)
 
     @property
     def latency(self) -> Tree | None:
-        """How long the model takes for one text, where that was measured."""
+        """The latency of the model for one text, if it was measured."""
         return _read_tree(self.path / LATENCY)
 
     @property
     def task_name(self) -> str:
-        """The task's name as the audit gives it, else the last part of its path."""
+        """The task's name in the audit, else the last part of its path."""
         if self.audit is not None:
             return str(self.audit["name"])
         return Path(str(self.settings.get("task", {}).get("path") or self.path)).name
 
     def selected(self) -> Iterator[Selected]:
-        """The passages trained on, streamed."""
+        """Stream the selected passages."""
         path = self.path / "select" / SELECTION
         return read_selection(path) if path.exists() else iter(())
 
     def examples(self, split: str, auxiliary: str | None = None) -> Iterator[Row]:
-        """The rows of a split, of the task or a further one, as the read stage wrote them."""
+        """Stream the rows of a split of the task or of an auxiliary task, as the read stage stored them."""
         folder = self.path / "read" if auxiliary is None else self.path / "read" / TASKS / auxiliary
         return _rows(folder / f"{split}.jsonl")
 
     def predictions(self) -> Iterator[Row]:
-        """Id, true label and each seed's answer for the evaluated split."""
+        """Stream id, true label and each seed's prediction for the evaluated split."""
         return _rows(self.path / "evaluate" / PREDICTIONS)
 
-    def curves(self, *place: str) -> list[Row]:
-        """The rows of a metrics file, given the stage's folder and, if there are several, the seed's."""
-        return list(_rows(self.path.joinpath(*place) / "metrics.jsonl"))
+    def curves(self, *folders: str) -> list[Row]:
+        """Return the rows of a metrics file, given the stage's folder and, if there are several, the seed's."""
+        return list(_rows(self.path.joinpath(*folders) / "metrics.jsonl"))
 
 
 def _read_tree(path: Path) -> Tree | None:
     return read_tree(path) if path.exists() else None
 
 
-def _checked(manifest: Tree, path: Path) -> Tree:
+def _check_keys(manifest: Tree, path: Path) -> Tree:
     for key in ("fingerprint", "seconds", "counts", "versions"):
         if key not in manifest:
             raise InputError("missing from the manifest", path=path, key=key, hint="was the file changed by hand?")

@@ -1,8 +1,9 @@
-"""The run's scores in words and rows: the verdict, what the leak-free score means, one row per seed."""
+"""The run's scores: the verdict, notes on the leak-free score and on constant predictions, one row per seed."""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +12,19 @@ from endtask.evaluation.task_metrics import deciding_metrics
 from endtask.io.run_layout import TASKS
 from endtask.registry import task_types
 from endtask.reporting import format as shown
-from endtask.reporting.classes import constant_answer_score
-from endtask.reporting.constant_predictions import same_answer
+from endtask.reporting.classes import constant_prediction_score
 from endtask.reporting.costs import better_weights
 from endtask.reporting.run_folder import RunFolder
 
 Tree = dict[str, Any]
 
+_NEARLY = 0.01  # of the range of the true scores
+_SAME = {"tags": "the same tag", "numbers": "nearly the same score", "label_sets": "the same labels"}
+
 
 @dataclass(frozen=True)
 class SeedRow:
-    """One fine-tuning seed: its best dev score and the step of it, then the scores of the weights from there."""
+    """One fine-tuning seed: its best dev score and step, and the test scores of those weights."""
 
     seed: int
     dev: float
@@ -32,7 +35,7 @@ class SeedRow:
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """A metric with its mean over the seeds."""
+    """A metric with its mean and standard deviation over the seeds."""
 
     metric: str
     mean: float
@@ -40,15 +43,15 @@ class ScoreRow:
 
 
 @dataclass(frozen=True)
-class ConstantAnswer:
-    """What always answering the most frequent label of train would score."""
+class MajorityBaseline:
+    """The score of always predicting the most frequent label of train."""
 
     label: str
     score: float
 
 
 def verdict_of(run: RunFolder) -> str:
-    """One sentence: how well the model does, on how much, and how sure that is."""
+    """Return one sentence with score, standard deviation, split, rows and seeds."""
     if run.results is None:
         finished = ", ".join(run.manifests) or "none"
         return f"{run.task_name}: not evaluated yet; finished stages: {finished}."
@@ -56,26 +59,26 @@ def verdict_of(run: RunFolder) -> str:
     seeds = len(results["seeds"])
     mean = shown.score_with_spread(summary["mean"], summary["std"], seeds)
     where = f"{results['split']} ({shown.plural(results['rows'], 'row')}, {shown.plural(seeds, 'seed')})"
-    return f"{run.task_name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_half(results)}."
+    return f"{run.task_name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_score(results)}."
 
 
 def notes_of(run: RunFolder) -> list[str]:
-    """What a reader of the verdict has to know to judge it."""
+    """Return the caveats that a reader of the verdict needs."""
     if run.results is None:
         return []
     results = run.results
-    notes = [same] if (same := same_answer(run)) else []
+    notes = [note] if (note := constant_prediction_note(run)) else []
     notes.append(_leak_note(results))
     if results["split"] == "dev":
-        notes.append("There is no test split, and dev also chose the epoch, so the score is somewhat too high.")
+        notes.append("There is no test split, and dev also chose the epoch, so the score is biased upwards.")
     if len(results["seeds"]) == 1:
         notes.append("A single seed says nothing about how much the score varies.")
     else:
         notes.append("± is the standard deviation over the fine-tuning seeds; pre-training ran once.")
     uses = (DataUse(**use) for use in run.counts("pretrain").get("uses", []))
     notes += map(_as_sentence, chosen_by_dev(uses))
-    if kept := better_weights(run.counts("finetune")):
-        notes.append(_as_sentence(kept))
+    if better := better_weights(run.counts("finetune")):
+        notes.append(_as_sentence(better))
     return notes
 
 
@@ -83,8 +86,8 @@ def _as_sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-def constant_answer(run: RunFolder) -> ConstantAnswer | None:
-    """The score of always answering train's most frequent label, once evaluated and if the audit is there."""
+def majority_baseline(run: RunFolder) -> MajorityBaseline | None:
+    """Return the score of always predicting train's most frequent label; None before evaluation or without an audit."""
     if run.results is None or run.audit is None or task_types.get(run.audit["type"]).form != "classes":
         return None
     counts = run.audit["splits"]["train"]["labels"]
@@ -93,22 +96,22 @@ def constant_answer(run: RunFolder) -> ConstantAnswer | None:
     if not truth:
         return None
     labels, positive = run.audit["labels"], run.settings.get("evaluate", {}).get("positive_label")
-    score = constant_answer_score(truth, label, metric_of(run), labels=labels, positive_label=positive)
-    return ConstantAnswer(label, score)
+    score = constant_prediction_score(truth, label, metric_of(run), labels=labels, positive_label=positive)
+    return MajorityBaseline(label, score)
 
 
 def metric_of(run: RunFolder) -> str:
-    """The metric that chose the epoch and stands in the verdict."""
+    """Return the metric that chooses the epoch and is in the verdict."""
     if run.results is not None:
         return str(run.results["summary"]["metric"])
-    asked = str(run.settings.get("evaluate", {}).get("metric", "accuracy"))
-    if asked != "auto":
-        return asked
+    metric = str(run.settings.get("evaluate", {}).get("metric", "accuracy"))
+    if metric != "auto":
+        return metric
     return deciding_metrics(run.audit["type"], run.audit["labels"])[0] if run.audit is not None else "macro_f1"
 
 
 def all_scores(run: RunFolder) -> list[ScoreRow]:
-    """Every score of the evaluated split, mean and spread over the seeds; the deciding one first."""
+    """Return every score of the evaluated split, mean and standard deviation over the seeds; the main metric first."""
     if run.results is None:
         return []
     seeds, metric = run.results["seeds"], metric_of(run)
@@ -117,7 +120,7 @@ def all_scores(run: RunFolder) -> list[ScoreRow]:
 
 
 def scores_of_test_sets(run: RunFolder) -> dict[str, Tree]:
-    """Rows, mean and spread of each test set where there are several, and their mean under the name `mean`."""
+    """Return rows, mean and standard deviation of each of several test sets, and their mean."""
     sets: dict[str, Tree] = dict((run.results or {}).get("test_sets", {}))
     if sets and run.results is not None:
         sets["mean of the sets"] = {"rows": run.results["rows"], "mean": run.results["mean_of_test_sets"], "std": None}
@@ -125,7 +128,7 @@ def scores_of_test_sets(run: RunFolder) -> dict[str, Tree]:
 
 
 def lines_of_test_sets(run: RunFolder) -> list[str]:
-    """A line for each test set where there are several, and for their mean."""
+    """Return a line for each of several test sets, and for their mean."""
     metric = shown.metric_name(metric_of(run))
     lines = []
     for name, entry in scores_of_test_sets(run).items():
@@ -136,18 +139,18 @@ def lines_of_test_sets(run: RunFolder) -> list[str]:
 
 
 def scores_of_auxiliary_tasks(run: RunFolder) -> dict[str, Tree]:
-    """Results of the auxiliary tasks that the model answers, by name."""
+    """Return the results of the auxiliary tasks by name."""
     return dict((run.results or {}).get(TASKS, {}))
 
 
 def lines_of_auxiliary_tasks(run: RunFolder) -> list[str]:
-    """A line for each auxiliary task, as the verdict has one for the end task."""
+    """Return a line like the verdict for each auxiliary task."""
     lines = []
     for name, results in scores_of_auxiliary_tasks(run).items():
         summary, seeds = results["summary"], len(results["seeds"])
         mean = shown.score_with_spread(summary["mean"], summary["std"], seeds)
         where = f"{results['split']} ({shown.plural(results['rows'], 'row')})"
-        lines.append(f"  {name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_half(results)}")
+        lines.append(f"  {name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_score(results)}")
     return lines
 
 
@@ -156,7 +159,7 @@ def _mean_and_spread(values: list[float]) -> tuple[float, float]:
 
 
 def seed_rows(run: RunFolder) -> list[SeedRow]:
-    """One row per fine-tuned seed; scores are absent before evaluation."""
+    """Return one row per fine-tuning seed; its scores are None before evaluation."""
     metric = metric_of(run)
     scored = {row["seed"]: row for row in run.results["seeds"]} if run.results else {}
     return [
@@ -171,24 +174,76 @@ def seed_rows(run: RunFolder) -> list[SeedRow]:
     ]
 
 
-def _leak_free_half(results: Tree) -> str:
-    """The leak-free score, where it differs in rows from the plain one."""
+def _leak_free_score(results: Tree) -> str:
+    """Return the leak-free score, if some rows of the split are in train."""
     rows, clean, summary = results["rows"], results["leak_free_rows"], results["summary"]
     if clean == rows:
         return ""
     if clean == 0:
-        return "; every one of these rows also stands in train"
+        return "; all of these rows are also in train"
     mean = shown.score_with_spread(summary["leak_free_mean"], summary["leak_free_std"], len(results["seeds"]))
-    return f"; {mean} on the {shown.plural(clean, 'row')} whose text does not stand in train"
+    return f"; {mean} on the {shown.plural(clean, 'row')} whose text is not in train"
 
 
 def _leak_note(results: Tree) -> str:
     rows, clean, split = results["rows"], results["leak_free_rows"], results["split"]
     if clean == rows:
-        return f"No text of {split} stands in train, so there is only one score."
+        return f"No text of {split} is in train, so there is only one score."
     if clean == 0:
-        return f"All {rows:,} rows of {split} also stand in train: the score says nothing about new texts."
+        return f"All {rows:,} rows of {split} are also in train: the score says nothing about new texts."
     return (
-        f"{rows - clean:,} of the {rows:,} rows of {split} also stand in train, where a model can learn them by"
-        f" heart. The score on the other {clean:,} says more about new texts."
+        f"{rows - clean:,} of the {rows:,} rows of {split} are also in train, where a model can memorize them."
+        f" The score on the other {clean:,} says more about new texts."
     )
+
+
+def constant_prediction_note(run: RunFolder) -> str | None:
+    """Return a sentence if a model predicts the same for all rows; None if none does, or all true labels are equal."""
+    if run.results is None or run.audit is None:
+        return None
+    form = str(task_types.get(run.audit["type"]).form)
+    truth, by_seed = _distinct_values(run.predictions(), form)
+    constant = [values for values in by_seed.values() if len(truth) > 1 and _is_constant(values, truth, form)]
+    if not constant:
+        return None
+    every = "Every" if len(by_seed) == 1 else f"With {len(constant)} of {len(by_seed)} seeds every"
+    unit, same = "token" if form == "tags" else "row", _SAME.get(form, "the same label")
+    predicted = " or ".join(dict.fromkeys(_describe(values, form) for values in constant))
+    meaning = "hardly distinguishes them" if form == "numbers" else "has learned nothing that distinguishes them"
+    return f"{every} {unit} of {run.results['split']} got {same}, {predicted}: the model {meaning}."
+
+
+def _distinct_values(rows: Iterable[Mapping[str, Any]], form: str) -> tuple[set[Any], dict[str, set[Any]]]:
+    """Return the distinct true values, and the distinct predictions of each seed."""
+    truth: set[Any] = set()
+    by_seed: dict[str, set[Any]] = {}
+    for row in rows:
+        truth.update(_values(row["label"], form))
+        for seed, predicted in row["predicted"].items():
+            by_seed.setdefault(seed, set()).update(_values(predicted, form))
+    return truth, by_seed
+
+
+def _values(label: Any, form: str) -> Iterable[Any]:
+    """Return the values to compare: each of a row's tags, the set of its labels, its class, or its score."""
+    if form == "tags":
+        return list(label)
+    return [tuple(sorted(label))] if form == "label_sets" else [label]
+
+
+def _is_constant(values: Collection[Any], truth: Collection[Any], form: str) -> bool:
+    if form == "numbers":
+        return bool(max(values) - min(values) <= _NEARLY * (max(truth) - min(truth)))
+    return len(values) == 1
+
+
+def _describe(values: Collection[Any], form: str) -> str:
+    """Return the constant prediction in words.
+
+    >>> _describe({("a", "b")}, "label_sets"), _describe({()}, "label_sets"), _describe({2.4121, 2.4123}, "numbers")
+    ("'a', 'b'", 'none', 'about 2.41')
+    """
+    if form == "numbers":
+        return f"about {(max(values) + min(values)) / 2:.3g}"
+    (value,) = values
+    return (", ".join(map(repr, value)) or "none") if form == "label_sets" else repr(value)

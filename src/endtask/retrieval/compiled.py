@@ -1,4 +1,4 @@
-"""Kernels compiled by Numba for fixed types, kept between runs under the user's cache folder."""
+"""Kernels compiled by Numba for fixed types and cached between runs in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _compiling = threading.RLock()
 
 
 def compiled(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Compile a function for `signature` when it is first called; it runs without the interpreter's lock.
+    """Compile a function for `signature` at its first call; it releases the interpreter's lock.
 
-    No `fastmath`, no parallel loops: the same numbers come out on every machine and with any number of threads.
+    No `fastmath` and no parallel loops, so results do not depend on the machine or the number of threads.
     """
     return lambda function: Kernel(function, signature)
 
 
 class Kernel:
-    """A function that is compiled, or fetched from the cache, at its first call."""
+    """A function that is compiled, or loaded from the cache, at its first call."""
 
     def __init__(self, function: Callable[..., Any], signature: str) -> None:
         self.function = function
@@ -61,11 +61,11 @@ def _say_once() -> None:
 
 @cache
 def cache_folder() -> Path | None:
-    """Where compiled code is kept; None where nothing can be written.
+    """Return the folder of compiled code, or None where nothing can be written.
 
-    Numba looks only at the file of the kernel itself, so the name holds a hash of everything a kernel may call.
+    Numba checks only the kernel's own file for changes, so the folder's name has a hash of all code a kernel may call.
     """
-    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     try:
         folder = _base_folder() / f"kernels-{hashlib.blake2b(sources, digest_size=6).hexdigest()}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def _base_folder() -> Path:
 
 @contextmanager
 def _numba_caches_in(folder: Path | None) -> Iterator[None]:
-    """Numba takes the folder from a global of its own, which other users of Numba must find unchanged."""
+    """Set Numba's global cache folder, and restore it for other users of Numba."""
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder or before)

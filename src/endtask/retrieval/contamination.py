@@ -1,10 +1,10 @@
-"""The contamination filter: passages that contain a dev or test text never reach training.
+"""The contamination filter: drops passages that contain a dev or test text before training sees them.
 
-A passage is dropped if it shares a run of 13 words with such a text; for a text of fewer than 13 words, if the text
-stands in the passage as one or several whole sentences (or is the whole passage).
+A passage is dropped if it shares 13 consecutive words with such a text. A text of fewer than 13 words must occur in the
+passage as one or several complete sentences (or be the complete passage).
 
-The kernel that reads the corpus sees only hashes of words; `may_be_contaminated` names the passages that may hold a
-guarded text and misses none. Those few are read again by `ContaminationFilter.confirm`, which compares words and not hashes.
+The kernel that reads the corpus sees only hashes of words: `may_be_contaminated` flags every passage that may contain
+an evaluation text and misses none. `ContaminationFilter.confirm` then checks those few by comparing words.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _word_hash = lru_cache(maxsize=1 << 16)(word_hash)
 
 
 class ContaminationFilter:
-    """The evaluation texts, ready to be looked for.
+    """The evaluation texts, indexed for the kernel and for exact comparison.
 
-    >>> contamination_filter = ContaminationFilter.of(["Great film.", "It was not what I had been told that it was going to be like."])
-    >>> contamination_filter.confirm("I saw it. Great film! I left."), contamination_filter.confirm("It was a great film.")
+    >>> contamination = ContaminationFilter.of(["Great film.", "One of the longer texts of a test set."])
+    >>> contamination.confirm("I saw it. Great film! I left."), contamination.confirm("It was a great film.")
     (True, False)
     """
 
@@ -53,14 +53,14 @@ class ContaminationFilter:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> ContaminationFilter:
-        """Guard these texts, in every spelling."""
+        """Build the filter of these texts, in all of their `spellings`."""
         forms = {form for text in texts for form in spellings(text)} - {""}
         shorts = frozenset(form for form in forms if form.count(" ") < RUN - 1)
         long_texts = join_texts(sorted(forms - shorts))
         return cls(make_table(long_texts, shorts), long_texts, shorts)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The whole guard as plain arrays, for files that several processes may map into their memory."""
+        """Return the filter as plain arrays, to be saved for other processes."""
         return {
             **self.table._asdict(),
             "long_texts": self._long_texts,
@@ -69,17 +69,17 @@ class ContaminationFilter:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ContaminationFilter:
-        """The contamination filter whose `arrays` these are."""
+        """Rebuild a filter from its `arrays`."""
         table = ContaminationIndex(*(arrays[name] for name in ContaminationIndex._fields))
         return cls(table, arrays["long_texts"], frozenset(arrays["short_texts"].tobytes().decode().splitlines()))
 
     def confirm(self, text: str) -> bool:
-        """Whether a passage holds a guarded text."""
+        """Return whether a passage contains an evaluation text."""
         sentences = [words for part in _SENTENCE_END.split(text) if (words := words_of(part))]
         return self._has_short_text(sentences) or self._has_run(list(chain.from_iterable(sentences)))
 
     def _has_short_text(self, sentences: list[list[str]]) -> bool:
-        """Whether consecutive sentences make up a short text; a test text may hold two, or a dot inside one."""
+        """Return whether consecutive sentences equal a short text, which may have two sentences or a dot inside one."""
         for first in range(len(sentences)):
             words: list[str] = []
             for sentence in sentences[first : first + RUN]:
@@ -91,25 +91,24 @@ class ContaminationFilter:
         return False
 
     def _has_run(self, words: list[str]) -> bool:
-        """Whether 13 words in a row stand in one of the long texts."""
+        """Return whether 13 consecutive words occur in one of the long texts."""
         hashes = np.asarray([_word_hash(word) for word in words], dtype=np.uint64)
         return any(
-            self._stands_at(start, " ".join(words[place : place + RUN]))
-            for place, start in known_runs(self.table, hashes)
+            self._is_at(start, " ".join(words[index : index + RUN])) for index, start in known_runs(self.table, hashes)
         )
 
-    def _stands_at(self, start: int, run: str) -> bool:
+    def _is_at(self, start: int, run: str) -> bool:
         wanted = run.encode()
         found = self._long_texts[start : start + len(wanted) + 1].tobytes()
         return found in (wanted + b" ", wanted + b"\n")
 
 
 def spellings(text: str) -> Iterator[str]:
-    """The words of a text, with blanks between them, in each form that a copy of it may have in a corpus.
+    """Yield the words of a text, joined by blanks, in each form that a copy of it may have in a corpus.
 
-    Many task files were cut by a tokenizer that writes a bracket as `-LRB-` and "don't" as "do n't", or hold HTML
-    entities; a corpus may be written either way, and a word too many breaks every run it stands in. Only the guarded
-    texts are respelled, so the corpus is read no slower.
+    Many task files come from a tokenizer that writes a bracket as `-LRB-` and "don't" as "do n't", or contain HTML
+    entities. A corpus may use either form, and one extra word breaks every run around it. Only the evaluation texts are
+    respelled, so reading the corpus takes no longer.
 
     >>> list(spellings("It does n't (p &lt; 5)"))
     ['it does n t p lt 5', 'it doesn t p lt 5', 'it does n t p 5', 'it doesn t p 5']

@@ -1,4 +1,4 @@
-"""What the kernels know of evaluation texts: hashes of their runs of words, found while the corpus is read."""
+"""The index of evaluation texts for the kernels: hashes of their runs of words, looked up while the corpus is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from endtask.retrieval.words import HASH_FACTOR, HASH_START, word_hash
 
 RUN = 13
 PROBE = 10
-"""Every run of 13 words holds a run of 10 that starts at a multiple of 4, so only those are looked for at first."""
+"""Every run of 13 words contains a run of 10 that starts at a multiple of 4, so only those are looked up first."""
 _STEP = RUN - PROBE + 1
 _BITS_PER_KEY = 16
 
@@ -28,49 +28,49 @@ Hashes = NDArray[np.uint64]
 
 
 class ContaminationIndex(NamedTuple):
-    """What the kernel knows of the evaluation texts."""
+    """Hashes of the evaluation texts."""
 
     filter: Hashes
-    """Bits: one is set for each run of `PROBE` words in the long texts and for each short text. Most looks end here."""
+    """A bit set with each run of `PROBE` words in the long texts and each short text. Most lookups end here."""
     runs: Hashes
-    """Each run of `RUN` words in the long texts: half of its key, then where it starts in their bytes; rising."""
+    """Each run of `RUN` words in the long texts: the upper half of its key, then its byte offset in them; sorted."""
     shorts: Hashes
-    """Keys of the texts of fewer than `RUN` words, rising."""
+    """Keys of the texts of fewer than `RUN` words, sorted."""
     short_lengths: NDArray[np.uint8]
-    """At place n: whether a short text has n words; ends at the longest."""
+    """Entry n: whether a short text has n words; ends at the longest."""
 
 
 def join_texts(texts: Iterable[str]) -> NDArray[np.uint8]:
-    """Texts as bytes, a line end after each."""
+    """Return the texts as bytes, a line end after each."""
     joined = "".join(f"{text}\n" for text in texts).encode()
     return np.frombuffer(bytearray(joined), dtype=np.uint8)  # of bytes, the array would be read-only
 
 
 def make_table(long_texts: NDArray[np.uint8], shorts: Iterable[str]) -> ContaminationIndex:
-    """The table of joined long texts and of short ones; between words stands one blank."""
+    """Build the index of joined long texts and of short ones, whose words are separated by one blank."""
     short_keys, lengths = _short_keys(shorts)
     most_keys = int(np.count_nonzero(long_texts <= _BLANK)) + len(short_keys)
     bits = np.zeros(1 << (_BITS_PER_KEY * most_keys // 64).bit_length(), dtype=np.uint64)
     runs = _long_runs(long_texts, bits)
-    places = short_keys & np.uint64(bits.size * 64 - 1)
-    np.bitwise_or.at(bits, places >> _SIX, _ONE << (places & _LOW_SIX))
+    indices = short_keys & np.uint64(bits.size * 64 - 1)
+    np.bitwise_or.at(bits, indices >> _SIX, _ONE << (indices & _LOW_SIX))
     return ContaminationIndex(bits, runs, short_keys, lengths)
 
 
 def known_runs(table: ContaminationIndex, hashes: Hashes) -> Iterator[tuple[int, int]]:
-    """Where among a passage's words a run of the table may stand, and where in the long texts' bytes it starts."""
+    """Yield (index among a passage's words, byte offset in the long texts) of each run that may be in the index."""
     count = max(0, len(hashes) - RUN + 1)
     keys = _keys(hashes[offset : offset + count] for offset in range(RUN))
     first = np.searchsorted(table.runs, keys & ~_LOW_HALF, side="left")
     last = np.searchsorted(table.runs, keys | _LOW_HALF, side="right")
-    for place in np.flatnonzero(first < last).tolist():
-        yield from ((place, int(entry & _LOW_HALF)) for entry in table.runs[first[place] : last[place]])
+    for index in np.flatnonzero(first < last).tolist():
+        yield from ((index, int(entry & _LOW_HALF)) for entry in table.runs[first[index] : last[index]])
 
 
 def _long_runs(texts: NDArray[np.uint8], bits: Hashes) -> Hashes:
-    """`ContaminationIndex.runs`; sets the bits of the long texts, too."""
+    """Return `ContaminationIndex.runs`; also sets the bits of the long texts."""
     if len(texts) > int(_LOW_HALF):
-        raise ValueError(f"{len(texts):,} bytes of evaluation texts; at most {int(_LOW_HALF):,} can be told apart")
+        raise ValueError(f"{len(texts):,} bytes of evaluation texts; the limit is {int(_LOW_HALF):,}")
     longest = int(np.diff(np.flatnonzero(texts == _LINE_END), prepend=-1).max(initial=1))
     runs = np.empty(int(np.count_nonzero(texts <= _BLANK)), dtype=np.uint64)
     count = _enter_runs(texts, np.empty(longest, np.uint64), np.empty(longest, np.uint32), bits, runs)
@@ -79,7 +79,7 @@ def _long_runs(texts: NDArray[np.uint8], bits: Hashes) -> Hashes:
 
 
 def _short_keys(texts: Iterable[str]) -> tuple[Hashes, NDArray[np.uint8]]:
-    """`ContaminationIndex.shorts` and `ContaminationIndex.short_lengths`."""
+    """Return `ContaminationIndex.shorts` and `ContaminationIndex.short_lengths`."""
     by_length: dict[int, list[list[int]]] = {}
     for text in texts:
         hashes = [word_hash(word) for word in text.split(" ")]
@@ -91,7 +91,7 @@ def _short_keys(texts: Iterable[str]) -> tuple[Hashes, NDArray[np.uint8]]:
 
 
 def _keys(columns: Iterable[Hashes]) -> Hashes:
-    """`run_key` of many runs at once, from the hashes of their first words, second words and so on."""
+    """Return `run_key` of many runs at once, from the hashes of their first words, second words and so on."""
     values: Any = np.uint64(0)
     for column in columns:
         values = values * _BASE + column
@@ -102,10 +102,10 @@ def _keys(columns: Iterable[Hashes]) -> Hashes:
 
 @numba.njit
 def run_key(hashes, start, length):  # type: ignore[no-untyped-def]
-    """A key of the words from `start` on."""
+    """Return a key of `length` words from `start` on."""
     value = np.uint64(0)
-    for place in range(start, start + length):
-        value = value * _BASE + hashes[place]
+    for index in range(start, start + length):
+        value = value * _BASE + hashes[index]
     value = (value ^ (value >> _HALF)) * _MIX
     return value ^ (value >> _HALF)
 
@@ -118,7 +118,7 @@ def _is_set(bits, key):  # type: ignore[no-untyped-def]
 
 @numba.njit
 def _holds(entries, key):  # type: ignore[no-untyped-def]
-    """Whether one of the rising entries begins with the first half of the key."""
+    """Return whether one of the sorted entries has the same upper half as the key."""
     first, last = 0, entries.size
     while first < last:
         middle = (first + last) >> 1
@@ -131,7 +131,7 @@ def _holds(entries, key):  # type: ignore[no-untyped-def]
 
 @numba.njit
 def may_be_contaminated(hashes, breaks, count, bits, runs, shorts, short_lengths):  # type: ignore[no-untyped-def]
-    """Whether a passage of `count` words may hold a guarded text: never False where `ContaminationFilter.confirm` says True.
+    """Return whether a passage of `count` words may contain an evaluation text; False only where `confirm` is False.
 
     `breaks` is 1 at words before which a sentence may have ended, the first word among them; the last four arguments
     are a `ContaminationIndex`.
@@ -153,7 +153,7 @@ def may_be_contaminated(hashes, breaks, count, bits, runs, shorts, short_lengths
 
 @numba.njit
 def _run_around(start, hashes, count, bits, runs):  # type: ignore[no-untyped-def]
-    """Whether a guarded run may hold the `PROBE` words at `start`; in such a run all of its probes are set."""
+    """Return whether an indexed run may contain the `PROBE` words at `start`; all probes of such a run are set."""
     first = start
     while first > max(0, start - _STEP + 1) and _is_set(bits, run_key(hashes, first - 1, PROBE)):
         first -= 1
@@ -167,7 +167,7 @@ def _run_around(start, hashes, count, bits, runs):  # type: ignore[no-untyped-de
 
 @numba.njit
 def _short_text_to(end, hashes, breaks, bits, shorts, short_lengths):  # type: ignore[no-untyped-def]
-    """Whether a short text may stand from the start of a sentence up to `end`."""
+    """Return whether the words from the start of a sentence up to `end` may be a short text."""
     for length in range(1, min(short_lengths.size, end + 1)):
         start = end - length
         if breaks[start] and short_lengths[length]:
@@ -188,14 +188,14 @@ def _enter_runs(texts, hashes, starts, bits, runs):  # type: ignore[no-untyped-d
     starts[0] = 0
     value = _START
     point = np.uint64(0)
-    for place in range(texts.size):
-        byte = texts[place]
+    for index in range(texts.size):
+        byte = texts[index]
         if byte > _BLANK:
             if byte & _LEAD_BITS == _CONTINUES:
                 point = point << _SIX | np.uint64(byte & 0x3F)
             else:
                 point = np.uint64(byte if byte < 0x80 else byte & (0x1F if byte < 0xE0 else 0x0F))
-            if texts[place + 1] & _LEAD_BITS != _CONTINUES:
+            if texts[index + 1] & _LEAD_BITS != _CONTINUES:
                 value = (value ^ point) * _FACTOR
             continue
         hashes[words] = value
@@ -204,7 +204,7 @@ def _enter_runs(texts, hashes, starts, bits, runs):  # type: ignore[no-untyped-d
         if byte == _LINE_END:
             entered = _enter_text(hashes, starts, words, bits, runs, entered)
             words = 0
-        starts[words] = place + 1
+        starts[words] = index + 1
     return entered
 
 
@@ -221,19 +221,19 @@ def _enter_text(hashes, starts, words, bits, runs, entered):  # type: ignore[no-
 
 @compiled("int64(uint64[::1], uint8[::1])")
 def _drop_repeats(runs, texts):  # type: ignore[no-untyped-def]
-    """Keep one of the runs that are equal word for word, in place; returns how many are left."""
-    kept = min(1, runs.size)
-    for place in range(1, runs.size):
-        last, this = runs[kept - 1], runs[place]
+    """Remove runs that repeat another word for word, in index; returns the number of runs left."""
+    count = min(1, runs.size)
+    for index in range(1, runs.size):
+        last, this = runs[count - 1], runs[index]
         if last >> _HALF != this >> _HALF or not _same_run(texts, last & _LOW_HALF, this & _LOW_HALF):
-            runs[kept] = this
-            kept += 1
-    return kept
+            runs[count] = this
+            count += 1
+    return count
 
 
 @numba.njit
 def _same_run(texts, one, other):  # type: ignore[no-untyped-def]
-    """Whether the same `RUN` words start at two places; after the last of them a text may end or go on."""
+    """Return whether the same `RUN` words start at two offsets; after the last of them a text may end or continue."""
     words = 0
     while texts[one] == texts[other] or max(texts[one], texts[other]) <= _BLANK:
         words += texts[one] <= _BLANK

@@ -1,34 +1,42 @@
-"""Task texts as queries: entity markers removed, long texts shortened to what counts, equal queries merged."""
+"""Task texts as queries: removes entity markers, shortens long texts, merges equal queries.
+
+Unlabelled texts of the task (`retrieve.unlabelled`) are queries too, except those that are in dev or test.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from endtask.config import ColumnSettings, RetrieveSettings
+from endtask.corpus.reading import TEXT_COLUMNS
+from endtask.corpus.sources import find_files, is_text_file
+from endtask.errors import InputError, did_you_mean
+from endtask.io.tables import Row, find_column, read_lines, read_rows
 from endtask.records import Example
 from endtask.retrieval.rake import key_phrases
-from endtask.retrieval.unlabelled import Unlabelled, read_unlabelled
 from endtask.retrieval.words import words_of
-from endtask.task import Task, remove_entity_markers
+from endtask.task import Task, normalize, remove_entity_markers
+from endtask.task.columns import Columns, find_columns
 
 QueryMode = Literal["auto", "full", "rake", "idf"]
 
 LONG_TEXT = 150
-"""Words beyond which `auto` asks with key phrases, as TLM does for its longest texts: sentences and short paragraphs
-ask whole, reviews and articles do not."""
+"""Words beyond which `auto` uses key phrases, as TLM does for its longest texts (reviews and articles)."""
+_KEY = "retrieve.unlabelled"
 
 _Word = TypeVar("_Word", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Query:
-    """One query and the examples that ask it.
+    """A query and its examples.
 
-    `text` is the query's words with single blanks between, repeats included; `labels` are the distinct classes of
-    the examples, in the order of asking: none for unlabelled texts, scores and tags.
+    `text` is the query's words, repeats included, separated by single blanks; `labels` are the distinct classes of the
+    examples in their order, empty for unlabelled texts, scores and tags.
     """
 
     text: str
@@ -37,20 +45,20 @@ class Query:
 
     @property
     def words(self) -> list[str]:
-        """The words in order; one that stands twice counts twice."""
+        """The words in order, repeats included."""
         return self.text.split(" ")
 
 
 @dataclass(frozen=True)
 class TaskQueries:
-    """All that a task asks, and the count of texts that do not: without any word, or held back by the contamination filter."""
+    """The queries of a task, the number of texts without any word, and the unlabelled texts."""
 
     queries: list[Query]
     without_words: int
     unlabelled: Unlabelled
 
     def counts(self) -> dict[str, int]:
-        """The numbers for a manifest."""
+        """Return the counts for a manifest."""
         return {
             "queries": len(self.queries),
             "texts_without_words": self.without_words,
@@ -60,22 +68,22 @@ class TaskQueries:
 
 
 def task_queries(task: Task, settings: RetrieveSettings, columns: ColumnSettings | None = None) -> TaskQueries:
-    """The queries of a task's train texts and of its unlabelled texts, which are read here.
+    """Build the queries of a task's train texts and of its unlabelled texts, which are read here.
 
-    Mode `idf` asks with the full texts until document frequencies are known; `keep_rarest` then shortens them.
+    Mode `idf` uses the full texts until document frequencies are known; `keep_rarest` then shortens them.
     """
     unlabelled = Unlabelled()
     if settings.unlabelled is not None:
-        is_contaminated = chain(task.splits.get("dev", ()), task.splits.get("test", ()))
-        unlabelled = read_unlabelled(settings.unlabelled, is_contaminated, columns)
+        held_out = chain(task.splits.get("dev", ()), task.splits.get("test", ()))
+        unlabelled = read_unlabelled(settings.unlabelled, held_out, columns)
     examples = (*task.train, *unlabelled.examples)
     queries = build_queries(examples, mode=settings.query, query_words=settings.query_words)
-    asking = sum(len(query.example_ids) for query in queries)
-    return TaskQueries(queries, len(examples) - asking, unlabelled)
+    with_words = sum(len(query.example_ids) for query in queries)
+    return TaskQueries(queries, len(examples) - with_words, unlabelled)
 
 
 def build_queries(examples: Iterable[Example], *, mode: QueryMode = "full", query_words: int = 64) -> list[Query]:
-    """One query per distinct text, in the order of the examples; examples without any word ask nothing.
+    """Return one query per distinct text, in the order of the examples; skips examples without any word.
 
     >>> build_queries([Example("1", "<< EGFR >> binds", "yes"), Example("2", "EGFR binds!", "no")])
     [Query(text='egfr binds', example_ids=('1', '2'), labels=('yes', 'no'))]
@@ -84,15 +92,15 @@ def build_queries(examples: Iterable[Example], *, mode: QueryMode = "full", quer
 
 
 def keep_rarest(queries: Iterable[Query], document_frequency: Callable[[str], int], query_words: int) -> list[Query]:
-    """Each query with its rarest words only; queries that have become equal are merged."""
+    """Reduce each query to its rarest words; merges queries that become equal."""
     shortened = ((" ".join(rarest_words(query.words, document_frequency, query_words)), query) for query in queries)
     return _merge(Query(text, query.example_ids, query.labels) for text, query in shortened)
 
 
 def rarest_words(words: Sequence[_Word], document_frequency: Callable[[_Word], int], count: int) -> list[_Word]:
-    """The `count` distinct words of highest idf, in their order and as often as they stand there.
+    """Return the `count` distinct words of highest idf, in their order and with repeats.
 
-    Of equally rare words the earlier stay. Words that no document has find nothing, so they are the first to go.
+    Of equally rare words the earlier stay. Words that no document contains match nothing, so they are dropped first.
 
     >>> frequency = {"the": 90, "sodium": 4, "channel": 7, "xyzzy": 0}
     >>> rarest_words("the sodium channel and the xyzzy sodium".split(), lambda word: frequency.get(word, 0), 2)
@@ -105,7 +113,7 @@ def rarest_words(words: Sequence[_Word], document_frequency: Callable[[_Word], i
 
 
 def papers_top_k(examples: int, large_scale: bool = False) -> int:
-    """TLM's number of passages per example (Table B.1): the fewer the examples, the more each asks for.
+    """Return TLM's number of passages per example (Table B.1): the fewer examples, the more passages for each.
 
     >>> papers_top_k(4169), papers_top_k(4169, large_scale=True)
     (5000, 10000)
@@ -119,22 +127,22 @@ def papers_top_k(examples: int, large_scale: bool = False) -> int:
 def _query(example: Example, mode: QueryMode, query_words: int) -> Query:
     parts = (remove_entity_markers(part) for part in (example.text, example.text_pair) if part)
     # A blank line, so that no key phrase runs from one text into the other.
-    words = _asked_words("\n\n".join(parts), mode, query_words)
+    words = _words_of_query("\n\n".join(parts), mode, query_words)
     is_class = isinstance(example.label, str) and example.label != ""
     return Query(" ".join(words), (example.id,), (str(example.label),) if is_class else ())
 
 
-def _asked_words(text: str, mode: QueryMode, query_words: int) -> list[str]:
+def _words_of_query(text: str, mode: QueryMode, query_words: int) -> list[str]:
     words = words_of(text)
     if mode == "rake" or (mode == "auto" and len(words) > LONG_TEXT):
-        # Of words joined by "-" or "'", retrieval sees the parts.
+        # Retrieval splits words that are joined by "-" or "'".
         best = [word for phrase, _ in key_phrases(text, count=query_words) for word in words_of(phrase)]
         return (best or words)[:query_words]
     return words
 
 
 def _merge(queries: Iterable[Query]) -> list[Query]:
-    """One query for all that have the same words; those without any word are left out."""
+    """Merge queries with the same words; drops those without any word."""
     equal: dict[str, list[Query]] = {}
     for query in queries:
         if query.text:
@@ -146,3 +154,80 @@ def _merged(text: str, group: list[Query]) -> Query:
     ids = chain.from_iterable(query.example_ids for query in group)
     labels = dict.fromkeys(chain.from_iterable(query.labels for query in group))
     return Query(text, tuple(ids), tuple(labels))
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Unlabelled texts as examples with an empty label, and the number that dev or test contains too."""
+
+    examples: tuple[Example, ...] = ()
+    held_back: int = 0
+
+
+def read_unlabelled(path: str, held_out: Iterable[Example], columns: ColumnSettings | None = None) -> Unlabelled:
+    """Read a file of texts (or a folder, or a glob), except those of the held-out examples.
+
+    A table is read by the task's column names where it has them, else by the usual names; each line of a text file is
+    a text. Ids are `unlabelled/<row>`, or `unlabelled/<file>#<row>` where there are several files.
+    """
+    if not path.strip():
+        raise InputError("the path is empty", key=_KEY)
+    forbidden = {normalize(text) for example in held_out for text in _forms(example)} - {""}
+    read = list(_read_all(path, columns or ColumnSettings()))
+    if not read:
+        raise InputError("contains no text", path=path, key=_KEY)
+    free = tuple(example for example in read if forbidden.isdisjoint(map(normalize, _forms(example))))
+    return Unlabelled(free, len(read) - len(free))
+
+
+def _forms(example: Example) -> list[str]:
+    """Return the texts of an example that may occur elsewhere: its text, its second text, both together."""
+    if not example.text_pair:
+        return [example.text]
+    return [example.text, example.text_pair, f"{example.text} {example.text_pair}"]
+
+
+def _read_all(path: str, named: ColumnSettings) -> Iterator[Example]:
+    found = find_files(path)
+    for file in found.paths:
+        prefix = "unlabelled/" if len(found.paths) == 1 else f"unlabelled/{found.label(file)}#"
+        for number, text, pair in _lines(file) if is_text_file(file) else _table(file, named):
+            yield Example(f"{prefix}{number}", text, "", text_pair=pair, path=str(file), row=number)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str, None]]:
+    return ((number, line, None) for number, line in read_lines(path) if line.strip())
+
+
+def _table(path: Path, named: ColumnSettings) -> Iterator[tuple[int, str, str | None]]:
+    columns: Columns | None = None
+    for number, row in read_rows(path):
+        columns = columns or _columns(list(row), named, path)
+        text = _cell(row, columns.text or columns.tokens or "", path, number)
+        pair = columns.text_pair if row.get(columns.text_pair or "") is not None else None
+        yield number, text, _cell(row, pair, path, number) if pair else None
+
+
+def _columns(present: list[str], named: ColumnSettings, path: Path) -> Columns:
+    """Find the columns of text; these are other files than the task's, so its column names are optional."""
+    given = {role: name for role, name in named.model_dump().items() if name in present}
+    found = find_columns(present, ColumnSettings(**given), str(path))
+    if found.text is None and found.tokens is None:
+        found = Columns(text=find_column(present, None, TEXT_COLUMNS, path=path, role="text"))
+    if found.text is None and found.tokens is None:
+        message = f"no column for the text among {', '.join(present) or 'none'}"
+        raise InputError(message, path=path, key=_KEY, hint="name it 'text', or as in task.columns.text")
+    return found
+
+
+def _cell(row: Row, column: str, path: Path, number: int) -> str:
+    """Return a cell's text; joins a list of tokens by blanks."""
+    value: Any = row.get(column)
+    if isinstance(value, list) and all(isinstance(token, str) for token in value):
+        return " ".join(value)
+    if isinstance(value, str):
+        return value
+    if column not in row:
+        raise InputError(f"no column {column!r}", path=path, row=number, hint=did_you_mean(column, row))
+    kind = "null" if value is None else f"of type {type(value).__name__}"
+    raise InputError(f"column {column!r} is {kind}, not a text", path=path, row=number)

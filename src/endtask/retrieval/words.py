@@ -1,7 +1,6 @@
 """Words as retrieval sees them: runs of Unicode letters, digits or marks, lower-cased, and single CJK ideographs.
 
-No stop words are left out and no word is too short. The kernels cut and fold words by the tables made here, so there
-is one definition of both.
+Stop words and short words count. The kernels split and fold words by the tables of this module, so both agree.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ OTHER, LETTER, IDEOGRAPH, BLANK = range(4)
 
 CODE_POINTS = 0x110000
 CODE_POINTS_WITH_CASE = 0x20000
-"""No character above changes when it is lower-cased."""
+"""Lower-casing changes no character above."""
 
 HASH_START = 0xCBF29CE484222325
 HASH_FACTOR = 0x100000001B3
@@ -34,7 +33,7 @@ _IDEOGRAPHS = (
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, in order.
+    """Return the words of a text, in order.
 
     >>> words_of("The << X-ray >> of [[ Zürich ]], 東京")
     ['the', 'x', 'ray', 'of', 'zürich', '東', '京']
@@ -43,12 +42,12 @@ def words_of(text: str) -> list[str]:
 
 
 def fold(text: str) -> str:
-    """Lower case, each letter by itself: the sigma at the end of a Greek word is written like any other."""
+    """Lower-case each letter by itself: a final Greek sigma becomes an ordinary one."""
     return text.lower().replace("ς", "σ")
 
 
 def word_hash(word: str) -> int:
-    """A 64-bit hash over the code points of a word (FNV-1a).
+    """Return a 64-bit hash over the code points of a word (FNV-1a).
 
     >>> hex(word_hash("a"))
     '0xaf63dc4c8601ec8c'
@@ -61,7 +60,7 @@ def word_hash(word: str) -> int:
 
 @cache
 def character_classes() -> NDArray[np.uint8]:
-    """The class of every code point."""
+    """Return the class of every code point."""
     classes = np.full(CODE_POINTS, OTHER, dtype=np.uint8)
     for plane in _ASSIGNED:
         categories = "".join(unicodedata.category(chr(point))[0] for point in plane)
@@ -76,15 +75,15 @@ def character_classes() -> NDArray[np.uint8]:
 
 @cache
 def lower_cases() -> NDArray[np.uint32]:
-    """The lower case of every code point below `CODE_POINTS_WITH_CASE`; of the one that becomes two, the first."""
+    """Return the lower case of every code point below `CODE_POINTS_WITH_CASE`; of two characters, the first."""
     lowered = (fold(chr(point))[0] for point in range(CODE_POINTS_WITH_CASE))
     return np.fromiter(map(ord, lowered), dtype=np.uint32, count=CODE_POINTS_WITH_CASE)
 
 
 class _Gaps(dict[int, str]):
-    """For `str.translate`, filled as characters turn up: blanks in the place of what is no word, and round ideographs.
+    """A table for `str.translate`, filled on demand: blanks replace other characters and surround ideographs.
 
-    Several times as fast as a regular expression with the hundreds of ranges that letters take.
+    Several times as fast as a regular expression with the hundreds of ranges of letters.
     """
 
     def __missing__(self, point: int) -> str:

@@ -1,7 +1,7 @@
-"""Reading on all cores: plain interpreters that get jobs as lines of JSON and answer with lines of JSON.
+"""Worker processes: plain interpreters that read jobs and write reports as lines of JSON.
 
-`multiprocessing` would import the user's own script again in each of them. A worker ends with the process that started
-it. One bad job does not stop the others: what they make is kept, and the first complaint is raised at the end.
+`multiprocessing` would import the user's own script again in each of them. A worker exits with the process that started
+it. A failed job does not stop the others: their results stay, and the first error is raised at the end.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from endtask.progress import set_quiet
 
 Job = dict[str, Any]
 Report = Callable[..., None]
-"""Tells the starting process of progress, as keywords."""
+"""Reports progress to the starting process, as keywords."""
 Handler = Callable[[Job, Report], None]
 
 
 def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> None:
-    """Do all jobs by the `handle(job, report)` of `module`: in this process and in `count - 1` others.
+    """Run all jobs with the `handle(job, report)` of `module`, in this process and in `count - 1` others.
 
-    Jobs are taken in the order given, by whoever is free.
+    Each free process takes the next job in the given order.
     """
     queue = _Queue(jobs)
     workers: list[_Worker] = []
@@ -52,7 +52,7 @@ def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> No
 
 
 class _Queue:
-    """Jobs for several threads, and what became of those that failed."""
+    """Jobs for several threads, and the errors of those that failed."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._waiting = iter(enumerate(jobs))
@@ -65,7 +65,7 @@ class _Queue:
         self._closed = True
 
     def serve(self, handle: Handler, report: Report) -> None:
-        """Do jobs until none is left; a disk that is full, or the like, stops all."""
+        """Run jobs until none is left; an `OSError`, such as a full disk, stops all."""
         while not self._closed:
             with self._lock:
                 number, job = next(self._waiting, (-1, None))
@@ -80,7 +80,7 @@ class _Queue:
                 self.close()
 
     def raise_first(self) -> None:
-        """Raise the failure of the first job that failed, if any."""
+        """Raise the error of the first job that failed, if any."""
         if self._failures:
             raise self._failures[min(self._failures)]
 
@@ -96,10 +96,10 @@ def _serve_elsewhere(queue: _Queue, module: str, report: Report, workers: list[_
 
 
 class _Worker:
-    """One interpreter at work."""
+    """One worker process."""
 
     def __init__(self, module: str) -> None:
-        code = f"from endtask.retrieval.workers import work; work({module!r}, {os.getpid()})"
+        code = f"from endtask.retrieval.workers import serve_jobs; serve_jobs({module!r}, {os.getpid()})"
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.PIPE,
@@ -122,11 +122,11 @@ class _Worker:
                     stream.close()
 
     def kill(self) -> None:
-        """Between jobs it waits; amid one, its half-made work is of no use."""
+        """Kill the process; the result of an unfinished job is of no use."""
         self._process.kill()
 
     def do(self, job: Job, report: Report) -> None:
-        """Hand out a job and wait until it is done."""
+        """Send a job and wait until it is done."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -147,21 +147,21 @@ class _Worker:
     def _ended(self) -> Exception:
         code = self._process.wait()
         if code == -signal.SIGKILL:
-            hint = "for lack of memory? --set threads=1 needs least; the same command goes on"
+            hint = "out of memory? --set threads=1 needs the least; the same command resumes"
             return InputError("a process that read the corpus was killed", hint=hint)
         return RuntimeError(f"a reading process ended with code {code}")
 
 
 def _import_path() -> str:
-    """Where a fresh interpreter finds this very package, however this process came to it."""
+    """Return the path on which a new interpreter finds this package, however this process imported it."""
     here = str(Path(__file__).resolve().parent.parent.parent)
     return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
 
 
-def work(module: str, parent: int) -> None:
-    """A worker's whole life, which ends with that of the process numbered `parent`."""
+def serve_jobs(module: str, parent: int) -> None:
+    """Run jobs from standard input in a worker process, which exits with the process `parent`."""
     set_quiet(True)
-    # Whatever prints to standard output in here must not get between the answers.
+    # Other output of this process must not mix with the reports.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     end_with(parent)

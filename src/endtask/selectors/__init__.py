@@ -1,1 +1,1 @@
-"""Which retrieved passages are kept: selectors chosen by name, exact budgets."""
+"""Selectors: which passages a run trains on. base.py holds the contract; each selector is one file."""

@@ -1,6 +1,6 @@
-"""What a selector is: which retrieved passages are trained on, and why.
+"""The contract of selectors: a selector decides which retrieved passages the run trains on, and gives reasons.
 
-A selector is one file: its options (`Config`), what it needs, what it refuses before anything is spent, and what it
+A selector is one file: its options (`Config`), what it needs, what it rejects before anything is spent, and what it
 does. Most selectors only implement `rank`; the budget is then filled from the best candidate down.
 """
 
@@ -20,28 +20,23 @@ from endtask.config.part_section import PartConfig
 from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.io.run_layout import RETRIEVED
-from endtask.io.selection_table import SelectionStatistics
+from endtask.io.selection_table import Batch, read_statistics
 from endtask.io.stage_folder import StageFolder
 from endtask.records import Example
 from endtask.registry import selectors
+from endtask.selectors.ranking import Candidates, Order, fill, ranks_of, with_matched_query, write_rows
 from endtask.task import Task
 
 __all__ = ["Candidates", "Order", "PartConfig", "Ranking", "RunContext", "Selected", "Selector", "selectors"]
 
-Order = NDArray[np.int64]
-"""Indices of candidates, best first."""
-
-Candidates = SelectionStatistics
-"""The table of retrieved passages in columns: `rank`, `score`, `bytes` and `class_ranks`, one entry per candidate."""
-
 
 @dataclass(frozen=True)
 class RunContext:
-    """Everything a selector may read.
+    """What a selector may read.
 
     `retrieved` is the folder of the retrieve stage; `corpus_bytes` is the size of all texts in the corpus, 0 without
-    one; `labels` are the task's classes; `is_contaminated` tells whether a text contains a dev or test text (None: no
-    check); `examples` are the train rows; `folder` is where the stage writes and scratch files may lie; `device` is
+    one; `labels` are the task's classes; `is_contaminated` returns whether a text contains a dev or test text (None: no
+    check); `examples` are the train rows; `folder` is the stage's folder, also for scratch files; `device` is
     where a model computes vectors. A selector that trains a model also reads the `task`, all settings of the `run` and
     the `stage`, whose plan stores decisions for a resumed run.
     """
@@ -65,10 +60,21 @@ class RunContext:
         """The Parquet file of the candidates, with their texts."""
         return self.retrieved / RETRIEVED
 
+    def fill_budget(self, order: Order, sizes: NDArray[np.int64], *, otherwise: str) -> Order:
+        """Return the longest beginning of `order` that fits `select.budget`; `sizes` are bytes per candidate.
+
+        Raises `InputError` where nothing fits; `otherwise` names the other possible cause.
+        """
+        selected = fill(order, sizes, self.settings.budget, corpus_bytes=self.corpus_bytes)
+        if len(selected) == 0:
+            hint = f"{otherwise}, or the budget is smaller than one passage"
+            raise InputError("no passage was selected", key="select.budget", hint=hint)
+        return selected
+
 
 @dataclass(frozen=True)
 class Selected:
-    """What a selector selected: passages, bytes of text, and more counts for the manifest."""
+    """The size of a selection: passages, bytes of text, and more counts for the manifest."""
 
     passages: int
     bytes: int
@@ -89,29 +95,29 @@ class Ranking:
 
 
 class SelectionCost(Protocol):
-    """What a selector that runs a model needs, as `endtask check` prints it."""
+    """The cost of a selector that runs a model, as `endtask check` prints it."""
 
     @property
     def memory_bytes(self) -> float:
-        """The most memory that is held at a time."""
+        """Peak memory."""
         ...
 
     @property
     def disk_bytes(self) -> float:
-        """The most disk that is held at a time."""
+        """Peak disk space."""
         ...
 
     @property
     def budget_share(self) -> float | None:
-        """The most that it may cost, as a share of the training budget."""
+        """The upper limit of the cost, as a share of the training budget."""
         ...
 
     def within(self, allowed: float) -> tuple[float, str]:
-        """Return the seconds that it takes where so many are allowed, and a warning or an empty string."""
+        """Return the seconds it takes under a limit in seconds, and a warning or an empty string."""
         ...
 
     def is_refused(self, allowed: float) -> bool:
-        """Whether it cannot start where so many seconds are allowed."""
+        """Return whether it cannot start under a limit in seconds."""
         ...
 
 
@@ -121,57 +127,57 @@ class Selector:
     name: ClassVar[str]
 
     Config: ClassVar[type[PartConfig]] = PartConfig
-    """The options that stand beside `select.name`: a nested class in most selectors."""
+    """The options that a user writes next to `select.name`; most selectors nest the class."""
 
     selects: ClassVar[bool] = True
     """False: the run trains without corpus text."""
     reads_candidates: ClassVar[bool] = True
-    """Whether the passages that BM25 retrieved are read."""
+    """Whether the selector reads the passages that BM25 retrieved."""
     requires_corpus: ClassVar[bool] = True
-    """Whether a run without a corpus is refused."""
+    """Whether a run without a corpus is an error."""
     opens_corpus: ClassVar[bool] = False
-    """Whether the corpus itself is opened once more, not only what was retrieved."""
+    """Whether the selector reads the corpus itself, not only the retrieved passages."""
     runs_model: ClassVar[bool] = False
-    """Whether a model runs or is trained, so that the device counts."""
+    """Whether the selector runs or trains a model on the device."""
     filters_contamination: ClassVar[bool] = False
-    """Whether the selector itself drops texts that contain a dev or test text; retrieved ones are filtered already."""
+    """Whether the selector drops texts that contain a dev or test text; retrieved passages are filtered already."""
     memory_hint: ClassVar[str | None] = None
-    """What to change where the selector runs out of memory."""
+    """What a user can change where the selector runs out of memory."""
 
     @property
     def is_plain_rank(self) -> bool:
-        """Whether the selection is the best BM25 rank itself, which others are compared with."""
+        """Whether the selection is the plain BM25 ranking, with which others are compared."""
         return False
 
     def __init__(self, config: Any) -> None:
         self.config = config
 
     def parts(self) -> tuple[Selector, ...]:
-        """Return this selector, and those that it combines."""
+        """Return this selector and the selectors that it combines."""
         return (self,)
 
     def reads_corpus(self, budget: SizeBudget | None) -> bool:
-        """Whether the corpus has a part in the selection under a budget."""
+        """Return whether the selection depends on the corpus under this budget."""
         return self.selects and (self.reads_candidates or self.opens_corpus)
 
     def external_path(self) -> str | None:
-        """Return the file or model that is read beside the corpus, as the user wrote it."""
+        """Return the file or model that the selector reads in addition to the corpus, as the user wrote it."""
         return None
 
     def external_digest(self) -> str:
-        """Return what identifies the content of `external_path`."""
+        """Return a hash of the content of `external_path`."""
         raise NotImplementedError
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return the dotted keys that change the selection beside the section `select` and the seed."""
+        """Return the dotted keys outside `select` and `seed` that change the selection."""
         return ()
 
     def inputs_read(self) -> tuple[str, ...]:
-        """Return the external inputs of the run that are read too: `tokenizer`, `checkpoint`."""
+        """Return the external inputs of the run that the selector reads: `tokenizer`, `checkpoint`."""
         return ()
 
     def data_usage(self) -> DataUse | None:
-        """Return which labels have a part in the selection, if any have."""
+        """Return which labels the selection depends on; None: no labels."""
         return None
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
@@ -182,9 +188,9 @@ class Selector:
     def cost(
         self, task: Task, sample: Task, settings: Settings, folder: Path, *, candidates: float, bytes_each: float
     ) -> SelectionCost | None:
-        """Return what selecting from so many candidates costs beyond reading them; None where that is little.
+        """Return what selecting from `candidates` passages costs beyond reading them; None where that is little.
 
-        `sample` holds some rows of the task, to be timed in `folder`.
+        `sample` holds some rows of the task; trials that measure time write to `folder`.
         """
         return None
 
@@ -194,13 +200,21 @@ class Selector:
 
     def select(self, run: RunContext, path: Path) -> Selected:
         """Write the selection to `path`, in the order of the corpus: by default the best-ranked that fit the budget."""
-        from endtask.selectors.ranking import select_best
+        candidates = read_statistics(run.table)
+        ranking = self.rank(candidates, run)
+        otherwise = "the corpus shares no word with the task"
+        selected = run.fill_budget(ranking.order, candidates.bytes, otherwise=otherwise)
 
-        return select_best(self, run, path)
+        def reason(batch: Batch, indices: Order) -> Any:
+            return with_matched_query(ranking.reasons(indices), batch)
+
+        new_values = {"rank": ranks_of(ranking.order), "score": ranking.score}
+        written = write_rows(run.table, selected, path, reason, new_values)
+        return Selected(written, int(candidates.bytes[selected].sum()), ranking.counts)
 
 
 def check_per_class(per_class: bool, labels: tuple[str, ...]) -> None:
-    """Raise `InputError` where the budget is to be divided among classes and the task has none."""
+    """Raise `InputError` where `per_class` is set and the task has no classes."""
     if per_class and not labels:
         message = "the task has no classes to divide the budget among"
         raise InputError(message, key="select.per_class", hint="set it to false")

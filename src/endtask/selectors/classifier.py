@@ -1,4 +1,4 @@
-"""A linear classifier that tells the task's texts from random retrieved ones; what it takes for the task's is kept."""
+"""Rank by a linear classifier of the task's texts against random retrieved passages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from numpy.typing import NDArray
 from endtask.io.selection_table import read_batches
 from endtask.progress import bar
 from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, selectors
-from endtask.selectors.draws import draws, table_draws
-from endtask.selectors.ngrams import WordKeys, column_keys, example_texts, ngrams, table_rows, word_keys
+from endtask.selectors.hashing import (
+    WordKeys,
+    column_keys,
+    draws,
+    example_texts,
+    ngrams,
+    table_draws,
+    table_rows,
+    word_keys,
+)
 from endtask.selectors.ranking import by_score, ranks_of
 
 FEATURES = 1 << 18
 _MOST_TEXTS = 10_000
-"""Of each side; more hardly change a linear classifier."""
+"""The most texts of each class; more hardly change a linear classifier."""
 _INVERSE_PENALTY = 10.0
 
 Mask = NDArray[np.bool_]
@@ -26,13 +34,13 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Linear:
-    """Weights over hashed n-grams and a bias: the log odds that a text is one of the task's."""
+    """Weights over hashed n-grams and a bias: the log odds that a text belongs to the task."""
 
     weights: NDArray[np.float64]
     bias: float
 
     def log_odds(self, rows: Any) -> NDArray[np.float64]:
-        """One figure for each row of `features`."""
+        """Return the log odds of each row of `features`."""
         odds: NDArray[np.float64] = rows @ self.weights + self.bias
         return odds
 
@@ -42,10 +50,10 @@ class Classifier(Selector):
     """most like the task's texts to a linear classifier"""
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Rank by log odds; each passage is scored by the one of two classifiers that did not train on it.
+        """Rank by log odds; of two classifiers, the one that did not train on a passage scores it.
 
-        Passages are divided into two halves by their ids. Otherwise those that happen to be negative examples would
-        rank lower for that alone.
+        Hashes of the ids divide the passages into two halves. With a single classifier, passages that happen to be
+        negative examples would rank lower for that alone.
         """
         numbers = table_draws(run.table, run.seed, "classifier")
         half = (numbers & np.uint64(1)).astype(bool)
@@ -58,13 +66,13 @@ class Classifier(Selector):
 
         def reasons(indices: Order) -> list[str]:
             rows = zip(score[indices].tolist(), rank[indices].tolist(), strict=True)
-            return [f"classifier: log odds {value:+.2f} to be the task's, rank {place}" for value, place in rows]
+            return [f"classifier: log odds {value:+.2f} to be the task's, rank {number}" for value, number in rows]
 
         return Ranking(order, score, reasons)
 
 
 def fit(task: WordKeys, others: WordKeys) -> Linear:
-    """A logistic regression with both sides of equal weight; without texts on a side it has nothing to say."""
+    """Fit a logistic regression with balanced classes; returns zero log odds where a class has no texts."""
     from scipy.sparse import vstack
     from sklearn.linear_model import LogisticRegression
 
@@ -77,7 +85,7 @@ def fit(task: WordKeys, others: WordKeys) -> Linear:
 
 
 def features(words: WordKeys) -> Any:
-    """A sparse row per text: how often each bucket of n-grams is hit, scaled to length 1, so that none shouts."""
+    """Return a sparse row per text: counts of n-gram buckets, scaled to length 1 so that long texts do not dominate."""
     from scipy.sparse import csr_matrix, diags
 
     buckets, owners = ngrams(words, FEATURES)
@@ -88,29 +96,29 @@ def features(words: WordKeys) -> Any:
 
 
 def _some(texts: list[str], seed: int) -> WordKeys:
-    """The task's texts, or a draw from very many, in an order of their own."""
-    places = _lowest(draws(texts, seed, "classifier"), np.ones(len(texts), dtype=bool))
-    return word_keys([texts[place] for place in places.tolist()])
+    """Return the words of the task's texts, or of a random sample of very many."""
+    indices = _lowest(draws(texts, seed, "classifier"), np.ones(len(texts), dtype=bool))
+    return word_keys([texts[index] for index in indices.tolist()])
 
 
 def _lowest(numbers: NDArray[np.uint64], allowed: Mask) -> Order:
-    """The places, among those allowed, of the lowest numbers, lowest first."""
-    places = np.flatnonzero(allowed)
-    return places[np.argsort(numbers[places], kind="stable")[:_MOST_TEXTS]]
+    """Return the indices of the lowest allowed numbers, lowest first."""
+    indices = np.flatnonzero(allowed)
+    return indices[np.argsort(numbers[indices], kind="stable")[:_MOST_TEXTS]]
 
 
-def _texts_at(table: Path, places: Order) -> list[str]:
+def _texts_at(table: Path, indices: Order) -> list[str]:
     wanted = np.zeros(table_rows(table), dtype=bool)
-    wanted[places] = True
+    wanted[indices] = True
     texts = [text for batch in read_batches(table, wanted, ["text"]) for text in batch.column(0).to_pylist()]
-    by_place = dict(zip(np.flatnonzero(wanted).tolist(), texts, strict=True))
-    return [by_place[place] for place in places.tolist()]
+    by_index = dict(zip(np.flatnonzero(wanted).tolist(), texts, strict=True))
+    return [by_index[index] for index in indices.tolist()]
 
 
 def _scores(table: Path, half: Mask, classifiers: list[Linear]) -> NDArray[np.float64]:
     score = np.zeros(len(half))
     start = 0
-    with bar("classifying what was retrieved", len(half)) as advance:
+    with bar("classifying retrieved passages", len(half)) as advance:
         for batch in read_batches(table, columns=["text"]):
             rows = features(column_keys(batch.column(0)))
             here = slice(start, start + len(batch))

@@ -1,4 +1,4 @@
-"""Importance resampling by hashed n-grams (DSIR, Xie et al. 2023): texts as the task's own texts would be drawn.
+"""Importance resampling by hashed n-grams (DSIR, Xie et al. 2023): texts distributed like the task's.
 
 A text weighs p_task(text) / p_retrieved(text) under two bags of hashed words and word pairs; passages are drawn without
 replacement in proportion to their weights. Short texts are drawn like any other.
@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 
 from endtask.seeds import uniform
 from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, selectors
-from endtask.selectors.draws import table_draws
-from endtask.selectors.ngrams import BUCKETS, Counts, bucket_counts, example_keys, table_counts, table_sums
+from endtask.selectors.hashing import (
+    BUCKETS,
+    Counts,
+    bucket_counts,
+    example_keys,
+    table_counts,
+    table_draws,
+    table_sums,
+)
 from endtask.selectors.ranking import by_score, ranks_of
 
 
@@ -21,9 +28,9 @@ class Dsir(Selector):
     """drawn by the importance of hashed n-grams (Xie et al., 2023)"""
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Draw all candidates, one after the other, by their importance; the score is the logarithm of the weight."""
-        weights = log_ratios(bucket_counts(example_keys(run.examples)), table_counts(run.table, "what was retrieved"))
-        score = table_sums(run.table, weights, "what was retrieved by importance")
+        """Draw all candidates in turn by importance; the score is the logarithm of the weight."""
+        weights = log_ratios(bucket_counts(example_keys(run.examples)), table_counts(run.table, "retrieved passages"))
+        score = table_sums(run.table, weights, "retrieved passages by importance")
         noise = gumbel_noise(table_draws(run.table, run.seed, "dsir"))
         order = by_score(score + noise, candidates)  # Gumbel top-k: the same as drawing without replacement
         draws = ranks_of(order)
@@ -36,11 +43,11 @@ class Dsir(Selector):
 
 
 def log_ratios(task: Counts, raw: Counts) -> NDArray[np.float64]:
-    """The logarithm of p_task / p_raw of every bucket.
+    """Return the logarithm of p_task / p_raw of every bucket.
 
-    Each bucket of `raw` counts once more than it was hit. The task is small, so as many imagined n-grams as there are
-    buckets, spread as in `raw`, are added to its own: what it never holds then counts against a text, within bounds,
-    and the fewer words the task has, the closer all weights are to nothing.
+    `raw` is smoothed by one count per bucket. The task is small, so it is smoothed by as many n-grams as there are
+    buckets, distributed as in `raw`: n-grams that it lacks then count against a text, within bounds, and the fewer
+    words the task has, the closer all weights are to zero.
     """
     p_raw = (raw + 1.0) / (raw.sum() + BUCKETS)
     p_task = (task + BUCKETS * p_raw) / (task.sum() + BUCKETS)
@@ -49,5 +56,5 @@ def log_ratios(task: Counts, raw: Counts) -> NDArray[np.float64]:
 
 
 def gumbel_noise(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Random 64-bit numbers as Gumbel noise."""
+    """Return Gumbel noise from random 64-bit numbers."""
     return -np.log(-np.log(uniform(numbers)))

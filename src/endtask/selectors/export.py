@@ -1,4 +1,4 @@
-"""A run's selection for other tools: JSON Lines, Parquet, or the TLM authors' CSV."""
+"""Export a run's selection for other tools: JSON Lines, Parquet, or the TLM authors' CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from endtask.io.stage_folder import left_out
 
 
 def export_selection(run: Path, target: Path) -> dict[str, Any]:
-    """Write the selection of a run to a new file of the kind its name tells; returns counts."""
+    """Write the selection of a run to a new file, whose suffix decides the format; returns counts."""
     write = _writer(target)
     table = _table_of(run)
     if target.exists() or target.is_symlink():
@@ -47,19 +47,19 @@ def _table_of(run: Path) -> Path:
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
     if left_out(run / "select"):
-        raise InputError("the kept texts stayed on the machine where the bundle was made", path=run)
+        raise InputError("the selected texts stayed on the machine where the bundle was made", path=run)
     raise InputError("no selection here yet", path=run, hint=f"make it first: endtask run {run} --until select")
 
 
 def _write_jsonl(table: Path, stream: IO[bytes]) -> None:
-    """An object per passage, with all columns."""
+    """Write an object per passage, with all columns."""
     for batch in read_batches(table):
         lines = [f"{json.dumps(row, ensure_ascii=False)}\n" for row in batch.to_pylist()]
         stream.write("".join(lines).encode())
 
 
 def _write_csv(table: Path, stream: IO[bytes]) -> None:
-    """`text,id,rank` with ranks from 0, as in the TLM authors' files."""
+    """Write `text,id,rank` with ranks from 0, as in the TLM authors' files."""
     import pyarrow.compute as compute
 
     stream.write(b"text,id,rank\n")
@@ -71,7 +71,7 @@ def _write_csv(table: Path, stream: IO[bytes]) -> None:
 
 
 def _quoted(texts: Any) -> list[str]:
-    """Cells in quotes, needed or not; the standard library is several times slower and leaves `\\r` bare."""
+    """Return the cells in quotes, needed or not; the standard library is several times slower and leaves `\\r` bare."""
     return ['"' + text.replace('"', '""') + '"' for text in texts.to_pylist()]
 
 

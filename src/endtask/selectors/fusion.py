@@ -1,4 +1,4 @@
-"""Several selectors as one: reciprocal rank fusion (Cormack et al. 2009)."""
+"""Combine several selectors by reciprocal rank fusion (Cormack et al. 2009)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from endtask.config import Settings
 from endtask.config.part_section import PartSection
 from endtask.registry import Registry
 from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
-from endtask.selectors.fill_budget import fill
-from endtask.selectors.overlap import overlap
-from endtask.selectors.ranking import by_score, ranks_of
+from endtask.selectors.ranking import by_score, fill, overlap, ranks_of
 from endtask.task import Task
 
 _DAMPING = 60
-"""The paper's: how little the very first ranks stand out."""
+"""The constant of the paper: a larger value favors the very first ranks less."""
 _DEFAULT = ("best_rank", "dsir")
 
 
@@ -67,7 +65,7 @@ class Fusion(Selector):
         return (self, *self.members())
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
-        """Refuse what a member refuses."""
+        """Raise the errors of the members."""
         super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
         for member in self.members():
             member.preflight(task, settings, has_corpus=has_corpus, labels=labels)
@@ -92,19 +90,19 @@ class Fusion(Selector):
 
 
 def fused(ranks: Sequence[Order]) -> NDArray[np.float64]:
-    """The fused score of each place.
+    """Return the fused score of each candidate.
 
     >>> fused([np.array([1, 2]), np.array([1, 40])]).round(4).tolist()
     [0.0328, 0.0261]
     """
-    # From the smallest part up, so that the order in which selectors are named does not change the rounding.
+    # From the smallest part up, so that the order in which selectors are named does not change rounding.
     parts = np.sort(np.stack([1.0 / (_DAMPING + rank) for rank in ranks]), axis=0)
     score: NDArray[np.float64] = parts.sum(axis=0)
     return score
 
 
 def _overlaps(orders: Mapping[str, Order], run: RunContext, candidates: Candidates) -> dict[str, Any]:
-    """How far every two of the selectors agree on what the budget holds."""
+    """Return the overlap of every two selectors within the budget."""
     budget, size = run.settings.budget, run.corpus_bytes
     selected = {name: fill(order, candidates.bytes, budget, corpus_bytes=size) for name, order in orders.items()}
     return {

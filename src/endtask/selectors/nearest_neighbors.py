@@ -1,4 +1,4 @@
-"""The passages nearest to each train row in a given embedding: dense retrieval over what BM25 brought."""
+"""Rank by the nearest train row in an embedding: dense retrieval over the passages that BM25 retrieved."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ from endtask.config.section import Positive
 from endtask.io.selection_table import read_batches
 from endtask.progress import bar
 from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
-from endtask.selectors.embedding import check_embedding_exists, embedding_fingerprint
-from endtask.selectors.vector_files import Vectors, is_vector_file, vectors_for
+from endtask.selectors.embeddings import (
+    Vectors,
+    check_embedding_exists,
+    embedding_fingerprint,
+    is_vector_file,
+    vectors_for,
+)
 from endtask.task import Task
 
 _NUMBERS_AT_ONCE = 1 << 24
 """Cosines held at a time: 64 MB."""
 _DECIMALS = 6
-"""Kept of a cosine: those beyond depend on the order in which a machine adds up."""
+"""Decimals of a cosine that count; later ones depend on the order of summation."""
 
 
 @selectors.register("nearest_neighbors")
@@ -37,7 +42,7 @@ class NearestNeighbors(Selector):
 
         embedding: str | None = Field(
             None,
-            description="an encoder (a folder, `package:NAME` or `hf:NAME`), or a file with the vectors of passages and "
+            description="an encoder (a folder, `package:NAME` or `hf:NAME`), or a file of vectors of passages and "
             "train rows (.parquet, .npz, .npy, .safetensors)",
         )
         neighbors: Positive = Field(1000, description="how many nearest passages each train row ranks")
@@ -55,15 +60,15 @@ class NearestNeighbors(Selector):
         return embedding_fingerprint(self.config.embedding)
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
-        """Refuse an embedding that is not named or not there."""
+        """Raise `InputError` for an embedding that is not named or does not exist."""
         super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
         check_embedding_exists(self.config.embedding)
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Rank by the best place that a passage has among the nearest of any train row.
+        """Rank by the best rank that a passage has among the nearest of any train row.
 
-        As with BM25's ranks, ties go to the higher cosine, then to the earlier passage; what is near to no row comes
-        last.
+        Ties go to the higher cosine, then to the earlier passage, as with BM25 ranks; passages that are near to no row
+        come last.
         """
         if not len(candidates.rank):
             return Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), lambda indices: [])
@@ -100,7 +105,7 @@ class NearestNeighbors(Selector):
 class Nearest:
     """For each passage the best rank (from 1) that any row gave it, which row and their cosine.
 
-    Where no row has it among its nearest, the rank is one more than they count, the row -1 and the cosine the highest.
+    Where no row has it among its nearest, the rank is `count` + 1, the row -1 and the cosine the highest of all rows.
     """
 
     rank: NDArray[np.int64]
@@ -109,7 +114,7 @@ class Nearest:
 
 
 def find_nearest(passages: Vectors, rows: Vectors, count: int) -> Nearest:
-    """Exact search, a block of rows at a time; vectors are of length 1 (or 0), shapes (N, d) and (Q, d)."""
+    """Search exactly, a block of rows at a time; vectors are of length 1 (or 0), shapes (N, d) and (Q, d)."""
     size = len(passages)
     count = min(count, size)
     rank = np.full(size, count + 1, dtype=np.int64)
@@ -119,18 +124,18 @@ def find_nearest(passages: Vectors, rows: Vectors, count: int) -> Nearest:
     with bar("finding nearest neighbors", len(rows)) as advance:
         for row, cosines in _cosines(passages, rows):
             np.maximum(highest, cosines, out=highest)
-            places = _best_places(cosines, count)
+            indices = _best_indices(cosines, count)
             ranks = np.arange(1, count + 1)
-            here = cosines[places]
-            better = (ranks < rank[places]) | ((ranks == rank[places]) & (here > cosine[places]))
-            chosen = places[better]
+            here = cosines[indices]
+            better = (ranks < rank[indices]) | ((ranks == rank[indices]) & (here > cosine[indices]))
+            chosen = indices[better]
             rank[chosen], row_of[chosen], cosine[chosen] = ranks[better], row, here[better]
             advance()
     return Nearest(rank, row_of, np.where(row_of < 0, highest, cosine))
 
 
 def _cosines(passages: Vectors, rows: Vectors) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Each row's number, and its cosines with all passages."""
+    """Yield each row's index and its cosines with all passages."""
     at_once = max(1, _NUMBERS_AT_ONCE // len(passages))
     for start in range(0, len(rows), at_once):
         block = rows[start : start + at_once] @ passages.T  # (rows, N)
@@ -138,17 +143,17 @@ def _cosines(passages: Vectors, rows: Vectors) -> Iterator[tuple[int, NDArray[np
             yield number, np.round(cosines.astype(np.float64), _DECIMALS)
 
 
-def _best_places(cosines: NDArray[np.float64], count: int) -> Order:
-    """The places of the highest, highest first; of equal ones the earlier."""
+def _best_indices(cosines: NDArray[np.float64], count: int) -> Order:
+    """Return the indices of the highest cosines, highest first; ties go to the earlier passage."""
     least = np.partition(cosines, len(cosines) - count)[len(cosines) - count]
     above, equal = np.flatnonzero(cosines > least), np.flatnonzero(cosines == least)
-    places = np.concatenate([above, equal[: count - len(above)]])
-    return places[np.lexsort((places, -cosines[places]))]
+    indices = np.concatenate([above, equal[: count - len(above)]])
+    return indices[np.lexsort((indices, -cosines[indices]))]
 
 
 def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vectors]:
-    """The same from a model; the passages' lie in a file without a name, which memory need not hold."""
-    from endtask.selectors.model_vectors import ModelVectors
+    """Return vectors from a model; those of passages are in an unnamed file, so that they need not fit in memory."""
+    from endtask.selectors.embeddings import ModelVectors
 
     model = ModelVectors(embedding, run.device)
     with tempfile.TemporaryFile(dir=run.folder) as file:  # the map keeps the file open
@@ -156,7 +161,7 @@ def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vect
             os.posix_fallocate(file.fileno(), 0, count * model.dimensions * np.dtype(np.float32).itemsize)
         passages = np.memmap(file, dtype=np.float32, mode="w+", shape=(count, model.dimensions))
     start = 0
-    with bar("encoding what was retrieved", count) as advance:
+    with bar("encoding retrieved passages", count) as advance:
         for batch in read_batches(run.table, columns=["text"]):
             texts = [(text, None) for text in batch.column(0).to_pylist()]
             passages[start : start + len(texts)] = _unit(model.of(texts))
@@ -166,7 +171,7 @@ def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vect
 
 
 def _unit(vectors: Vectors) -> Vectors:
-    """Every vector scaled to length 1, in place, but for those of length 0."""
+    """Scale every vector to length 1 inplace, except those of length 0, and return them."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors /= np.where(lengths > 0, lengths, 1)
     return vectors

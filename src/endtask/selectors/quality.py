@@ -1,8 +1,11 @@
-"""What can be said of a selection before anything is trained on it."""
+"""Statistics of a selection that need no training: its distance to the task, label words and overlap."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +15,36 @@ from numpy.typing import NDArray
 from endtask.io.run_layout import RETRIEVED
 from endtask.io.selection_table import read_batches, read_statistics
 from endtask.progress import bar
-from endtask.retrieval.scan import string_keys
-from endtask.retrieval.words import word_hash
+from endtask.records import Example
+from endtask.retrieval.bm25.scan import string_keys
+from endtask.retrieval.words import word_hash, words_of
 from endtask.selectors.base import RunContext
-from endtask.selectors.best_rank import best_rank
-from endtask.selectors.draws import table_draws
-from endtask.selectors.fill_budget import fill
-from endtask.selectors.label_words import label_words
-from endtask.selectors.ngrams import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_rows
-from endtask.selectors.overlap import overlap
+from endtask.selectors.hashing import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_draws, table_rows
+from endtask.selectors.ranking import by_bm25_rank, fill, overlap
 
 _DIGITS = 6
 
 
 def quality(run: RunContext, selection: Path) -> dict[str, Any]:
-    """Figures of a selection beside those of what was retrieved.
+    """Return statistics of a selection, compared with the retrieved passages.
 
-    `kl_reduction` is how much closer to the task's words and word pairs the selection is than a random draw of as many
-    bytes from what was retrieved, in nats; `label_words` tells how much of it are words that tell a class, beside the
-    whole retrieved set; `overlap` compares it with `best_rank`.
+    `kl_reduction` says how much closer to the task's words and word pairs the selection is than a random draw of as
+    many bytes from the retrieved passages, in nats; `label_words` gives the share of words that are typical of a
+    class, in the selection and in all retrieved passages; `overlap` compares the selection with `best_rank`.
     """
     words = sorted({word for found in label_words(run.examples).values() for word in found})
     keys = np.sort(np.asarray([word_hash(word) for word in words], dtype=np.uint64))
     task = bucket_counts(example_keys(run.examples))
-    kept = survey(selection, keys, "what was kept")
+    selected = survey(selection, keys, "the selection")
     candidates = run.retrieved / RETRIEVED
     has_candidates = candidates.exists() and table_rows(candidates) > 0
-    retrieved = survey(candidates, keys, "what was retrieved") if has_candidates else None
+    retrieved = survey(candidates, keys, "the retrieved passages") if has_candidates else None
     background = np.zeros_like(task) if retrieved is None else retrieved.buckets
-    found: dict[str, Any] = {"kl": _rounded(divergence(task, kept.buckets, background))}
+    found: dict[str, Any] = {"kl": _rounded(divergence(task, selected.buckets, background))}
     label_statistics: dict[str, Any] = {
         "words": len(keys),
-        "found": int(np.count_nonzero(kept.hits)),
-        "share": _rounded(kept.share),
+        "found": int(np.count_nonzero(selected.hits)),
+        "share": _rounded(selected.share),
     }
     if retrieved is not None:
         drawn = random_draw(candidates, int(read_statistics(selection).bytes.sum()), run.seed)
@@ -59,7 +59,7 @@ def quality(run: RunContext, selection: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Survey:
-    """Counts over a table's texts: n-grams by bucket, all words, and how often each label word stands there."""
+    """Counts over a table's texts: n-grams by bucket, all words, and how often each label word occurs."""
 
     buckets: Counts
     words: int
@@ -67,17 +67,17 @@ class Survey:
 
     @property
     def share(self) -> float:
-        """The part of all words that are label words."""
+        """The share of label words among all words."""
         return float(self.hits.sum()) / max(self.words, 1)
 
 
-def survey(table: Path, label_keys: NDArray[np.uint64], what: str, kept: NDArray[np.bool_] | None = None) -> Survey:
-    """Read a selection table's texts once, or those of the rows marked; `label_keys` are sorted."""
+def survey(table: Path, label_keys: NDArray[np.uint64], what: str, selected: NDArray[np.bool_] | None = None) -> Survey:
+    """Count over the texts of a selection table, or of its `selected` rows; `label_keys` are sorted."""
     buckets = np.zeros(BUCKETS, dtype=np.int64)
     hits = np.zeros(len(label_keys), dtype=np.int64)
     words = 0
-    with bar(f"count words of {what}", table_rows(table) if kept is None else int(kept.sum())) as advance:
-        for batch in read_batches(table, kept, ["text"]):
+    with bar(f"count words of {what}", table_rows(table) if selected is None else int(selected.sum())) as advance:
+        for batch in read_batches(table, selected, ["text"]):
             found = column_keys(batch.column(0))
             buckets += bucket_counts(found)
             hits += _hits(found.keys, label_keys)
@@ -87,7 +87,7 @@ def survey(table: Path, label_keys: NDArray[np.uint64], what: str, kept: NDArray
 
 
 def random_draw(table: Path, size: int, seed: int) -> NDArray[np.bool_]:
-    """Mark random rows of a table whose texts come closest to `size` bytes, one at least."""
+    """Return a mask of random rows whose texts come closest to `size` bytes; at least one row."""
     order = np.argsort(table_draws(table, seed, "quality"), kind="stable")
     sizes = np.cumsum(read_statistics(table).bytes[order])
     marked = np.zeros(len(order), dtype=bool)
@@ -96,10 +96,10 @@ def random_draw(table: Path, size: int, seed: int) -> NDArray[np.bool_]:
 
 
 def divergence(task: Counts, other: Counts, background: Counts) -> float:
-    """KL(task || other) in nats over the buckets.
+    """Return KL(task || other) in nats over the buckets.
 
-    As many imagined n-grams as there are buckets, spread as in `background` (which counts each bucket once more than
-    it was hit), are added to both: of few words little is known, so these are taken to be like all others.
+    Both are smoothed by as many n-grams as there are buckets, distributed as in `background` with one more count per
+    bucket: few words say little, so they are assumed to be like all others.
 
     >>> round(divergence(np.array([7, 1]), np.array([1, 7]), np.array([0, 0])), 3)
     0.832
@@ -109,29 +109,72 @@ def divergence(task: Counts, other: Counts, background: Counts) -> float:
     return float(np.sum(p * np.log(p / q)))
 
 
-def table_ids(table: Path, kept: NDArray[np.bool_] | None = None) -> NDArray[np.uint64]:
-    """A key for the id of each passage of a table, or of those marked."""
-    keys = [string_keys(batch.column(0).to_pylist()) for batch in read_batches(table, kept, ["id"])]
+def table_ids(table: Path, selected: NDArray[np.bool_] | None = None) -> NDArray[np.uint64]:
+    """Return a hash of the id of each passage of a table, or of its `selected` rows."""
+    keys = [string_keys(batch.column(0).to_pylist()) for batch in read_batches(table, selected, ["id"])]
     return np.concatenate([np.zeros(0, dtype=np.uint64), *keys])
 
 
 def _best_ranked(run: RunContext) -> NDArray[np.uint64]:
-    """What `best_rank` would keep under the same budget."""
+    """Return the ids that `best_rank` would select under the same budget."""
     candidates = run.retrieved / RETRIEVED
     statistics = read_statistics(candidates)
-    best = fill(best_rank(statistics), statistics.bytes, run.settings.budget, corpus_bytes=run.corpus_bytes)
-    kept = np.zeros(len(statistics.rank), dtype=bool)
-    kept[best] = True
-    return table_ids(candidates, kept)
+    best = fill(by_bm25_rank(statistics), statistics.bytes, run.settings.budget, corpus_bytes=run.corpus_bytes)
+    selected = np.zeros(len(statistics.rank), dtype=bool)
+    selected[best] = True
+    return table_ids(candidates, selected)
 
 
 def _hits(keys: NDArray[np.uint64], label_keys: NDArray[np.uint64]) -> Counts:
-    """How often each label word is among the keys."""
+    """Return how often each label word is among the keys."""
     if not len(label_keys):
         return np.zeros(0, dtype=np.int64)
-    places = np.minimum(np.searchsorted(label_keys, keys), len(label_keys) - 1)
-    return np.bincount(places[label_keys[places] == keys], minlength=len(label_keys))
+    indices = np.minimum(np.searchsorted(label_keys, keys), len(label_keys) - 1)
+    return np.bincount(indices[label_keys[indices] == keys], minlength=len(label_keys))
 
 
-def _rounded(figure: float) -> float:
-    return round(figure, _DIGITS)
+def _rounded(value: float) -> float:
+    return round(value, _DIGITS)
+
+
+MOST_WORDS = 50
+"""The most words of a class."""
+LEAST_ROWS = 5
+"""The fewest rows of its class with the word: in fewer rows, words occur in one class alone by chance."""
+
+
+def label_words(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:
+    """Return the label words of each class by mutual information over rows: log p(word, class) / (p(word) p(class)).
+
+    A word must reach half of the information of a word that occurs in one class alone; otherwise small classes, which
+    have few words of their own, would collect the most common words of the language. Ties go to the word in more rows,
+    then to the alphabet. Labels that are no class names have no words.
+
+    >>> rows = [Example("", f"{word} the", label) for word, label in (("goal", "sport"), ("gene", "biology"))]
+    >>> label_words(rows * 5)
+    {'sport': ('goal',), 'biology': ('gene',)}
+    """
+    rows = Counter(example.label for example in examples if isinstance(example.label, str))
+    inside: dict[str, Counter[str]] = {str(label): Counter() for label in rows}
+    everywhere: Counter[str] = Counter()
+    for example in examples:
+        if isinstance(example.label, str):
+            words = {*words_of(example.text), *words_of(example.text_pair or "")}
+            inside[example.label].update(words)
+            everywhere.update(words)
+    return {label: _best(found, everywhere, rows[label], rows.total()) for label, found in inside.items()}
+
+
+def _best(found: Counter[str], everywhere: Counter[str], rows: int, total: int) -> tuple[str, ...]:
+    """Return the label words of a class; `found` and `rows` are those of the class."""
+
+    def is_label_word(word: str) -> bool:
+        inside, anywhere = found[word], everywhere[word]
+        above_chance = inside * total > anywhere * rows
+        # Half of the most in logarithms is its root: (inside / anywhere / share) ** 2 >= 1 / share, in whole numbers.
+        return inside >= LEAST_ROWS and above_chance and inside**2 * total >= anywhere**2 * rows
+
+    def sort_key(word: str) -> tuple[float, int, str]:
+        return -log(found[word] / everywhere[word] / (rows / total)), -found[word], word
+
+    return tuple(sorted(filter(is_label_word, found), key=sort_key)[:MOST_WORDS])

@@ -1,4 +1,4 @@
-"""The baseline: passages drawn from the whole corpus, whatever the task."""
+"""The baseline: passages drawn at random from the corpus, independent of the task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from endtask.io.selection_table import Batch, read_statistics, selection_batch, 
 from endtask.records import Document
 from endtask.seeds import generator
 from endtask.selectors.base import Order, RunContext, Selected, Selector, selectors
-from endtask.selectors.fill_budget import fill, fill_or_raise
+from endtask.selectors.ranking import fill
 
 _ROWS_PER_BATCH = 1000
 
@@ -34,7 +34,7 @@ class Random(Selector):
         assert run.corpus is not None
         sizes = np.load(run.retrieved / PASSAGE_SIZES).astype(np.int64)
         otherwise = "nothing was retrieved, or the contamination filter left no passage"
-        selected = fill_or_raise(random_order(sizes, run.seed), sizes, _with_a_budget(run), otherwise=otherwise)
+        selected = _with_a_budget(run).fill_budget(random_order(sizes, run.seed), sizes, otherwise=otherwise)
         draw = np.zeros(len(sizes), dtype=np.int64)
         draw[selected] = np.arange(1, len(selected) + 1)
         written = write_batches(path, _drawn_batches(run.corpus, draw, sizes, run.seed))
@@ -42,10 +42,10 @@ class Random(Selector):
 
 
 def random_order(sizes: NDArray[np.int64], seed: int) -> Order:
-    """All positions with text, shuffled; passages added at the end leave the order of the others as it was.
+    """Return all positions with text, shuffled; passages appended to the corpus do not change the order of others.
 
     >>> order = random_order(np.array([5, 0, 5, 5]), seed=0).tolist()
-    >>> sorted(order), order == [place for place in random_order(np.array([5, 0, 5, 5, 5]), 0).tolist() if place < 4]
+    >>> sorted(order), order == [number for number in random_order(np.array([5, 0, 5, 5, 5]), 0).tolist() if number < 4]
     ([0, 2, 3], True)
     """
     # Raw 64-bit numbers: NumPy promises this stream for good, but not what `permutation` makes of it.
@@ -55,7 +55,7 @@ def random_order(sizes: NDArray[np.int64], seed: int) -> Order:
 
 
 def documents_at(corpus: Corpus, positions: Order) -> Iterator[tuple[int, Document]]:
-    """The passages at rising positions of the corpus."""
+    """Yield the passages at some positions of the corpus, which must be sorted."""
     wanted = set(positions.tolist())
     last = int(positions[-1]) + 1 if len(positions) else 0
     documents = enumerate(islice(corpus.documents(), last))
@@ -63,7 +63,7 @@ def documents_at(corpus: Corpus, positions: Order) -> Iterator[tuple[int, Docume
 
 
 def _with_a_budget(run: RunContext) -> RunContext:
-    """The same budget, but no more than was retrieved: what the best-ranked would keep."""
+    """Return the context with a budget of at most the retrieved text: what `best_rank` would select."""
     sizes = read_statistics(run.retrieved / RETRIEVED).bytes
     budget, corpus_bytes = run.settings.budget, run.corpus_bytes
     if len(fill(np.arange(len(sizes)), sizes, budget, corpus_bytes=corpus_bytes)) < len(sizes):

@@ -1,1 +1,1 @@
-"""Predictions of a finished run, and how long they take."""
+"""Predictions of a finished run, and their latency."""

@@ -1,4 +1,4 @@
-"""How long a saved model takes for one text on the CPU, from the text to the answer; ONNX beside torch."""
+"""Measure the latency of a saved model for one text on the CPU, with torch and with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 
 def write_latency(run: Path) -> dict[str, Any]:
-    """Measure the model of a finished run on its own dev texts and keep the figures in the run's folder."""
+    """Measure the model of a finished run on its own dev texts and store the result in the run's folder."""
     statistics = measure_latency(run, _texts_of(run))
     write_json(run / LATENCY, statistics)
     return statistics
 
 
 def measure_latency(folder: Path, texts: Sequence[Text]) -> dict[str, Any]:
-    """Milliseconds for one text at a time: the median, the slowest of a hundred and the mean, by torch and by ONNX.
+    """Return milliseconds for one text at a time (median, 99th percentile, mean), with torch and with ONNX Runtime.
 
-    `folder` is that of a run or of a model. Tokenizing is part of it, as whoever waits for an answer waits for it too.
+    `folder` is that of a run or of a model. The time includes tokenization.
     """
     import torch
 
@@ -54,31 +54,31 @@ def measure_latency(folder: Path, texts: Sequence[Text]) -> dict[str, Any]:
 
 
 def latency_line(statistics: dict[str, Any]) -> str:
-    """The figures in one line for the command line.
+    """Describe the latency in one line for the command line.
 
     >>> latency_line({"torch": {"p50_ms": 4.21, "p99_ms": 9.0}, "onnx": {"p50_ms": 1.0, "p99_ms": 2.06}})
-    'one text on the CPU: 4.2 ms, the slowest of a hundred 9.0 ms (torch); 1.0 ms and 2.1 ms (ONNX Runtime)'
+    'one text on the CPU: median 4.2 ms, 99th percentile 9.0 ms (torch); 1.0 ms and 2.1 ms (ONNX Runtime)'
     """
     torch, onnx = statistics["torch"], statistics["onnx"]
-    line = f"one text on the CPU: {torch['p50_ms']:.1f} ms, the slowest of a hundred {torch['p99_ms']:.1f} ms (torch)"
+    line = f"one text on the CPU: median {torch['p50_ms']:.1f} ms, 99th percentile {torch['p99_ms']:.1f} ms (torch)"
     if "missing" in onnx:
-        return f"{line}; by ONNX Runtime not measured: {onnx['missing']}"
+        return f"{line}; ONNX Runtime not measured: {onnx['missing']}"
     return f"{line}; {onnx['p50_ms']:.1f} ms and {onnx['p99_ms']:.1f} ms (ONNX Runtime)"
 
 
-def time_calls(answer: Callable[[Text], object], texts: Sequence[Text], name: str = "time") -> dict[str, float]:
-    """Milliseconds of single calls after a few that warm up: p50, p99 and mean.
+def time_calls(predict: Callable[[Text], object], texts: Sequence[Text], name: str = "time") -> dict[str, float]:
+    """Return milliseconds of single calls after a warm-up: p50, p99 and mean.
 
     >>> sorted(time_calls(lambda text: None, ["a", "b"]))
     ['mean_ms', 'p50_ms', 'p99_ms']
     """
     for text in texts[:_WARM_UP]:
-        answer(text)
+        predict(text)
     spent = []
     with bar(name, len(texts)) as advance:
         for text in texts:
             start = time.perf_counter()
-            answer(text)
+            predict(text)
             spent.append(1000 * (time.perf_counter() - start))
             advance()
     middle, slow = np.quantile(spent, [0.5, 0.99])
@@ -87,7 +87,7 @@ def time_calls(answer: Callable[[Text], object], texts: Sequence[Text], name: st
 
 
 def _onnx(model: Path, texts: Sequence[Text], per_token: bool) -> dict[str, Any]:
-    """The same by ONNX Runtime, or the reason why there is no figure."""
+    """Measure ONNX Runtime, or return the reason why it cannot be measured."""
     absent = [name for name in _NEEDED if find_spec(name) is None]
     if absent:
         return {"missing": f"{', '.join(absent)} not installed"}
@@ -97,7 +97,7 @@ def _onnx(model: Path, texts: Sequence[Text], per_token: bool) -> dict[str, Any]
 
 
 def _session(model: Path, texts: Sequence[Text], per_token: bool, path: Path) -> Callable[[Text], object]:
-    """The exported model behind the same tokenizer; raises where its answers are not those of torch."""
+    """Export the model and return its prediction function; raises if its outputs differ from those of torch."""
     import torch
     from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
@@ -105,33 +105,33 @@ def _session(model: Path, texts: Sequence[Text], per_token: bool, path: Path) ->
 
     tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
     config = AutoConfig.from_pretrained(str(model), local_files_only=True)
-    stock = AutoModelForTokenClassification if per_token else classifier_class(config)
-    network = stock.from_pretrained(str(model), local_files_only=True).eval()
+    model_class = AutoModelForTokenClassification if per_token else classifier_class(config)
+    network = model_class.from_pretrained(str(model), local_files_only=True).eval()
 
-    def inputs(text: Text, form: str) -> dict[str, Any]:
+    def inputs(text: Text, tensors: str) -> dict[str, Any]:
         pair = (text,) if isinstance(text, str) else text
-        return dict(tokenizer(*pair, truncation=True, return_tensors=form))
+        return dict(tokenizer(*pair, truncation=True, return_tensors=tensors))
 
     example = inputs(texts[0], "pt")
     tokens = torch.export.Dim("tokens", min=2, max=tokenizer.model_max_length)
     shapes = {name: {1: tokens} for name in example}
-    with _exporter_silenced():
+    with _quiet_export():
         torch.onnx.export(network, kwargs=example, f=str(path), dynamo=True, dynamic_shapes=shapes, verbose=False)
     session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
-    def answer(text: Text) -> Any:
+    def predict(text: Text) -> Any:
         return session.run(None, inputs(text, "np"))[0]
 
     with torch.inference_mode():
-        wanted = network(**example).logits.numpy()
-    if not np.allclose(answer(texts[0]), wanted, atol=1e-3):
-        raise InputError("the exported ONNX model does not answer as the model does", path=model)
-    return answer
+        expected = network(**example).logits.numpy()
+    if not np.allclose(predict(texts[0]), expected, atol=1e-3):
+        raise InputError("the outputs of the exported ONNX model differ from those of the model", path=model)
+    return predict
 
 
 @contextmanager
-def _exporter_silenced() -> Iterator[None]:
-    """Without the exporter's warnings and log lines about its own workings, such as packages it could also serve."""
+def _quiet_export() -> Iterator[None]:
+    """Suppress the exporter's warnings and log lines about its internals."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -143,7 +143,7 @@ def _exporter_silenced() -> Iterator[None]:
 
 
 def _texts_of(run: Path) -> list[Text]:
-    """The texts of dev."""
+    """Return the texts of dev."""
     path = run / "read" / "dev.jsonl"
     if not path.exists():
         raise InputError("no trained model here", path=run, hint=f"finish the run first: endtask run {run}")

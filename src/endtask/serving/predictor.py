@@ -1,4 +1,4 @@
-"""Answers of a trained run, for texts one by one or streamed: classes, scores, labels or tags."""
+"""Predict with the model of a trained run, for a list or a stream of texts: classes, scores, labels or tags."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "LabelSet", "Prediction", "Predictor", "Score", "Tagged", "in_batches", "load", "takes_pairs"]
 
-_WINDOWS_AT_ONCE = 32
+_WINDOW_BATCH = 32
 Text = str | tuple[str, str] | list[str]
 """A text, a pair of texts, or the words of a text to be tagged."""
 
@@ -36,8 +36,8 @@ def load(run: str | Path) -> Predictor:
     """
     folder = Path(run)
     if not folder.is_dir():
-        beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
-        hint = did_you_mean_beside(folder, (one.name for one in beside if one.is_dir()))
+        siblings = folder.parent.iterdir() if folder.parent.is_dir() else ()
+        hint = did_you_mean_beside(folder, (sibling.name for sibling in siblings if sibling.is_dir()))
         raise InputError("no such folder", path=folder, hint=hint)
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
@@ -46,20 +46,20 @@ def load(run: str | Path) -> Predictor:
 
 
 def _task_of(model: Path) -> Path:
-    """Where the run of a model wrote down its task; of a auxiliary task, `model/tasks/NAME`, that task."""
+    """Return the folder where the run of a model stored its task; for `model/tasks/NAME`, the auxiliary task."""
     if (model.parent.parent.name, model.parent.name) == ("model", TASKS):
         return model.parents[2] / "read" / TASKS / model.name
     return model.parent / "read"
 
 
 def _type_of(task: Path) -> str | None:
-    """The type of task a model was trained on, if its folder is in a run's."""
+    """Return the type of task of a model, if its folder is in a run."""
     audit = task / "audit.json"
     return str(json.loads(audit.read_text(encoding="utf-8"))["type"]) if audit.exists() else None
 
 
 def takes_pairs(run: Path) -> bool | None:
-    """Whether a run was trained on text pairs, if the folder is a run's."""
+    """Return whether a run was trained on text pairs; None if the folder is not a run."""
     return _has_pairs(run / "read")
 
 
@@ -72,19 +72,18 @@ def _has_pairs(task: Path) -> bool | None:
 
 
 def _type_of_model(config: Any) -> str | None:
-    """Return the task type that a configuration implies; it does not say whether a classifier reads pairs."""
+    """Return the task type that a configuration implies; it does not distinguish pairs from single texts."""
     per_token = any("TokenClassification" in name for name in config.architectures or ())
     for name in task_types.names():
         found = task_types.get(name)
-        is_it = found.per_token if per_token else found.problem_type == (config.problem_type or "")
-        if is_it:
+        if found.per_token if per_token else found.problem_type == (config.problem_type or ""):
             return name
     return None
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a model folder says beyond Hugging Face's files: how windows start, and when a label is given."""
+    """Facts of a model folder beyond Hugging Face's files: the stride of windows and the threshold of labels."""
 
     window_stride: int | None = None
     threshold: float = 0.5
@@ -100,17 +99,17 @@ class _Facts:
             facts = {}
         stride, threshold = facts.get("window_stride"), facts.get("threshold", 0.5)
         if not (isinstance(stride, int) and stride >= 1) and (stride is not None or "threshold" not in facts):
-            raise InputError("does not say how windows are read", path=path, hint='{"window_stride": 64}')
+            raise InputError("no valid window_stride", path=path, hint='{"window_stride": 64}')
         if not isinstance(threshold, float) or not 0 < threshold < 1:
-            raise InputError("does not say when a label is given", path=path, hint='{"threshold": 0.5}')
+            raise InputError("no valid threshold", path=path, hint='{"threshold": 0.5}')
         return cls(stride, threshold)
 
 
 class Predictor:
-    """A model ready to use; unless it reads marks alone, nothing of endtask's own is needed to load it.
+    """A loaded model; plain transformers can load it too, unless its head pools over entity markers.
 
-    `task_type` is that of the task where it is known, and `takes_pairs` says whether its texts come in pairs; others
-    are then refused. A single text longer than the model reads is cut off, unless it was trained to read such by windows.
+    `task_type` is that of the task where it is known; `takes_pairs` is whether the model was trained on text pairs, which it
+    then requires. Texts longer than the model's maximum are truncated, unless it was trained on windows of them.
     """
 
     def __init__(self, folder: Path, task_type: str | None = None, takes_pairs: bool | None = None) -> None:
@@ -128,33 +127,33 @@ class Predictor:
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
             self.type = task_type or _type_of_model(config)
             self.task_type = task_types.get(self.type or "text")()
-            stock = AutoModelForTokenClassification if self.task_type.per_token else classifier_class(config)
-            self._model: PreTrainedModel = stock.from_pretrained(str(folder), local_files_only=True).eval()
+            model_class = AutoModelForTokenClassification if self.task_type.per_token else classifier_class(config)
+            self._model: PreTrainedModel = model_class.from_pretrained(str(folder), local_files_only=True).eval()
         known = {"always": True, "never": False}.get(self.task_type.second_text) if self.type else None
         self.takes_pairs = takes_pairs if known is None else known
         self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())
 
     def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:
-        """Answers for texts, or for (text, second text) pairs: a `Prediction`, `Score`, `LabelSet` or `Tagged` each.
+        """Return a `Prediction`, `Score`, `LabelSet` or `Tagged` for each text or (text, second text) pair.
 
-        A text to be tagged may also be a list of its words, as in the task's files.
+        A tagger also takes lists of words, as in the task's files.
         """
         return list(self.stream(texts, batch_size=batch_size))
 
     def stream(self, texts: Iterable[Text], *, batch_size: int = 32) -> Iterator[Any]:
-        """The same, batch by batch, so that the texts need not fit in memory."""
+        """Yield the same predictions batch by batch, so that the texts need not fit in memory."""
         if isinstance(texts, str):
             raise TypeError("give a list of texts, not a single string")
         yield from self.stream_batches(in_batches(texts, batch_size))
 
     def stream_batches(self, batches: Iterable[Sequence[Text]]) -> Iterator[Any]:
-        """The same for texts that the caller has put into batches, such as those that have come so far."""
+        """Yield the same predictions for texts that the caller has batched, such as those read so far."""
         before = 0
         for batch in batches:
             for number, text in enumerate(batch, start=before + 1):
                 self._check(number, text)
             before += len(batch)
-            # Texts and pairs may come mixed; the tokenizer takes one kind at a time.
+            # A batch may mix texts and pairs; the tokenizer takes one kind at a time.
             for _, group in groupby(batch, key=lambda text: isinstance(text, str)):
                 yield from self._predict_batch(list(group))
 
@@ -183,7 +182,7 @@ class Predictor:
         return answer
 
     def _outputs(self, texts: list[Text]) -> Tensor:
-        """(texts, labels) of single texts or of pairs, not of both."""
+        """Return (texts, labels) for single texts or for pairs, not for both."""
         single = [text for text in texts if isinstance(text, str)]
         pairs = [text for text in texts if not isinstance(text, str)]
         if single and self._facts.window_stride is not None:
@@ -193,7 +192,7 @@ class Predictor:
         return self.task_type.activation(self._model(**inputs).logits)
 
     def _mean_over_windows(self, texts: list[str], stride: int) -> Tensor:
-        """The same windows as in training, a few at a time: a single text may have hundreds."""
+        """Average over the same windows as in training, in batches: a single text may have hundreds."""
         import torch
 
         from endtask.tokenization.packed_texts import window_options
@@ -202,18 +201,18 @@ class Predictor:
         inputs: Any = self._tokenizer(texts, padding=True, return_tensors="pt", **options)
         owners: Tensor = inputs.pop("overflow_to_sample_mapping")  # (windows,)
         parts = []
-        for start in range(0, len(owners), _WINDOWS_AT_ONCE):
-            some = {name: values[start : start + _WINDOWS_AT_ONCE] for name, values in inputs.items()}
-            parts.append(self.task_type.activation(self._model(**some).logits))
+        for start in range(0, len(owners), _WINDOW_BATCH):
+            batch = {name: values[start : start + _WINDOW_BATCH] for name, values in inputs.items()}
+            parts.append(self.task_type.activation(self._model(**batch).logits))
         sums = torch.zeros(len(texts), len(self.labels)).index_add(0, owners, torch.cat(parts))
         return sums / owners.bincount()[:, None]  # (texts, labels)
 
     def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
-        """The words of each text are joined by single blanks, as in training."""
+        """Tag texts whose words are joined by single blanks, as in training."""
         from endtask.tokenization.word_alignment import NO_TOKEN, first_tokens
 
         inputs: Any = self._tokenizer(
-            [" ".join(one) for one in words],
+            [" ".join(text) for text in words],
             truncation=True,
             padding=True,
             return_tensors="pt",
@@ -221,15 +220,15 @@ class Predictor:
         )
         spans = inputs.pop("offset_mapping").numpy()
         probabilities, numbers = self._model(**inputs).logits.softmax(-1).max(-1)  # (texts, tokens)
-        for row, one in enumerate(words):
-            places = first_tokens(one, spans[row]).tolist()
-            tags = [self._outside if place == NO_TOKEN else self.labels[int(numbers[row, place])] for place in places]
-            sure = [0.0 if place == NO_TOKEN else float(probabilities[row, place]) for place in places]
-            yield Tagged(one, tuple(tags), tuple(sure), self._spans(one, tags))
+        for row, text in enumerate(words):
+            tokens = first_tokens(text, spans[row]).tolist()
+            tags = [self._outside if token == NO_TOKEN else self.labels[int(numbers[row, token])] for token in tokens]
+            certainty = [0.0 if token == NO_TOKEN else float(probabilities[row, token]) for token in tokens]
+            yield Tagged(text, tuple(tags), tuple(certainty), self._spans(text, tags))
 
     @property
     def _outside(self) -> str:
-        """The tag of a word that was cut off."""
+        """The tag of a truncated word."""
         return next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
 
     def _spans(self, words: Sequence[str], tags: Sequence[str]) -> tuple[dict[str, Any], ...]:
@@ -242,7 +241,7 @@ class Predictor:
 
 
 def in_batches(texts: Iterable[Text], size: int) -> Iterator[list[Text]]:
-    """Lists of `size` texts, the last one shorter.
+    """Yield lists of `size` texts; the last may be shorter.
 
     >>> list(in_batches(["a", "b", "c"], 2))
     [['a', 'b'], ['c']]

@@ -13,6 +13,7 @@ from endtask.errors import InputError
 from endtask.records import Document, Example
 from endtask.task.normalize import normalize
 
+NAME = "docstrings"
 # Hard dependencies of endtask or of its hard dependencies, so every install has all eight.
 LIBRARIES = ("huggingface_hub", "networkx", "numpy", "scipy", "sklearn", "sympy", "torch", "transformers")
 # Texts per library; test takes the first hashes, so it does not change when train grows.

@@ -50,7 +50,7 @@ def leaks_between(task: Task) -> Iterator[str]:
             count = len({normalized_key(row) for row in trained.train if not keys.isdisjoint(train_keys(row))})
             if count:
                 texts = f"{count:,} {'text' if count == 1 else 'texts'}"
-                yield f"{texts} of train of {other} {'stands' if count == 1 else 'stand'} in dev or test of {name}"
+                yield f"{texts} of train of {other} {'is' if count == 1 else 'are'} in dev or test of {name}"
 
 
 def train_keys(example: Example) -> set[TextKey]:

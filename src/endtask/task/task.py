@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import Settings, TaskSettings
-from endtask.corpus.sources import DOCSTRINGS
 from endtask.errors import InputError, did_you_mean
 from endtask.records import Example
 from endtask.registry import task_types
 from endtask.task.cells import WrongCell
 from endtask.task.checks import check_ids, check_labels
 from endtask.task.columns import Columns, find_columns, require_columns
-from endtask.task.docstrings_task import NOTE, docstring_splits
+from endtask.task.docstrings_task import NAME, NOTE, docstring_splits
 from endtask.task.examples import complete, detect_type, is_empty, read_examples
 from endtask.task.split import carve, group_key
 from endtask.task.split_tables import HUB_PREFIX, SPLITS, TEST_SET, Table, read_hub_tables, read_tables, task_name
@@ -97,8 +96,8 @@ class Task:
     def read(cls, source: str | Path | TaskSettings, *, seed: int = 0) -> Task:
         """Read a file, a folder with train/dev/test files, `hf:NAME[:CONFIG]` or `docstrings`."""
         settings = source if isinstance(source, TaskSettings) else TaskSettings(path=str(source))
-        if settings.path == DOCSTRINGS:
-            return cls.from_examples(DOCSTRINGS, docstring_splits(seed), task_type="text", seed=seed, notes=[NOTE])
+        if settings.path == NAME:
+            return cls.from_examples(NAME, docstring_splits(seed), task_type="text", seed=seed, notes=[NOTE])
         if settings.path.startswith(HUB_PREFIX):
             tables, notes = read_hub_tables(settings.path, settings.columns)
         else:

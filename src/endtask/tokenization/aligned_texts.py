@@ -17,7 +17,7 @@ from endtask.corpus.reading import Links
 from endtask.records import Document
 from endtask.tokenization.packed_texts import PackedTexts, Ragged, save_array, write_packed
 from endtask.tokenization.span_finders import Finder, from_markup
-from endtask.tokenization.words import NO_LETTER, SIGN, TokenSpans, initial_finder, word_spans
+from endtask.tokenization.word_spans import NO_LETTER, SIGN, TokenSpans, initial_finder, word_spans
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -36,7 +36,7 @@ class AlignedTexts(PackedTexts):
     def words(self) -> Ragged:
         """(first token, end, initial) of each word or punctuation mark that lies completely in a text.
 
-        See tokenization/words.py for initials.
+        See tokenization/word_spans.py for initials.
         """
         return Ragged(self.folder, WORDS)
 

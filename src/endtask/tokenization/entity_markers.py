@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _KEY = "tokenizer.entity_markers"
+_HTML = re.compile(r"</?(?:a|b|br|div|em|h\d|i|li|p|span|strong|sub|sup|td|tr|u)>")
+"""HTML tags; special tokens cannot be markers either."""
+_LIKELY = re.compile(r"\[\[|\]\]|<<|>>|\{\{|\}\}|</?\w{1,12}>|\[/?[A-Z]\w{0,11}\]|@[A-Z]{2,12}\$")
+_MIN_FRACTION = 0.95
+"""Of the texts; a few may be truncated."""
+_MAX_PER_TEXT = 2.0
+"""What occurs more often is markup."""
 
 
 def check_markers(markers: Sequence[str], kind: str, special_tokens: Sequence[str] = SPECIAL_TOKENS) -> None:
@@ -77,15 +84,6 @@ def _names_bytes(marker: str) -> bool:
     return not marker.isascii() and set(marker) <= set(ByteLevel.alphabet())
 
 
-_NOT = re.compile(r"</?(?:a|b|br|div|em|h\d|i|li|p|span|strong|sub|sup|td|tr|u)>")
-"""HTML tags; special tokens cannot be markers either."""
-_MARK = re.compile(r"\[\[|\]\]|<<|>>|\{\{|\}\}|</?\w{1,12}>|\[/?[A-Z]\w{0,11}\]|@[A-Z]{2,12}\$")
-_MIN_FRACTION = 0.95
-"""Of the texts; a few may be truncated."""
-_MAX_PER_TEXT = 2.0
-"""What occurs more often is markup."""
-
-
 def likely_markers(texts: Sequence[str]) -> tuple[str, ...]:
     """Return strings such as `[[` that occur once or twice in nearly every text, in the order of the first text.
 
@@ -94,11 +92,11 @@ def likely_markers(texts: Sequence[str]) -> tuple[str, ...]:
     >>> likely_markers(["<b>no</b> marker", "here"])
     ()
     """
-    found = [Counter(marker for marker in _MARK.findall(text) if _may_be(marker)) for text in texts]
+    found = [Counter(marker for marker in _LIKELY.findall(text) if _is_candidate(marker)) for text in texts]
     present, times = Counter(name for counts in found for name in counts), sum(found, Counter[str]())
     least = _MIN_FRACTION * len(texts)
     return tuple(name for name in present if present[name] >= least and times[name] <= _MAX_PER_TEXT * present[name])
 
 
-def _may_be(marker: str) -> bool:
-    return marker not in SPECIAL_TOKENS and _NOT.fullmatch(marker) is None
+def _is_candidate(marker: str) -> bool:
+    return marker not in SPECIAL_TOKENS and _HTML.fullmatch(marker) is None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from endtask.io.atomic import whole_file, write_json
+from endtask.io.atomic import atomic_file, write_json
 from endtask.io.run_layout import TASKS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Ragged:
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array atomically."""
-    with whole_file(path) as aside, open(aside, "wb") as file:
+    with atomic_file(path) as aside, open(aside, "wb") as file:
         np.save(file, array)
 
 
@@ -229,7 +229,7 @@ def write_packed(texts: Iterable[tuple[list[int], int]], vocabulary: int, folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _EXAMPLES).unlink(missing_ok=True)
     offsets, second = [0], []
-    with whole_file(folder / "tokens.bin") as aside, open(aside, "wb") as file:
+    with atomic_file(folder / "tokens.bin") as aside, open(aside, "wb") as file:
         for ids, second_start in texts:
             np.asarray(ids, dtype=dtype).tofile(file)
             offsets.append(offsets[-1] + len(ids))

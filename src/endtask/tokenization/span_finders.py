@@ -12,7 +12,7 @@ from endtask.corpus.reading import Links
 from endtask.errors import InputError
 from endtask.io.tables import read_lines
 from endtask.records import Document
-from endtask.tokenization.words import word_spans
+from endtask.tokenization.word_spans import word_spans
 
 Finder = Callable[[Document], tuple[str, Links]]
 """Returns the text of a passage, which may differ from the original, and its spans, in order and without overlap."""

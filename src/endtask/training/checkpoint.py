@@ -15,10 +15,10 @@ from endtask.encoders.weights import fill, load_tensors, save_tensors
 from endtask.errors import InputError
 from endtask.training.averaging import Averaging
 from endtask.training.optimizer import Optimizer
-from endtask.weighting.base import Weighting
+from endtask.weighting.base import Rule
 
 if TYPE_CHECKING:
-    from endtask.training.loop import RefreshHook
+    from endtask.training.phase import RefreshHook
 
 CHECKPOINT = "checkpoint.safetensors"
 _START_OVER = "delete it to train this stage again from its start"
@@ -33,7 +33,7 @@ class Checkpoints:
         folder: Path,
         network: nn.Module,
         optimizer: Optimizer,
-        weighting: Weighting,
+        weighting: Rule,
         averaging: Averaging | None = None,
         refresh: RefreshHook | None = None,
     ) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import Budget, Settings
-from endtask.encoders.auxiliary_heads import reset_auxiliary_heads
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network
@@ -22,33 +21,22 @@ from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.io.stage_folder import StageFolder
 from endtask.objectives.task_base import TaskObjective
 from endtask.progress import say
-from endtask.seeds import derive
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.averaging import put_in_mean
 from endtask.training.budget_plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
+from endtask.training.finetune_phase import batches_per_epoch, epoch_of_end_task, finetune_phase, tokens_to_read
 from endtask.training.initial_network import network_for
 from endtask.training.loggers import Trackers, open_trackers
-from endtask.training.loop import Phase
 from endtask.training.metrics_file import MetricsFile
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import TrainState, nothing_yet, run_phase
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS
-from endtask.training.reused_head import keep_aligned_head
-from endtask.training.task_schedule import END_TASK, batches_per_epoch, in_turn, task_objectives
-from endtask.weighting.equal import Equal
 
 Result = dict[str, Any]
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
-
-
-def epoch_of_end_task(phase: Phase) -> int:
-    """Steps of one epoch over the end task's rows, the least that is ever fine-tuned."""
-    objective = phase.objectives[END_TASK]
-    assert isinstance(objective, TaskObjective)
-    return objective.stream.plan.batches_per_epoch
 
 
 def _over_budget(share: Budget, allowed: int, steps: int, trainings: int, cost: StepCost) -> str:
@@ -71,59 +59,6 @@ def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, sta
     start = pretrained / (BEST_PRETRAINED if settings.finetune.start_from == "best" else WEIGHTS)
     work = _Finetuning(network, task, packed, start, settings, context, stage)
     return work.finetune() if not settings.skip_finetuning else work.take_pretrained()
-
-
-def tokens_to_read(packed: Path, settings: Settings) -> float:
-    """About how many tokens all trainings read together; auxiliary tasks and padding not counted."""
-    finetune = settings.finetune
-    trainings = len(finetune.learning_rates) * len(settings.model_seeds) * finetune.members
-    texts = PackedTexts(packed / "train")
-    once = float(texts.lengths.sum())
-    if finetune.max_steps is None:
-        each = finetune.epochs * once
-    else:
-        size = finetune.batch_size
-        each = finetune.max_steps * size.amount * (once / len(texts.lengths) if size.unit == "texts" else 1)
-    return trainings * each * (2 if finetune.rdrop else 1)
-
-
-def finetune_phase(
-    network: Network,
-    task: Task,
-    packed: Path,
-    settings: Settings,
-    context: DeviceContext,
-    *,
-    seed: int,
-    learning_rate: float | None = None,
-    member: int = 0,
-) -> Phase:
-    """The phase of one seed, with the network's task head reset if so set; the plan may put in fewer steps.
-
-    Rates share heads and batches of a seed, so that nothing but the rate tells them apart. Members share the head, for
-    only what starts alike can be averaged, and differ in batches and dropout.
-    """
-    finetune = settings.finetune
-    of_seed = derive(settings.seed, "finetune", seed)
-    seed_here = derive(of_seed, "member", member) if member else of_seed
-    if finetune.reset_head:
-        network.reset_task_head(derive(of_seed, "head"))
-        reset_auxiliary_heads(network, task, of_seed)
-    if settings.aligned.keep_head:
-        keep_aligned_head(network, settings)
-    network.set_dropout(settings.model.dropout)
-    tasks = task_objectives(network, task, packed, settings, seed_here)
-    return Phase(
-        network=network,
-        objectives=tasks,
-        weighting=in_turn(tasks) if len(tasks) > 1 else Equal(*tasks),
-        steps=finetune.max_steps or finetune.epochs * batches_per_epoch(tasks),
-        settings=finetune,
-        learning_rate=learning_rate or finetune.learning_rates[0],
-        seed=seed_here,
-        context=context,
-        average_decay=finetune.average_decay,
-    )
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,75 @@ kernels of forward and backward pass; one call starts them, on whatever lies in 
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from endtask.encoders.device_context import DeviceContext
-from endtask.objectives.base import Batch, Loss, Objective
+from endtask.encoders.device_context import RECORDING, DeviceContext
+from endtask.objectives.base import Batch, BuiltObjective, Loss
 from endtask.progress import say
-from endtask.training.graph_recording import recording
+
+_END_OF_POOL = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")  # as torch calls it, now and before
+
+
+@contextmanager
+def recording(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[None]:
+    """Record the orders of this block instead of carrying them out.
+
+    The graph has memory of its own: graphs may only share some if they are always replayed in one order. Other threads
+    make batches ready and pin them meanwhile, which is no harm.
+    """
+    stream, pool = torch.cuda.current_stream(device), torch.cuda.graph_pool_handle()
+    with RECORDING:
+        try:
+            with _no_garbage(), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
+                yield
+        except RuntimeError:
+            _undo(device, stream, pool)
+            raise
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Collect it before, not meanwhile: a graph of an earlier training that is destroyed then spoils the recording.
+
+    Torch did so itself until 2.8.
+    """
+    collects = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _undo(device: torch.device, stream: Any, pool: Any) -> None:
+    """Leave the stream, the memory and the random numbers of a recording that failed, none of which torch does for us.
+
+    Training would go on in the recording's stream, and torch (without pytorch#180395) in the belief that it records: it
+    then gives no memory back that two streams have used. Trainings ended with dozens of gigabytes that nobody held.
+    What the recording itself had taken stays so until the process ends (without pytorch#190348): to release it twice
+    would end the process, and nothing tells whether torch does it.
+    """
+    number = torch.cuda._utils._get_device_index(device, optional=True)
+    torch.cuda.set_stream(stream)
+    end = next((getattr(torch._C, name) for name in _END_OF_POOL if hasattr(torch._C, name)), None)
+    if end is not None:
+        with suppress(RuntimeError):  # it has ended
+            end(number, pool)
+    generator = torch.cuda.default_generators[number]
+    seed = generator.initial_seed()
+    generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())  # one that belongs to no graph
+    generator.manual_seed(seed)
+
 
 _TIMES_BEFORE = 3
 """Batches that are computed order by order first: kernels are compiled and chosen, and libraries take their memory."""
@@ -67,7 +124,7 @@ class Backward:
         self._times: Counter[Hashable] = Counter()
         self._recordings: dict[Hashable, _Recording] = {}
 
-    def __call__(self, objective: Objective, batch: Batch, weight: float) -> dict[str, Tensor]:
+    def __call__(self, objective: BuiltObjective, batch: Batch, weight: float) -> dict[str, Tensor]:
         """Of a batch that lies on the host."""
         if not (self._is_recorded(objective, batch) and isinstance(batch, FormedBatch)):
             return self._compute(objective, batch, weight)
@@ -85,20 +142,20 @@ class Backward:
                 return self._compute(objective, batch, weight)
         return self._replay(self._recordings[key], batch, weight)
 
-    def _is_recorded(self, objective: Objective, batch: Batch) -> bool:
+    def _is_recorded(self, objective: BuiltObjective, batch: Batch) -> bool:
         small = self._size * batch.padded_tokens < _MOST_WORK
         return self._records and small and getattr(objective, "replayable", False)
 
-    def _compute(self, objective: Objective, batch: Batch, weight: float) -> dict[str, Tensor]:
+    def _compute(self, objective: BuiltObjective, batch: Batch, weight: float) -> dict[str, Tensor]:
         loss = self._loss(objective, batch.to(self._context.device))
         (weight * loss.total).backward()  # type: ignore[no-untyped-call]
         return {name: value.detach() for name, value in loss.parts.items()}
 
-    def _loss(self, objective: Objective, batch: Batch) -> Loss:
+    def _loss(self, objective: BuiltObjective, batch: Batch) -> Loss:
         with self._context.autocast():
             return objective.loss(self._network, batch)
 
-    def _record(self, objective: Objective, batch: Batch) -> _Recording:
+    def _record(self, objective: BuiltObjective, batch: Batch) -> _Recording:
         """Nothing is computed here; gradients that are there already stay as they are."""
         device = self._context.device
         own = batch.to(device)

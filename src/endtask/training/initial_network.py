@@ -9,14 +9,12 @@ from endtask.encoders.auxiliary_heads import add_task_heads, take_auxiliary_head
 from endtask.encoders.checkpoint import Checkpoint, check_tokenizer, load_network, open_checkpoint
 from endtask.encoders.checkpoint_files import weight_files
 from endtask.encoders.checkpoint_weights import check_whole
-from endtask.encoders.generator import add_generator
 from endtask.encoders.network import Network, build_network, pooling_of
 from endtask.errors import InputError
 from endtask.seeds import derive
 from endtask.task import Task
 from endtask.tokenization.packing import given_tokenizer
 from endtask.tokenization.tokenizer import load_tokenizer
-from endtask.training.alignment_objectives import add_aligned_heads
 
 
 def network_for(task: Task, packed: Path, settings: Settings, *, least_vocabulary: int = 0) -> Network:
@@ -25,10 +23,9 @@ def network_for(task: Task, packed: Path, settings: Settings, *, least_vocabular
     `least_vocabulary` is for a look ahead, whose few texts do not have all the tokens that a run will learn.
     """
     network = _network(task, packed, settings, least_vocabulary)
-    if any(one.kind == "replaced" for one in settings.used_objectives.values()):
-        add_generator(network, derive(settings.pretrain_seed, "weights", "replaced"))
-    if settings.reads_aligned:
-        add_aligned_heads(network, settings)
+    if not settings.skip_pretraining:
+        for name, section in settings.used_objectives.items():
+            section.part.add_heads(name, network, settings)
     add_task_heads(network, task, derive(settings.pretrain_seed, "weights"))
     return network
 

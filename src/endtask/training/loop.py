@@ -2,91 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from endtask.config import PhaseSettings
-from endtask.encoders.device_context import DeviceContext
-from endtask.objectives.base import Objective
 from endtask.seeds import derive
 from endtask.training import optimizer as optimizers
 from endtask.training.graph_replay import Backward
-from endtask.training.module_gradients import ModuleGradients
 from endtask.training.optimizer import Optimizer
+from endtask.training.phase import Phase
 from endtask.training.prefetch import PreparedBatch, costs_by_objective, prepare_ahead
-from endtask.training.schedule import batches_in_step, schedule_factor, warmup_steps_of
-from endtask.weighting.base import Weighting
-from endtask.weighting.meta.shared_heads import SharedHeads
-
-
-class RefreshHook(Protocol):
-    """What changes the batches of a phase every `steps` steps, such as a new choice of texts.
-
-    Batches are a pure function of the step and of its state, which travels in the checkpoint. None is made ready
-    across such a step.
-    """
-
-    @property
-    def steps(self) -> int:
-        """How many steps from one change to the next."""
-        ...
-
-    def renew(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
-        """Change the batches after so many steps; may add to the counts in `memory`, returns values for the curves."""
-        ...
-
-    def state(self) -> dict[str, Tensor]:
-        """What a resumed run must know."""
-        ...
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave."""
-        ...
-
-
-@dataclass(frozen=True)
-class Phase:
-    """What is trained, on what, how fast and for how long.
-
-    With `update_unused_heads`, a head whose objective has no turn has a gradient of zeros instead of none, so that the
-    optimizer's momentum and decay go on moving it.
-
-    The network is any module with a part `encoder` that all objectives share, and `heads` by name.
-    """
-
-    network: Any
-    objectives: Mapping[str, Objective]
-    weighting: Weighting
-    steps: int
-    settings: PhaseSettings
-    learning_rate: float
-    seed: int
-    context: DeviceContext
-    accumulation: int = 1
-    ramp_fraction: float = 0.0
-    update_unused_heads: bool = False
-    head_weight_decay: float | None = None
-    clip_heads_apart: bool = False
-    average_decay: float | None = None
-    refresh: RefreshHook | None = None
-
-    def batches_in(self, step: int) -> int:
-        """How many batches of each objective make up a step."""
-        return batches_in_step(step, steps=self.steps, accumulation=self.accumulation, ramp_fraction=self.ramp_fraction)
-
-    def rate_factor(self, step: int) -> float:
-        """The schedule's share of the peak rate."""
-        settings = self.settings
-        return schedule_factor(
-            step,
-            steps=self.steps,
-            warmup_steps=warmup_steps_of(settings, self.steps),
-            kind=settings.lr_scheduler_type,
-        )
+from endtask.weighting.gradients import ModuleGradients, SharedHeads
 
 
 @dataclass(frozen=True)
@@ -173,13 +101,15 @@ def _gradients(
         if sees_gradients:
             gradients.collect(name)
             heads.collect(name)
+    losses = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}
     if sees_gradients:
+        phase.weighting.see_losses(step, losses)
         weights = phase.weighting.weigh(step, gradients.by_objective)
         gradients.spread(weights)
         heads.spread(weights)
     if phase.update_unused_heads:
         _fill_missing_gradients(phase)
-    return {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}
+    return losses
 
 
 def _fill_missing_gradients(phase: Phase) -> None:

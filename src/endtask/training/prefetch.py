@@ -7,13 +7,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Full, Queue
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 from endtask.objectives.base import Batch
+from endtask.training.phase import Phase
 from endtask.weighting.base import ScheduledObjective
-
-if TYPE_CHECKING:
-    from endtask.training.loop import Phase
 
 _STEPS_AHEAD = 4
 _PATIENCE_SECONDS = 0.1

@@ -1,4 +1,4 @@
-"""Pre-training: a set of objectives on the shared encoder; by default masked LM on the selection, and the task (TLM)."""
+"""Pre-training: objectives on the shared encoder; by default masked LM on the selection, and the task (TLM)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from typing import Any
 
 from endtask.config import Budget, Settings
 from endtask.config.data_usage import data_usage
-from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
-from endtask.encoders.network import Network
 from endtask.encoders.weights import save_weights
 from endtask.io.stage_folder import StageFolder
-from endtask.objectives.base import Objective
-from endtask.seeds import derive
+from endtask.objectives.context import pretrain_head
+from endtask.progress import warn
 from endtask.task import Task
 from endtask.training.budget_plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
-from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
 from endtask.training.loggers import open_trackers
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import Callback, TrainState, nothing_yet, run_phase
-from endtask.training.pretrain_objectives import joint_objectives, pretrain_head, rho1_of
+from endtask.training.pretrain_phase import (
+    Part,
+    parts_of,
+    pretrain_objectives,
+    pretrain_phase,
+    total_state,
+    weighting_context,
+)
 from endtask.training.reselect import count_reselection, packed_round, reselection_of, with_reselection
-from endtask.training.sequence import Part, parts_of, total_state
-from endtask.training.weighting_plan import WeightingPlan
-from endtask.weighting.base import Weighting
-from endtask.weighting.meta.cost import HeldOutCost, count_held_out, held_out_cost, with_held_out
-from endtask.weighting.meta.folds import FOLD_STEPS, fold_steps, groups_in
+from endtask.weighting.base import ExtraCost
+from endtask.weighting.meta.folds import groups_in
 
 WEIGHTS = "weights.safetensors"
 BEST_PRETRAINED = "best.safetensors"
@@ -40,23 +41,27 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     """Train the stage in its folder; returns counts for the manifest."""
     folder = stage.start()
     if settings.skip_pretraining:
-        return _first_weights_as_they_are(task, packed, settings, folder)
+        return _save_initial_weights(task, packed, settings, folder)
+    weighting = settings.pretrain.weighting.part
     phase = pretrain_phase(task, packed, settings)
     if "steps" not in stage.plan:
         budget, _ = split_budget(settings)
         steps, cost = _plan(phase, task, packed, settings, budget)
         stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
     steps = stage.plan["steps"]
-    if settings.pretrain.weighs_by_folds and fold_steps(settings.pretrain.meta, steps) < FOLD_STEPS:
-        phase = replace(phase, objectives=joint_objectives(task, packed, phase.network, settings, steps=steps))
-    phase = replace(phase, steps=steps, weighting=_mix(phase, task, packed, settings).over(steps))
+    if weighting.folds(task, settings.pretrain_seed) is not None:  # their length depends on the steps
+        phase = replace(phase, objectives=pretrain_objectives(task, packed, phase.network, settings, steps=steps))
+    for warning in weighting.warnings(task, settings):
+        warn(warning)
+    rule = weighting.build(weighting_context(phase, task, packed, settings), steps)
+    phase = replace(phase, steps=steps, weighting=rule)
     phase = replace(phase, refresh=reselection_of(phase, task, packed, settings))
     parts = parts_of(phase, settings)
-    memory = total_state([_train(part, task, packed, settings, stage) for part in parts])
+    state = total_state([_train(part, task, packed, settings, stage) for part in parts])
     save_weights(folder / WEIGHTS, phase.network)
-    parameters, trained = parameters_of(phase), memory["tokens"]
-    trained += count_held_out(memory, _look(phase, task, packed, settings), settings)
-    trained += count_reselection(memory, phase.network)
+    parameters, trained = parameters_of(phase), state["tokens"]
+    trained += _count_extra(state, _extra_cost(phase, task, packed, settings))
+    trained += count_reselection(state, phase.network)
     counts = {
         "planned_steps": phase.steps,
         "parameters": parameters,
@@ -64,16 +69,16 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         "attention": phase.network.backend,
         "flops": training_flops(parameters, trained),
         "uses": _uses(task, settings, phase),
-        **memory,
+        **state,
     }
-    # At the very end: whatever fails before can go on from them.
+    # At the very end: a stage that fails before resumes from them.
     for part in parts:
         (folder / part.name / CHECKPOINT).unlink(missing_ok=True)
     return counts
 
 
 def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: StageFolder) -> TrainState:
-    """Train a part of the stage, from its last checkpoint if it was begun; the network goes on to the next."""
+    """Train a part of the stage, from its last checkpoint if there is one; the next part continues with the network."""
     folder = stage.partial / part.name
     run = f"{Path(settings.output_dir).name} pre-training {part.name}".rstrip()
     folder.mkdir(exist_ok=True)
@@ -90,40 +95,60 @@ def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: Stag
 
 
 def _uses(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
-    """Which split feeds what, without objectives that had no text."""
+    """Return which split feeds what, without objectives that had no text."""
     absent = settings.used_objectives.keys() - (phase.objectives.keys() if phase is not None else ())
     return [asdict(use) for use in data_usage(settings, groups=groups_in(task.train), absent=absent)]
 
 
 def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
-    """The steps that fit into the budget; once more if their number changes how often the task has its turn."""
+    """Return the steps that fit into the budget; planned again if their number changes the weighting."""
     cost = _cost(phase, task, packed, settings, budget)
     steps = steps_for(budget, cost)
-    examples = len(task.train)
-    is_auto = settings.pretrain.weighting == "interleave" and settings.pretrain.rho1 == "auto"
-    if is_auto and rho1_of(examples, settings, steps) != rho1_of(examples, settings, None):
-        by_steps = replace(phase, weighting=_mix(phase, task, packed, settings).mean(steps))
-        cost = _cost(by_steps, task, packed, settings, budget)
+    weighting = settings.pretrain.weighting.part
+    if weighting.depends_on_steps(task, settings, steps):
+        rule = weighting.mean(weighting_context(phase, task, packed, settings), steps)
+        cost = _cost(replace(phase, weighting=rule), task, packed, settings, budget)
         steps = steps_for(budget, cost)
     return steps, cost
 
 
 def _cost(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> StepCost:
-    look, steps = _look(phase, task, packed, settings), settings.pretrain.eval_steps
-    cost = with_held_out(measure_cost(phase, budget), look, parameters_of(phase), settings)
+    extra, steps = _extra_cost(phase, task, packed, settings), settings.pretrain.eval_steps
+    cost = _with_extra(measure_cost(phase, budget), extra, parameters_of(phase))
     read = packed_round(packed, settings.pretrain.reselect)
     cost = with_reselection(cost, phase.network, read, parameters_of(phase), settings)
     return cost if steps is None else with_scoring(cost, packed / "dev", every=steps)
 
 
-def _look(phase: Phase, task: Task, packed: Path, settings: Settings) -> HeldOutCost | None:
-    """The cost of a look at held-out texts; None where weights are not learned, and nobody need count groups."""
-    if settings.pretrain.weighting != "meta":
-        return None
-    return held_out_cost(phase.network, packed, settings, groups=groups_in(task.train))
+def _extra_cost(phase: Phase, task: Task, packed: Path, settings: Settings) -> ExtraCost | None:
+    extra: ExtraCost | None = settings.pretrain.weighting.part.extra_cost(
+        weighting_context(phase, task, packed, settings)
+    )
+    return extra
 
 
-def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
+def _with_extra(cost: StepCost, extra: ExtraCost | None, parameters: int) -> StepCost:
+    """Return the cost of a step with its share of what the weighting computes; seconds were measured with it."""
+    if extra is None:
+        return cost
+    flops = cost.flops + training_flops(parameters, extra.trained_tokens / extra.every)
+    return replace(cost, tokens=cost.tokens + extra.tokens / extra.every, flops=flops)
+
+
+def _count_extra(state: TrainState, extra: ExtraCost | None) -> float:
+    """Add what the weighting computed in all steps to the counts; returns the tokens that it trained on."""
+    if extra is None:
+        return 0.0
+    updates: int = -(-state["steps"] // extra.every)
+    tokens, flops = round(updates * extra.tokens), updates * extra.matmul_flops
+    state["tokens"] += tokens
+    state["padded_tokens"] += tokens
+    state["matmul_flops"] += flops
+    state["objectives"][extra.name] = {"steps": updates, "tokens": tokens, "matmul_flops": flops}
+    return updates * extra.trained_tokens
+
+
+def _save_initial_weights(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
     network = network_for(task, packed, settings)
     save_weights(folder / WEIGHTS, network)
     parameters = sum(weight.numel() for weight in network.parameters())
@@ -131,44 +156,8 @@ def _first_weights_as_they_are(task: Task, packed: Path, settings: Settings, fol
     return {**counts, "uses": _uses(task, settings, None)}
 
 
-def pretrain_phase(task: Task, packed: Path, settings: Settings, *, least_vocabulary: int = 0) -> Phase:
-    """The phase with its objectives and the mean of its mix; the plan puts in the steps, and the mix over them."""
-    context = choose_device_context(settings)
-    network = move(network_for(task, packed, settings, least_vocabulary=least_vocabulary), settings, context)
-    network.set_dropout(settings.pretrain.dropout)
-    objectives = joint_objectives(task, packed, network, settings)
-    mix = WeightingPlan(objectives, task, packed, network, settings, context)
-    return phase_of(network, objectives, mix.mean(steps=None), settings, context)
-
-
-def _mix(phase: Phase, task: Task, packed: Path, settings: Settings) -> WeightingPlan:
-    return WeightingPlan(phase.objectives, task, packed, phase.network, settings, phase.context)
-
-
-def phase_of(
-    network: Network, objectives: dict[str, Objective], weighting: Weighting, settings: Settings, context: DeviceContext
-) -> Phase:
-    """A phase of pre-training over any objectives."""
-    train = settings.pretrain
-    return Phase(
-        network=network,
-        objectives=objectives,
-        weighting=weighting,
-        steps=1,
-        settings=train,
-        learning_rate=train.learning_rate,
-        seed=derive(settings.pretrain_seed, "pretrain"),
-        context=context,
-        accumulation=train.gradient_accumulation_steps,
-        ramp_fraction=train.batch_ramp_fraction,
-        update_unused_heads=train.update_unused_heads,
-        head_weight_decay=train.head_weight_decay,
-        clip_heads_apart=train.clip_heads_apart,
-    )
-
-
 def _dev_callback(phase: Phase, task: Task, packed: Path, settings: Settings, folder: Path) -> Callback | None:
-    """Scores of the dev split by pre-training's own head, if asked for."""
+    """Return a callback that scores the dev split by pre-training's own head, if the settings have `eval_steps`."""
     steps = settings.pretrain.eval_steps
     used = settings.used_objectives
     if steps is None or not any(used[name].sees_labels for name in phase.objectives):

@@ -9,13 +9,10 @@ import torch
 from torch import nn
 
 from endtask.config import Settings
-from endtask.config.objectives import ALIGNED_KINDS
 from endtask.encoders.auxiliary_heads import auxiliary_head
 from endtask.encoders.network import TASK, Network
 from endtask.errors import InputError
-from endtask.objectives.alignment.hyperlinks import CLASSES
 from endtask.task import Task
-from endtask.training.alignment_objectives import PAIR_CLASSES, aligned_head, learned_by
 
 _KEY = "aligned.keep_head"
 _OTHER_NAMES = {
@@ -34,8 +31,8 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
     Classes with types, such as B-gene, all begin as the one without.
     """
-    name, rows = kept_objective(network.task_type, tuple(network.config.id2label.values()), settings)
-    _copy(network.heads[aligned_head(name)], network.heads[TASK], rows)
+    head, rows = kept_objective(network.task_type, tuple(network.config.id2label.values()), settings)
+    _copy(network.heads[head], network.heads[TASK], rows)
 
 
 @torch.no_grad()
@@ -43,11 +40,11 @@ def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Sett
     """The same for a auxiliary task; where no objective is shaped like it, its head stays as it is."""
     found = fitting_objective(task.task_type, task.labels, settings)
     if found is not None:
-        _copy(network.heads[aligned_head(found[0])], network.heads[auxiliary_head(name)], found[1])
+        _copy(network.heads[found[0]], network.heads[auxiliary_head(name)], found[1])
 
 
 def kept_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
-    """The objective whose head a task of that type can start from, and its class for each label; refused if none."""
+    """Return the head that a task of this type can start from, and its class for each label; raises `InputError`."""
     if not task_type.one_label:
         reason = f"a task of type {task_type.name!r} has no classes to start from"
         raise InputError(reason, key=_KEY, hint="leave it off")
@@ -62,21 +59,17 @@ def kept_objective(task_type: Any, labels: Sequence[str], settings: Settings) ->
 
 
 def fitting_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
-    """The same, None if there is none."""
+    """Return the same, or None."""
     if not task_type.one_label:
         return None
-    # Next-sentence prediction answers yes and no too, but is shaped like a task only for want of anything else.
-    used = sorted(settings.used_objectives.items(), key=lambda item: item[1].kind == "next_sentence")
-    for name, one in used:
-        if one.kind not in ALIGNED_KINDS:
+    parts = [(name, section.part) for name, section in settings.used_objectives.items()]
+    for name, part in sorted(parts, key=lambda item: item[1].head_is_reused_last):
+        head = part.reusable_head(name, settings)
+        if head is None or head[2] != task_type.per_token:
             continue
-        spans = learned_by(one.kind, settings.aligned) == "spans"
-        if spans != task_type.per_token:
-            continue
-        classes = CLASSES[settings.aligned.span_labels] if spans else PAIR_CLASSES
-        rows = [row for label in labels if (row := aligned_class(label, classes)) is not None]
+        rows = [row for label in labels if (row := aligned_class(label, head[1])) is not None]
         if len(rows) == len(labels):
-            return name, rows
+            return head[0], rows
     return None
 
 

@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from endtask.weighting.base import ScheduledObjective, Weighting
+from endtask.weighting.base import Rule, ScheduledObjective, Weighting, WeightingContext, weightings
 
 _LARGEST_DENOMINATOR = 1_000_000
 
 
-class Alternate(Weighting):
+@weightings.register("alternate")
+class AlternateWeighting(Weighting):
+    """one objective per step, in turn"""
+
+    def build(self, run: WeightingContext, steps: int | None) -> Rule:
+        """Return the rule."""
+        return Alternate(*run.objectives, weights=run.weights)
+
+
+class Alternate(Rule):
     """Objectives take turns, all alike or in the given proportions, as evenly spread as whole steps allow.
 
-    The code that objective alignment was made with (XLM) trains so. The last objective has a step whenever its share
+    XLM, the code of objective alignment, trains this way. The last objective has a step whenever its share
     of all steps passes a whole number; the others divide the rest in the same way. Shares are fractions of whole
-    numbers, so the turn of any step is exact and known without those before it.
+    numbers, so the objective of any step is exact and known without the steps before it.
 
-    >>> [turn.objective for step in range(4) for turn in Alternate("mlm", "links", "acronyms").schedule(step)]
+    >>> [item.objective for step in range(4) for item in Alternate("mlm", "links", "acronyms").schedule(step)]
     ['mlm', 'links', 'acronyms', 'mlm']
-    >>> [turn.objective for step in range(4) for turn in Alternate("mlm", "links", weights=(3, 1)).schedule(step)]
+    >>> [item.objective for step in range(4) for item in Alternate("mlm", "links", weights=(3, 1)).schedule(step)]
     ['mlm', 'mlm', 'mlm', 'links']
     """
 
@@ -34,7 +43,7 @@ class Alternate(Weighting):
         self._shares = [weight / sum(exact[: number + 1]) for number, weight in enumerate(exact)]
 
     def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
-        """One objective, always with weight 1."""
+        """Return one objective, always with weight 1."""
         left = step  # how many of the steps before this one belong to the objectives not yet passed over
         for name, share in reversed(list(zip(self._objectives, self._shares, strict=True))):
             before, after = int(left * share), int((left + 1) * share)

@@ -1,59 +1,212 @@
-"""What a weighting is: the rule that says which objectives run at a step, and with which weight."""
+"""What a weighting is: which objectives train at a step, and with which weight.
+
+A weighting is one file: its options (`Config`), what it refuses, and the rule that it builds for a phase:
+
+    @weightings.register("equal")
+    class EqualWeighting(Weighting):
+        def build(self, run: WeightingContext, steps: int | None) -> Rule: ...
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import Tensor
+from endtask.config.part_section import PartConfig
+from endtask.registry import weightings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from endtask.config import Settings
+    from endtask.config.data_usage import DataUse
+    from endtask.config.objectives import Objectives
+    from endtask.config.training import WeightingSettings
+    from endtask.encoders.device_context import DeviceContext
+    from endtask.encoders.network import Network
+    from endtask.task import Task
+    from endtask.weighting.meta.folds import Folds
+
+__all__ = [
+    "ExtraCost",
+    "PartConfig",
+    "Rule",
+    "ScheduledObjective",
+    "Weighting",
+    "WeightingContext",
+    "left_out_of_batches",
+    "weightings",
+]
 
 
 @dataclass(frozen=True)
 class ScheduledObjective:
-    """One objective's part in a step; `step` counts this objective's own turns, so it reads its data in order."""
+    """An objective that trains at a step; `step` counts its own steps, so that it reads its data in order."""
 
     objective: str
     weight: float
     step: int
 
 
-class Weighting:
-    """A rule over named objectives. Most rules only say whose turn it is.
+class Rule:
+    """The schedule and the weights of a phase over named objectives.
 
-    A rule that learns its weights asks for gradients: the loop then hands it each objective's own gradient on the
-    shared encoder, flat, and takes the weights that it answers. It keeps what it has learned in `state`, which travels
-    in the checkpoint.
+    Most rules only implement `schedule`. A rule that sets its weights while training returns True from
+    `sees_gradients`: the loop then passes it the gradient of each objective on the shared encoder, and uses the weights
+    that `weigh` returns. What it has learned travels in the checkpoint through `state`.
     """
 
     def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
-        """The objectives that run at this step; a pure function of the step."""
+        """Return the objectives that train at this step; a pure function of the step."""
         raise NotImplementedError
 
     def sees_gradients(self, step: int) -> bool:
-        """Whether `weigh` is to be called at this step."""
+        """Whether the loop calls `see_losses` and `weigh` at this step."""
         return False
 
-    def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Weights of all objectives, on the device, from the gradients (P,) of those that ran on the encoder's P weights.
+    def see_losses(self, step: int, losses: Mapping[str, Tensor]) -> None:
+        """Receive the losses of the step, on the device, as `OBJECTIVE/PART`; called before `weigh`."""
 
-        The P weights stand in the order of `encoder.parameters()`, in memory that the next step uses again. A rule that
-        needs more than these, such as the network for a gradient of its own, is given it when it is made; gradients
-        that it leaves in the encoder are overwritten. Learn in `after_step`: the step may yet be skipped.
+    def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the weights of all objectives, on the device, given their gradients (P,) on the encoder's P weights.
+
+        The P weights are in the order of `encoder.parameters()`, in memory that the next step reuses. A rule that needs
+        more than these, such as the network for a gradient of its own, receives it when it is built; gradients that it
+        leaves in the encoder are overwritten. Learn in `after_step`: the step may yet be skipped.
         """
         raise NotImplementedError
 
     def after_step(self, step: int, skipped: Tensor) -> None:
-        """Learn from the step; `skipped`, on the device, says whether its gradient was not finite."""
+        """Learn from the step; `skipped`, on the device, is true where its gradient was not finite."""
 
     def values(self) -> dict[str, Tensor]:
-        """What the curves show, such as `weight/OBJECTIVE`; tensors that nobody changes later."""
+        """Return values for the curves, such as `weight/OBJECTIVE`; tensors that nobody changes later."""
         return {}
 
     def state(self) -> dict[str, Tensor]:
-        """What a resumed run must know."""
+        """Return what a resumed run must know."""
         return {}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave."""
+        """Restore what `state` returned."""
         if state:
             raise ValueError(f"{type(self).__name__} has no state, got {sorted(state)}")
+
+
+@dataclass(frozen=True)
+class WeightingContext:
+    """What a weighting may use to build its rule; `objectives` are those that have text, in their order."""
+
+    objectives: tuple[str, ...]
+    task: Task
+    packed: Path
+    network: Network
+    settings: Settings
+    context: DeviceContext
+
+    @property
+    def weights(self) -> list[float]:
+        """The weights that the settings give the objectives."""
+        used = self.settings.used_objectives
+        return [used[name].weight for name in self.objectives]
+
+
+@dataclass(frozen=True)
+class ExtraCost:
+    """What a weighting computes in addition to the objectives, every `every` steps.
+
+    `trained_tokens` counts a forward pass without a backward pass as a third.
+    """
+
+    name: str
+    every: int
+    tokens: float
+    trained_tokens: float
+    matmul_flops: float
+
+
+class Weighting:
+    """Base class of weightings."""
+
+    name: ClassVar[str]
+    sequential: ClassVar[bool] = False
+    """Whether each objective is a phase of its own, one after the other."""
+    tlm_only: ClassVar[bool] = False
+    """Whether it trains TLM's two objectives and no others."""
+    needs_task: ClassVar[bool] = False
+    """Whether some objective must learn the end task."""
+
+    Config: ClassVar[type[PartConfig]] = PartConfig
+    """The options beside `pretrain.weighting.name`: a nested class in most weightings."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def trained(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return those of the objectives that this weighting ever trains."""
+        return names
+
+    def trained_last(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the objectives that are trained up to the last step."""
+        return names
+
+    def check_objectives(self, objectives: Objectives) -> None:
+        """Raise `ValueError` for objectives that this weighting cannot train."""
+
+    def check_texts(self, names: tuple[str, ...]) -> None:
+        """Raise `InputError` where the objectives that have text are too few."""
+
+    def preflight(self, task: Task) -> None:
+        """Raise `InputError` for a task that this weighting cannot be used with."""
+
+    def warnings(self, task: Task, settings: Settings) -> Iterator[str]:
+        """Yield warnings about a task, before and during training."""
+        return iter(())
+
+    def unused_settings(self, settings: Settings) -> Iterator[str]:
+        """Yield a line for each option that has no effect."""
+        return iter(())
+
+    def data_usage(self, groups: int | None) -> Iterator[DataUse]:
+        """Yield how the weighting itself uses labelled data; `groups` of train rows stay together, None: unknown."""
+        return iter(())
+
+    @property
+    def number_of_folds(self) -> int | None:
+        """Into how many parts `folds` cuts train; None: it does not."""
+        return None
+
+    def folds(self, task: Task, seed: int, steps: int | None = None) -> Folds | None:
+        """Return the parts of train that no objective may read in turn; None: objectives read all of train."""
+        return None
+
+    def on_sample(self, task: Task, section: WeightingSettings) -> WeightingSettings:
+        """Return the settings with which a sample of the task, without dev, is trained to estimate the cost."""
+        return section
+
+    def depends_on_steps(self, task: Task, settings: Settings, steps: int) -> bool:
+        """Whether the mean over `steps` steps differs from the one for an unknown number of steps."""
+        return False
+
+    def build(self, run: WeightingContext, steps: int | None) -> Rule:
+        """Return the rule of a phase of `steps` steps; None: not yet known."""
+        raise NotImplementedError
+
+    def mean(self, run: WeightingContext, steps: int | None) -> Rule:
+        """Return a rule whose steps cost on average as much as those of `build`, whatever their number."""
+        return self.build(run, steps)
+
+    def extra_cost(self, run: WeightingContext) -> ExtraCost | None:
+        """Return what the rule computes in addition to the objectives."""
+        return None
+
+
+def left_out_of_batches(folds: Folds, settings: Settings) -> Callable[[int], NDArray[np.bool_]]:
+    """Return which texts of the end task each batch must leave out; a step may have several batches."""
+    per_step = settings.pretrain.gradient_accumulation_steps
+    return lambda batch: folds.held_out(batch // per_step)

@@ -6,21 +6,21 @@ import random
 from pathlib import Path
 from typing import Any
 
-from endtask.selectors.inputs import Inputs
-
 from endtask.config import Settings, resolve
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, read_statistics, write_selection
 from endtask.io.stage_folder import StageFolder
+from endtask.pipeline.stages.select import select
 from endtask.records import Document, Example, Selected
-from endtask.selectors.influence.runner import InfluenceWork
-from endtask.selectors.select import select
+from endtask.selectors.base import RunContext
+from endtask.selectors.influence.runner import InfluenceRunner
 from endtask.task import Task
 from tests.toy_run import WORDS, sentence
 
 ROWS, CANDIDATES = 24, 40
 BYTES = 10_000
 """Of the corpus that the candidates came from."""
+OWN: dict[str, Any] = {"size": "tiny", "epochs": 2, "share_of_budget": None}
 
 
 def make_task(rows: int = ROWS) -> Task:
@@ -55,7 +55,7 @@ def make_candidates(count: int = CANDIDATES, longest: int = 14) -> list[Selected
 
 
 def small_settings(influence: dict[str, Any] | None = None, **select_values: Any) -> Settings:
-    own = {"size": "tiny", "epochs": 2, "share_of_budget": None, **(influence or {})}
+    own = {**OWN, **(influence or {})}
     return resolve(
         {
             "threads": 1,
@@ -63,7 +63,7 @@ def small_settings(influence: dict[str, Any] | None = None, **select_values: Any
             "tokenizer": {"vocab_size": 120},
             "pretrain": {"max_length": 16},
             "finetune": {"max_length": 16},
-            "select": {"selector": "influence", "budget": "10passages", **select_values, "influence": own},
+            "select": {"name": "influence", "budget": "10passages", **select_values, **own},
         }
     )
 
@@ -74,45 +74,38 @@ def write_table(folder: Path, candidates: list[Selected] | None = None) -> Path:
     return folder
 
 
-def make_work(folder: Path, settings: Settings, *, task: Task | None = None) -> InfluenceWork:
-    """The selector's work over a table in `folder`, which is written if need be."""
+def make_run(
+    folder: Path, settings: Settings, task: Task, output: Path, stage: StageFolder | None = None
+) -> RunContext:
+    """What the selector reads, with a table in `folder`, which is written if need be."""
     if not (folder / RETRIEVED).exists():
         write_table(folder)
-    task = task or make_task()
-    inputs = Inputs(
+    return RunContext(
         settings.select,
         folder,
-        corpus_bytes=BYTES,
-        labels=task.labels,
-        examples=task.train,
-        folder=folder,
-        device="cpu",
-        task=task,
-        run=settings,
-    )
-    return InfluenceWork(inputs, read_statistics(folder / RETRIEVED))
-
-
-def run_influence(
-    folder: Path, settings: Settings, *, task: Task | None = None, stage: StageFolder | None = None
-) -> tuple[dict[str, Any], list[Selected]]:
-    """Run the stage over a table in `folder`, which is written if need be; returns counts and what was kept."""
-    if not (folder / RETRIEVED).exists():
-        write_table(folder)
-    task = task or make_task()
-    output = folder / "out" if stage is None else stage.start()
-    output.mkdir(exist_ok=True)
-    counts = select(
-        folder,
-        settings.select,
-        output,
         corpus_bytes=BYTES,
         labels=task.labels,
         seed=settings.seed,
         examples=task.train,
+        folder=output,
         device="cpu",
         task=task,
         run=settings,
         stage=stage,
     )
+
+
+def make_runner(folder: Path, settings: Settings, *, task: Task | None = None) -> InfluenceRunner:
+    """The runner over a table in `folder`."""
+    run = make_run(folder, settings, task or make_task(), folder)
+    return InfluenceRunner(run, read_statistics(run.table), settings.select.part.config)
+
+
+def run_influence(
+    folder: Path, settings: Settings, *, task: Task | None = None, stage: StageFolder | None = None
+) -> tuple[dict[str, Any], list[Selected]]:
+    """Run the stage over a table in `folder`; returns counts and the selection."""
+    output = folder / "out" if stage is None else stage.start()
+    output.mkdir(parents=True, exist_ok=True)
+    counts = select(make_run(folder, settings, task or make_task(), output, stage))
     return counts, list(read_selection(output / SELECTION))

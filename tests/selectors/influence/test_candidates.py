@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from endtask.selectors.influence.candidates import CandidateUnits
 from endtask.tokenization.packed_texts import PackedTexts, write_packed
-from tests.selectors.influence.small import make_candidates, make_work, small_settings, write_table
+from tests.selectors.influence.small import make_candidates, make_runner, small_settings, write_table
 
 
 @given(lengths=st.lists(st.integers(2, 9), min_size=1, max_size=12), size=st.integers(1, 5), seed=st.integers(0, 99))
@@ -43,7 +43,7 @@ def test_every_candidate_is_read_from_its_beginning_to_the_length_of_training(tm
     long, empty = (replace(one, document=replace(one.document, text=text)) for one, text in
                    ((long, "planets " * 40), (empty, " ")))  # fmt: skip
     write_table(tmp_path, [long, empty, *others])
-    work = make_work(tmp_path, small_settings())
+    work = make_runner(tmp_path, small_settings())
     assert len(work.folds) == 2  # which learn the tokenizer
     lengths = work.candidates.lengths
     assert len(lengths) == len(others) + 2

@@ -16,14 +16,14 @@ from endtask.config import Settings
 from endtask.errors import InputError, TrainingError
 from endtask.gradients.scoring import Calibration
 from endtask.io.run_layout import HELPFUL
-from endtask.pipeline import stages
 from endtask.pipeline.preflight import preflight
+from endtask.pipeline.stages import STAGES
 from endtask.records import Example
 from endtask.selectors.influence import scorer as scorer_module
-from endtask.selectors.influence.runner import InfluenceWork, _check_distinct_scores
+from endtask.selectors.influence.runner import InfluenceRunner, _check_distinct_scores
 from endtask.selectors.influence.scorer import Reader
 from endtask.training.out_of_memory import explained_memory_trouble
-from tests.selectors.influence.small import make_task, make_work, run_influence, small_settings
+from tests.selectors.influence.small import make_runner, make_task, run_influence, small_settings
 
 
 def refused(folder: Path, settings: Settings) -> str:
@@ -47,7 +47,7 @@ def test_a_class_without_targets_is_left_out_and_named(tmp_path: Path, capsys: p
 
 def test_fewer_than_two_units_are_refused(tmp_path: Path) -> None:
     line = refused(tmp_path, small_settings({"candidate_batch": 21}))
-    assert line.startswith("key 'select.influence.candidate_batch': 40 candidates are less than two units of 21")
+    assert line.startswith("key 'select.candidate_batch': 40 candidates are less than two units of 21")
 
 
 def test_scores_that_are_all_alike_are_refused() -> None:
@@ -63,22 +63,22 @@ def with_corpus(values: dict[str, Any]) -> Settings:
     return settings.model_copy(update={"corpus": settings.corpus.model_copy(update={"sources": ("some",)})})
 
 
-def ended(work: InfluenceWork) -> None:
+def ended(work: InfluenceRunner) -> None:
     raise KeyboardInterrupt
 
 
 def test_without_a_budget_a_warning_comes_before_anything_is_fitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(InfluenceWork, "fit", ended)
+    monkeypatch.setattr(InfluenceRunner, "fit", ended)
     with pytest.raises(KeyboardInterrupt):
         run_influence(tmp_path, small_settings(budget=None))
-    assert "without select.budget every candidate is kept" in " ".join(capsys.readouterr().err.split())
+    assert "without select.budget every candidate is selected" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_longest_targets_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer_module, "tokens_at_once", lambda *where: 30)
-    fold = make_work(tmp_path, small_settings()).folds[0]
+    fold = make_runner(tmp_path, small_settings()).folds[0]
     network = fold.network()
     found = list(Reader(fold, network).targets(fold.answers(network)))
     longest = [int(fold.targets.lengths[numbers].max()) for numbers, _ in found]
@@ -91,9 +91,9 @@ def test_the_longest_targets_come_first(tmp_path: Path, monkeypatch: pytest.Monk
     [
         (
             {"layers": ["last", "layers.7.attn.Wo"]},
-            "key 'select.influence.layers': lean has no layer 'layers.7.attn.Wo'",
+            "key 'select.layers': lean has no layer 'layers.7.attn.Wo'",
         ),
-        ({"targets": "folds"}, "key 'select.influence.targets': the 4 train rows cannot be cut into two halves"),
+        ({"targets": "folds"}, "key 'select.targets': the 4 train rows cannot be cut into two halves"),
     ],
 )
 def test_what_cannot_work_is_met_ahead(values: dict[str, Any], line: str) -> None:
@@ -112,8 +112,8 @@ def test_memory_trouble_names_the_settings_of_the_selector(monkeypatch: pytest.M
         with explained_memory_trouble():
             raise MemoryError("so much")
 
-    monkeypatch.setattr(stages, "_selected", trouble)
+    monkeypatch.setattr("endtask.pipeline.stages.select._select", trouble)
     with pytest.raises(TrainingError) as caught:
-        stages.WORK["select"](SimpleNamespace(settings=small_settings()), None, {})  # type: ignore[arg-type]
-    assert str(caught.value).startswith("the device is out of memory: so much (lower select.influence.size, ")
+        STAGES["select"].run(SimpleNamespace(settings=small_settings()), None, {})  # type: ignore[arg-type]
+    assert str(caught.value).startswith("the device is out of memory: so much (lower select.size, ")
     assert "pretrain.batch_size" not in str(caught.value)

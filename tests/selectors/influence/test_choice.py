@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from endtask.config import SizeBudget
 from endtask.io.selection_table import SelectionStatistics
-from endtask.selectors.fill_budget import fill
-from endtask.selectors.influence.rank import best_ranks, by_best_rank, by_best_scores, by_class
+from endtask.selectors.influence.selector import best_ranks, by_best_rank, by_best_scores, by_class
+from endtask.selectors.ranking import fill
 
 SIZES = st.integers(1, 30)
 
@@ -51,8 +51,8 @@ def test_classes_take_in_turn_what_helps_them_most(table: list[list[int]], kept:
     values = np.asarray(table, dtype=np.float32)
     chosen = by_class(values, figures_of([1] * len(table)), labels)
     taken = chosen.order[:kept]
-    assert chosen.dealt is not None
-    counts = np.bincount(chosen.dealt.taker[taken], minlength=3)
+    assert chosen.shared is not None
+    counts = np.bincount(chosen.shared.taken_by[taken], minlength=3)
     assert counts.max() - counts.min() <= 1  # every class ranks every candidate, so no queue runs dry
     left = set(range(len(table)))
     for number, place in enumerate(taken.tolist()):

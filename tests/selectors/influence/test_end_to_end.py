@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from endtask.io.run_layout import HELPFUL
 from endtask.records import Example, Selected
-from endtask.selectors.influence.scorer import Scorer
-from endtask.selectors.influence.shards import score_units
-from tests.selectors.influence.small import CANDIDATES, make_work, run_influence, small_settings
+from endtask.selectors.influence.scorer import Scorer, score_units
+from tests.selectors.influence.small import CANDIDATES, make_runner, run_influence, small_settings
 
 LISTED = 10
 
@@ -31,7 +30,7 @@ class ByHand:
 
 @pytest.fixture(scope="module")
 def by_hand(tmp_path_factory: pytest.TempPathFactory) -> ByHand:
-    work = make_work(tmp_path_factory.mktemp("hand"), small_settings())
+    work = make_runner(tmp_path_factory.mktemp("hand"), small_settings())
     work.fit()
     units = work.units(np.arange(CANDIDATES))
     scorer = Scorer(work.folds, units, memory=1 << 30)
@@ -72,7 +71,7 @@ def test_the_lists_are_both_ends_of_each_target_and_class(
     for (kind, name), scores in columns.items():
         for side, order in (("most", np.argsort(-scores)), ("least", np.argsort(scores))):
             listed = [row for row in rows if (row["kind"], row["targets"], row["side"]) == (kind, [name], side)]
-            assert [row["place"] for row in listed] == list(range(1, LISTED + 1))
+            assert [row["rank"] for row in listed] == list(range(1, LISTED + 1))
             assert [row["passages"] for row in listed] == [[f"d{place}"] for place in order[:LISTED]]
             assert [row["score"] for row in listed] == pytest.approx(scores[order[:LISTED]].tolist(), abs=1e-4)
 

@@ -8,18 +8,18 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from endtask.config.influence import RECIPES, InfluenceSettings
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
 from endtask.records import Example
+from endtask.selectors.influence.config import RECIPES, InfluenceConfig
 from endtask.selectors.influence.folds import draw_targets, folds_of
 from endtask.task import Task
 from endtask.task.split import group_key
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
-from tests.selectors.influence.small import make_task, make_work, small_settings
+from tests.selectors.influence.small import make_runner, make_task, small_settings
 
 
 def task_of(rows: list[tuple[int, str]]) -> Task:
@@ -43,7 +43,7 @@ def test_halves_are_cut_by_group_and_cover_train(rows: list[tuple[int, str]], se
     recipe = replace(RECIPES["default"], most_targets=most)
     try:
         with mock.patch.dict(RECIPES, default=recipe):
-            folds = folds_of(task, InfluenceSettings(), seed)
+            folds = folds_of(task, InfluenceConfig(), seed)
     except InputError:  # a class whose rows all belong together
         assume(False)
     for fold in folds:
@@ -70,21 +70,21 @@ def test_every_class_keeps_a_target_and_about_its_share(most: int) -> None:
 
 def test_with_dev_as_targets_one_model_is_fitted_on_all_of_train() -> None:
     task = make_task()
-    (fold,) = folds_of(task, InfluenceSettings(targets="dev"), 0)
+    (fold,) = folds_of(task, InfluenceConfig(targets="dev"), 0)
     assert (fold.train, fold.dev) == (task.train, task.dev)
 
 
 def test_rows_that_belong_together_cannot_be_halved() -> None:
     task = task_of([(0, "a"), (0, "b")] * 3)
-    with pytest.raises(InputError, match=r"key 'select.influence.targets': the 6 train rows cannot .*targets: dev\)$"):
-        folds_of(task, InfluenceSettings(), 0)
+    with pytest.raises(InputError, match=r"key 'select.targets': the 6 train rows cannot .*targets: dev\)$"):
+        folds_of(task, InfluenceConfig(), 0)
 
 
 def test_a_model_reads_the_rows_of_its_own_half_only(tmp_path: Path) -> None:
-    work = make_work(tmp_path, small_settings())
+    work = make_runner(tmp_path, small_settings())
     for fold in work.folds:
         tokenizer = load_tokenizer(fold.packed / "tokenizer")
-        for folder, rows in (("internal", fold.task.train), ("dev", fold.task.dev)):
+        for folder, rows in (("task", fold.task.train), ("dev", fold.task.dev)):
             packed = PackedTexts(fold.packed / folder)
             texts = [tokenizer.decode(packed[place], skip_special_tokens=True) for place in range(len(packed))]
             assert texts == [row.text for row in rows]

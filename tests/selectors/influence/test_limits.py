@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from endtask.config.influence import InfluenceSettings
 
 from endtask.config import ModelSettings, Settings, resolve
 from endtask.errors import InputError
 from endtask.io.machine import available_memory
 from endtask.selectors.influence import runner as work_module
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.fit import scoring_settings, size_for
 from endtask.selectors.influence.limits import Allowance, _Amounts, _columns, allowance, target_memory
 from endtask.selectors.influence.scorer import Scorer
-from tests.selectors.influence.small import make_work, small_settings
+from tests.selectors.influence.small import make_runner, small_settings
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from tests.selectors.influence.small import make_work, small_settings
         # tiny: 12 x 128 x 128 x 2 weights and 8,000 word vectors
         ({"budget": "1Mtok"}, 0.6e6 * (12 * 128**2 * 2 + 8000 * 128), "flops"),
         ({"budget": "10steps", "pretrain": {"batch_size": 8, "max_length": 16}}, 6 * 128 * (393216 + 1024000), "flops"),
-        ({"budget": "10min", "select": {"influence": {"share_of_budget": 0.5}}}, 300.0, "seconds"),
+        ({"budget": "10min", "select": {"name": "influence", "share_of_budget": 0.5}}, 300.0, "seconds"),
     ],
 )
 def test_a_tenth_of_the_training_budget(values: dict[str, object], amount: float, unit: str) -> None:
@@ -37,7 +37,7 @@ def test_a_tenth_of_the_training_budget(values: dict[str, object], amount: float
 
 
 def test_no_limit() -> None:
-    assert allowance(resolve({"select": {"influence": {"share_of_budget": None}}})) is None
+    assert allowance(resolve({"select": {"name": "influence", "share_of_budget": None}})) is None
 
 
 def test_fitting_that_costs_too_much_is_refused() -> None:
@@ -46,8 +46,8 @@ def test_fitting_that_costs_too_much_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         allowed.check_fit_cost(90.0)
     assert str(caught.value) == (
-        "key 'select.influence.share_of_budget': fitting the scoring models takes about 90 s, more than 60 s (10% of "
-        "the training budget of 600 s) (raise it or the budget, or lower select.influence.epochs or size; "
+        "key 'select.share_of_budget': fitting the scoring models takes about 90 s, more than 60 s (10% of "
+        "the training budget of 600 s) (raise it or the budget, or lower select.epochs or size; "
         "null: no limit)"
     )
 
@@ -68,18 +68,18 @@ def test_no_more_memory_than_a_container_has(tmp_path: Path) -> None:
 
 
 def test_targets_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
-    work = make_work(tmp_path, small_settings())
+    work = make_runner(tmp_path, small_settings())
     work.fit()
     units = work.units(np.arange(4))
     with pytest.raises(InputError) as caught:
         Scorer(work.folds, units, memory=1000)
-    assert str(caught.value).startswith("key 'select.influence.layers': the gradients of 12 targets take ")
+    assert str(caught.value).startswith("key 'select.layers': the gradients of 12 targets take ")
 
 
 def test_what_is_kept_of_a_unit_until_the_choice() -> None:
     amounts = _Amounts(rows=10, targets=11, folds=2, row_tokens=5.0, candidates=7.0, candidate_tokens=70.0)
-    assert _columns(amounts, InfluenceSettings()) == 0
-    assert _columns(amounts, InfluenceSettings(choice="top_k", target_batch=4)) == 3
+    assert _columns(amounts, InfluenceConfig()) == 0
+    assert _columns(amounts, InfluenceConfig(choice="top_k", target_batch=4)) == 3
 
 
 def test_the_memory_of_this_machine_is_known() -> None:
@@ -95,14 +95,18 @@ def test_the_scoring_models_settings_are_its_own() -> None:
     run = resolve(
         {
             "model": {"size": "base", "architecture": "bert"},
-            "pretrain": {"task_head": "tlm", "rho1": 99, "gradient_accumulation_steps": 4},
+            "pretrain": {"task_head": "tlm", "weighting": {"rho1": 99}, "gradient_accumulation_steps": 4},
             "seed": 3,
-            "select": {"influence": {"recipe": "paper"}},
+            "select": {"name": "influence", "recipe": "paper"},
         }
     )
     found = scoring_settings(run)
     assert (found.model.architecture, found.model.size, found.model.pooling) == ("lean", "mini", "cls")
-    assert (found.pretrain.rho1, found.pretrain.rho2, found.pretrain.mask_probability) == (0, 3.0, 0.1)
+    assert (found.pretrain.weighting.rho1, found.pretrain.objectives["task"].rho2, found.pretrain.mask_probability) == (
+        0,
+        3.0,
+        0.1,
+    )
     assert (found.pretrain.task_head, found.pretrain.gradient_accumulation_steps) == ("stock", 1)
     assert (found.pretrain_seed, found.compile, found.finetune.max_length) == (3, "graphs", 128)
 
@@ -114,7 +118,7 @@ def test_a_given_checkpoint_is_itself_the_scoring_model() -> None:
 
 def test_a_seed_of_its_own() -> None:
     assert scoring_settings(Settings(seed=1)).pretrain_seed == 1
-    assert scoring_settings(resolve({"seed": 1, "select": {"influence": {"seed": 5}}})).pretrain_seed == 5
+    assert scoring_settings(resolve({"seed": 1, "select": {"name": "influence", "seed": 5}})).pretrain_seed == 5
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,7 @@ def test_a_seed_of_its_own() -> None:
 )
 def test_bad_settings_are_met_with_one_line(values: dict[str, object], line: str) -> None:
     with pytest.raises(InputError) as caught:
-        resolve({"select": {"influence": values}})
+        resolve({"select": {"name": "influence", **values}})
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -145,6 +149,6 @@ def test_long_scoring_alone_is_compiled_on_a_gpu(
     monkeypatch.setattr(work_module, "_WORTH_COMPILING", least)
     monkeypatch.setattr(work_module, "compiles", lambda settings, device: True)
     settings = small_settings().model_copy(update={"compile": compile})
-    assert make_work(tmp_path, settings).compiled is expected
+    assert make_runner(tmp_path, settings).compiled is expected
     monkeypatch.undo()
-    assert make_work(tmp_path, small_settings()).compiled is False  # on a CPU
+    assert make_runner(tmp_path, small_settings()).compiled is False  # on a CPU

@@ -14,15 +14,14 @@ from torch import Tensor
 from endtask.encoders.batch import lay_out
 from endtask.encoders.network import Network
 from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.objectives.text_masks import mask_texts
+from endtask.objectives.masking import mask_texts
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits
 from endtask.selectors.influence.fit import Fold
-from endtask.selectors.influence.runner import InfluenceWork
-from endtask.selectors.influence.scorer import Scorer
-from endtask.selectors.influence.shards import score_units
+from endtask.selectors.influence.runner import InfluenceRunner
+from endtask.selectors.influence.scorer import Scorer, score_units
 from tests.gradients.oracle import flat_gradients
-from tests.selectors.influence.small import make_candidates, make_work, small_settings, write_table
+from tests.selectors.influence.small import make_candidates, make_runner, small_settings, write_table
 
 MAX_LENGTH = 16
 VARIANTS: list[dict[str, Any]] = [
@@ -36,7 +35,7 @@ VARIANTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("values", VARIANTS)
 def test_equal_to_a_loop_of_single_texts(tmp_path: Path, values: dict[str, Any]) -> None:
     write_table(tmp_path, make_candidates(15))
-    work = make_work(tmp_path, small_settings(values))
+    work = make_runner(tmp_path, small_settings(values))
     work.fit()
     units = work.units(np.arange(len(work.statistics.rank)))
     scorer = Scorer(work.folds, units, memory=1 << 30)
@@ -47,41 +46,41 @@ def test_equal_to_a_loop_of_single_texts(tmp_path: Path, values: dict[str, Any])
     assert float(expected.std()) > 0
 
 
-def slow_scores(work: InfluenceWork, fold: Fold, units: CandidateUnits) -> Tensor:
+def slow_scores(work: InfluenceRunner, fold: Fold, units: CandidateUnits) -> Tensor:
     network = fold.fitted_network().eval()
     ones, others = slow_candidates(work, fold, units, network), slow_targets(work, fold, network)
-    if work.own.measure == "cosine":
+    if work.config.measure == "cosine":
         ones, others = (table / table.norm(dim=1, keepdim=True) for table in (ones, others))
     return ones @ others.T
 
 
-def slow_candidates(work: InfluenceWork, fold: Fold, units: CandidateUnits, network: Network) -> Tensor:
+def slow_candidates(work: InfluenceRunner, fold: Fold, units: CandidateUnits, network: Network) -> Tensor:
     """Each unit's gradient: the mean over its candidates and the masks."""
     lines = []
     for unit in range(units.count):
         members = units.order[unit * units.size : (unit + 1) * units.size]
         batch = lay_out(units.texts, members, network.layout(MAX_LENGTH))
-        masking = replace(fold.masking, probability=work.own.score_mask_probability)
-        masked = (mask_texts(batch, members, masking, derive(0, "mask", 0), turn) for turn in range(work.own.masks))
-        each = [flat_gradients(network, one, masked_lm_losses, work.own.layers) for one in masked]
+        masking = replace(fold.masking, probability=work.config.score_mask_probability)
+        masked = (mask_texts(batch, members, masking, derive(0, "mask", 0), turn) for turn in range(work.config.masks))
+        each = [flat_gradients(network, one, masked_lm_losses, work.config.layers) for one in masked]
         lines.append(torch.stack(each).mean((0, 1)))
     return torch.stack(lines)
 
 
-def slow_targets(work: InfluenceWork, fold: Fold, network: Network) -> Tensor:
+def slow_targets(work: InfluenceRunner, fold: Fold, network: Network) -> Tensor:
     """The gradient of every mini-batch of targets."""
     numbers = np.arange(len(fold.task.dev))
     labels = torch.tensor([work.task.labels.index(str(row.label)) for row in fold.task.dev])
     batch = replace(lay_out(fold.targets, numbers, network.layout(MAX_LENGTH)), labels=labels)
-    if work.own.recipe == "paper":
+    if work.config.recipe == "paper":
         batch = mask_texts(batch, -1 - numbers, fold.masking, derive(0, "mask", 0))
-    each = flat_gradients(network, batch, task_losses, work.own.layers)
-    return torch.stack([part.mean(0) for part in each.split(work.own.target_batch)])
+    each = flat_gradients(network, batch, task_losses, work.config.layers)
+    return torch.stack([part.mean(0) for part in each.split(work.config.target_batch)])
 
 
 def test_a_step_on_a_helpful_text_lowers_the_loss_of_its_target(tmp_path: Path) -> None:
     """The sign: what the scores promise to first order is what a small step does."""
-    work = make_work(tmp_path, small_settings({"measure": "dot", "targets": "dev"}))
+    work = make_runner(tmp_path, small_settings({"measure": "dot", "targets": "dev"}))
     work.fit()
     (fold,) = work.folds
     units = work.units(np.arange(len(work.statistics.rank)))
@@ -102,7 +101,7 @@ def test_a_step_on_a_helpful_text_lowers_the_loss_of_its_target(tmp_path: Path) 
         assert np.corrcoef(change.numpy(), promised.numpy())[0, 1] > 0.99
 
 
-def target_losses(work: InfluenceWork, fold: Fold, network: Network) -> Tensor:
+def target_losses(work: InfluenceRunner, fold: Fold, network: Network) -> Tensor:
     numbers = np.arange(len(fold.task.dev))
     labels = torch.tensor([work.task.labels.index(str(row.label)) for row in fold.task.dev])
     batch = replace(lay_out(fold.targets, numbers, network.layout(MAX_LENGTH)), labels=labels)

@@ -14,20 +14,19 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from endtask.config import Budget, SelectSettings, Settings
+from endtask.config import Budget, Settings, resolve
 from endtask.errors import InputError
 from endtask.io.run_layout import HELPFUL, INFLUENCE_WORK, SELECTION
 from endtask.io.stage_folder import StageFolder
-from endtask.selectors.influence import shards as shards_module
-from endtask.selectors.influence.runner import InfluenceWork
-from endtask.selectors.influence.scorer import Scorer
-from endtask.selectors.influence.shards import score_units
-from endtask.selectors.select import check_selector
+from endtask.selectors.influence import scorer as shards_module
+from endtask.selectors.influence.runner import InfluenceRunner
+from endtask.selectors.influence.scorer import Scorer, score_units
 from tests.selectors.influence.small import (
     CANDIDATES,
+    OWN,
     make_candidates,
+    make_runner,
     make_task,
-    make_work,
     run_influence,
     small_settings,
     write_table,
@@ -100,7 +99,9 @@ def test_classes_have_quotas(tmp_path: Path) -> None:
 
 
 def test_influence_can_be_fused(tmp_path: Path) -> None:
-    settings = small_settings(selector="fusion", fuse=["best_rank", "influence"])
+    plain = small_settings()
+    select = {"name": "fusion", "budget": "10passages", "selectors": ["best_rank", {"name": "influence", **OWN}]}
+    settings = resolve({**plain.model_dump(mode="json"), "select": select})
     counts, kept = run_influence(tmp_path, settings)
     assert len(kept) == 10
     assert all("influence " in item.reason for item in kept)
@@ -127,7 +128,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: in
 
 @pytest.mark.parametrize(
     ("owner", "name", "calls"),
-    [("fit", "save_weights", 1), ("shards", "score_units", 2), ("rank", "write_helpful", 0)],
+    [("fit", "save_weights", 1), ("scorer", "score_units", 2), ("selector", "write_helpful", 0)],
 )
 def test_a_killed_selection_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str, name: str, calls: int
@@ -164,9 +165,9 @@ def test_too_little_budget_shrinks_the_candidates_to_the_best_ranked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = small_settings({"share_of_budget": 0.1}, budget="3passages").model_copy(update={"budget": seconds()})
-    monkeypatch.setattr(InfluenceWork, "fitting_cost", lambda self: 10.0)
-    calibrate = InfluenceWork.calibrate
-    monkeypatch.setattr(InfluenceWork, "calibrate", lambda *args: (calibrate(*args)[0], 1.0))
+    monkeypatch.setattr(InfluenceRunner, "fitting_cost", lambda self: 10.0)
+    calibrate = InfluenceRunner.calibrate
+    monkeypatch.setattr(InfluenceRunner, "calibrate", lambda *args: (calibrate(*args)[0], 1.0))
     counts, kept = run_influence(tmp_path, settings, stage=stage_in(tmp_path / "run"))
     assert (counts["influence"]["scored"], len(kept)) == (10, 3)
     best = sorted(make_candidates(), key=lambda item: (item.rank, -item.score, item.position))[:10]
@@ -189,47 +190,49 @@ def refused(folder: Path, settings: Settings, **values: Any) -> str:
 
 def test_a_budget_that_is_enough_for_no_choice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = small_settings({"share_of_budget": 0.1}).model_copy(update={"budget": seconds()})
-    monkeypatch.setattr(InfluenceWork, "fitting_cost", lambda self: 10.0)
-    monkeypatch.setattr(InfluenceWork, "calibrate", lambda *args: (None, 1.0))
+    monkeypatch.setattr(InfluenceRunner, "fitting_cost", lambda self: 10.0)
+    monkeypatch.setattr(InfluenceRunner, "calibrate", lambda *args: (None, 1.0))
     line = refused(tmp_path, settings)
     assert "30 s (10% of the training budget of 300 s) is enough to score 10 of 40 candidates, no more than" in line
 
 
 def test_fitting_beyond_the_budget_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = small_settings({"share_of_budget": 0.1}).model_copy(update={"budget": seconds("9s")})
-    monkeypatch.setattr(InfluenceWork, "fitting_cost", lambda self: 10.0)
+    monkeypatch.setattr(InfluenceRunner, "fitting_cost", lambda self: 10.0)
     line = refused(tmp_path, settings)
     assert "fitting the scoring models takes about 20 s, more than 1 s (10% of the training budget of 9 s)" in line
 
 
 def test_an_unknown_layer_is_met_before_anything_is_trained(tmp_path: Path) -> None:
     line = refused(tmp_path, small_settings({"layers": ["lst"]}))
-    assert line == "key 'select.influence.layers': lean has no layer 'lst' (did you mean 'last'?)"
+    assert line == "key 'select.layers': lean has no layer 'lst' (did you mean 'last'?)"
     assert not list((tmp_path / "out").rglob("*.safetensors"))
 
 
 def test_without_a_corpus_it_is_refused() -> None:
-    with pytest.raises(InputError, match=r"key 'corpus.sources': influence draws from a corpus"):
-        check_selector(small_settings().select, has_corpus=False, labels=("a", "b"))
+    settings = small_settings()
+    with pytest.raises(InputError, match=r"key 'corpus.sources': influence selects from a corpus"):
+        settings.select.part.preflight(None, settings, has_corpus=False, labels=("a", "b"))
 
 
 def test_quotas_go_with_scores_only() -> None:
-    settings = small_settings({"choice": "top_k"}, per_class=True).select
+    settings = small_settings({"choice": "top_k"}, per_class=True)
     with pytest.raises(InputError, match=r"key 'select.per_class': only a choice by scores .* from top_k to budget"):
-        check_selector(settings, has_corpus=True, labels=("a", "b"))
+        settings.select.part.preflight(None, settings, has_corpus=True, labels=("a", "b"))
 
 
 def test_nothing_retrieved_is_told_as_by_any_selector(tmp_path: Path) -> None:
     write_table(tmp_path, [])
-    assert refused(tmp_path, small_settings()).startswith("key 'select.budget': no passage was kept")
+    assert refused(tmp_path, small_settings()).startswith("key 'select.budget': no passage was selected")
 
 
 def test_a_budget_of_what_was_retrieved_needs_something_retrieved(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("text\na\n")
-    values = {"selector": "imported", "path": str(path), "budget": "20%retrieved"}
+    values = {"name": "imported", "path": str(path), "budget": "20%retrieved"}
+    settings = resolve({"select": values})
     with pytest.raises(InputError, match=r"key 'select.budget': for an imported selection nothing is retrieved"):
-        check_selector(SelectSettings.model_validate(values), has_corpus=True, labels=("a",))
+        settings.select.part.preflight(None, settings, has_corpus=True, labels=("a",))
 
 
 def test_the_same_seed_gives_the_same_table_and_another_another(tmp_path: Path) -> None:
@@ -243,7 +246,7 @@ def test_a_text_without_a_token_has_no_influence(tmp_path: Path) -> None:
     candidates = make_candidates()
     empty = replace(candidates[0], document=replace(candidates[0].document, text=" "))
     write_table(tmp_path, [empty, *candidates[1:]])
-    work = make_work(tmp_path, small_settings())
+    work = make_runner(tmp_path, small_settings())
     work.fit()
     units = work.units(np.arange(3))
     scores = score_units(Scorer(work.folds, units, memory=1 << 30), units, np.arange(3))

@@ -15,12 +15,11 @@ from endtask.encoders.huggingface import save_masked_lm
 from endtask.errors import InputError
 from endtask.io.run_layout import HELPFUL
 from endtask.pipeline.check import check
-from endtask.pipeline.check.estimate import estimate_lines
+from endtask.pipeline.estimate import estimate_lines
 from endtask.pipeline.run import Run
-from endtask.pipeline.stages import settings_read
 from endtask.reporting.costs import stage_costs
 from endtask.reporting.run_folder import RunFolder
-from endtask.selectors.influence.runner import InfluenceWork
+from endtask.selectors.influence.runner import InfluenceRunner
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.conftest import Answer
 from tests.tiny import make_network, make_tokenizer
@@ -31,7 +30,7 @@ OWN = {"size": "tiny", "epochs": 1, "share_of_budget": None}
 
 
 def influence_run(toy: Path, output: Path, **changes: Any) -> dict[str, Any]:
-    select = {"selector": "influence", "budget": "20%retrieved", "influence": OWN}
+    select = {"name": "influence", "budget": "20%retrieved", **OWN}
     return toy_settings(toy, output, **{"select": select, **changes})
 
 
@@ -61,18 +60,19 @@ def test_what_the_scoring_model_reads_makes_the_selection_anew(
 ) -> None:
     own = {**OWN, "share_of_budget": 0.1 if changes.pop("limited", False) else None}
 
-    def mark(selector: str, changes: dict[str, Any]) -> str:
+    def digest(select: dict[str, Any], changes: dict[str, Any]) -> str:
         values = influence_run(toy, tmp_path / "run", **changes)
-        values["select"] = {**values["select"], "selector": selector, "influence": own}
+        values["select"] = {"budget": "20%retrieved", **select}
         return Run(resolve(values)).stage_folders()["select"].fingerprint
 
-    assert (mark("influence", {}) != mark("influence", changes)) == is_redone
-    assert mark("dsir", {}) == mark("dsir", changes)
+    influence = {"name": "influence", **own}
+    assert (digest(influence, {}) != digest(influence, changes)) == is_redone
+    assert digest({"name": "dsir"}, {}) == digest({"name": "dsir"}, changes)
 
 
 def limited(toy: Path, folder: Path, share: float | None) -> dict[str, Any]:
     values = influence_run(toy, folder)
-    values["select"]["influence"] = {**OWN, "share_of_budget": share}
+    values["select"]["share_of_budget"] = share
     return values
 
 
@@ -89,30 +89,20 @@ def test_fitted_models_are_not_thrown_away_for_other_settings(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
-    monkeypatch.setattr(InfluenceWork, "fitting_cost", lambda self: 1.0)
-    monkeypatch.setattr(InfluenceWork, "calibrate", lambda *args: (None, 1e30))
+    monkeypatch.setattr(InfluenceRunner, "fitting_cost", lambda self: 1.0)
+    monkeypatch.setattr(InfluenceRunner, "calibrate", lambda *args: (None, 1e30))
     with pytest.raises(InputError, match="is enough to score 0 of"):
         endtask.run(limited(toy, folder, 0.5), until="select")
     before = hashes(folder / "select.partial")
     assert any(name.endswith(".safetensors") for name in before)
-    with pytest.raises(InputError, match=r"select\.influence\.share_of_budget \(0\.5 -> null\).*--from select"):
+    with pytest.raises(InputError, match=r"select\.share_of_budget \(0\.5 -> null\).*--from select"):
         endtask.run(limited(toy, folder, None), until="select")
     assert hashes(folder / "select.partial") == before
 
 
-def test_other_selectors_do_not_read_these_settings() -> None:
-    read = [
-        settings_read("select", resolve({"select": {"selector": selector, "influence": {"epochs": epochs}}}))
-        for selector, epochs in (("dsir", 1), ("dsir", 2), ("influence", 1))
-    ]
-    assert read[0] == read[1]
-    assert "influence" not in read[0]["select"]
-    assert read[2]["select"]["influence"]["epochs"] == 1
-
-
 def test_a_dry_run_leaves_the_run_as_it_is(selected_run: Path, command: Command) -> None:
     before = hashes(selected_run)
-    answer = command("select", selected_run, "--set", "select.influence.measure=dot", "--dry-run", "--quiet")
+    answer = command("select", selected_run, "--set", "select.measure=dot", "--dry-run", "--quiet")
     assert answer.code == 0, answer
     assert answer.out.startswith("selector: influence\nkept: ")
     assert hashes(selected_run) == before
@@ -129,10 +119,10 @@ def test_why_shows_what_helps_an_example(selected_run: Path, command: Command) -
     assert found["helped"]["targets"] == ["train-3"]
     assert found["helped"]["most"][0]["score"] > found["helped"]["least"][0]["score"]
     listed = [*found["helped"]["most"], *found["helped"]["least"]]
-    assert {"id", "text", "kept", "source"} <= listed[0].keys()
-    assert all(one["kept"] == (one["reason"] is not None) for one in listed)
-    assert any(one["kept"] for one in listed)
-    reasons = [one["reason"] for one in found["helped"]["most"][:2] if one["kept"]]
+    assert {"id", "text", "selected", "source"} <= listed[0].keys()
+    assert all(one["selected"] == (one["reason"] is not None) for one in listed)
+    assert any(one["selected"] for one in listed)
+    reasons = [one["reason"] for one in found["helped"]["most"][:2] if one["selected"]]
     assert all(f"kept ({reason})" in most for reason in reasons)
 
 
@@ -152,7 +142,7 @@ def test_without_influence_there_are_no_lists(finished_run: Path, command: Comma
     assert not (finished_run / "select" / HELPFUL).exists()
     answer = command("why", finished_run, "--class", "food")
     assert answer.code == 2
-    assert answer.err.strip().endswith("this run has no texts listed by class (select.selector=influence lists them)")
+    assert answer.err.strip().endswith("this run has no texts listed by class (select.name=influence lists them)")
     assert "helped" not in json.loads(command("why", finished_run, "--example", "train-3", "--json").out)
 
 
@@ -169,17 +159,17 @@ def test_check_tells_what_the_selection_costs(toy: Path, tmp_path: Path) -> None
 
 def test_check_tells_that_the_share_is_too_small(toy: Path, tmp_path: Path, command: Command) -> None:
     tree = influence_run(toy, tmp_path / "run", budget="1s")
-    tree["select"]["influence"] = {**tree["select"].get("influence", {}), "share_of_budget": 0.001}
+    tree["select"]["share_of_budget"] = 0.001
     found = check(resolve(tree)).estimate
     assert found is not None
     (error,) = found.errors
-    assert error.startswith("select.influence.share_of_budget: fitting the scoring models would take about")
+    assert error.startswith("select.share_of_budget: fitting the scoring models would take about")
     assert error.endswith("a run would be refused")
     assert any(line == f"error: {error}" for line in estimate_lines(found))
     file = tmp_path / "settings.json"
     file.write_text(json.dumps(tree))
     assert command("check", file).code == 1
-    assert command("check", file, "--set", "select.influence.share_of_budget=null").code == 0
+    assert command("check", file, "--set", "select.share_of_budget=null").code == 0
 
 
 def test_a_given_checkpoint_scores_and_is_then_trained(toy: Path, tmp_path: Path) -> None:
@@ -203,7 +193,7 @@ def test_the_ledger_counts_what_the_scoring_models_cost(selected_run: Path) -> N
 
 def test_why_shows_what_helps_a_dev_row_that_was_a_target(toy: Path, tmp_path: Path, command: Command) -> None:
     own = {**OWN, "targets": "dev", "target_batch": 3}
-    endtask.run(influence_run(toy, tmp_path, select={"selector": "influence", "influence": own}), until="select")
+    endtask.run(influence_run(toy, tmp_path, select={"name": "influence", **own}), until="select")
     answer = command("why", tmp_path, "--example", "dev-2")
     assert answer.code == 0, answer
     first, text, together, most = answer.out.splitlines()[:4]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,17 +12,160 @@ from torch.nn import functional
 
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import Network
-from endtask.objectives.alignment.pairs import FramedPairs, Made
-from endtask.objectives.alignment.pseudo_acronyms import MOST_WORDS, AcronymMaker, places_of
-from endtask.objectives.alignment.stream import half_of
-from endtask.objectives.alignment.text_segments import Pieces, cut_texts, whole_texts
+from endtask.objectives.alignment.pairs import FramedPairs, Made, half_of
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import AlignedTexts
+from endtask.tokenization.words import NO_LETTER, SIGN
+
+Indices = NDArray[np.int64]
+SHORTEST, LONGEST = 4, 64
+"""Words of a piece; the rest of a text may be shorter."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """P runs of words, each of one text, with the signs between and behind them."""
+
+    texts: AlignedTexts
+    words: Indices  # (P, 2): the first and the one behind the last, of `texts.plain_words`
+    text: Indices  # (P,)
+    tokens: Indices  # (P, 2): the first and the one behind the last of its text
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    @cached_property
+    def lengths(self) -> Indices:
+        """How many tokens each has."""
+        sizes: Indices = self.tokens[:, 1] - self.tokens[:, 0]
+        return sizes
+
+    def initials(self, piece: int) -> str:
+        """The initials of its words."""
+        return self.texts.initials[self.words[piece, 0] : self.words[piece, 1]]
+
+    def token_ids(self, piece: int) -> Indices:
+        """Its tokens, without special ones."""
+        return self.texts[int(self.text[piece])][slice(*self.tokens[piece])]
+
+    def of(self, chosen: NDArray[np.bool_]) -> Pieces:
+        """Some of them."""
+        return Pieces(self.texts, self.words[chosen], self.text[chosen], self.tokens[chosen])
+
+
+def whole_texts(texts: AlignedTexts) -> Pieces:
+    """Every text with words as one piece."""
+    return _cut(texts, np.empty(0, dtype=np.int64))
+
+
+def cut_texts(texts: AlignedTexts, random: np.random.Generator) -> Pieces:
+    """Every text cut into pieces, twice as long ones half as often (uniform in the logarithm)."""
+    count = len(texts.plain_words[0])
+    sizes = np.exp(random.uniform(np.log(SHORTEST), np.log(LONGEST + 1), count // SHORTEST + 1)).astype(np.int64)
+    ends = np.cumsum(sizes)
+    return _cut(texts, ends[ends < count])
+
+
+def _cut(texts: AlignedTexts, ends: Indices) -> Pieces:
+    """Cut behind words, numbered over all texts, and where texts end."""
+    words, offsets = texts.plain_words
+    cuts = np.unique(np.concatenate([offsets, ends]))
+    first, last = cuts[:-1], cuts[1:]
+    text = np.searchsorted(offsets, first, "right") - 1  # of texts without words none begins a piece
+    next_word = words[np.minimum(last, len(words) - 1), 0]
+    start = np.where(first == offsets[text], 1, words[first, 0])
+    end = np.where(last == offsets[text + 1], texts.lengths[text] - 1, next_word)
+    return Pieces(texts, np.stack([first, last], axis=1), text, np.stack([start, end], axis=1))
+
+
+FEWEST_WORDS, MOST_WORDS = 2, 6
+_TRIES = 50
+_BREAK = chr(NO_LETTER)
+
+
+class AcronymMaker:
+    """Positive and negative acronyms for those pieces of text that have two words in a row that begin with letters.
+
+    A positive one is the initials of 2 to 6 words that follow each other. A negative one is such a positive one with
+    one to all of its letters changed, or the initials of as many words of another piece, half each; one that happens to
+    match the text is drawn again, with the same number of letters: else long acronyms would mostly be negative. For
+    the same reason changed letters are drawn as often as words begin with them.
+    """
+
+    def __init__(self, pieces: Pieces) -> None:
+        codes = pieces.texts.plain_words[0][:, 2]
+        has_letter = (codes != NO_LETTER) & (codes != SIGN)
+        self._letters = codes[has_letter]
+        follows = np.concatenate([[0, 0], np.cumsum(has_letter[:-1] & has_letter[1:])])  # pairs that end before a word
+        first, behind = pieces.words.T
+        self.pieces = pieces.of(follows[behind] > follows[first + 1])
+
+    def positive(self, initials: str, size: int, random: np.random.Generator) -> str | None:
+        """The initials of `size` words that follow each other; None where no so many do."""
+        runs = [run for run in initials.split(_BREAK) if len(run) >= size]
+        places = np.cumsum([len(run) - size + 1 for run in runs])
+        if not runs:
+            return None
+        place = int(random.integers(places[-1]))
+        run = int(np.searchsorted(places, place, "right"))
+        start = place - (int(places[run - 1]) if run else 0)
+        return runs[run][start : start + size]
+
+    def make(self, piece: int, wanted: bool, random: np.random.Generator) -> tuple[str, bool]:
+        """Letters for a piece, and whether they match it: as wanted, unless no negative can be found."""
+        initials = self.pieces.initials(piece)
+        size = int(random.integers(FEWEST_WORDS, min(MOST_WORDS, longest_run(initials)) + 1))
+        positive = self.positive(initials, size, random)
+        assert positive is not None
+        if wanted:
+            return positive, True
+        mutated = random.random() < 0.5
+        for _ in range(_TRIES):
+            letters = self.mutate(positive, random) if mutated else self._foreign(piece, size, random)
+            if letters is not None and letters not in initials:
+                return letters, False
+            mutated = mutated or letters is None
+        return positive, True
+
+    def mutate(self, letters: str, random: np.random.Generator) -> str:
+        """One to all letters changed."""
+        changed = list(letters)
+        for place in random.permutation(len(letters))[: random.integers(1, len(letters) + 1)]:
+            drawn = self._letters[random.integers(len(self._letters), size=_TRIES)]
+            other = drawn[drawn != ord(letters[place])]
+            changed[place] = chr(other[0]) if len(other) else letters[place]
+        return "".join(changed)
+
+    def _foreign(self, piece: int, size: int, random: np.random.Generator) -> str | None:
+        """A positive one of another piece with as many letters; None where some draws find none."""
+        for _ in range(_TRIES):
+            other = int(random.integers(len(self.pieces)))
+            if other != piece and (letters := self.positive(self.pieces.initials(other), size, random)):
+                return letters
+        return None
+
+
+def longest_run(initials: str) -> int:
+    """The most words in a row whose initials can be shown.
+
+    >>> longest_run("ab" + chr(NO_LETTER) + "cde")
+    3
+    """
+    return max(map(len, initials.split(_BREAK)))
+
+
+def places_of(letters: str, initials: str) -> list[int]:
+    """All places where the letters begin, overlapping ones too.
+
+    >>> places_of("aba", "ababa")
+    [0, 2]
+    """
+    return [place for place in range(len(initials)) if initials.startswith(letters, place)]
+
 
 _LONGEST_ACRONYM = MOST_WORDS + 2
 """Tokens; a letter is one, and there may be some before the first."""
-Whole = NDArray[np.int64]
 Drawn = tuple[int, str, bool]
 """A piece of text, letters, and whether they match it."""
 
@@ -40,7 +184,7 @@ class Acronyms(FramedPairs):
         """What is read beside an acronym."""
         return whole_texts(texts)
 
-    def choose(self, texts: AlignedTexts) -> tuple[Whole, Whole]:
+    def choose(self, texts: AlignedTexts) -> tuple[Indices, Indices]:
         """Pieces with words that an acronym can be made of."""
         self.maker = AcronymMaker(self.pieces(texts))
         chosen = self.maker.pieces
@@ -64,7 +208,7 @@ class Acronyms(FramedPairs):
         acronyms = self._tokenizer([letters.upper() for _, letters, _ in drawn], add_special_tokens=False)["input_ids"]
         inputs = []
         for (piece, _, _), ids in zip(drawn, acronyms, strict=True):
-            first: Whole = np.array(ids[:_LONGEST_ACRONYM], dtype=np.int64)
+            first: Indices = np.array(ids[:_LONGEST_ACRONYM], dtype=np.int64)
             inputs.append(self.framed(first, self.maker.pieces.token_ids(piece)))
         return inputs, np.array([match for _, _, match in drawn], dtype=np.int64)
 
@@ -95,7 +239,7 @@ class GuidedAcronyms(Acronyms):
             labels[behind - len(own) : behind] = own
         return replace(batch, token_labels=torch.from_numpy(labels))
 
-    def token_classes(self, piece: int, letters: str | None) -> Whole:
+    def token_classes(self, piece: int, letters: str | None) -> Indices:
         """1 for the tokens of all words in a row whose initials these are, with what stands between them."""
         pieces = self.maker.pieces
         classes = np.zeros(int(pieces.lengths[piece]), dtype=np.int64)

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from endtask.config import BatchSize
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import Network
-from endtask.objectives.alignment.stream import MadeStream
+from endtask.objectives.alignment.pairs import MadeStream
 from endtask.objectives.base import Loss
 from endtask.objectives.classification import cross_entropy
 from endtask.tokenization.aligned_texts import AlignedTexts
 from endtask.tokenization.packed_texts import Ragged
 
-Whole = NDArray[np.int64]
+Indices = NDArray[np.int64]
 Scheme = Literal["boundaries", "bio"]
 CLASSES: dict[str, tuple[str, ...]] = {"boundaries": ("none", "start", "end", "both"), "bio": ("O", "B", "I")}
 """The classes of each scheme in the order of their numbers."""
@@ -68,7 +68,7 @@ class SpanBoundaries:
         weights = has_class.astype(np.float32) / max(1, int(has_class.sum()))
         return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
 
-    def labels(self, position: int) -> Whole:
+    def labels(self, position: int) -> Indices:
         """The class of every token of a text, [CLS] and [SEP] included, which have none."""
         length = int(self._texts.offsets[position + 1] - self._texts.offsets[position])
         spans = self._spans[position].astype(np.int64)
@@ -91,14 +91,14 @@ class SpanBoundaries:
         return network.training_flops(batch, texts=batch.real_tokens)
 
 
-def texts_with_spans(texts: AlignedTexts, spans: Ragged) -> Whole:
+def texts_with_spans(texts: AlignedTexts, spans: Ragged) -> Indices:
     """All texts of documents with some span; where a document has none, nobody may have looked for any."""
     has_spans = np.zeros(int(texts.documents.max(initial=-1)) + 1, dtype=np.bool_)
     has_spans[texts.documents[spans.lengths > 0]] = True
     return np.flatnonzero(has_spans[texts.documents])
 
 
-def word_classes(words: Whole, spans: Whole, scheme: Scheme) -> Whole:
+def word_classes(words: Indices, spans: Indices, scheme: Scheme) -> Indices:
     """The class of each word (first token, token behind the last), given a text's spans (the same, whole).
 
     >>> words = np.array([[1, 2], [2, 4], [4, 5], [5, 6]])

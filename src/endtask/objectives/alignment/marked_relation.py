@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from endtask.config import BatchSize
 from endtask.encoders.network import Network
 from endtask.errors import InputError
-from endtask.objectives.alignment.pairs import Made, MadePairs
-from endtask.objectives.alignment.stream import MadeInput, MadeStream, half_of
+from endtask.objectives.alignment.pairs import Made, MadeInput, MadePairs, MadeStream, half_of
 from endtask.tokenization.aligned_texts import ADDED_TOKENS, AlignedTexts
 from endtask.tokenization.packed_texts import Ragged
 

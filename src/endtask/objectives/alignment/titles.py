@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.objectives.alignment.pairs import FramedPairs, Made
-from endtask.objectives.alignment.stream import NothingToMake, half_of
+from endtask.objectives.alignment.pairs import FramedPairs, Made, NothingToMake, half_of
 from endtask.tokenization.aligned_texts import ADDED_TOKENS, AlignedTexts
 
 _TRIES = 50

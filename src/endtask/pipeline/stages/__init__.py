@@ -1,4 +1,4 @@
-"""The stages of a run, one file each, in the order of the work."""
+"""The stages of a run, one file each, in the order of a run."""
 
 from __future__ import annotations
 

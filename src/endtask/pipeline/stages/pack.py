@@ -7,7 +7,6 @@ from endtask.corpus import Corpus
 from endtask.corpus.corpus import DrawnDocuments
 from endtask.io.run_layout import DOMAIN, SELECTION
 from endtask.io.stage_folder import StageFolder
-from endtask.pipeline.contamination import contamination_check
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
 _READ = (
@@ -34,6 +33,7 @@ class Pack(Stage):
     """The tokenizer and the packed tokens."""
 
     name = "pack"
+    reads_files_of = "select"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the tokenizer's section and all lengths."""
@@ -42,6 +42,10 @@ class Pack(Stage):
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
         """Return a given tokenizer, and the texts of aligned objectives."""
         return ("tokenizer", "aligned") if settings.reads_aligned else ("tokenizer",)
+
+    def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
+        """Return the texts of aligned objectives."""
+        return ("aligned",) if settings.reads_aligned else ()
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Write the tokenizer and the packed tokens."""
@@ -60,5 +64,5 @@ def _aligned(data: RunData) -> DrawnDocuments | None:
     if not settings.reads_aligned:
         return None
     corpus = Corpus.aligned(settings.aligned, settings.corpus)
-    check = contamination_check(data)
+    check = data.contamination_check()
     return DrawnDocuments(corpus, limit=settings.aligned.passages, seed=settings.seed, is_contaminated=check)

@@ -23,13 +23,17 @@ class Retrieve(Stage):
         """Return the corpus, and unlabelled task texts."""
         return ("corpus", "unlabelled")
 
+    def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
+        """Return the same."""
+        return self.inputs_read(settings)
+
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Search the corpus."""
-        from endtask.retrieval.retrieve import Place, retrieve
+        from endtask.retrieval.retrieve import RetrievePaths, retrieve
 
         settings = data.settings
         workers = settings.threads or usable_cores()
-        paths = Place(stage.start(), stage.final.parent / SCRATCH, workers, settings.keep_scratch)
+        paths = RetrievePaths(stage.start(), stage.final.parent / SCRATCH, workers, settings.keep_scratch)
         # The corpus may be there for the domain's text alone.
         corpus = data.corpus if needs_corpus(settings.select) else None
         return retrieve(data.task, corpus, settings.retrieve, paths, settings.task.columns)

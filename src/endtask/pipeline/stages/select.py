@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from endtask.config import Settings
+from endtask.io.atomic import remove_folder
+from endtask.io.run_layout import INFLUENCE_WORK, SELECTION
 from endtask.io.stage_folder import StageFolder, read_manifest
-from endtask.pipeline.contamination import contamination_check
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
+from endtask.progress import warn
 
+if TYPE_CHECKING:
+    from endtask.selectors.base import RunContext, Selector
+
+LARGE_SHARE = 0.3
+_SUGGESTED = "--set select.budget=5%"
 _DOMAIN = ("domain", "retrieve.contamination_filter")
 
 
@@ -18,44 +25,79 @@ class Select(Stage):
     """The selection, and the domain where pre-training reads it."""
 
     name = "select"
+    reads_files_of = "retrieve"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return the section of the selector, and what its parts read beside it."""
+        """Return the section of the selector, and the keys outside it that its parts read."""
         of_parts = (key for part in settings.select.part.parts() for key in part.settings_read(settings))
         return tuple(dict.fromkeys(("select", "seed", *of_parts, *(_DOMAIN if settings.reads_domain else ()))))
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return what the selector reads beside the corpus."""
+        """Return what the selector reads in addition to the corpus."""
         of_parts = (name for part in settings.select.part.parts() for name in part.inputs_read())
         return tuple(dict.fromkeys(("selection", *of_parts)))
 
-    def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
-        """Write the selection."""
-        from endtask.selectors.base import RunContext
-        from endtask.selectors.select import select
+    def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
+        """Return the corpus and the selector's own file, where the selector or the domain reads them."""
+        parts = settings.select.part.parts()
+        corpus = settings.reads_domain or any(part.opens_corpus for part in parts)
+        own = any(part.external_path() for part in parts)
+        return (*(("corpus",) if corpus else ()), *(("selection",) if own else ()))
 
-        manifest = read_manifest(finished["retrieve"])
-        assert manifest is not None
-        folder, settings = stage.start(), data.settings
-        selector = settings.select.part
-        run = RunContext(
-            settings.select,
-            finished["retrieve"],
-            corpus=data.corpus,
-            corpus_bytes=manifest["counts"]["corpus"]["bytes"],
-            labels=data.task.labels,
-            seed=settings.seed,
-            is_contaminated=contamination_check(data) if selector.filters_contamination else None,
-            examples=data.task.train,
-            folder=folder,
-            device=settings.device,
-            task=replace(data.task, auxiliary={}),
-            run=settings,
-            stage=stage,
-        )
-        with _memory_hint(settings):
-            counts = select(run)
-        return {**counts, **_domain(data, folder)}
+    def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
+        """Write the selection, and the domain's text where pre-training reads it."""
+        with _memory_hint(data.settings):
+            counts = _select(data, stage, finished)
+        return {**counts, **_domain(data, stage)}
+
+
+def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
+    """Write the selection."""
+    from endtask.selectors.base import RunContext
+
+    manifest = read_manifest(finished["retrieve"])
+    assert manifest is not None
+    settings = data.settings
+    run = RunContext(
+        settings.select,
+        finished["retrieve"],
+        corpus=data.corpus,
+        corpus_bytes=manifest["counts"]["corpus"]["bytes"],
+        labels=data.task.labels,
+        seed=settings.seed,
+        is_contaminated=data.contamination_check() if settings.select.part.filters_contamination else None,
+        examples=data.task.train,
+        folder=stage.start(),
+        device=settings.device,
+        task=replace(data.task, auxiliary={}),
+        run=settings,
+        stage=stage,
+    )
+    return select(run)
+
+
+def select(run: RunContext) -> Counts:
+    """Write the selection to `run.folder` and return counts for the manifest."""
+    from endtask.selectors.quality import quality
+    from endtask.selectors.ranking import budget_in_bytes
+
+    folder = run.folder
+    assert folder is not None
+    if run.corpus_bytes:
+        run = replace(run, settings=budget_in_bytes(run.settings, run.table))
+    selector: Selector = run.settings.part
+    path = folder / SELECTION
+    selected = selector.select(run, path)
+    share = selected.bytes / run.corpus_bytes if run.corpus_bytes else 0.0
+    counts = {"passages": selected.passages, "bytes": selected.bytes, "share_of_corpus": share, **selected.counts}
+    if run.examples and selected.passages:
+        counts["quality"] = quality(run, path)
+    if share > LARGE_SHARE:
+        warning = f"{share:.0%} of the corpus is selected; so large a part is much the same for any task"
+        counts["warning"] = f"{warning}; a budget selects the best of it: {_SUGGESTED}"
+        warn(counts["warning"])
+    remove_folder(folder / INFLUENCE_WORK)  # at the very end: a killed run resumes from it
+    return counts
 
 
 def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
@@ -68,7 +110,7 @@ def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
     return explained_memory_trouble(hints[0])
 
 
-def _domain(data: RunData, folder: Path) -> Counts:
+def _domain(data: RunData, stage: StageFolder) -> Counts:
     """Draw the domain's text, where pre-training reads it."""
     if not data.settings.reads_domain:
         return {}
@@ -77,10 +119,10 @@ def _domain(data: RunData, folder: Path) -> Counts:
     assert data.corpus is not None
     drawn = select_domain(
         data.settings.domain,
-        folder,
+        stage.partial,
         corpus=data.corpus,
         train_rows=len(data.task.train),
         seed=data.settings.seed,
-        is_contaminated=contamination_check(data),
+        is_contaminated=data.contamination_check(),
     )
     return {"domain": drawn}

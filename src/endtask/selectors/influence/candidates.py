@@ -28,7 +28,7 @@ _TEXTS_AT_ONCE = 2000
 
 
 def pack_candidates(table: Path, tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path) -> PackedTexts:
-    """Tokenise the first `max_length` tokens of a table's texts; done once, and read again after a kill."""
+    """Tokenize a table's texts up to `max_length` tokens; a resumed run reads the stored tokens."""
     if not (folder / _IS_PACKED).exists():
         packed = write_packed(_beginnings(table, tokenizer, max_length), len(tokenizer), folder)
         write_json(folder / _IS_PACKED, {"texts": len(packed)})
@@ -36,7 +36,7 @@ def pack_candidates(table: Path, tokenizer: PreTrainedTokenizerFast, max_length:
 
 
 def _beginnings(table: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Iterator[tuple[list[int], int]]:
-    """The tokens of each candidate; a text without a token is a candidate all the same."""
+    """Yield the tokens of each candidate, also of texts without tokens."""
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     with bar("tokens of the candidates", None):
         for batch in read_batches(table, columns=["text"]):
@@ -50,7 +50,7 @@ def _beginnings(table: Path, tokenizer: PreTrainedTokenizerFast, max_length: int
 
 @dataclass(frozen=True)
 class UnitTexts:
-    """The texts of some units by their indices among all; for each its unit among those units, and its share in it."""
+    """The texts of some units: their indices among all texts, the unit of each, and its share in the unit."""
 
     numbers: NDArray[np.int64]
     owners: NDArray[np.int64]
@@ -67,7 +67,7 @@ class CandidateUnits:
 
     @property
     def count(self) -> int:
-        """How many units; the last may be smaller."""
+        """The number of units; the last may be smaller."""
         return -(-len(self.order) // self.size)
 
     @property
@@ -77,45 +77,45 @@ class CandidateUnits:
 
     @cached_property
     def tokens(self) -> NDArray[np.int64]:
-        """Tokens of each unit."""
+        """The number of tokens of each unit."""
         each = self.texts.lengths[self.order]
         return np.bincount(self.of_each, weights=each, minlength=self.count).astype(np.int64)
 
     def batches(self, units: NDArray[np.int64], most_tokens: int) -> Iterator[NDArray[np.int64]]:
-        """Whole units of like length, together no more than so many tokens unless one alone has more."""
+        """Yield units of similar length in batches of at most `most_tokens` tokens, except single longer units."""
         by_length = units[np.argsort(self.tokens[units], kind="stable")]
         start, held = 0, 0
-        for place, unit in enumerate(by_length.tolist()):
+        for end, unit in enumerate(by_length.tolist()):
             size = int(self.tokens[unit])
-            if place > start and held + size > most_tokens:
-                yield by_length[start:place]
-                start, held = place, 0
+            if end > start and held + size > most_tokens:
+                yield by_length[start:end]
+                start, held = end, 0
             held += size
         if start < len(by_length):
             yield by_length[start:]
 
     def texts_of(self, units: NDArray[np.int64]) -> UnitTexts:
-        """The texts of some units; those of a unit have equal shares."""
+        """Return the texts of some units; the texts of a unit have equal shares."""
         members = np.minimum(self.size, len(self.order) - units * self.size)  # the last unit may have fewer
         owners = np.repeat(np.arange(len(units)), members)
         return UnitTexts(self.order[runs(units * self.size, members)], owners, 1.0 / members[owners])
 
 
-def scoring_order(places: Order, table: Path, statistics: SelectionStatistics, examples: tuple[Example, ...]) -> Order:
-    """The candidates of one query side by side, best rank first, so that the neighbors of a unit are alike.
+def scoring_order(indices: Order, table: Path, statistics: SelectionStatistics, examples: tuple[Example, ...]) -> Order:
+    """Order candidates by query, best rank first, so that the neighbors of a unit are similar.
 
     The rows of the ISS authors' file have this order, and their batches are of consecutive rows.
     """
     import pyarrow.compute as compute
 
-    number = {example.id: place for place, example in enumerate(examples)}
+    number = {example.id: index for index, example in enumerate(examples)}
     firsts = (compute.list_element(batch.column(0), 0) for batch in read_batches(table, columns=["matched_queries"]))
     query = np.asarray([number.get(name, len(number)) for part in firsts for name in part.to_pylist()], dtype=np.int64)
-    return places[np.lexsort((places, statistics.rank[places], query[places]))]
+    return indices[np.lexsort((indices, statistics.rank[indices], query[indices]))]
 
 
 def calibration_draw(units: int, seed: int) -> Order:
-    """The units of candidates that tell the usual score of each target, and how long scoring takes; rising.
+    """Return sorted indices of units that calibrate the scores of each target and measure the time of scoring.
 
     >>> calibration_draw(3, 0).tolist(), len(calibration_draw(10_000, 0))
     ([0, 1, 2], 512)

@@ -74,8 +74,8 @@ class InfluenceConfig(PartConfig):
     )
     choice: Literal["budget", "top_k"] = Field(
         "budget",
-        description="what is kept; budget: the highest mean of the ten best scores; top_k: the best k of each target, "
-        "together, with the k that fills select.budget (paper)",
+        description="what is selected; budget: the highest mean of the ten best scores; top_k: the best k of each "
+        "target, together, with the k that fills select.budget (paper)",
     )
     per_class: bool = Field(False, description="divide the budget among the classes, each taking in turn")
     share_of_budget: float | None = Field(

@@ -1,4 +1,4 @@
-"""The scoring models: their settings, and their training with masked LM and the task through the one training loop."""
+"""The scoring models: their settings, and their training with masked LM and the task in the common training loop."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
+from endtask.config.objectives import TASK_OBJECTIVE
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
@@ -19,6 +20,7 @@ from endtask.errors import InputError
 from endtask.gradients.layers import DEPTHS, EMBEDDING, choose_weights
 from endtask.io.atomic import write_json
 from endtask.io.selection_table import write_selection
+from endtask.objectives.context import masking_of
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
@@ -34,32 +36,31 @@ from endtask.training.budget_plan import parameters_of
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import pretrain_phase
-from endtask.training.pretrain_objectives import TASK_OBJECTIVE, masking_of
+from endtask.training.pretrain_phase import pretrain_phase
 
 TOKENIZER = "tokenizer"
 _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
 _TIMES_SMALLER = 10
-"""Published budgets: choosing text by gradients pays with a scoring model about ten times below the trained one."""
+"""Published budgets: selection by gradients pays off with a scoring model about ten times smaller than the model."""
 _RATE_FROM_RANDOM, _RATE_FROM_CHECKPOINT = 1e-3, 5e-5
 _MLM_WEIGHT, _DROPOUT, _MOST_TOKENS = 3.0, 0.1, 128
-"""Of masked LM against the task loss; in fitting; and of a text. All are those of the ISS authors' code."""
+"""The weight of masked LM relative to the task loss, the dropout in fitting, and the most tokens of a text (ISS)."""
 _TOKENIZER_TEXTS = 50_000
 
 
 def scoring_settings(settings: Settings) -> Settings:
-    """Settings under which pre-training fits the scoring model, on the task's text alone.
+    """Return settings with which pre-training fits the scoring model on the task's text.
 
     >>> found = scoring_settings(Settings(model=ModelSettings(size="base")))
-    >>> found.model.size, found.train.rho2, found.train.learning_rate
+    >>> found.model.size, found.pretrain.objectives["task"].rho2, found.pretrain.learning_rate
     ('mini', 3.0, 0.001)
     """
-    own, max_length = influence_config(settings), min(_MOST_TOKENS, settings.pretrain.max_length)
+    config, max_length = influence_config(settings), min(_MOST_TOKENS, settings.pretrain.max_length)
     changed = {
-        "model": _model(settings, own, max_length),
-        "pretrain": _train(settings, own, max_length),
+        "model": _model_settings(settings, config, max_length),
+        "pretrain": _pretrain_settings(settings, config, max_length),
         "finetune": FinetuneSettings(max_length=max_length),
         "tokenizer": settings.tokenizer.model_copy(
             update={"train_texts": min(_TOKENIZER_TEXTS, settings.tokenizer.train_texts or _TOKENIZER_TEXTS)}
@@ -73,13 +74,13 @@ def scoring_settings(settings: Settings) -> Settings:
 
 
 def seed_of(settings: Settings) -> int:
-    """The seed of weights, folds and masks."""
-    own = influence_config(settings).seed
-    return settings.seed if own is None else own
+    """Return the seed of weights, folds and masks."""
+    seed = influence_config(settings).seed
+    return settings.seed if seed is None else seed
 
 
 def size_for(model: ModelSettings) -> str:
-    """The largest named size with at most a tenth of the encoder's weights; the smallest where none is so small.
+    """Return the largest named size with at most a tenth of the encoder's weights, else the smallest.
 
     >>> [size_for(ModelSettings(size=size)) for size in ("large", "base", "compact", "tiny")]
     ['medium', 'mini', 'tiny', 'tiny']
@@ -90,49 +91,49 @@ def size_for(model: ModelSettings) -> str:
 
 
 def _weights(shape: Shape) -> int:
-    """About as many as the layers have, whatever their kind."""
+    """Return about the number of weights of the layers."""
     return 12 * shape.hidden_size**2 * shape.num_hidden_layers
 
 
-def _model(settings: Settings, own: InfluenceConfig, max_length: int) -> ModelSettings:
+def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> ModelSettings:
     if settings.model.path is not None:
         return settings.model.model_copy(update={"dropout": _DROPOUT})
-    backends = encoders.get(own.architecture).backends
+    backends = encoders.get(config.architecture).backends
     return ModelSettings(
-        architecture=own.architecture,
-        size=size_for(settings.model) if own.size == "auto" else own.size,
-        pooling=own.pooling,
+        architecture=config.architecture,
+        size=size_for(settings.model) if config.size == "auto" else config.size,
+        pooling=config.pooling,
         dropout=_DROPOUT,
         attention=settings.model.attention if settings.model.attention in backends else "auto",
         max_position_embeddings=max(max_length, settings.model.max_position_embeddings),
     )
 
 
-def _train(settings: Settings, own: InfluenceConfig, max_length: int) -> PretrainSettings:
+def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> PretrainSettings:
     automatic = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
     return PretrainSettings(
         seed=seed_of(settings),
-        learning_rate=automatic if own.learning_rate == "auto" else own.learning_rate,
+        learning_rate=automatic if config.learning_rate == "auto" else config.learning_rate,
         weight_decay=0.0,
-        batch_size=BatchSize.parse(str(own.recipe_values.batch_size)),
+        batch_size=BatchSize.parse(str(config.recipe_values.batch_size)),
         max_length=max_length,
-        mask_probability=own.recipe_values.mask_probability,
-        rho1=0,
-        rho2=_MLM_WEIGHT,
+        mask_probability=config.recipe_values.mask_probability,
+        weighting={"name": "interleave", "rho1": 0},
+        objectives={TASK_OBJECTIVE: {"rho2": _MLM_WEIGHT}},
         dropout=_DROPOUT,
     )
 
 
 def check_influence(task: Task, settings: Settings) -> None:
-    """Refuse, before the corpus is read, train rows that cannot be halved and layers that no scoring model has."""
-    own = influence_config(settings)
-    folds_of(task, own, seed_of(settings))
-    if not set(own.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
-        check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), own.layers)
+    """Raise `InputError` for train rows that cannot be halved and layers that the scoring model lacks."""
+    config = influence_config(settings)
+    folds_of(task, config, seed_of(settings))
+    if not set(config.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
+        check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), config.layers)
 
 
 def _without_vocabulary(task: Task, model: ModelSettings) -> Network:
-    """A scoring model as far as the names of its layers go: there is no vocabulary yet."""
+    """Return a scoring model with a tiny vocabulary, for the names of its layers."""
     if model.path is not None:
         checkpoint = open_checkpoint(model.path)
         return load_network(checkpoint, model, pad_id=0, labels=task.labels, seed=0, task_type=task.type)
@@ -141,7 +142,7 @@ def _without_vocabulary(task: Task, model: ModelSettings) -> Network:
 
 
 def check_layers_known(network: Network, layers: tuple[str, ...]) -> None:
-    """Refuse layers that the network does not have; the message names the setting."""
+    """Raise `InputError`, naming the setting, for layers that the network does not have."""
     try:
         choose_weights(network, layers)
     except InputError as error:
@@ -163,17 +164,17 @@ class Fold:
 
     @property
     def targets(self) -> PackedTexts:
-        """The tokens of the rows whose loss is to fall."""
+        """The tokens of the target rows."""
         return PackedTexts(self.packed / "dev")
 
     @property
     def masking(self) -> Masking:
-        """How tokens are hidden in fitting, and in targets."""
+        """How tokens are masked in fitting, and in targets."""
         return masking_of(self.packed, self.settings)
 
     @property
     def context(self) -> DeviceContext:
-        """Where the model is fitted and scores."""
+        """The device of the model."""
         return choose_device_context(self.settings)
 
     @property
@@ -182,29 +183,29 @@ class Fold:
         return self.folder / "weights.safetensors"
 
     def network(self) -> Network:
-        """A network for such weights, with its first ones."""
+        """Return a network with initial weights."""
         return move(network_for(self.task, self.packed, self.settings), self.settings, self.context)
 
     def fitted_network(self) -> Network:
-        """The scoring model."""
+        """Return the fitted scoring model."""
         network = self.network()
         load_weights(self.weights, network)
         return network
 
     def answers(self, network: Network) -> TaskObjective:
-        """The task objective over the targets."""
+        """Return the task objective over the targets."""
         stream = TextStream("targets", self.targets, network, batch_size=BatchSize.parse("32"), seed=0)
         return task_objective(self.task, "targets", stream, split="dev")
 
     def phase(self) -> Phase:
-        """The training of the scoring model."""
+        """Return the training phase of the scoring model."""
         phase = pretrain_phase(self.task, self.packed, self.settings)
         batches = phase.objectives[TASK_OBJECTIVE].stream.plan.batches_per_epoch  # type: ignore[attr-defined]
         return replace(phase, steps=influence_config(self.settings).epochs * batches)
 
 
 def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Settings, folder: Path) -> list[Fold]:
-    """Learn or load the tokenizer, and tokenise each fold's rows; what a killed run left whole is not done again."""
+    """Learn or load the tokenizer and tokenize each fold's rows; a resumed run reuses finished files."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / _LEARNED).exists():
         tokenizer = tokenizer_for(task, retrieved, settings)
@@ -223,7 +224,7 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
 
 
 def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Train a fold's scoring model and leave its weights in its folder; returns counts for the manifest."""
+    """Train a fold's scoring model and save its weights; returns counts for the manifest."""
     if (fold.folder / _FITTED).exists():
         done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
         return done

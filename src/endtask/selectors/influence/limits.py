@@ -1,4 +1,4 @@
-"""What scoring may cost, and what it would cost on this machine: time, memory and disk, known before it starts."""
+"""The allowed and the estimated cost of scoring: time, memory and disk, before it starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from endtask.selectors.influence.fit import Fold, prepare_folds, scoring_setting
 from endtask.selectors.influence.folds import folds_of
 from endtask.task import Task
 from endtask.training.budget_plan import measure_cost
-from endtask.training.loop import Phase
+from endtask.training.phase import Phase
 
 BYTES_PER_TOKEN = 4.5
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
@@ -34,7 +34,7 @@ _COUNTED = Budget.parse("1flops")
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much scoring may cost, in the unit in which training is budgeted: seconds, or else FLOPs."""
+    """The allowed cost of scoring, in the unit of the training budget: seconds or FLOPs."""
 
     amount: float
     unit: str
@@ -42,31 +42,31 @@ class Allowance:
 
     @property
     def in_seconds(self) -> bool:
-        """Whether a clock decides."""
+        """Whether the unit is seconds."""
         return self.unit == "seconds"
 
     def __str__(self) -> str:
-        whole = self._told(self.amount / self.share)
-        return f"{self._told(self.amount)} ({100 * self.share:g}% of the training budget of {whole})"
+        total = self._format(self.amount / self.share)
+        return f"{self._format(self.amount)} ({100 * self.share:g}% of the training budget of {total})"
 
-    def _told(self, amount: float) -> str:
+    def _format(self, amount: float) -> str:
         return f"{amount:,.0f} s" if self.in_seconds else f"{amount:.1e} FLOPs"
 
     def check_fit_cost(self, cost: float) -> None:
-        """Refuse where fitting the scoring models alone costs more."""
+        """Raise `InputError` where fitting the scoring models alone exceeds the allowance."""
         if cost > self.amount:
             raise InputError(
-                f"fitting the scoring models takes about {self._told(cost)}, more than {self}",
+                f"fitting the scoring models takes about {self._format(cost)}, more than {self}",
                 key=_KEY,
                 hint="raise it or the budget, or lower select.epochs or size; null: no limit",
             )
 
     def candidates(self, fitted: float, each: float) -> int:
-        """How many candidates can be scored with what is left."""
+        """Return how many candidates the rest of the allowance covers."""
         return max(0, int((self.amount - fitted) / each))
 
     def check_enough_targets(self, scored: int, candidates: int) -> None:
-        """Refuse where fewer can be scored than are kept."""
+        """Raise `InputError` where fewer candidates can be scored than the budget selects."""
         raise InputError(
             f"{self} is enough to score {scored:,} of {candidates:,} candidates, no more than select.budget keeps",
             key=_KEY,
@@ -75,7 +75,7 @@ class Allowance:
 
 
 def allowance(settings: Settings) -> Allowance | None:
-    """What scoring may cost; None where it may cost anything.
+    """Return the allowed cost of scoring; None without a limit.
 
     >>> str(allowance(Settings(budget=Budget.parse("10min"))))
     '60 s (10% of the training budget of 600 s)'
@@ -89,7 +89,7 @@ def allowance(settings: Settings) -> Allowance | None:
 
 
 def fitting_cost(phase: Phase, allowed: Allowance) -> float:
-    """What a scoring model's training will cost, in the allowance's unit; a time is measured by a short trial."""
+    """Return the cost of training a scoring model in the allowance's unit; a short trial measures seconds."""
     cost = measure_cost(phase, _TRIAL if allowed.in_seconds else _COUNTED)
     each = cost.seconds if allowed.in_seconds else cost.flops
     assert each is not None
@@ -97,14 +97,14 @@ def fitting_cost(phase: Phase, allowed: Allowance) -> float:
 
 
 def seconds_per_token(phase: Phase) -> float:
-    """Of training, measured by a short trial."""
+    """Return the seconds of training, measured by a short trial."""
     cost = measure_cost(phase, _TRIAL)
     assert cost.seconds is not None
     return cost.seconds / cost.tokens
 
 
 def target_memory(device: torch.device) -> int:
-    """The most that all targets' gradients may take: a quarter of what is free."""
+    """Return the memory for all targets' gradients: a quarter of the free memory."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(_SHARE_OF_MEMORY * free)
@@ -112,7 +112,7 @@ def target_memory(device: torch.device) -> int:
 
 
 def check_size(plan: Plan, targets: int, memory: int) -> None:
-    """Refuse where even the smallest form of the targets' gradients takes more memory than there is for them."""
+    """Raise `InputError` where even the smallest form of the targets' gradients exceeds the memory."""
     needed = plan.bytes_per_target * targets
     if needed > memory:
         raise InputError(
@@ -124,7 +124,7 @@ def check_size(plan: Plan, targets: int, memory: int) -> None:
 
 
 def _training_flops(settings: Settings) -> float:
-    """About what the run's training costs: 6 x parameters x tokens."""
+    """Estimate the FLOPs of the run's training: 6 x parameters x tokens."""
     budget, train = settings.budget, settings.pretrain
     if budget.unit == "flops":
         return budget.amount
@@ -150,7 +150,7 @@ def _parameters(settings: Settings) -> int:
 
 @dataclass(frozen=True)
 class InfluenceCost:
-    """Seconds of fitting and of scoring, and the most memory and disk that is held at a time."""
+    """Seconds of fitting and scoring, and peak memory and disk."""
 
     fitting_seconds: float
     scoring_seconds: float
@@ -159,11 +159,11 @@ class InfluenceCost:
     budget_share: float | None = None
 
     def is_refused(self, allowed: float) -> bool:
-        """Whether a run would stop: fitting alone takes more than the seconds allowed."""
+        """Return whether fitting alone takes more than the seconds allowed."""
         return self.fitting_seconds > allowed
 
     def within(self, allowed: float) -> tuple[float, str]:
-        """The seconds of both where so many are allowed, and what a run would say to that.
+        """Return the seconds of both under a limit in seconds, and a warning or an empty string.
 
         >>> InfluenceCost(26, 10, 0, 0).within(4)
         (4, 'fitting the scoring models would take about 26 s, more than the 4 s that it may: a run would be refused')
@@ -185,7 +185,7 @@ class InfluenceCost:
 
 @dataclass(frozen=True)
 class _Amounts:
-    """What the cost is made of."""
+    """The quantities that the cost depends on."""
 
     rows: int  # that the models are fitted on
     targets: int
@@ -198,11 +198,11 @@ class _Amounts:
 def influence_cost(
     task: Task, few: Task, settings: Settings, folder: Path, *, candidates: float, bytes_each: float
 ) -> InfluenceCost:
-    """From a short trial of the scoring model on `few`, a sample of the task's train rows."""
-    own = influence_config(settings)
+    """Estimate the cost by a short trial of the scoring model on `few`, a sample of the task's train rows."""
+    config = influence_config(settings)
     write_selection(folder / "none.parquet", [])
-    parts = folds_of(task, own, seed_of(settings))
-    # The rows of a sample stand for the fold's: they tell lengths and time, and no model is judged.
+    parts = folds_of(task, config, seed_of(settings))
+    # The rows of the sample replace those of the fold: they give lengths and time, and nothing is validated.
     sample = replace(few, splits={"train": few.train, "dev": few.train})
     trial = scoring_settings(settings)
     (fold,) = prepare_folds(few, [sample], folder / "none.parquet", trial, folder / "influence")
@@ -215,19 +215,19 @@ def influence_cost(
         candidates=candidates,
         candidate_tokens=candidates * min(tokens, trial.pretrain.max_length),
     )
-    return _cost(fold, amounts, own)
+    return _cost(fold, amounts, config)
 
 
-def _cost(fold: Fold, amounts: _Amounts, own: InfluenceConfig) -> InfluenceCost:
+def _cost(fold: Fold, amounts: _Amounts, config: InfluenceConfig) -> InfluenceCost:
     phase = fold.phase()
     # A pass forward is a third of training; of the rest, the layers above the lowest that is compared.
-    share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if own.layers == ("last",) else 1.0
-    fitted = own.epochs * amounts.rows * amounts.row_tokens
-    scored = amounts.candidate_tokens * amounts.folds * own.masks * share * _heavier(phase.network, own)
+    share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if config.layers == ("last",) else 1.0
+    fitted = config.epochs * amounts.rows * amounts.row_tokens
+    scored = amounts.candidate_tokens * amounts.folds * config.masks * share * _heavier(phase.network, config)
     weights = 4.0 * sum(weight.numel() for weight in phase.network.parameters())
-    targets = amounts.targets * _target_bytes(phase.network, amounts.row_tokens, own)
+    targets = amounts.targets * _target_bytes(phase.network, amounts.row_tokens, config)
     each = seconds_per_token(phase)
-    table = 4.0 * math.ceil(amounts.candidates / own.candidate_batch) * _columns(amounts, own)
+    table = 4.0 * math.ceil(amounts.candidates / config.candidate_batch) * _columns(amounts, config)
     return InfluenceCost(
         fitting_seconds=each * fitted,
         scoring_seconds=each * scored,
@@ -236,25 +236,25 @@ def _cost(fold: Fold, amounts: _Amounts, own: InfluenceConfig) -> InfluenceCost:
     )
 
 
-def _heavier(network: Network, own: InfluenceConfig) -> float:
-    """How much more a token costs where candidates are scored than in fitting: more tokens are guessed.
+def _heavier(network: Network, config: InfluenceConfig) -> float:
+    """Return how much more a token costs in scoring than in fitting, where fewer tokens are predicted.
 
     Every token goes through the layers, and those to be guessed are compared with the whole vocabulary.
     """
     size = network.config.hidden_size
     layers: float = 12.0 * size**2 * network.config.num_hidden_layers
     guess: float = size * network.config.vocab_size
-    fitted, scored = own.recipe_values.mask_probability, own.score_mask_probability
+    fitted, scored = config.recipe_values.mask_probability, config.score_mask_probability
     return (layers + scored * guess) / (layers + fitted * guess)
 
 
-def _target_bytes(network: Network, row_tokens: float, own: InfluenceConfig) -> float:
-    """Of one target's gradients, stored as rows or as matrices."""
-    rows = 1.0 if own.layers == ("last",) and own.pooling == "cls" else row_tokens
-    compared = choose_weights(network, own.layers).values()
+def _target_bytes(network: Network, row_tokens: float, config: InfluenceConfig) -> float:
+    """Return the bytes of a target's gradients, stored as rows or as matrices."""
+    rows = 1.0 if config.layers == ("last",) and config.pooling == "cls" else row_tokens
+    compared = choose_weights(network, config.layers).values()
     return sum(4.0 * min(sum(weight.shape) * rows, weight.numel()) for weight in compared)
 
 
-def _columns(amounts: _Amounts, own: InfluenceConfig) -> int:
-    """Numbers that are stored of each unit until something is chosen."""
-    return math.ceil(amounts.targets / own.target_batch) if own.choice == "top_k" else 0
+def _columns(amounts: _Amounts, config: InfluenceConfig) -> int:
+    """Return how many scores of each unit are stored until the selection."""
+    return math.ceil(amounts.targets / config.target_batch) if config.choice == "top_k" else 0

@@ -1,4 +1,4 @@
-"""The work of the selector in its folder: every step is done once, and found done after a kill."""
+"""Runs the steps of influence selection in the stage's folder: a resumed run skips the steps that are done."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from endtask.encoders.compiling import compiles
 from endtask.encoders.flops import training_flops
 from endtask.errors import InputError
 from endtask.gradients.scoring import Calibration
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import INFLUENCE_WORK, RETRIEVED
 from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
 from endtask.selectors.base import Order, RunContext
-from endtask.selectors.best_rank import best_rank
-from endtask.selectors.fill_budget import fill
 from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw, pack_candidates, scoring_order
 from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.fit import (
@@ -34,10 +32,17 @@ from endtask.selectors.influence.fit import (
     scoring_settings,
     seed_of,
 )
-from endtask.selectors.influence.folds import Column, class_names, class_shares, columns_of, folds_of, judged_labels
+from endtask.selectors.influence.folds import (
+    Column,
+    class_names,
+    class_shares,
+    columns_of,
+    folds_of,
+    labels_with_targets,
+)
 from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
-from endtask.selectors.influence.scorer import Scorer
-from endtask.selectors.influence.shards import Shards, ShardWork, score_units
+from endtask.selectors.influence.scorer import Scorer, Shards, ShardStatistics, score_units
+from endtask.selectors.ranking import by_bm25_rank, fill
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
@@ -49,7 +54,7 @@ _CALIBRATION = "calibration.npz"
 
 @dataclass(frozen=True)
 class Scored:
-    """What scoring left behind: files of shards, and what their rows and columns stand for."""
+    """The results of scoring: files of shards, and what their rows and columns stand for."""
 
     shards: Shards
     columns: list[Column]
@@ -58,19 +63,18 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class InfluenceWork:
-    """Everything that the steps of the selector read."""
+class InfluenceRunner:
+    """Fits the scoring models and scores candidates; `decided` stores decisions for a resumed run."""
 
-    inputs: RunContext
+    context: RunContext
     statistics: SelectionStatistics
-    own: InfluenceConfig
-    """The selector's options."""
+    config: InfluenceConfig
 
     def score(self) -> Scored:
-        """Fit the scoring models, and score as many candidates as may be."""
-        columns = columns_of([fold.task for fold in self.folds], self.own.target_batch)
-        labels = judged_labels(columns, class_names(self.task))
-        self.look_ahead(labels)
+        """Fit the scoring models and score as many candidates as the budget allows."""
+        columns = columns_of([fold.task for fold in self.folds], self.config.target_batch)
+        labels = labels_with_targets(columns, class_names(self.task))
+        self.check(labels)
         fitted = self.expected_fitting()
         counts = self.fit()
         everything = self.units(np.arange(len(self.statistics.rank)))
@@ -79,9 +83,9 @@ class InfluenceWork:
         self.say_size(scorer, len(columns))
         calibration, cost = self.calibrate(scorer, everything)
         scored = self.decided("candidates", lambda: self.allowed_candidates(fitted, cost))
-        units = everything if scored == len(everything.order) else self.units(best_rank(self.statistics)[:scored])
+        units = everything if scored == len(everything.order) else self.units(by_bm25_rank(self.statistics)[:scored])
         shards = Shards(units, self.folder / "shards")
-        shards.score(scorer, ShardWork(self.own, calibration, class_shares(columns, labels)), self.keep_time)
+        shards.score(scorer, ShardStatistics(self.config, calibration, class_shares(columns, labels)), self.store_time)
         tokens = int(units.tokens.sum())
         counts |= {"candidates": len(self.statistics.rank), "scored": scored, "scored_tokens": tokens}
         counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
@@ -90,45 +94,45 @@ class InfluenceWork:
     @property
     def task(self) -> Task:
         """The labelled data."""
-        assert self.inputs.task is not None
-        return self.inputs.task
+        assert self.context.task is not None
+        return self.context.task
 
     @property
     def run(self) -> Settings:
         """The settings of the run."""
-        assert self.inputs.run is not None
-        return self.inputs.run
+        assert self.context.run is not None
+        return self.context.run
 
     @property
     def folder(self) -> Path:
-        """Where the work lies."""
-        assert self.inputs.folder is not None
-        return self.inputs.folder / INFLUENCE_WORK
+        """The scratch folder of the selector."""
+        assert self.context.folder is not None
+        return self.context.folder / INFLUENCE_WORK
 
     @property
     def table(self) -> Path:
         """The candidates."""
-        return self.inputs.retrieved / RETRIEVED
+        return self.context.retrieved / RETRIEVED
 
     @cached_property
     def compiled(self) -> bool:
         """Whether what scores is compiled: by default on a GPU, where scoring takes longer than that does."""
         if not compiles(self.run, self.folds[0].context.device):
             return False
-        passes = len(self.folds) * self.own.masks
+        passes = len(self.folds) * self.config.masks
         weights = sum(weight.numel() for weight in self.folds[0].network().parameters())
         flops = training_flops(weights, float(passes * self.candidates.lengths.sum()))
         return self.run.compile is True or flops >= _WORTH_COMPILING
 
     @cached_property
     def allowed(self) -> Allowance | None:
-        """What all of it may cost."""
+        """The limit on the cost of fitting and scoring; None: no limit."""
         return allowance(self.run)
 
     @cached_property
     def folds(self) -> list[Fold]:
         """The folds with their tokens."""
-        parts = folds_of(self.task, self.own, seed_of(self.run))
+        parts = folds_of(self.task, self.config, seed_of(self.run))
         return prepare_folds(self.task, parts, self.table, scoring_settings(self.run), self.folder)
 
     @cached_property
@@ -137,46 +141,46 @@ class InfluenceWork:
         tokenizer, max_length = load_tokenizer(self.folder / TOKENIZER), scoring_settings(self.run).pretrain.max_length
         return pack_candidates(self.table, tokenizer, max_length, self.folder / "candidates")
 
-    def units(self, places: Order) -> CandidateUnits:
-        """Candidates at some places, in the units in which they are scored."""
-        size = self.own.candidate_batch
-        order = np.sort(places) if size == 1 else scoring_order(places, self.table, self.statistics, self.task.train)
+    def units(self, indices: Order) -> CandidateUnits:
+        """Return the candidates at some indices, in the units in which they are scored."""
+        size = self.config.candidate_batch
+        order = np.sort(indices) if size == 1 else scoring_order(indices, self.table, self.statistics, self.task.train)
         return CandidateUnits(self.candidates, order, size)
 
-    def look_ahead(self, labels: tuple[str, ...]) -> None:
-        """Before anything is trained: refuse what cannot be ranked, and say what would surprise."""
-        check_layers_known(self.folds[0].network(), self.own.layers)
-        size, candidates = self.own.candidate_batch, len(self.statistics.rank)
+    def check(self, labels: tuple[str, ...]) -> None:
+        """Raise `InputError` for what cannot be ranked and warn of surprises, before anything is trained."""
+        check_layers_known(self.folds[0].network(), self.config.layers)
+        size, candidates = self.config.candidate_batch, len(self.statistics.rank)
         if size > 1 and 2 * size > candidates:
             raise InputError(
                 f"{candidates:,} candidates are less than two units of {size:,}: there is nothing to rank",
                 key="select.candidate_batch",
                 hint="lower it, or retrieve more",
             )
-        if self.inputs.settings.budget is None:
+        if self.context.settings.budget is None:
             hint = "--set select.budget=20%retrieved"
-            warn(f"without select.budget every candidate is kept, and influence only orders them ({hint})")
+            warn(f"without select.budget every candidate is selected, and influence only orders them ({hint})")
         if missing := [label for label in class_names(self.task) if label not in labels]:
-            warn(f"influence: no target is of class {', '.join(missing)}; nothing is chosen for it")
+            warn(f"influence: no target is of class {', '.join(missing)}; nothing is selected for it")
 
     def expected_fitting(self) -> float:
-        """What fitting will cost, in the unit of the allowance; refused where that is too much."""
+        """Return the cost of fitting in the unit of the allowance; raises `InputError` where it exceeds it."""
         if self.allowed is None:
             return 0.0
         cost: float = self.decided("fitting", self.allowed_fitting)
         return cost
 
     def allowed_fitting(self) -> float:
-        """The same, before it is a decision: what is refused has begun nothing that other settings would throw away."""
+        """Return the cost of fitting before it is stored as a decision: an error here leaves nothing to discard."""
         assert self.allowed is not None
         cost = len(self.folds) * self.fitting_cost()
         self.allowed.check_fit_cost(cost)
         return cost
 
     def fit(self) -> dict[str, Any]:
-        """Fit the scoring models; returns what that cost."""
+        """Fit the scoring models and return their cost."""
         found = [
-            fit(fold, label=f"scoring model {number} of {len(self.folds)}", on_checkpoint=self.keep_time)
+            fit(fold, label=f"scoring model {number} of {len(self.folds)}", on_checkpoint=self.store_time)
             for number, fold in enumerate(self.folds, start=1)
         ]
         return {
@@ -186,12 +190,12 @@ class InfluenceWork:
         }
 
     def fitting_cost(self) -> float:
-        """Of one scoring model."""
+        """Return the cost of fitting one scoring model."""
         assert self.allowed is not None
         return fitting_cost(self.folds[0].phase(), self.allowed)
 
     def calibrate(self, scorer: Scorer, units: CandidateUnits) -> tuple[Calibration, float]:
-        """The usual scores of each target, from a draw of candidates, and the cost of scoring one candidate."""
+        """Return mean and deviation of each target's scores over a sample, and the cost of scoring one candidate."""
         path = self.folder / _CALIBRATION
         if not path.exists():
             drawn = calibration_draw(units.count, seed_of(self.run))
@@ -201,7 +205,7 @@ class InfluenceWork:
             found = Calibration.of(score_units(scorer, units, drawn))  # brings it to the CPU, so all is done
             seconds = (time.perf_counter() - started) / len(drawn) / units.size
             _check_distinct_scores(found, units.count)
-            with whole_file(path) as aside, open(aside, "wb") as file:
+            with atomic_file(path) as aside, open(aside, "wb") as file:
                 np.savez(file, mean=found.mean, deviation=found.deviation, seconds=seconds)
         with np.load(path) as file:
             calibration, seconds = Calibration(file["mean"], file["deviation"]), float(file["seconds"])
@@ -209,22 +213,22 @@ class InfluenceWork:
         return calibration, seconds if in_seconds else scorer.flops_per_token * units.tokens.sum() / len(units.order)
 
     def allowed_candidates(self, fitted: float, each: float) -> int:
-        """How many candidates are scored: all, or the best-ranked that the allowance is enough for."""
+        """Return how many candidates are scored: all, or the best-ranked ones that the allowance covers."""
         everything = len(self.statistics.rank)
         if self.allowed is None:
             return everything
         most = self.allowed.candidates(fitted, each)
         if most >= everything:
             return everything
-        best, budget = best_rank(self.statistics)[:most], self.inputs.settings.budget
-        if len(fill(best, self.statistics.bytes, budget, corpus_bytes=self.inputs.corpus_bytes)) == most:
+        best, budget = by_bm25_rank(self.statistics)[:most], self.context.settings.budget
+        if len(fill(best, self.statistics.bytes, budget, corpus_bytes=self.context.corpus_bytes)) == most:
             self.allowed.check_enough_targets(most, everything)
         say(f"influence: {self.allowed} is enough for the {most:,} best-ranked of {everything:,} candidates")
         return most
 
     def decided(self, name: str, decide: Callable[[], Any]) -> Any:
-        """A decision, taken once: it stands in the stage's plan before anybody acts on it."""
-        stage = self.inputs.stage
+        """Return a decision that is made once and stored in the stage's plan before anything depends on it."""
+        stage = self.context.stage
         if stage is None:
             return decide()
         decisions = stage.plan.get("influence", {})
@@ -232,13 +236,13 @@ class InfluenceWork:
             stage.set_plan(influence={**decisions, name: decide()})
         return stage.plan["influence"][name]
 
-    def keep_time(self) -> None:
-        """So that a resumed stage counts the seconds spent before."""
-        if self.inputs.stage is not None:
-            self.inputs.stage.keep_time()
+    def store_time(self) -> None:
+        """Store the seconds spent so far, so that a resumed stage counts them."""
+        if self.context.stage is not None:
+            self.context.stage.keep_time()
 
     def say_size(self, scorer: Scorer, columns: int) -> None:
-        """What the targets take, before scoring starts."""
+        """Print the size of the targets before scoring starts."""
         size = scorer.record()["bytes_per_target"] * sum(len(fold.task.dev) for fold in self.folds)
         say(f"influence: {columns:,} targets in {size / 1e6:,.1f} MB; {len(self.statistics.rank):,} candidates")
 

@@ -1,4 +1,4 @@
-"""The texts that would help each target and class most and least: a small table, written for `endtask why` to read."""
+"""The most and the least helpful texts of each target and class: a small table that `endtask why` reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.errors import InputError, did_you_mean
-from endtask.io.atomic import whole_file
+from endtask.io.atomic import atomic_file
 from endtask.io.parquet_lookup import rows_where
 from endtask.io.run_layout import HELPFUL, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_batches
@@ -20,7 +20,7 @@ from endtask.progress import say
 from endtask.selectors.influence.folds import Column
 
 LISTED = 10
-"""How many of the most and the least helpful units are on record for each target."""
+"""How many of the most and the least helpful units are stored for each target."""
 _ROWS_AT_ONCE = 10_000
 _SHOWN = ("id", "source", "title", "license", "text")
 
@@ -36,7 +36,7 @@ class Listed:
 
 
 def merge_lists(shards: Iterable[Mapping[str, NDArray[Any]]]) -> Listed:
-    """The ends over all shards, from the ends of each."""
+    """Return the ends over all shards, from the ends of each."""
     held: dict[str, NDArray[Any]] = {}
     for shard in shards:
         for side, sign in (("most", -1), ("least", 1)):
@@ -51,7 +51,7 @@ def merge_lists(shards: Iterable[Mapping[str, NDArray[Any]]]) -> Listed:
 
 
 def class_lists(by_class: NDArray[np.float32]) -> Listed:
-    """The ends of each class's mean scores: (units, classes)."""
+    """Return the ends of each class's mean scores: (units, classes)."""
     rising = np.argsort(by_class, axis=0, kind="stable")
     falling = np.argsort(-by_class, axis=0, kind="stable")
     count = min(LISTED, len(by_class))
@@ -68,7 +68,7 @@ def write_helpful(
     members: Callable[[int], list[int]],
     table: Path,
 ) -> None:
-    """Write a row for each listed passage; `members` are the places, in the table of candidates, of a unit."""
+    """Write a row for each listed passage; `members` returns the indices of a unit's candidates."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -77,16 +77,16 @@ def write_helpful(
         _Part("class", [[label] for label in labels], by_class),
     ]
     distinct, unit = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)
-    passages = _passages(table, [members(one) for one in distinct.tolist()])
+    passages = _passages(table, [members(unit) for unit in distinct.tolist()])
     rows = arrow.concat_tables([_rows(part) for part in parts])
     rows = rows.append_column("passages", passages.take(arrow.array(unit)))
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         parquet.write_table(rows, aside, row_group_size=_ROWS_AT_ONCE)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of one kind: for each name the most helpful units, then the least."""
+    """Return rows of one kind: for each name the most helpful units, then the least."""
 
     kind: str
     names: list[list[str]]
@@ -102,7 +102,7 @@ class _Part:
 
 
 def _rows(part: _Part) -> Any:
-    """The Arrow table of a part, but for the passages."""
+    """Return the Arrow table of a part, without the passages."""
     import pyarrow as arrow
 
     most, least, count = len(part.listed.most), len(part.listed.least), len(part.names)
@@ -112,25 +112,25 @@ def _rows(part: _Part) -> Any:
             "kind": arrow.array(np.repeat(part.kind, (most + least) * count), arrow.string()),
             "targets": targets.take(arrow.array(np.repeat(np.arange(count), most + least))),
             "side": arrow.array(np.tile(np.repeat(["most", "least"], [most, least]), count), arrow.string()),
-            "place": np.tile(np.concatenate([np.arange(most), np.arange(least)]) + 1, count),
+            "rank": np.tile(np.concatenate([np.arange(most), np.arange(least)]) + 1, count),
             "score": part.scores.astype(np.float64),
         }
     )
 
 
-def _passages(table: Path, places: list[list[int]]) -> Any:
-    """The ids of the passages at lists of places of a table, as an Arrow array of lists."""
+def _passages(table: Path, indices: list[list[int]]) -> Any:
+    """Return the ids of the passages at lists of indices of a table, as an Arrow array of lists."""
     import pyarrow as arrow
 
-    wanted = np.unique(np.concatenate([np.asarray(some, dtype=np.int64) for some in places]))
+    wanted = np.unique(np.concatenate([np.asarray(some, dtype=np.int64) for some in indices]))
     parts, start = [], 0
     for batch in read_batches(table, columns=["id"]):
         here = wanted[(wanted >= start) & (wanted < start + len(batch))] - start
         parts.append(batch.column(0).take(arrow.array(here)).cast(arrow.string()))
         start += len(batch)
     ids = arrow.concat_arrays(parts)
-    ends = np.cumsum([0, *(len(some) for some in places)])
-    flat = np.searchsorted(wanted, np.concatenate([np.asarray(some, dtype=np.int64) for some in places]))
+    ends = np.cumsum([0, *(len(some) for some in indices)])
+    flat = np.searchsorted(wanted, np.concatenate([np.asarray(some, dtype=np.int64) for some in indices]))
     return arrow.ListArray.from_arrays(arrow.array(ends, arrow.int32()), ids.take(arrow.array(flat)))
 
 
@@ -138,7 +138,7 @@ def _passages(table: Path, places: list[list[int]]) -> Any:
 class HelpfulPassage:
     """A text and its score: in deviations above (or below) the usual candidate's for this target.
 
-    `reason` is why it was kept, which may be for the sake of another target; None where it was not.
+    `reason` is why it was selected, possibly for another target; None where it was not.
     """
 
     id: str
@@ -147,7 +147,7 @@ class HelpfulPassage:
     license: str | None
     text: str
     score: float
-    kept: bool
+    selected: bool
     reason: str | None
 
 
@@ -157,7 +157,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class WhyHelpful:
-    """Whom texts help, most helpful and least helpful first; mini-batches of targets share their texts."""
+    """The most and the least helpful texts of a target or class; mini-batches of targets share their texts."""
 
     kind: str
     name: str
@@ -170,7 +170,7 @@ class WhyHelpful:
 
 
 def why_example_is_helped(run: Path, example_id: str, *, top: int = 5) -> WhyHelpful | None:
-    """The texts that help an example; None where gradients had no part in the selection, or the example no part."""
+    """Return the texts that help an example; None where the selection used no gradients or not this example."""
     if not lists_helpful(run):
         return None
     rows = [row for row in rows_where(run / "select" / HELPFUL, "targets", {example_id}) if row["kind"] == "example"]
@@ -181,12 +181,12 @@ def why_example_is_helped(run: Path, example_id: str, *, top: int = 5) -> WhyHel
 
 
 def lists_helpful(run: Path) -> bool:
-    """Whether gradients chose the texts of a run, so that some of its rows have texts on record."""
+    """Return whether the run's selection used gradients, so that helpful texts are stored."""
     return (run / "select" / HELPFUL).exists()
 
 
 def why_class_is_helped(run: Path, label: str, *, top: int = 5) -> WhyHelpful:
-    """The texts that help a class, by the mean over its targets."""
+    """Return the texts that help a class, by the mean over its targets."""
     path = run / "select" / HELPFUL
     if not lists_helpful(run):
         hint = "select.name=influence lists them"
@@ -199,16 +199,17 @@ def why_class_is_helped(run: Path, label: str, *, top: int = 5) -> WhyHelpful:
 
 
 def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
-    """The most and the least helpful texts of some rows of the record."""
+    """Return the most and the least helpful texts of some rows of the table."""
     listed = {side: _ranked(rows, side, top) for side in ("most", "least")}
     if top > (most_listed := max(map(len, listed.values()))):
         say(f"{most_listed} of the most and of the least helpful texts are on record, no more")
     wanted = {passage for pairs in listed.values() for passage, _ in pairs}
     texts = {row["id"]: row for row in rows_where(run / "retrieve" / RETRIEVED, "id", wanted, list(_SHOWN))}
-    kept = {row["id"]: row["reason"] for row in rows_where(run / "select" / SELECTION, "id", wanted, ["id", "reason"])}
+    selected = rows_where(run / "select" / SELECTION, "id", wanted, ["id", "reason"])
+    reasons = {row["id"]: row["reason"] for row in selected}
     most, least = (
         tuple(
-            HelpfulPassage(**texts[passage], score=score, kept=passage in kept, reason=kept.get(passage))
+            HelpfulPassage(**texts[passage], score=score, selected=passage in reasons, reason=reasons.get(passage))
             for passage, score in pairs
         )
         for pairs in listed.values()
@@ -217,13 +218,13 @@ def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
 
 
 def _ranked(rows: list[Row], side: str, top: int) -> list[tuple[str, float]]:
-    """Passages of one side with their scores, the first first; those of one unit follow each other."""
-    here = sorted((row for row in rows if row["side"] == side), key=lambda row: row["place"])
+    """Return the passages of one side with their scores, in order; passages of a unit are consecutive."""
+    here = sorted((row for row in rows if row["side"] == side), key=lambda row: row["rank"])
     return [(passage, row["score"]) for row in here for passage in row["passages"]][:top]
 
 
 def _example(run: Path, example_id: str) -> tuple[str, str, str]:
-    """The split, the text and the class of a target."""
+    """Return the split, the text and the class of a target."""
     for split in ("train", "dev"):
         for _, row in read_rows(run / "read" / f"{split}.jsonl"):
             if row["id"] == example_id:

@@ -1,10 +1,11 @@
-"""Every target's gradient under the model that did not see it, and the products of candidates with all of them."""
+"""Score candidates against targets: texts laid out for the scoring models, and scores stored shard by shard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,24 +15,27 @@ from torch import Tensor
 
 from endtask.encoders.batch import TextBatch, lay_out
 from endtask.encoders.network import MASKED_LM, Network
+from endtask.errors import TrainingError
 from endtask.gradients.engine import GradientEngine, Readings
 from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.plan import Options, Work, make_plan
+from endtask.gradients.plan import Options, Workload, make_plan
 from endtask.gradients.rows import Gradients, Units
-from endtask.gradients.scoring import like_lengths
+from endtask.gradients.scoring import Calibration, like_lengths, prefetch
 from endtask.gradients.targets import Targets
-from endtask.objectives.masking import Masking
+from endtask.io.atomic import atomic_file
+from endtask.objectives.masking import Masking, mask_texts
 from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.text_masks import mask_texts
+from endtask.progress import bar
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits, UnitTexts
-from endtask.selectors.influence.config import influence_config
+from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.fit import Fold, seed_of
 from endtask.selectors.influence.limits import check_size
+from endtask.selectors.influence.score_targets import LISTED
 from endtask.tokenization.packed_texts import PackedTexts
 
 _SAMPLE = 64
-"""Candidates and targets whose rows are counted before it is decided how targets are stored."""
+"""Candidates and targets whose rows are counted to decide how targets are stored."""
 _USUALLY_MASKED = 0.25
 
 
@@ -57,7 +61,7 @@ class Prepared:
         if self.units is None:
             return found
         device = next(iter(found.blocks.values()))[0].owners.device
-        owners, shares = (torch.from_numpy(one).to(device) for one in (self.units.owners, self.units.shares))
+        owners, shares = (torch.from_numpy(values).to(device) for values in (self.units.owners, self.units.shares))
         return found.merged(owners, shares, int(self.units.owners[-1]) + 1)
 
 
@@ -65,27 +69,27 @@ class Reader:
     """Lays out texts for the scoring models of all folds, which share tokenizer and masks (by `seed`)."""
 
     def __init__(self, fold: Fold, network: Network) -> None:
-        self._own, self._network = influence_config(fold.settings), network
+        self._config, self._network = influence_config(fold.settings), network
         self._masking, self.seed = fold.masking, seed_of(fold.settings)
-        share = self._own.score_mask_probability
+        share = self._config.score_mask_probability
         self._scored = replace(self._masking, probability=share)
         self.most_tokens = tokens_at_once(fold.context.device, share)
 
     def candidates(self, units: CandidateUnits, which: NDArray[np.int64]) -> Prepared:
-        """The texts of some units of candidates."""
+        """Return the texts of some units of candidates."""
         found = units.texts_of(which)
         batch = self._lay_out(units.texts, found.numbers)
         alone = len(found.numbers) == len(which)
         return Prepared(self._masked(batch, found.numbers, self._scored), None if alone else found)
 
-    def targets(self, asked: TaskObjective) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
-        """All targets, some at a time, with their indices: the longest first, whose memory is planned for."""
-        texts = asked.stream.texts
+    def targets(self, objective: TaskObjective) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
+        """Yield batches of targets with their indices, the longest first: the memory plan depends on them."""
+        texts = objective.stream.texts
         for numbers in reversed(list(like_lengths(texts.lengths, self.most_tokens))):
-            batch = asked.answered(self._lay_out(texts, numbers), numbers)
-            if not self._own.recipe_values.masks_targets:
+            batch = objective.answered(self._lay_out(texts, numbers), numbers)
+            if not self._config.recipe_values.masks_targets:
                 yield numbers, Prepared(Readings((batch,)))
-            else:  # the keys of targets and of candidates are apart, and so are their masks
+            else:  # targets and candidates have different keys, and so different masks
                 yield numbers, Prepared(self._masked(batch, -1 - numbers, self._masking))
 
     def _lay_out(self, texts: PackedTexts, numbers: NDArray[np.int64]) -> TextBatch:
@@ -93,7 +97,7 @@ class Reader:
 
     def _masked(self, batch: TextBatch, numbers: NDArray[np.int64], masking: Masking) -> Readings:
         seed = derive(self.seed, "mask", 0)
-        return Readings(tuple(mask_texts(batch, numbers, masking, seed, turn) for turn in range(self._own.masks)))
+        return Readings(tuple(mask_texts(batch, numbers, masking, seed, turn) for turn in range(self._config.masks)))
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,10 @@ class ScoringModel:
 
 
 class Scorer:
-    """Scores units of candidates against all targets: the columns are the targets of one fold after the other's."""
+    """Scores units of candidates against all targets: the columns are the targets of all folds in order."""
 
     def __init__(self, folds: list[Fold], units: CandidateUnits, *, memory: int, compiled: bool = False) -> None:
-        self._own, self._compiled = influence_config(folds[0].settings), compiled
+        self._config, self._compiled = influence_config(folds[0].settings), compiled
         self._memory = memory // len(folds)
         self.folds, self.context = folds, folds[0].context
         networks = [fold.fitted_network() for fold in folds]
@@ -117,16 +121,16 @@ class Scorer:
         self.columns = sum(model.targets.units.count for model in self._models)
 
     def read(self, prepared: Prepared) -> Tensor:
-        """The scores of some units against all columns: (units, columns)."""
+        """Return the scores of some units against all columns: (units, columns)."""
         by_fold = []
         for model in self._models:
             gradients = prepared.gradients(model.engine, masked_lm_losses)
-            by_fold.append(model.targets.scores(gradients, self._own.measure))
+            by_fold.append(model.targets.scores(gradients, self._config.measure))
         return torch.cat(by_fold, dim=1)
 
     @property
     def flops_per_token(self) -> float:
-        """About what a candidate's token costs: a pass forward, and backward through the layers that are compared.
+        """Estimate the cost of a candidate's token: a forward pass, and a backward pass through the compared layers.
 
         Counted as training is, by 2 x parameters forward and 4 x parameters backward.
         """
@@ -134,28 +138,124 @@ class Scorer:
         parts = (network.encoder, network.heads[MASKED_LM])
         parameters = sum(weight.numel() for part in parts for weight in part.parameters())
         each_layer = 12 * network.config.hidden_size**2
-        below = each_layer * (network.config.num_hidden_layers - 1) if self._own.layers == ("last",) else 0
-        passes = len(self._models) * self._own.masks
+        below = each_layer * (network.config.num_hidden_layers - 1) if self._config.layers == ("last",) else 0
+        passes = len(self._models) * self._config.masks
         products = 2.0 * targets.plan.multiply_adds / self.folds[0].settings.pretrain.max_length
         return float(passes * (2.0 * parameters + 4.0 * (parameters - below) + products))
 
     def record(self) -> dict[str, Any]:
-        """For the manifest: how the targets are stored, and the memory that one takes."""
+        """Return how the targets are stored and their memory, for the manifest."""
         targets = self._models[0].targets
         return {"columns": self.columns, "bytes_per_target": targets.bytes_per_target, "plan": targets.plan.record()}
 
     def _model(self, fold: Fold, network: Network, units: CandidateUnits) -> ScoringModel:
-        engine, texts = GradientEngine(network, self._own.layers, fold.context, compiled=self._compiled), fold.targets
+        engine, texts = (
+            GradientEngine(network, self._config.layers, fold.context, compiled=self._compiled),
+            fold.targets,
+        )
         prepared = self.reader.targets(fold.answers(network))
-        found = ((numbers, one.gradients(engine, task_losses)) for numbers, one in prepared)
+        found = ((numbers, texts_read.gradients(engine, task_losses)) for numbers, texts_read in prepared)
         first = next(found)
         few = self.reader.candidates(units, np.arange(min(_SAMPLE, units.count)))
         sample = few.gradients(engine, masked_lm_losses)
-        groups = Units.consecutive(len(texts), self._own.target_batch)
-        work = Work(units.count, len(texts), groups.count)
-        plan = make_plan(sample, first[1], work, Options(memory=self._memory))
+        groups = Units.consecutive(len(texts), self._config.target_batch)
+        workload = Workload(units.count, len(texts), groups.count)
+        plan = make_plan(sample, first[1], workload, Options(memory=self._memory))
         check_size(plan, len(texts), self._memory)
         targets = Targets(plan, groups)
         for numbers, gradients in chain((first,), found):
             targets.add(gradients, numbers)
         return ScoringModel(engine, targets)
+
+
+_FEWEST_UNITS, _MOST_SHARDS = 1024, 128
+_TOP_TARGETS = 10
+"""The number of best scores that are averaged: a text need not help every target."""
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class ShardStatistics:
+    """Computes statistics of the scores of a shard."""
+
+    settings: InfluenceConfig
+    calibration: Calibration
+    shares: NDArray[np.float32]  # of each column in the mean of each class: (columns, classes)
+
+    def compute(self, scores: Tensor, first: int) -> Arrays:
+        """Return statistics of a shard's units, which are numbered from `first`: (units, columns) -> arrays."""
+        scores = self.calibration.apply(scores)
+        best = scores.topk(min(_TOP_TARGETS, scores.shape[1]), dim=1)
+        listed = min(LISTED, len(scores))
+        most, least = scores.topk(listed, dim=0), (-scores).topk(listed, dim=0)
+        shares = torch.from_numpy(self.shares).to(scores.device)
+        found = {
+            "score": best.values.mean(1),
+            "column": best.indices[:, 0],
+            "by_class": scores @ shares,
+            "most_units": most.indices + first,
+            "most_scores": most.values,
+            "least_units": least.indices + first,
+            "least_scores": -least.values,
+        }
+        if self.settings.choice == "top_k":
+            found["scores"] = scores
+        return {name: value.cpu().numpy() for name, value in found.items()}
+
+
+class Shards:
+    """The units in shards of equal size, and the files of finished shards: a killed run loses at most one."""
+
+    def __init__(self, units: CandidateUnits, folder: Path) -> None:
+        self.units, self._folder = units, folder
+        self.size = max(_FEWEST_UNITS, -(-units.count // _MOST_SHARDS))
+        self.count = -(-units.count // self.size)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def score(self, scorer: Scorer, statistics: ShardStatistics, on_shard: Callable[[], None] = lambda: None) -> None:
+        """Score the shards that have no file."""
+        left = [number for number in range(self.count) if not self._path(number).exists()]
+        done = self.units.count - sum(len(self._units(number)) for number in left)
+        with bar("influence", self.units.count, done=done) as advance:
+            for number in left:
+                scores = score_units(scorer, self.units, self._units(number), advance)
+                if not bool(torch.isfinite(scores).all()):
+                    raise TrainingError("influence: scores are not finite", hint="lower select.learning_rate")
+                found = statistics.compute(scores, number * self.size)
+                with atomic_file(self._path(number)) as aside, open(aside, "wb") as file:
+                    np.savez(file, **found)  # type: ignore[arg-type]
+                on_shard()
+
+    def read(self) -> Iterator[Arrays]:
+        """Yield the statistics of all shards, in order."""
+        for number in range(self.count):
+            with np.load(self._path(number)) as file:
+                yield dict(file)
+
+    def gathered(self, name: str) -> NDArray[np.generic]:
+        """Return a statistic of all units."""
+        parts = []
+        for number in range(self.count):
+            with np.load(self._path(number)) as file:
+                parts.append(file[name])
+        return np.concatenate(parts)
+
+    def _units(self, number: int) -> NDArray[np.int64]:
+        return np.arange(number * self.size, min((number + 1) * self.size, self.units.count))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"shard-{number:04}.npz"
+
+
+def score_units(
+    scorer: Scorer, units: CandidateUnits, which: NDArray[np.int64], advance: Callable[..., None] = lambda amount: None
+) -> Tensor:
+    """Return the scores of some units, in batches: (units, columns); `which` is sorted."""
+    batches = list(units.batches(which, scorer.reader.most_tokens))
+    scores = []
+    for prepared in prefetch((scorer.reader.candidates(units, batch) for batch in batches), scorer.context):
+        scores.append(scorer.read(prepared))
+        advance(len(scores[-1]))
+    back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(scorer.context.device)
+    return torch.cat(scores)[back]

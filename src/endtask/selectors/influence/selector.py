@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from endtask.config import Settings
 from endtask.config.data_usage import DataUse, selection_use
 from endtask.errors import InputError
-from endtask.selectors.base import Candidates, Ranking, RunContext, SelectionCost, Selector, check_per_class, selectors
+from endtask.io.run_layout import HELPFUL
+from endtask.io.selection_table import SelectionStatistics
+from endtask.selectors.base import (
+    Candidates,
+    Order,
+    Ranking,
+    RunContext,
+    SelectionCost,
+    Selector,
+    check_per_class,
+    selectors,
+)
+from endtask.selectors.best_rank import NO_CLASS, SharedOrder, share_among_classes
 from endtask.selectors.influence.config import InfluenceConfig
+from endtask.selectors.influence.score_targets import class_lists, merge_lists, write_helpful
+from endtask.selectors.ranking import by_bm25_rank, by_score, ranks_of
 from endtask.task import Task
 
+if TYPE_CHECKING:
+    from endtask.selectors.influence.runner import InfluenceRunner, Scored
+
+Scores = NDArray[np.float64]
+
+_COLUMNS_AT_ONCE = 64
 _READ = (
     "tokenizer",
     "model",
@@ -22,9 +47,9 @@ _READ = (
     "max_skipped_steps",
     "pretrain.max_length",
 )
-"""What the scoring model depends on."""
+"""The settings that the scoring model depends on."""
 _READ_BY_LIMIT = ("budget", "pretrain.batch_size", "pretrain.gradient_accumulation_steps")
-"""What a limit on the cost of scoring depends on."""
+"""The settings that a limit on the cost of scoring depends on."""
 
 
 @selectors.register("influence")
@@ -53,7 +78,7 @@ class Influence(Selector):
         return selection_use("which texts help", folds if self.config.targets == "folds" else "train, validated by dev")
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
-        """Refuse train rows that cannot be halved, and layers that no scoring model has."""
+        """Raise `InputError` for train rows that cannot be halved, and for layers that the scoring model lacks."""
         super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
         if self.config.per_class and self.config.choice != "budget":
             hint = f"set it to false, or select.choice from {self.config.choice} to budget"
@@ -75,6 +100,161 @@ class Influence(Selector):
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
         """Rank by how much a step down each candidate's masked-LM loss lowers the task's loss, to first order."""
-        from endtask.selectors.influence.rank import rank_by_influence
+        from endtask.selectors.influence.runner import InfluenceRunner
 
-        return rank_by_influence(candidates, run, self.config)
+        if not len(candidates.rank):
+            return Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), lambda indices: [])
+        runner = InfluenceRunner(run, candidates, self.config)
+        scored = runner.score()
+        table = _Table(scored, candidates)
+        chosen = _choose(table, runner)
+        _write_helpful(table, runner)
+        rank = ranks_of(chosen.order)
+        names = [column.name for column in scored.columns]
+        shared = chosen.shared
+
+        def reason(index: int) -> str:
+            if not table.is_scored[index]:
+                return "influence: not scored, beyond select.share_of_budget"
+            helped = f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
+            if shared is None or shared.taken_by[index] == NO_CLASS:
+                return helped
+            taken_by = shared.taken_by[index]
+            return f"{helped}, number {shared.class_ranks[index, taken_by]} for class {shared.labels[taken_by]}"
+
+        def reasons(indices: Order) -> list[str]:
+            return [reason(index) for index in indices.tolist()]
+
+        score = np.where(table.is_scored, table.score, np.nanmin(table.score))
+        return Ranking(chosen.order, score, reasons, {"influence": scored.counts})
+
+
+class _Table:
+    """Scores of units, spread over their candidates."""
+
+    def __init__(self, scored: Scored, statistics: SelectionStatistics) -> None:
+        self.shards, self.columns, self.labels, self.statistics = (
+            scored.shards,
+            scored.columns,
+            scored.labels,
+            statistics,
+        )
+        self.units = scored.shards.units
+        self.is_scored = np.zeros(len(statistics.rank), dtype=bool)
+        self.is_scored[self.units.order] = True
+        self.score = self.spread(self.shards.gathered("score").astype(np.float64), np.nan)
+        self.column = self.spread(self.shards.gathered("column"), 0)
+
+    def spread(self, values: NDArray[Any], otherwise: float) -> NDArray[Any]:
+        """Return the value of its unit for each candidate; `otherwise` for candidates that were not scored."""
+        found = np.full((len(self.statistics.rank), *values.shape[1:]), otherwise, dtype=values.dtype)
+        found[self.units.order] = values[self.units.of_each]
+        return found
+
+    def members(self, unit: int) -> list[int]:
+        """Return the indices of a unit's candidates."""
+        indices: list[int] = self.units.order[unit * self.units.size : (unit + 1) * self.units.size].tolist()
+        return indices
+
+
+def _choose(table: _Table, runner: InfluenceRunner) -> Chosen:
+    statistics = table.statistics
+    if runner.config.per_class:
+        return by_class(table.spread(table.shards.gathered("by_class"), np.nan), statistics, table.labels)
+    if runner.config.choice == "top_k":
+        parts = (shard["scores"] for shard in table.shards.read())
+        ranks = best_ranks(parts, len(table.columns), table.units.count)  # type: ignore[arg-type]
+        return by_best_rank(table.spread(ranks, 0), table.score, statistics)
+    return by_best_scores(table.score, statistics)
+
+
+def _write_helpful(table: _Table, runner: InfluenceRunner) -> None:
+    assert runner.context.folder is not None
+    write_helpful(
+        runner.context.folder / HELPFUL,
+        table.columns,
+        merge_lists(table.shards.read()),
+        table.labels,
+        class_lists(table.shards.gathered("by_class")),  # type: ignore[arg-type]
+        table.members,
+        runner.table,
+    )
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """All candidates in an order, best first, and the classes that took them in turn."""
+
+    order: Order
+    shared: SharedOrder | None = None
+
+
+def by_best_scores(score: Scores, statistics: SelectionStatistics) -> Chosen:
+    """Return the highest score first; candidates without a score (NaN) come last, by BM25 rank."""
+    scored = np.flatnonzero(~np.isnan(score))
+    order = by_score(score[scored], _some(statistics, scored))
+    return Chosen(_with_rest(scored[order], statistics))
+
+
+def by_class(by_class: NDArray[np.float32], statistics: SelectionStatistics, labels: tuple[str, ...]) -> Chosen:
+    """Let the classes take in turn what helps each most; `by_class` (candidates, classes) may hold NaN."""
+    scored = np.flatnonzero(~np.isnan(by_class).any(axis=1))
+    ranks = np.stack([_ranks(by_class[scored, number]) for number in range(len(labels))], axis=1).astype(np.int32)
+    few = SelectionStatistics(
+        ranks.min(axis=1).astype(np.int64), statistics.score[scored], statistics.bytes[scored], ranks
+    )
+    shared = share_among_classes(few, labels)
+    taken_by = np.full(len(by_class), -1, dtype=np.int64)
+    taken_by[scored] = shared.taken_by
+    spread = np.zeros((len(by_class), len(labels)), dtype=np.int32)
+    spread[scored] = ranks
+    order = _with_rest(scored[shared.order], statistics)
+    return Chosen(order, shared=SharedOrder(order, taken_by, spread, labels))
+
+
+def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionStatistics) -> Chosen:
+    """Order by the best rank that any target gives: the first k ranks of all targets together are ISS's union.
+
+    The budget decides how far down the ranks go. `ranks` are 0 for candidates that were not scored.
+    """
+    scored = np.flatnonzero(ranks)
+    few = _some(statistics, scored)
+    order = scored[np.lexsort((np.arange(len(scored)), -few.score, few.rank, -score[scored], ranks[scored]))]
+    return Chosen(_with_rest(order, statistics))
+
+
+def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) -> NDArray[np.int64]:
+    """Return the best rank, from 1, that any column gives each unit; of equal scores the earlier unit ranks first.
+
+    `scores` are parts of rows (units, columns), read once.
+    """
+    table = np.empty((units, columns), dtype=np.float32)
+    filled = 0
+    for part in scores:
+        table[filled : filled + len(part)] = part
+        filled += len(part)
+    best = np.full(units, units + 1, dtype=np.int64)
+    for first in range(0, columns, _COLUMNS_AT_ONCE):
+        order = np.argsort(-table[:, first : first + _COLUMNS_AT_ONCE], axis=0, kind="stable")
+        ranks = np.empty_like(order)
+        np.put_along_axis(ranks, order, np.arange(1, units + 1)[:, None], axis=0)
+        np.minimum(best, ranks.min(axis=1), out=best)
+    return best
+
+
+def _ranks(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    ranks = np.empty(len(values), dtype=np.int64)
+    ranks[np.argsort(-values, kind="stable")] = np.arange(1, len(values) + 1)
+    return ranks
+
+
+def _some(statistics: SelectionStatistics, indices: Order) -> SelectionStatistics:
+    return SelectionStatistics(statistics.rank[indices], statistics.score[indices], statistics.bytes[indices])
+
+
+def _with_rest(order: Order, statistics: SelectionStatistics) -> Order:
+    """Return the order, followed by all other candidates by BM25 rank."""
+    others = np.ones(len(statistics.rank), dtype=bool)
+    others[order] = False
+    everything = by_bm25_rank(statistics)
+    return np.concatenate([order, everything[others[everything]]])

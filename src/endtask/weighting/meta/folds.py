@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.config.meta import MetaSettings
 from endtask.errors import InputError
 from endtask.records import Example
 from endtask.seeds import derive
 from endtask.task.split import group_key
+from endtask.weighting.meta.part import SPLIT_KEY, MetaConfig
 
 FOLD_STEPS = 100
 """Steps from one part to the next."""
@@ -37,20 +37,25 @@ class Folds:
         return held
 
 
-def folds_of(examples: Sequence[Example], settings: MetaSettings, seed: int, steps: int | None = None) -> Folds:
+def folds_of(examples: Sequence[Example], settings: MetaConfig, seed: int, steps: int | None = None) -> Folds:
     """The parts that judge learned weights in turn, in a stage of so many steps where they are known."""
-    numbers = part_numbers(examples, settings.folds, seed, key="pretrain.meta.split")
+    numbers = part_numbers(examples, settings.folds, seed, key=SPLIT_KEY)
     return Folds(numbers, FOLD_STEPS if steps is None else fold_steps(settings, steps))
 
 
-def fold_steps(settings: MetaSettings, steps: int) -> int:
+def fold_steps(settings: MetaConfig, steps: int) -> int:
     """Steps for which a part is held out: fewer than usual where else not every part would have its turn.
 
-    >>> fold_steps(MetaSettings(folds=4, every=2), 12), fold_steps(MetaSettings(), 100_000)
+    >>> fold_steps(MetaConfig(folds=4, every=2), 12), fold_steps(MetaConfig(), 100_000)
     (2, 100)
     """
     longest = max(settings.every, steps // settings.folds // settings.every * settings.every)  # from look to look
     return min(FOLD_STEPS, longest)
+
+
+def smallest_part(folds: Folds) -> int:
+    """Return the number of examples of the smallest part."""
+    return int(np.bincount(folds.numbers).min())
 
 
 def groups_in(examples: Sequence[Example]) -> int:
@@ -65,7 +70,7 @@ def groups_in(examples: Sequence[Example]) -> int:
 def check_several_groups(groups: int, key: str) -> None:
     """What must stay together cannot be cut; `key` is the setting to complain about."""
     if groups < 2:
-        hint = "use split: dev" if key == "pretrain.meta.split" else "leave it unset"
+        hint = "use split: dev" if key == SPLIT_KEY else "leave it unset"
         raise InputError("train is a single group, of which nothing can be held out", key=key, hint=hint)
 
 

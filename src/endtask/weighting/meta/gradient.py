@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from endtask.config.meta import MetaSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Batch
 from endtask.seeds import derive
-from endtask.training.module_gradients import FlatGradient
+from endtask.weighting.gradients import FlatGradient
 from endtask.weighting.meta.head import HeadTask, fit_head
+from endtask.weighting.meta.part import MetaConfig
 
 _Batches = tuple[Batch | None, Batch]
 
@@ -48,7 +48,7 @@ class HeldOut(Protocol):
 
 
 class HeldOutGradient:
-    """A `MetaGradient` over any network with a body: two readings of it, one of them without a backward pass.
+    """A `MetaGradient` over any network with an encoder: two readings of it, one of them without a backward pass.
 
     Dropout is off in both. With `same_head` the task's own head gives the loss, and nothing is fitted.
     """
@@ -58,7 +58,7 @@ class HeldOutGradient:
         network: Any,
         held_out: HeldOut,
         *,
-        settings: MetaSettings,
+        settings: MetaConfig,
         context: DeviceContext,
         seed: int,
     ) -> None:
@@ -104,15 +104,15 @@ class HeldOutGradient:
             return self._held_out.features(self._network, batch)
 
 
-def counted_weights(encoder: nn.Module, settings: MetaSettings) -> frozenset[str]:
+def counted_weights(encoder: nn.Module, settings: MetaConfig) -> frozenset[str]:
     """Names of the encoder's weights whose gradients are compared.
 
     >>> encoder = nn.Sequential(nn.Embedding(4, 2), nn.Linear(2, 2))
-    >>> sorted(counted_weights(encoder, MetaSettings()))
+    >>> sorted(counted_weights(encoder, MetaConfig()))
     ['1.bias', '1.weight']
     """
     names = [name for name, _ in encoder.named_parameters()]
-    if settings.parameters == "body":
+    if settings.parameters == "all":
         return frozenset(names)
     tables = {f"{name}.weight" for name, part in encoder.named_modules() if isinstance(part, nn.Embedding)}
     return frozenset(name for name in names if name not in tables and not name.startswith("embeddings."))

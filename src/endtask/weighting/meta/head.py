@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from endtask.config.meta import MetaSettings
+from endtask.weighting.meta.part import MetaConfig
 
 Head = Callable[[Tensor], Tensor]
 """Features (n, H) to outputs (n, C)."""
@@ -118,7 +118,7 @@ class Scores:
         return (each * counts).sum() / counts.sum().clamp(min=1)
 
 
-def fit_head(features: Tensor, targets: Tensor, task: HeadTask, settings: MetaSettings, seed: int) -> Head:
+def fit_head(features: Tensor, targets: Tensor, task: HeadTask, settings: MetaConfig, seed: int) -> Head:
     """The head that the settings ask for; nothing in here waits for the device."""
     fixed = features.detach().to(torch.promote_types(features.dtype, torch.float32))
     if settings.head == "closed_form":

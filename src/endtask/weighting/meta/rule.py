@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from endtask.config.meta import MetaSettings
-from endtask.weighting.base import ScheduledObjective, Weighting
+from endtask.weighting.base import Rule, ScheduledObjective
+from endtask.weighting.meta.part import MetaConfig
 
 _SMALLEST = 1e-30
 
@@ -27,7 +27,7 @@ class MetaGradient(Protocol):
         ...
 
 
-class Meta(Weighting):
+class Meta(Rule):
     """softmax(logits), with logits that move by eta times the cosine of an objective's gradient and the held-out one.
 
     All objectives run at every step. The weights start equal (TARTAN, Algorithm 1) or in proportion to `start`, and as
@@ -41,7 +41,7 @@ class Meta(Weighting):
     ...     parts = (slice(0, 2),)
     ...     def __call__(self, step):
     ...         return torch.tensor([2.0, 0.0])
-    >>> settings = MetaSettings(every=1, floor=0)
+    >>> settings = MetaConfig(every=1, floor=0)
     >>> rule = Meta(["task", "mlm"], Given(), settings=settings, device=torch.device("cpu"))
     >>> weights = rule.weigh(0, {"task": torch.tensor([1.0, 0.0]), "mlm": torch.tensor([0.0, 1.0])})
     >>> rule.after_step(0, torch.tensor(False))
@@ -54,7 +54,7 @@ class Meta(Weighting):
         objectives: Sequence[str],
         gradient: MetaGradient,
         *,
-        settings: MetaSettings,
+        settings: MetaConfig,
         device: torch.device,
         start: Sequence[float] | None = None,
     ) -> None:

@@ -1,0 +1,217 @@
+"""Compare settings: variants x pre-training seeds x fine-tuning seeds, baselines, tests, intervals and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from endtask.config import Settings, resolve
+from endtask.config.overrides import with_values
+from endtask.errors import InputError, did_you_mean
+from endtask.experiments.compare_report import write_comparison_page
+from endtask.experiments.comparison import ComparisonResult, read_results
+from endtask.experiments.record import Record, check_spec, read_record, record_file
+from endtask.experiments.results_file import write_results
+from endtask.experiments.scheduler import DeviceWorker, StartWorker, check_devices, warn_about_shared_devices
+from endtask.experiments.spec import Study, check_study
+from endtask.experiments.train_trials import LAST_STAGE, TrainTrials, is_scored
+from endtask.experiments.trial_runs import LAST_PREPARED, TrialRuns
+from endtask.experiments.trials import VARIANTS
+from endtask.experiments.variants import Plan, Presets, make_plan
+from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.run_layout import STAGES
+from endtask.io.stage_folder import MANIFEST
+from endtask.pipeline.run import Run
+from endtask.reporting.format import plural
+
+RECORD = record_file("compare")
+TOKENIZER = "tokenizer"
+# These never change what a run comes to.
+_MAY_CHANGE = ("output_dir", "keep_scratch", "bundle_size")
+_FINETUNE_SEEDS = "finetune.seeds"
+
+Tree = dict[str, Any]
+
+
+def compare(
+    settings: Settings,
+    study: Study | Mapping[str, Any],
+    *,
+    presets: Presets | None = None,
+    until: str | None = None,
+    devices: Sequence[str] = (),
+    sources: Sequence[Path] = (),
+    where: str = "study",
+    results: Path | None = None,
+    start_worker: StartWorker = DeviceWorker,
+) -> ComparisonResult:
+    """Do what is left of a comparison in the folder `settings.output_dir` and return its tables.
+
+    Every variant and pre-training seed is a run of its own in `variants/NAME/seed-N`. `until` stops all of them after
+    a stage. `devices` are numbers of GPUs that trials are spread over, as many at a time on each as it is named;
+    without them trials run one after the other in this process. `presets` holds the same settings from other presets,
+    for variants that name one. `sources` are folders of other runs whose finished stages may be reused. `where` names
+    the origin of the study in messages. `results` is a file that is written again after every trial, so that a stopped
+    comparison loses nothing that is finished.
+    """
+    study = study if isinstance(study, Study) else check_study(study, where)
+    folder = Run(settings).folder
+    settings, presets = _with_shared_tokenizer(settings, study, presets or {}, folder, where)
+    plan = make_plan(settings, study, where, presets)
+    last = _last_stage(until, study)
+    check_devices(devices, settings.device)
+    warn_about_shared_devices(devices, (variant.settings.budget for variant in plan.variants))
+    runs = TrialRuns(plan, folder, sources)
+    runs.check(last)
+    make_own_folder(folder, RECORD)
+    with run_lock(folder):
+        record = _open_record(folder, plan)
+        runs.check_unchanged()
+        record = record.save()
+        runs.prepare(last)
+        if STAGES.index(last) > STAGES.index(LAST_PREPARED):
+            record = TrainTrials(runs, record, study, last, results).run(devices, start_worker)
+        return _finish(runs, record, study, last, results)
+
+
+def compare_finished(
+    settings: Settings,
+    study: Study | Mapping[str, Any],
+    *,
+    presets: Presets | None = None,
+    results: Path | None = None,
+    where: str = "study",
+) -> ComparisonResult:
+    """Test the trials that are finished in the folder `settings.output_dir`; train nothing.
+
+    Needs the task, but neither the corpus nor a device. The record's spec stays, so that `compare` can still resume.
+    """
+    study = study if isinstance(study, Study) else check_study(study, where)
+    folder = Run(settings).folder
+    read_record(folder, "compare")  # or there is nothing to score
+    runs = TrialRuns(make_plan(settings, study, where, presets), folder, reads_corpus=False)
+    with run_lock(folder):
+        record = _open_record(folder, runs.plan)
+        runs.check_same_task()
+        _check_any_finished(read_results(runs, record, study.by, tested=False, compute=False), runs)
+        result = read_results(runs, record, study.by, tested=True)
+        read_record(folder, "compare").with_outcome(result.to_dict())
+        write_comparison_page(result)
+        if results is not None:
+            write_results(result, results)
+    return result
+
+
+def read_comparison_folder(folder: Path) -> tuple[Settings, Study, Presets]:
+    """Return settings, study and presets as they were requested last in a comparison's folder."""
+    record, path = read_record(folder, "compare"), str(folder / RECORD)
+    settings, *presets = (
+        resolve({**tree, "output_dir": str(folder)}, path)
+        for tree in (record.spec["settings"], *record.spec["presets"].values())
+    )
+    study = check_study(record.spec["study"], path)
+    return settings, study, dict(zip(record.spec["presets"], presets, strict=True))
+
+
+def is_comparison(folder: Path) -> bool:
+    """Return whether the folder holds a comparison."""
+    return (folder / RECORD).is_file()
+
+
+def _with_shared_tokenizer(
+    settings: Settings, study: Study, presets: Presets, folder: Path, where: str
+) -> tuple[Settings, Presets]:
+    """Learn the tokenizer that all variants share, unless it was learned before."""
+    if study.shared_tokenizer is None:
+        return settings, presets
+    if settings.tokenizer.path is not None or settings.model.path is not None:
+        message = "the settings have a tokenizer already (tokenizer.path or model.path)"
+        raise InputError(message, path=where, key="shared_tokenizer")
+    values = {**study.shared_tokenizer, "output_dir": str(folder / TOKENIZER)}
+    learning = Run(with_values(settings, values, f"{where}, shared_tokenizer"))
+    learning.stage_folders()  # missing data shows before anything is written
+    make_own_folder(folder, RECORD)
+    with run_lock(folder):
+        if not (folder / RECORD).exists():
+            Record(folder, "compare", {}).save()  # marks the folder as ours
+        learning.go(until=LAST_PREPARED)
+    path = {"tokenizer.path": str(folder / TOKENIZER / LAST_PREPARED / "tokenizer")}
+    return with_values(settings, path, where), {name: with_values(each, path, where) for name, each in presets.items()}
+
+
+def _last_stage(until: str | None, study: Study) -> str:
+    last = LAST_STAGE[study.by]
+    if until is None:
+        return last
+    if until not in STAGES:
+        raise InputError(f"unknown stage {until!r}", hint=did_you_mean(until, STAGES))
+    if study.by == "dev" and STAGES.index(until) > STAGES.index(last):
+        raise InputError(f"by dev no run goes further than {last}; the stage {until} looks at test")
+    return until
+
+
+def _open_record(folder: Path, plan: Plan) -> Record:
+    """Return the record in the folder with the spec requested now; raise if its runs were made with another one.
+
+    Variants and seeds may be added and left out; a variant with finished stages must stay as it was. Nothing is
+    written yet.
+    """
+    exclude = set(_MAY_CHANGE)
+    spec: Tree = {
+        "settings": plan.settings.model_dump(mode="json", exclude=exclude),
+        "presets": {name: each.model_dump(mode="json", exclude=exclude) for name, each in plan.presets.items()},
+        "study": plan.study.model_dump(mode="json"),
+        "variants": {variant.name: variant.difference_from(plan.settings) for variant in plan.variants},
+    }
+    if not ((folder / RECORD).exists() and (folder / VARIANTS).exists()):
+        return Record(folder, "compare", spec)
+    found = read_record(folder, "compare")
+    before = found.spec
+    check_spec(folder, _without_finetune_seeds(before["settings"]), _without_finetune_seeds(spec["settings"]))
+    changed = {
+        name
+        for name, values in spec["variants"].items()
+        if name in before["variants"] and not _equal(before["variants"][name], values)
+    }
+    for name in sorted(changed):
+        if any((folder / VARIANTS / name).glob(f"seed-*/*/{MANIFEST}")):
+            check_spec(folder, before["variants"][name], spec["variants"][name], f"variant {name!r}: ")
+    spec["variants"] = {**before["variants"], **spec["variants"]}
+    failures = {key: trial for key, trial in found.trials.items() if key.partition("/")[0] not in changed}
+    return Record(folder, "compare", spec, failures, found.outcome)
+
+
+def _without_finetune_seeds(settings: Tree) -> Tree:
+    """Return settings without the fine-tuning seeds: other ones are done again on the same pre-training."""
+    finetune = {name: value for name, value in settings["finetune"].items() if name != "seeds"}
+    return {**settings, "finetune": finetune}
+
+
+def _equal(old: Tree, new: Tree) -> bool:
+    without = [{key: value for key, value in each.items() if key != _FINETUNE_SEEDS} for each in (old, new)]
+    return bool(without[0] == without[1])
+
+
+def _finish(runs: TrialRuns, record: Record, study: Study, last: str, results: Path | None) -> ComparisonResult:
+    scored = is_scored(last, study)
+    result = read_results(runs, record, study.by, tested=scored, compute=scored)
+    if scored:
+        record.with_outcome(result.to_dict())
+        write_comparison_page(result)
+    if results is not None:
+        write_results(result, results)
+    if scored and not result.has_trained_trials:
+        raise InputError(f"no run trained to its end; the first: {result.failures[0]}", path=record.folder)
+    return result
+
+
+def _check_any_finished(result: ComparisonResult, runs: TrialRuns) -> None:
+    if result.has_trained_trials:
+        return
+    failed = f", {plural(len(result.failures), 'run')} failed" if result.failures else ""
+    raise InputError(
+        f"no run of {len(runs.trials)} is finished{failed}: there is nothing to test",
+        path=runs.folder,
+        hint=f"endtask compare {runs.folder} resumes and trains them",
+    )

@@ -1,0 +1,294 @@
+"""A comparison in words and tables, for the terminal and for compare.html."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from markupsafe import Markup
+
+from endtask.experiments.comparison import ComparisonResult, ResultTable, TableRow
+from endtask.experiments.page import Page, Section, Table, link, print_tables, write_page
+from endtask.experiments.statistics import ALPHA, Difference, Score
+from endtask.experiments.trial_results import EvaluationSet
+from endtask.experiments.trials import VARIANTS
+from endtask.reporting import format as shown
+from endtask.reporting.plots import BarGroup, bar_chart
+
+PAGE = "compare.html"
+_EMPTY = ""
+_MOST_NAMED = 12
+_SIGNIFICANT = ("Clearly better", "Clearly worse")
+_SIGNIFICANT_ONE_SEED = tuple(f"{word} on these rows (one seed: another may differ)" for word in ("Better", "Worse"))
+_NOT_SIGNIFICANT = "No clear difference"
+_VERDICTS = (*_SIGNIFICANT, *_SIGNIFICANT_ONE_SEED, _NOT_SIGNIFICANT)
+_SCORES = (
+    "The interval of a score is that of its mean over new rows and new seeds (bootstrap, 95%); p comes from a paired "
+    "permutation test over rows, and Holm's p holds for all tests of the table together. Rows of one group, such as "
+    "those with the same text, are drawn and permuted together."
+)
+_COSTS = (
+    "Of one run with all of its fine-tuning seeds, as if no stage had been reused. Training is pre-training and "
+    "fine-tuning. FLOPs are counted exactly, product by product, and as 6 × parameters × tokens."
+)
+
+
+def verdict(result: ComparisonResult, table: ResultTable | None = None) -> str:
+    """Return how the variant that others are tested against did, and which others are better or worse."""
+    table, rows = table or result.tables[0], result.evaluation
+    reference = table.reference
+    if reference.score is None:
+        return f"{reference.title} has no score yet."
+    where = f"{rows.split} ({rows_in_words(rows)}, {shown.plural(reference.models, 'model')})"
+    metric = shown.metric_name(rows.metric)
+    sentence = f"{reference.title}: {metric} {score_in_words(reference, reference.score)} on {where}."
+    groups: dict[str, list[str]] = {words: [] for words in _VERDICTS}
+    for row in table.rows:
+        if row.score is not None and (difference := row.score.difference) is not None:
+            words = _difference_in_words(difference, one_seed=result.has_one_seed(table, row.name))
+            groups[words].append(_named(row.title, difference))
+    return " ".join([sentence, *(f"{words}: {', '.join(names)}." for words, names in groups.items() if names)])
+
+
+def _difference_in_words(difference: Difference, *, one_seed: bool) -> str:
+    """Return the verdict; with one seed neither test nor interval knows what another seed would give.
+
+    >>> _difference_in_words(Difference(0.02, 0.001, 0.004, 0.01, 0.03), one_seed=False)
+    'Clearly better'
+    """
+    if not difference.is_significant:
+        return _NOT_SIGNIFICANT
+    words = _SIGNIFICANT_ONE_SEED if one_seed else _SIGNIFICANT
+    return words[0] if difference.mean > 0 else words[1]
+
+
+def _named(title: str, difference: Difference) -> str:
+    words = f"{100 * difference.mean:+.1f} points, Holm's p = {p_in_words(difference.p_holm)}"
+    unsure = difference.p_holm < ALPHA and not difference.is_significant
+    return f"{title} ({words}{f', but {interval_in_words(difference)} over other seeds' if unsure else ''})"
+
+
+def rows_in_words(rows: EvaluationSet) -> str:
+    """Return how many rows are scored, and how many groups they form if some belong together."""
+    count = shown.plural(len(rows.ids), "row")
+    return count if rows.group_count == len(rows.ids) else f"{count} in {shown.plural(rows.group_count, 'group')}"
+
+
+def notes(result: ComparisonResult) -> list[str]:
+    """Return what a reader of the tables has to know."""
+    if result.evaluation.split == "test":
+        found = ["Choose settings on dev: the best test score of many is partly chance."]
+    else:
+        found = ["Scores are those of dev, which also chose the epoch, so they are somewhat too high."]
+    found.append(f"± is the standard deviation over all models of a variant{_seeds_in_words(result)}.")
+    if not result.is_tested:
+        found.append("Not finished yet: intervals and tests come at the end.")
+    return found + leak_notes(result) + tokenizer_notes(result) + missing_notes(result)
+
+
+def tokenizer_notes(result: ComparisonResult) -> list[str]:
+    """Return which variants learned another vocabulary than the one they are tested against."""
+    own = result.row(result.against).tokenizer
+    others = [row.title for row in _all_rows(result) if own is not None and row.tokenizer not in (None, own)]
+    if not others:
+        return []
+    return [
+        f"Another tokenizer than {result.against}, learned from other texts: {', '.join(others)}; "
+        "tokenizer.path gives all variants the same one."
+    ]
+
+
+def missing_notes(result: ComparisonResult) -> list[str]:
+    """Return what is not finished, and which differences are between other seeds for that reason."""
+    if not result.missing:
+        return []
+    more = len(result.missing) - _MOST_NAMED
+    names = ", ".join(result.missing[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    found, uneven = [f"Not finished and not counted: {names}."], _with_other_seeds(result)
+    if result.is_tested and uneven:
+        found.append(
+            f"Other seeds are finished than of {result.against}: {', '.join(uneven)}. All finished ones count; the "
+            "intervals of these differences resample the seeds of both sides independently."
+        )
+    return found
+
+
+def _with_other_seeds(result: ComparisonResult) -> list[str]:
+    """Return the trained variants with other finished seeds than the reference, if trials of either are missing."""
+    unfinished = {key.partition("/")[0] for key in result.missing}
+    seeds = {name: {trial.seed for trial in trials} for name, trials in result.trials.items() if trials}
+    reference = seeds.pop(result.against, None)
+    trained = {name: found for name, found in seeds.items() if None not in found}
+    return [
+        name
+        for name, found in trained.items()
+        if reference is not None and found != reference and unfinished & {name, result.against}
+    ]
+
+
+def leak_notes(result: ComparisonResult) -> list[str]:
+    """Return how many of the scored rows are in train too, if any."""
+    evaluation = result.evaluation
+    rows, clean = len(evaluation.ids), int(evaluation.leak_free.sum())
+    if not clean:
+        return [f"All {rows:,} rows of {evaluation.split} are in train too: the scores say nothing about new texts."]
+    if clean == rows:
+        return []
+    leaked = f"{rows - clean:,} of the {rows:,} rows of {evaluation.split}"
+    return [f"{leaked} are in train too; the leak-free score is that of the others."]
+
+
+def _seeds_in_words(result: ComparisonResult) -> str:
+    """Return how often the trained variants were pre-trained."""
+    counts = {sum(trial.seed is not None for trial in trials) for trials in result.trials.values()} - {0}
+    if not counts:
+        return ""
+    fewest, most = min(counts), max(counts)
+    if most == 1:
+        return "; each variant was pre-trained once, so it leaves out the chance of that seed"
+    if fewest == most:
+        return f"; each variant was pre-trained {most} times"
+    once = ", and with one time it leaves out the chance of that seed" if fewest == 1 else ""
+    return f"; variants were pre-trained {fewest} to {most} times{once}"
+
+
+def score_in_words(row: TableRow, score: Score | None) -> str:
+    """Return a mean with its standard deviation over the row's models."""
+    if score is None:
+        return ("failed" if row.failures else "not yet") if row.score is None else _EMPTY
+    return shown.score_with_spread(score.mean, score.std, row.models)
+
+
+def interval_in_words(ends: Score | Difference | None) -> str:
+    """Return the ends of an interval in points.
+
+    >>> interval_in_words(Score(0.5, 0.0, 0.481, 0.52))
+    '48.1 to 52.0'
+    """
+    if ends is None or ends.low is None or ends.high is None:
+        return _EMPTY
+    sign = "+" if isinstance(ends, Difference) else ""
+    return f"{100 * ends.low:{sign}.1f} to {100 * ends.high:{sign}.1f}"
+
+
+def p_in_words(p_value: float) -> str:
+    """Return a p-value; 10,000 permutations give four decimals.
+
+    >>> p_in_words(0.00009999), p_in_words(0.0312)
+    ('0.0001', '0.0312')
+    """
+    return f"{p_value:.4f}"
+
+
+def score_table(result: ComparisonResult, table: ResultTable, caption: str = "") -> Table:
+    """Return the table of scores, differences and tests."""
+    rows, metric = result.evaluation, shown.metric_name(result.evaluation.metric)
+    leak_free = ["leak-free", "its p (Holm)"] if rows.has_leaks else []
+    dev = ["dev"] if rows.split != "dev" else []
+    tests = [f"against {table.reference.title}", "95%", "p", "p (Holm)"]
+    columns = ["variant", "models", f"{metric} on {rows.split}", "95%", *dev, *tests, *leak_free]
+    cells = [_score_cells(result, row) for row in table.rows]
+    return Table(columns, cells, caption, _reference_index(table))
+
+
+def _score_cells(result: ComparisonResult, row: TableRow) -> list[str]:
+    rows, score = result.evaluation, row.score
+    difference = score.difference if score is not None else None
+    cells = [row.title, str(row.models or _EMPTY), score_in_words(row, score), interval_in_words(score)]
+    if rows.split != "dev":
+        cells.append(score_in_words(row, row.dev) if row.dev else _EMPTY)
+    points = f"{100 * difference.mean:+.1f}" if difference is not None else _EMPTY
+    cells += [points, interval_in_words(difference), *_p_values(difference)]
+    if rows.has_leaks:
+        leak_free = row.leak_free.difference if row.leak_free is not None else None
+        cells += [score_in_words(row, row.leak_free) if row.leak_free else _EMPTY, _p_values(leak_free)[1]]
+    return cells
+
+
+def _p_values(difference: Difference | None) -> tuple[str, str]:
+    if difference is None:
+        return _EMPTY, _EMPTY
+    return p_in_words(difference.p_value), p_in_words(difference.p_holm)
+
+
+def cost_table(table: ResultTable, caption: str = "") -> Table:
+    """Return the table of costs of one run, as if no stage had been reused."""
+    columns = ["variant", "parameters", "FLOPs", "FLOPs (6ND)", "training", "all stages", "corpus text"]
+    return Table(columns, [_cost_cells(row, len(columns)) for row in table.rows], caption, _reference_index(table))
+
+
+def _cost_cells(row: TableRow, columns: int) -> list[str]:
+    cost = row.cost
+    if cost is None:
+        return [row.title, *[_EMPTY] * (columns - 1)]
+    trained = cost.parameters is not None
+    return [
+        row.title,
+        shown.count(cost.parameters) if cost.parameters is not None else _EMPTY,
+        shown.flops(cost.matmul_flops) if trained else _EMPTY,
+        shown.flops(cost.flops) if trained else _EMPTY,
+        shown.duration(cost.train_seconds),
+        shown.duration(cost.seconds),
+        shown.size(cost.text_bytes) if cost.text_bytes else "none",
+    ]
+
+
+def _reference_index(table: ResultTable) -> frozenset[int]:
+    return frozenset(index for index, row in enumerate(table.rows) if row.name == table.against)
+
+
+def print_comparison(result: ComparisonResult) -> None:
+    """Print scores, costs, what baselines are, and the verdict of every table."""
+    tables = [each for table in result.tables for each in (score_table(result, table, table.title), cost_table(table))]
+    baselines = [f"{row.title}: {row.note}" for row in _all_rows(result) if row.note]
+    leaks = leak_notes(result) if not result.evaluation.leak_free.any() else []
+    verdicts = [verdict(result, table) for table in result.tables]
+    print_tables(tables, [*baselines, *leaks, *tokenizer_notes(result), *missing_notes(result), *verdicts])
+
+
+def _all_rows(result: ComparisonResult) -> list[TableRow]:
+    """Return the rows of all tables, each variant once."""
+    return list({row.name: row for table in result.tables for row in table.rows}.values())
+
+
+def write_comparison_page(result: ComparisonResult) -> Path:
+    """Write compare.html from the trials so far; return its path."""
+    sections = [
+        Section(
+            table.title or "Variants",
+            [chart(result, table)],
+            [score_table(result, table, _SCORES), cost_table(table, _COSTS)],
+        )
+        for table in result.tables
+    ]
+    rows = _all_rows(result)
+    failures = [f"{row.title} failed: {failure}" for row in rows for failure in row.failures]
+    settings = Table(
+        ["Variant", "Differs in", "Runs"],
+        [[row.title, _changes_in_words(row), _report_links(result, row)] for row in rows],
+        text_columns=frozenset((1, 2)),
+    )
+    sections.append(Section("Settings", (), [settings], failures))
+    name = result.folder.name
+    page = Page("compare", name, verdict(result), notes(result), sections)
+    return write_page(page, result.folder / PAGE)
+
+
+def chart(result: ComparisonResult, table: ResultTable) -> Markup:
+    """Return a chart of the mean score of each variant with its interval."""
+    groups = []
+    for row in table.rows:
+        if row.score is not None:
+            low, high = row.score.low, row.score.high
+            interval = (low, high) if low is not None and high is not None else None
+            groups.append(BarGroup(row.title, (row.score.mean,), (shown.score(row.score.mean),), (interval,)))
+    rows = result.evaluation
+    return bar_chart(groups, ("mean",), title=f"{shown.metric_name(rows.metric)} on {rows.split}")
+
+
+def _changes_in_words(row: TableRow) -> str:
+    return "; ".join(part for part in (row.note, shown.in_words(row.changes)) if part) or "the settings as given"
+
+
+def _report_links(result: ComparisonResult, row: TableRow) -> Markup:
+    seeds = [trial.seed for trial in result.trials[row.name] if trial.seed is not None]
+    return Markup(" ").join(link(f"{VARIANTS}/{row.name}/seed-{seed}/report.html", f"seed {seed}") for seed in seeds)

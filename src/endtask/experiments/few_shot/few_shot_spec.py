@@ -1,0 +1,177 @@
+"""The spec of a few-shot experiment: numbers of labels, draws of them, and what is trained on them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from endtask.config.messages import explain
+from endtask.config.section import Fraction, Positive, PositiveNumber, Section
+from endtask.errors import InputError
+
+TrainedPart = Literal["head", "transformer", "all"]
+Head = Literal["new", "keep"]
+Tasks = Literal["main", "all"]
+Labels = Annotated[tuple[Positive, ...], Field(min_length=1)]
+LearningRates = Annotated[tuple[PositiveNumber, ...], Field(min_length=1)]
+
+DEFAULT_LABELS = (50, 100, 150, 200, 1000)
+_DEFAULT_LEARNING_RATES: dict[TrainedPart, float] = {"head": 1e-3, "transformer": 1e-4, "all": 1e-4}
+
+
+class FewShotRow(Section):
+    """A row of a few-shot table: a pre-trained variant, what is trained of it, and its own training values."""
+
+    variant: str = Field(description="the variant whose pre-trained encoder is trained further")
+    title: str | None = Field(None, description="the row's name in the table; unset: made from the values below")
+    train: TrainedPart = Field("head", description="head, transformer (head and layers) or all (embeddings too)")
+    head: Head = Field("new", description="new: random weights; keep: the head of pre-training")
+    tasks: Tasks = Field("main", description="main, or all: the auxiliary tasks are trained together with it")
+    learning_rates: LearningRates | None = Field(None, description="unset: the section's")
+    epochs: Positive | None = Field(None, description="unset: the section's")
+    patience: Positive | None = Field(None, description="unset: the section's")
+
+
+class FewShotTable(Section):
+    """A table of a few-shot study; every row is tested against the first."""
+
+    title: str = Field("", description="the heading of the table")
+    rows: Annotated[tuple[FewShotRow, ...], Field(min_length=1)] = Field(description="the rows, in order")
+    labels: Labels | None = Field(None, description="numbers of labels; unset: the section's")
+    tasks: tuple[str, ...] | None = Field(None, description="the study's tasks the table is for; unset: all")
+
+
+class FewShotSpec(Section):
+    """Numbers of labels x draws x seeds x learning rates, for each combination of trained part, head and tasks."""
+
+    labels: Labels | None = Field(
+        None, description="numbers of labels to train on; unset: 50, 100, 150, 200 and 1000 as far as there are rows"
+    )
+    samples: Positive = Field(5, description="draws of labels from train, each scored on test")
+    folds: int | None = Field(
+        None, ge=2, description="instead of samples: cross-validation over all rows in so many folds"
+    )
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = Field(
+        (0, 1), description="seeds of heads, batches and dropout, for each draw"
+    )
+    train: Annotated[tuple[TrainedPart, ...], Field(min_length=1)] = Field(
+        ("head",), description="what is trained: head, transformer (head and layers) or all (embeddings too)"
+    )
+    head: Annotated[tuple[Head, ...], Field(min_length=1)] = Field(
+        ("new",), description="new: random weights; keep: the head of pre-training's aligned objective or task"
+    )
+    tasks: Annotated[tuple[Tasks, ...], Field(min_length=1)] = Field(
+        ("main",), description="main: the end task alone; all: as many labels of each auxiliary task, in turn"
+    )
+    learning_rates: LearningRates | None = Field(
+        None, description="the best on held-out rows counts; unset: 1e-3 for heads, else 1e-4"
+    )
+    epochs: Positive = Field(50, description="at most; the epoch with the best held-out perplexity counts")
+    patience: Positive | None = Field(
+        10, description="a trial stops after so many epochs without improvement; null: never"
+    )
+    batch_size: Positive = Field(64, description="texts in a batch")
+    dropout: Fraction = Field(0.1, description="before the last layer; everywhere if the encoder is trained")
+    held_out: Annotated[float, Field(gt=0, le=1)] | Literal["dev"] = Field(
+        0.25, description="rows that choose the epoch: a share of the labels, drawn on top of them; dev: the dev split"
+    )
+    seed: int = Field(0, ge=0, description="seed of the draws")
+    tables: dict[str, FewShotTable] = Field({}, description="name: a table of a study")
+
+    @field_validator("labels", "seeds", "train", "head", "tasks", "learning_rates")
+    @classmethod
+    def values_are_unique(cls, values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        repeated = next((value for value, count in Counter(values or ()).items() if count > 1), None)
+        if repeated is not None:
+            raise ValueError(f"{repeated} is listed twice")
+        return values
+
+    @model_validator(mode="after")
+    def values_fit_together(self) -> FewShotSpec:
+        if self.folds is not None and self.held_out == "dev":
+            raise ValueError("held_out: dev: with folds, the rows of dev are scored as well; give a share")
+        if "head" in self.train and "main" not in self.tasks:
+            raise ValueError("tasks: all: a head alone learns nothing from other tasks; train transformer or all")
+        return self
+
+    def combinations(self) -> Iterator[tuple[TrainedPart, Head, Tasks]]:
+        """Yield every combination; a head alone learns nothing from other tasks, so it has none with all of them.
+
+        >>> list(FewShotSpec(train=("head", "all"), tasks=("main", "all")).combinations())
+        [('head', 'new', 'main'), ('all', 'new', 'main'), ('all', 'new', 'all')]
+        """
+        for train in self.train:
+            for head in self.head:
+                yield from ((train, head, tasks) for tasks in self.tasks if (train, tasks) != ("head", "all"))
+
+    def learning_rates_of(self, train: TrainedPart) -> tuple[float, ...]:
+        """Return the learning rates to try.
+
+        >>> FewShotSpec().learning_rates_of("head")
+        (0.001,)
+        """
+        return self.learning_rates or (_DEFAULT_LEARNING_RATES[train],)
+
+    def stops_after(self, epoch: int, best: int) -> bool:
+        """Return whether a trial stops after an epoch, given its best epoch so far (0: none yet).
+
+        >>> spec = FewShotSpec(patience=3)
+        >>> spec.stops_after(7, best=4), spec.stops_after(6, best=4), FewShotSpec(patience=None).stops_after(9, 1)
+        (True, False, False)
+        """
+        return epoch == self.epochs or (self.patience is not None and epoch - best >= self.patience)
+
+    def held_out_rows(self, labels: int) -> int:
+        """Return how many rows choose the epoch next to so many labels, at least two.
+
+        >>> FewShotSpec().held_out_rows(200)
+        50
+        """
+        assert self.held_out != "dev"
+        return max(2, round(self.held_out * labels))
+
+    def trials(self, labels: tuple[int, ...], train: TrainedPart) -> Iterator[FewShotTrial]:
+        """Yield every trial, those of one size one after the other."""
+        for number in labels:
+            for rate in self.learning_rates_of(train):
+                for draw in range(self.folds or self.samples):
+                    yield from (FewShotTrial(number, draw, seed, rate) for seed in self.seeds)
+
+
+@dataclass(frozen=True, order=True)
+class FewShotTrial:
+    """One trial: its number of labels, the draw they come from, its seed and its learning rate."""
+
+    labels: int
+    draw: int
+    seed: int
+    learning_rate: float
+
+    @property
+    def file_name(self) -> str:
+        """The name of its result file.
+
+        >>> FewShotTrial(200, 0, 1, 1e-3).file_name
+        'labels-200-draw-0-seed-1-lr-0.001.json'
+        """
+        return f"labels-{self.labels}-draw-{self.draw}-seed-{self.seed}-lr-{self.learning_rate:g}.json"
+
+
+def check_few_shot(tree: Mapping[str, Any]) -> FewShotSpec:
+    """Check values that flags give.
+
+    >>> check_few_shot({"train": ["heads"]})
+    Traceback (most recent call last):
+    ...
+    endtask.errors.InputError: key 'pretrain': must be 'head', 'transformer' or 'all', got 'heads' (did you mean 'head'?)
+    """
+    try:
+        return FewShotSpec.model_validate(dict(tree))
+    except ValidationError as error:
+        message = str(explain(error, None, root=FewShotSpec))
+        raise InputError(re.sub(r"^(key '\w+)\.\d+'", r"\1'", message)) from None  # a flag lists its values

@@ -1,0 +1,86 @@
+"""The record of an experiment: one JSON file with its spec, its trials and its outcome.
+
+The file is written whole after every change, so a killed experiment resumes from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from endtask.errors import InputError
+from endtask.io.atomic import write_json
+from endtask.io.nested import changes_in_words
+
+Tree = dict[str, Any]
+Kind = Literal["compare", "search", "few-shot"]
+_NAMES: dict[Kind, str] = {
+    "compare": "a comparison",
+    "search": "a search",
+    "few-shot": "a few-shot experiment",
+}
+
+
+def record_file(kind: Kind) -> str:
+    """Return the name of the record file in an experiment's folder.
+
+    >>> record_file("few-shot")
+    'few-shot.json'
+    """
+    return f"{kind}.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The spec of an experiment, the results of its trials by key, and its outcome once there is one."""
+
+    folder: Path
+    kind: Kind
+    spec: Tree
+    trials: dict[str, Tree] = field(default_factory=dict)
+    outcome: Tree | None = None
+
+    def with_trial(self, key: str, trial: Mapping[str, Any]) -> Record:
+        """Return the record with a trial added or replaced; saved."""
+        return replace(self, trials={**self.trials, key: dict(trial)}).save()
+
+    def with_outcome(self, outcome: Mapping[str, Any]) -> Record:
+        """Return the record with the outcome; saved."""
+        return replace(self, outcome=dict(outcome)).save()
+
+    def save(self) -> Record:
+        """Write the record to its folder; return it as it will be read back."""
+        tree = {"spec": self.spec, "trials": self.trials, "outcome": self.outcome}
+        write_json(self.folder / record_file(self.kind), tree)
+        return replace(self, **json.loads(json.dumps(tree)))
+
+
+def read_record(folder: Path, kind: Kind) -> Record:
+    """Read the record in an experiment's folder."""
+    path = folder / record_file(kind)
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        record = Record(folder, kind, **{name: tree[name] for name in ("spec", "trials", "outcome")})
+        if not isinstance(record.spec, dict) or not isinstance(record.trials, dict):
+            raise TypeError
+    except FileNotFoundError:
+        hint = f"endtask {kind} --output FOLDER makes one"
+        raise InputError(f"no {_NAMES[kind].split(' ', 1)[1]} here", path=folder, hint=hint) from None
+    except (ValueError, KeyError, TypeError):
+        message = f"not the record of {_NAMES[kind]}"
+        raise InputError(message, path=path, hint="was the file edited by hand?") from None
+    return record
+
+
+def check_spec(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any], what: str = "") -> None:
+    """Raise with the first differences if an experiment was made with another spec than is requested now."""
+    changes = changes_in_words(old, json.loads(json.dumps(new)))
+    if changes:
+        raise InputError(
+            f"the spec of this experiment changed: {what}{', '.join(changes[:4])}",
+            path=folder,
+            hint="choose another --output; nothing was touched",
+        )

@@ -1,0 +1,171 @@
+"""The search space: lists of values for a grid, ranges and choices for Optuna."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from endtask.config import Settings
+from endtask.config.overrides import read_list, split_entry, value_at, with_values
+from endtask.errors import InputError, did_you_mean
+
+VALUES, SPACE = "--values", "--space"
+_SPACE_EXAMPLE = "pretrain.learning_rate=log:1e-4:3e-3 or pretrain.weighting.rho1=choice:1,19,99"
+
+# TLM's grid (Yao et al. 2022, appendix B).
+PAPER_RHO1 = (1, 3, 7, 19, 99, 499, 999, 1999)
+PAPER_RHO2 = (20.0, 100.0, 1000.0)
+_RATE_FACTOR = 5.0
+
+# Trials that differ in one of these have other dev rows, another score, another cost, or only another seed.
+_NOT_SEARCHED = ("output_dir", "budget", "seed", "pretrain.seed", "task", "evaluate")
+_MOST_COMBINATIONS = 4096
+
+_RANGES = {"float": (False, False), "log": (False, True), "int": (True, False), "logint": (True, True)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values without an order."""
+
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return "choice:" + ",".join(json.dumps(value, ensure_ascii=False) for value in self.values)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two ends, integer or float, uniform on a linear or a logarithmic scale.
+
+    >>> str(Range(1e-4, 3e-3, is_integer=False, log=True))
+    'log:0.0001:0.003'
+    """
+
+    low: float
+    high: float
+    is_integer: bool
+    log: bool
+
+    def __str__(self) -> str:
+        kind = next(name for name, traits in _RANGES.items() if traits == (self.is_integer, self.log))
+        return f"{kind}:{self.low!r}:{self.high!r}"
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Both ends."""
+        return (self.low, self.high)
+
+
+Dimension = Choice | Range
+Axes = dict[str, tuple[Any, ...]]
+Space = dict[str, Dimension]
+
+
+def grid_axes(entries: Sequence[str], settings: Settings) -> Axes:
+    """Return the lists of `--values`, or TLM's grid if none is given."""
+    axes: Axes = {}
+    for entry in entries:
+        key, text = split_entry(entry, VALUES, "pretrain.weighting.rho1=1,19,99")
+        _check_new(key, axes, VALUES)
+        axes[key] = checked(settings, key, read_list(text, VALUES, key), VALUES)
+    axes = axes or _paper_grid(settings)
+    check_together(settings, axes, VALUES if entries else "--grid")
+    return axes
+
+
+def search_space(entries: Sequence[str], settings: Settings) -> Space:
+    """Return the ranges and choices of `--space`, or the default ones if none is given."""
+    space: Space = {}
+    for entry in entries:
+        key, text = split_entry(entry, SPACE, _SPACE_EXAMPLE)
+        _check_new(key, space, SPACE)
+        space[key] = _dimension(settings, key, text)
+    space = space or default_space(settings)
+    check_together(settings, {key: found.values for key, found in space.items()}, SPACE if entries else "--trials")
+    return space
+
+
+def default_space(settings: Settings) -> Space:
+    """Return both learning rates from a fifth to five times their values, TLM's grid, and the masked share.
+
+    Settings without effect are left out.
+    """
+    space: Space = {"pretrain.learning_rate": _around(settings.pretrain.learning_rate)}
+    if not settings.skip_finetuning:
+        space["finetune.learning_rate"] = _around(*settings.finetune.learning_rates)
+    space |= {key: Choice(values) for key, values in _paper_grid(settings).items()}
+    return {**space, "pretrain.mask_probability": Range(0.15, 0.4, is_integer=False, log=False)}
+
+
+def _paper_grid(settings: Settings) -> Axes:
+    """Return TLM's grid; without a corpus rho1 has no effect, without masked task texts rho2 has none."""
+    train = settings.pretrain
+    interleaves = settings.has_selection and "rho1" in type(train.weighting).model_fields
+    axes: Axes = {"pretrain.weighting.rho1": PAPER_RHO1} if interleaves else {}
+    joint = [name for name, section in settings.used_objectives.items() if "rho2" in type(section).model_fields]
+    return {**axes, **{f"pretrain.objectives.{name}.rho2": PAPER_RHO2 for name in joint}}
+
+
+def _around(*rates: float) -> Range:
+    """Return a range around learning rates, rounded so that 1e-3 / 5 is 0.0002."""
+    low, high = min(rates) / _RATE_FACTOR, max(rates) * _RATE_FACTOR
+    return Range(float(f"{low:.6g}"), float(f"{high:.6g}"), is_integer=False, log=True)
+
+
+def _dimension(settings: Settings, key: str, text: str) -> Dimension:
+    kind, _, rest = text.partition(":")
+    if kind == "choice":
+        return Choice(checked(settings, key, read_list(rest, SPACE, key), SPACE))
+    if kind not in _RANGES:
+        hint = did_you_mean(kind, [*_RANGES, "choice"])
+        raise InputError(f"unknown kind {kind!r}", path=SPACE, key=key, hint=hint)
+    found = _read_range(kind, rest, key)
+    # An integer setting would accept both ends of float:1:5 and refuse nearly all values between them.
+    inside = () if found.is_integer else (found.low + 0.382 * (found.high - found.low),)
+    # Neighbouring floats have no value between them: the inner value is then one of the ends.
+    checked(settings, key, tuple(dict.fromkeys((*found.values, *inside))), SPACE)
+    return found
+
+
+def _read_range(kind: str, text: str, key: str) -> Range:
+    is_integer, log = _RANGES[kind]
+    try:
+        low, high = (int(end) if is_integer else float(end) for end in text.split(":"))
+    except ValueError:
+        example = "int:1:10" if is_integer else f"{kind}:0.1:0.5"
+        raise InputError(f"{text!r} is not two numbers", path=SPACE, key=key, hint=f"for example {example}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"{text!r}: the first number must be the smaller one", path=SPACE, key=key)
+    if log and low <= 0:
+        raise InputError("a logarithmic range must begin above 0", path=SPACE, key=key)
+    return Range(low, high, is_integer, log)
+
+
+def _check_new(key: str, seen: Mapping[str, Any], where: str) -> None:
+    if key in seen:
+        raise InputError("the key is given twice", path=where, key=key)
+
+
+def checked(settings: Settings, key: str, values: Sequence[Any], where: str) -> tuple[Any, ...]:
+    """Return the values of one key as settings give them; raise if the settings refuse key or value."""
+    if key in _NOT_SEARCHED or key.partition(".")[0] in _NOT_SEARCHED:
+        raise InputError("trials that differ in this cannot be compared on dev", path=where, key=key)
+    found = tuple(value_at(with_values(settings, {key: value}, where), key) for value in values)
+    if any(isinstance(value, dict) for value in found):
+        raise InputError("a section, not a value", path=where, key=key)
+    twice = next((value for value in found if found.count(value) > 1), None)
+    if twice is not None:
+        raise InputError(f"the value {twice!r} is listed twice", path=where, key=key)
+    return found
+
+
+def check_together(settings: Settings, axes: Mapping[str, Sequence[Any]], where: str) -> None:
+    """Raise now what would stop a search half-way: values that are valid alone and invalid together."""
+    if math.prod(map(len, axes.values())) <= _MOST_COMBINATIONS:
+        for values in product(*axes.values()):
+            with_values(settings, dict(zip(axes, values, strict=True)), where)

@@ -1,0 +1,189 @@
+"""The statistics of result tables: means, bootstrap intervals, paired permutation tests and Holm's correction."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation, numbered_groups
+from endtask.evaluation.task_metrics import score_runs
+from endtask.experiments.trial_results import EvaluationSet, TrialResult
+from endtask.io.digests import fingerprint
+from endtask.seeds import generator
+from endtask.task.targets import Answers
+
+VERSION = 3
+"""Raised with every change of what intervals and tests come to, so that none of an earlier table is reused."""
+PERMUTATIONS = 10_000
+LEVEL = 0.95
+ALPHA = 0.05
+_PERMUTATIONS_AT_ONCE = 500
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A variant's score minus that of the variant it is tested against, on the same rows.
+
+    `low` and `high` are the ends of its bootstrap interval, where there is one; `p_holm` holds for all tests of the
+    table together.
+    """
+
+    mean: float
+    p_value: float
+    p_holm: float = 1.0
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether neither the choice of rows, over all tests of the table, nor that of seeds is likely to explain it.
+
+        >>> Difference(0.02, 0.001, 0.004, 0.01, 0.03).is_significant
+        True
+        >>> Difference(0.02, 0.001, 0.004, -0.01, 0.05).is_significant
+        False
+        """
+        interval_holds_zero = self.low is not None and self.high is not None and self.low <= 0 <= self.high
+        return self.p_holm < ALPHA and not interval_holds_zero
+
+
+@dataclass(frozen=True)
+class Score:
+    """Scores on some rows: mean and standard deviation over all models, the interval of the mean, the difference."""
+
+    mean: float
+    std: float
+    low: float | None = None
+    high: float | None = None
+    difference: Difference | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Score:
+        """Return mean and sample standard deviation (0 for a single value)."""
+        numbers = [float(value) for value in values]
+        return cls(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0)
+
+    @classmethod
+    def from_dict(cls, tree: Tree) -> Score:
+        """Return the score that a record holds."""
+        return cls(**{**tree, "difference": Difference(**tree["difference"]) if tree["difference"] else None})
+
+
+@dataclass(frozen=True)
+class VariantScores:
+    """A variant's score on all rows and on those that are not in train too; `digest` is of all they depend on."""
+
+    score: Score
+    leak_free: Score | None
+    digest: str
+
+
+@dataclass(frozen=True)
+class PairedTests:
+    """Tests of variants against one of them; rows of an earlier table are reused by their digest."""
+
+    rows: EvaluationSet
+    against: Sequence[TrialResult]
+    known: Mapping[str, Tree]
+    permutations: int = PERMUTATIONS
+
+    def scores(self, trials: Sequence[TrialResult]) -> VariantScores:
+        """Return a variant's scores with intervals and, unless it is tested against itself, differences."""
+        digest = self._digest(trials)
+        known = self.known.get(digest)
+        if known is not None:
+            leak_free = Score.from_dict(known["leak_free"]) if known["leak_free"] else None
+            return VariantScores(Score.from_dict(known["score"]), leak_free, digest)
+        score = self._score(trials, np.ones(len(self.rows.truth), dtype=bool))
+        return VariantScores(score, self._score(trials, self.rows.leak_free) if self.rows.has_leaks else None, digest)
+
+    def _score(self, trials: Sequence[TrialResult], chosen: NDArray[np.bool_]) -> Score:
+        truth, metric, groups = self.rows.truth[chosen], self.rows.measure, self.rows.groups[chosen]
+        options: Tree = {"groups": groups, "level": LEVEL, "samples": self.permutations}
+        mine = predictions(trials)[:, :, chosen]
+        low, high = bootstrap_interval(mine, None, truth, metric, **options)
+        score = replace(Score.of(score_runs(flat(mine), truth, metric)), low=low, high=high)
+        if not self.against or trials is self.against:
+            return score
+        other = predictions(self.against)[:, :, chosen]
+        mean = score.mean - float(score_runs(flat(other), truth, metric).mean())
+        # What two variants share, such as one pre-training under two ways of fine-tuning, then cancels.
+        paired = _seeds(trials) == _seeds(self.against)
+        low, high = bootstrap_interval(mine, other, truth, metric, **options, paired_runs=paired)
+        p_value = metric_permutation(mine, other, truth, metric, groups=groups, permutations=self.permutations)
+        return replace(score, difference=Difference(mean, p_value, low=low, high=high))
+
+    def _digest(self, trials: Sequence[TrialResult]) -> str:
+        rows = self.rows
+        data = (rows.split, rows.metric, rows.truth.tolist(), rows.leak_free.tolist(), rows.groups.tolist())
+        both = [[trial.digest() for trial in each] for each in (trials, self.against)]
+        pairing = (trials is self.against, _seeds(trials) == _seeds(self.against))
+        return fingerprint(VERSION, data, both, pairing, self.permutations, LEVEL)
+
+
+def untested_scores(trials: Sequence[TrialResult], rows: EvaluationSet) -> VariantScores:
+    """Return a variant's means and standard deviations alone."""
+    predicted, chosen = flat(predictions(trials)), rows.leak_free
+    leak_free = score_runs(predicted[:, chosen], rows.truth[chosen], rows.measure) if rows.has_leaks else None
+    score = Score.of(score_runs(predicted, rows.truth, rows.measure))
+    return VariantScores(score, Score.of(leak_free) if leak_free is not None else None, "")
+
+
+def holm_corrected(differences: Sequence[Difference | None]) -> list[Difference | None]:
+    """Return the differences with p-values that hold for all of them together; None stays None.
+
+    >>> [each and each.p_holm for each in holm_corrected([None, Difference(0.1, 0.01), Difference(0.1, 0.04)])]
+    [None, 0.02, 0.04]
+    """
+    adjusted = iter(holm([each.p_value for each in differences if each is not None]))
+    return [None if each is None else replace(each, p_holm=next(adjusted)) for each in differences]
+
+
+def loss_permutation(
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    groups: NDArray[np.int64],
+    *,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> float:
+    """Return the two-sided p-value of the difference of two variants' cross-entropy, permuted by group of rows.
+
+    Both are sums over a row's predictions, averaged over the variant's trials. As both predict the same units, the
+    logarithms of their perplexities differ by the mean of the rows' differences. The observed labelling counts as one
+    permutation.
+
+    >>> loss_permutation(np.ones(40), np.zeros(40), np.arange(40)) < 0.001
+    True
+    >>> loss_permutation(np.ones(40), np.zeros(40), np.zeros(40, dtype=np.int64))
+    1.0
+    """
+    differences = np.bincount(numbered_groups(groups, len(first)), weights=first - second)
+    observed = abs(differences.sum()) * (1 - 1e-12)
+    random, extreme = generator(seed, "surprise"), 0
+    for start in range(0, permutations, _PERMUTATIONS_AT_ONCE):
+        size = (min(_PERMUTATIONS_AT_ONCE, permutations - start), len(differences))
+        signs = random.integers(0, 2, size=size, dtype=np.int8)
+        extreme += int((np.abs((2.0 * signs - 1) @ differences) >= observed).sum())
+    return (extreme + 1) / (permutations + 1)
+
+
+def predictions(trials: Sequence[TrialResult]) -> Answers:
+    """Return predictions by pre-training seed, fine-tuning seed and row."""
+    return np.stack([trial.predicted for trial in trials])
+
+
+def flat(predicted: Answers) -> Answers:
+    """Return predictions by model and row."""
+    return predicted.reshape(-1, *predicted.shape[2:])
+
+
+def _seeds(trials: Sequence[TrialResult]) -> list[tuple[int | None, tuple[int, ...]]]:
+    return [(trial.seed, trial.finetune_seeds) for trial in trials]

@@ -1,0 +1,141 @@
+"""What trials came to: predictions on the same rows, dev scores and cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.errors import InputError
+from endtask.evaluation.baselines import Baseline
+from endtask.evaluation.predictions import read_predictions
+from endtask.evaluation.task_metrics import Measure
+from endtask.experiments.trial_runs import TRAINING_STAGES
+from endtask.experiments.trials import Trial
+from endtask.io.digests import fingerprint
+from endtask.io.run_layout import DEV_PREDICTIONS
+from endtask.reporting.costs import corpus_text, stage_costs, total_cost
+from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.scores import seed_rows
+from endtask.task import Task, leaked_ids
+from endtask.task.split import group_numbers
+from endtask.task.targets import Answers, from_lists, targets
+
+SplitName = Literal["test", "dev"]
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """The rows that variants are scored on: a split, its labels, which rows are not in train too, and their groups.
+
+    Rows of one group, such as questions about one sentence, are permuted and resampled together.
+    """
+
+    split: str
+    measure: Measure
+    labels: tuple[str, ...]
+    ids: tuple[str, ...]
+    truth: Answers
+    leak_free: NDArray[np.bool_]
+    groups: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, task: Task, measure: Measure, by: SplitName) -> EvaluationSet:
+        """Return the rows of test, or of dev if requested or if there is no test split."""
+        split = "test" if by == "test" and "test" in task.splits else "dev"
+        examples, leaked = task.splits[split], leaked_ids(task, split)
+        ids = tuple(example.id for example in examples)
+        leak_free = np.asarray([each not in leaked for each in ids])
+        return cls(split, measure, task.all_labels, ids, targets(task, split), leak_free, group_numbers(examples))
+
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.measure.name
+
+    @property
+    def has_leaks(self) -> bool:
+        """Whether some rows, but not all, are in train too."""
+        return bool(self.leak_free.any() and not self.leak_free.all())
+
+    @property
+    def group_count(self) -> int:
+        """How many groups the rows form."""
+        return len(np.unique(self.groups))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run costs alone, reused stages included; FLOPs by the papers' 6ND and counted product by product."""
+
+    flops: float
+    matmul_flops: float
+    train_seconds: float
+    seconds: float
+    text_bytes: int
+    parameters: int | None
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """One trial: for each fine-tuning seed the dev score and the predictions (seeds, rows, ...)."""
+
+    seed: int | None
+    finetune_seeds: tuple[int, ...]
+    dev: tuple[float, ...]
+    predicted: Answers
+    cost: Cost
+
+    def digest(self) -> str:
+        """Return a hash of the predictions."""
+        return fingerprint(self.predicted.shape, self.predicted.tobytes().hex())
+
+
+def read_trial(trial: Trial, rows: EvaluationSet, by: SplitName) -> TrialResult | None:
+    """Return the result of a trial; None if it is not scored yet."""
+    folder = RunFolder(trial.folder) if trial.folder.is_dir() else None
+    if folder is None or ("evaluate" if by == "test" else "finetune") not in folder.manifests:
+        return None
+    scores = seed_rows(folder)
+    seeds = tuple(row.seed for row in scores)
+    kind = rows.measure.type
+    predicted = _dev_predictions(trial.folder, seeds, kind) if by == "dev" else _predictions(trial, rows)
+    return TrialResult(trial.seed, seeds, tuple(row.dev for row in scores), predicted, _cost(folder))
+
+
+def baseline_result(baseline: Baseline) -> TrialResult:
+    """Return an untrained baseline as a single trial; it reads no corpus."""
+    cost = Cost(0.0, 0.0, baseline.seconds, baseline.seconds, 0, None)
+    return TrialResult(None, (0,), (baseline.dev_score,), baseline.predicted[None], cost)
+
+
+def _predictions(trial: Trial, rows: EvaluationSet) -> Answers:
+    found = read_predictions(trial.folder / "evaluate", rows.labels, rows.measure.type)
+    if found.ids != rows.ids or not np.array_equal(found.truth, rows.truth):
+        raise InputError(f"these are not the {rows.split} rows of the other variants", path=trial.folder)
+    return found.predicted
+
+
+def _dev_predictions(folder: Path, seeds: tuple[int, ...], kind: str) -> Answers:
+    files = [folder / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds]
+    missing = next((file for file in files if not file.exists()), None)
+    if missing is not None:
+        raise InputError("no dev predictions", path=missing, hint="choose another --output")
+    return np.stack([from_lists(json.loads(file.read_text(encoding="utf-8")), kind) for file in files])
+
+
+def _cost(run: RunFolder) -> Cost:
+    costs = stage_costs(run)
+    total = total_cost(costs)
+    return Cost(
+        flops=total["flops"],
+        matmul_flops=total["matmul_flops"],
+        train_seconds=sum(cost.seconds for cost in costs if cost.stage in TRAINING_STAGES),
+        seconds=total["seconds"],
+        text_bytes=corpus_text(run.counts("select")),
+        parameters=int(run.counts("pretrain")["parameters"]),
+    )

@@ -1,0 +1,149 @@
+"""The runs of a comparison: checked before anything is written, prepared once, then trained trial by trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from endtask.errors import InputError
+from endtask.experiments.stage_reuse import reuse_data, reuse_stages
+from endtask.experiments.trials import Trial, Variant
+from endtask.experiments.variants import Plan
+from endtask.io.run_layout import STAGES
+from endtask.io.stage_folder import StageFolder, read_manifest
+from endtask.pipeline.run import Run, uses_device
+from endtask.progress import say
+from endtask.task import Task
+
+LAST_PREPARED = "pack"
+TRAINING_STAGES = ("pretrain", "finetune")
+_FINETUNE_SEEDS = "finetune.seeds"
+
+
+@dataclass
+class TrialRuns:
+    """The runs of all trials in an experiment's folder; every stage is done once and reused by the others.
+
+    `sources` are other run folders whose stages may be reused. Without `reads_corpus` finished trials can be scored
+    where the corpus is not, but no stage can be done.
+    """
+
+    plan: Plan
+    folder: Path
+    sources: Sequence[Path] = ()
+    reads_corpus: bool = True
+    _first: dict[str, Run] = field(default_factory=dict)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Every trial; those of the variant that baselines are made from come first."""
+        variants = sorted(self.plan.variants, key=lambda variant: variant.name != self.plan.against)
+        return [trial for variant in variants for trial in variant.trials(self.folder)]
+
+    @property
+    def task(self) -> Task:
+        """The labelled data, with the auxiliary tasks of all variants: a scored row may be in train of any."""
+        tasks = [self._first_run(variant).task for variant in self.plan.variants]
+        auxiliary = {f"{name} {each.fingerprint}": each for task in tasks for name, each in task.auxiliary.items()}
+        return replace(self._first_run(self.plan.variant(self.plan.against)).task, auxiliary=auxiliary)
+
+    def check(self, last: str) -> None:
+        """Raise, before anything is written, what would stop a run: its settings, its data, other rows to score.
+
+        Stages after `last` are left to another machine.
+        """
+        names = STAGES[: STAGES.index(last) + 1]
+        first = self._first_run(self.plan.variant(self.plan.against))
+        first.check(trains=uses_device(names, first.settings))
+        first.stage_folders()
+        for variant in self.plan.variants:
+            run = self._first_run(variant)
+            try:
+                run.check(trains=uses_device(names, run.settings))
+                _ = run.corpus
+            except InputError as error:
+                raise type(error)(f"variant {variant.name!r}: {error}") from None
+            if _scored_rows(run.task) != _scored_rows(first.task):
+                message = f"its dev or test rows are not those of {self.plan.against!r}"
+                raise InputError(f"variant {variant.name!r}: {message}")
+
+    def check_unchanged(self) -> None:
+        """Raise if data changed since the runs in the folder were made."""
+        for trial in self.trials:
+            clash = self._run(trial).first_clash() if trial.folder.exists() else None
+            if clash is not None and not self._has_other_finetune_seeds(trial):
+                raise InputError(
+                    f"what the stage {clash} reads changed since this run was made",
+                    path=trial.folder,
+                    hint="choose another --output; nothing was touched",
+                )
+
+    def check_same_task(self) -> None:
+        """Raise if the task changed since the runs in the folder were made; reads no corpus."""
+        for trial in self.trials:
+            manifest = read_manifest(trial.folder / "read")
+            if manifest and manifest["inputs"]["task"] != self._run(trial).input_digest("task"):
+                hint = "its predictions cannot be scored on other rows; nothing was touched"
+                raise InputError("the task changed since this run was made", path=trial.folder, hint=hint)
+
+    def prepare(self, until: str) -> None:
+        """Do the stages before training for all trials: equal ones once, and mistakes show early.
+
+        Fine-tuning with other seeds than requested now is set aside, to be done again.
+        """
+        last = min(until, LAST_PREPARED, key=STAGES.index)
+        for trial in self.trials:
+            if trial.folder.exists():
+                self._run(trial).follow_settings(start="finetune" if self._has_other_finetune_seeds(trial) else None)
+            if trial.variant.tokenizer_from is not None and last != LAST_PREPARED:
+                continue  # the fingerprints of its stages depend on a tokenizer that is not there yet
+            self.reuse(trial)
+            if not self.is_finished(trial, last):
+                say(f"variant {trial.variant.name}: preparing up to {last}")
+                self._run(trial).go(until=last)
+
+    def train(self, trial: Trial, until: str) -> None:
+        """Do what is left of a trial in this process."""
+        self.reuse(trial)
+        if not self.is_finished(trial, until):
+            self._run(trial).go(until=until)
+
+    def reuse(self, trial: Trial) -> None:
+        """Give a trial every stage that another run did with the same settings and data."""
+        others = [other.folder for other in self.trials if other != trial]
+        reuse_stages(self._run(trial), [*others, *self.sources])
+
+    def is_finished(self, trial: Trial, until: str) -> bool:
+        """Return whether a stage of the trial, and so every stage before it, is finished."""
+        return self.stages(trial)[until].is_finished()
+
+    def stages(self, trial: Trial) -> dict[str, StageFolder]:
+        """Return the stages of a trial with their fingerprints."""
+        return self._run(trial).stage_folders()
+
+    def _has_other_finetune_seeds(self, trial: Trial) -> bool:
+        """Return whether the trial differs from its run folder only in the fine-tuning seeds."""
+        clash = next((stage for stage in self.stages(trial).values() if stage.clashes()), None)
+        return clash is not None and clash.name == "finetune" and set(clash.changes()) == {_FINETUNE_SEEDS}
+
+    def _run(self, trial: Trial) -> Run:
+        made = Run(trial.settings)
+        reuse_data(self._first_run(trial.variant), made)
+        return made
+
+    def _first_run(self, variant: Variant) -> Run:
+        """Return the variant's first run, whose data its other runs reuse."""
+        if variant.name not in self._first:
+            made = Run(variant.trials(self.folder)[0].settings)
+            if not self.reads_corpus:
+                made.corpus = None
+            if variant.name != self.plan.against:
+                reuse_data(self._first_run(self.plan.variant(self.plan.against)), made)
+            self._first[variant.name] = made
+        return self._first[variant.name]
+
+
+def _scored_rows(task: Task) -> list[tuple[str, str, object]]:
+    splits = (split for split in ("dev", "test") if split in task.splits)
+    return [(split, example.id, example.label) for split in splits for example in task.splits[split]]

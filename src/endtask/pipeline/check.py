@@ -1,0 +1,256 @@
+"""Check a run before it starts: audit the data, show examples as the model sees them, and estimate the cost."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from endtask.config import BatchSize, ObjectiveSettings, Settings
+from endtask.config.data_usage import DataUse, chosen_by_dev, data_usage, data_usage_lines
+from endtask.config.objectives import TASK_OBJECTIVE, is_tlm
+from endtask.config.training import WeightingSettings
+from endtask.config.unused_settings import unused_settings
+from endtask.corpus import Corpus
+from endtask.io.selection_table import write_selection
+from endtask.pipeline.estimate import Estimate, Trial, estimate_lines, estimate_of, retrieval_cost, with_selector
+from endtask.pipeline.external_inputs import unread_corpus
+from endtask.pipeline.preflight import preflight
+from endtask.records import Example
+from endtask.task import Audit, Task, audit
+from endtask.task.leaks import leaks_between
+from endtask.task.task import read_all
+from endtask.tokenization.entity_markers import likely_markers
+
+if TYPE_CHECKING:
+    from endtask.objectives.stream import TextStream
+    from endtask.training.phase import Phase
+
+_SAMPLED_EXAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The findings of `endtask check`."""
+
+    audit: Audit
+    examples: tuple[dict[str, str], ...]
+    estimate: Estimate | None
+    data_usage: tuple[DataUse, ...] = ()
+    auxiliary: tuple[Audit, ...] = ()
+    leaks_between_tasks: tuple[str, ...] = ()
+    likely_markers: tuple[str, ...] = ()
+    """Strings in nearly every text that look like entity markers and that the settings do not name."""
+    unread_corpus: str | None = None
+    unused_settings: tuple[str, ...] = ()
+    validation_warnings: tuple[str, ...] = ()
+    """Warnings about the rows that learned weights are validated on."""
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a problem would spoil the result, or a run would not start."""
+        problems = (problem for found in (self.audit, *self.auxiliary) for problem in found.problems)
+        return any(problem.level == "error" for problem in problems) or bool(self.estimate and self.estimate.errors)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        estimate = {**asdict(self.estimate), "total_seconds": self.estimate.total_seconds} if self.estimate else None
+        return {
+            "audit": self.audit.to_dict(),
+            "tasks": {found.name: found.to_dict() for found in self.auxiliary},
+            "leaks_between_tasks": list(self.leaks_between_tasks),
+            "likely_markers": list(self.likely_markers),
+            "unread_corpus": self.unread_corpus,
+            "unused_settings": list(self.unused_settings),
+            "validation_warnings": list(self.validation_warnings),
+            "examples": list(self.examples),
+            "data_usage": [asdict(use) for use in self.data_usage],
+            "estimate": estimate,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield the findings as lines of text."""
+        yield from self.audit.lines()
+        for found in self.auxiliary:
+            yield ""
+            yield from found.lines()
+        yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
+        if self.unread_corpus:
+            yield f"warning: {self.unread_corpus}"
+        yield from (f"warning: {warning}" for warning in (*self.unused_settings, *self.validation_warnings))
+        if self.likely_markers:
+            markers = ", ".join(f'"{marker}"' for marker in self.likely_markers)
+            yield f"hint: the head can read entity markers in nearly every text: tokenizer.entity_markers: [{markers}]"
+        for example in self.examples:
+            yield ""
+            yield from (f"{name:9} {value}" for name, value in example.items())
+        if self.data_usage:
+            yield ""
+            yield from data_usage_lines(self.data_usage)
+        if self.estimate:
+            yield ""
+            yield from estimate_lines(self.estimate)
+
+
+def check(settings: Settings) -> CheckResult:
+    """Audit the task, find the files of the corpus, tokenize and mask examples, and estimate the cost."""
+    task = read_all(settings)
+    corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
+    preflight(task, settings)
+
+    # Imported this late, for it takes seconds, which a slip in the data should not wait for.
+    from endtask.training.pretrain_phase import pretrain_phase
+    from endtask.weighting.meta.folds import groups_in
+
+    _check_aligned_files(settings)
+    retrieval = retrieval_cost(task, corpus, settings)
+    with tempfile.TemporaryDirectory() as name:
+        sample = _sample(task)
+        packed = _pack_task(sample, settings, Path(name))
+        trial_settings = _on_task_text(sample, settings)
+        phase = pretrain_phase(sample, packed, trial_settings, least_vocabulary=_most_tokens(settings))
+        estimate = estimate_of(Trial(task, sample, packed, phase), retrieval, settings)
+        for part in settings.select.part.parts():
+            estimate = with_selector(estimate, part, task, replace(sample, auxiliary={}), settings, Path(name))
+        examples = examples_of(sample, packed, phase, trial_settings)
+        uses = data_usage(settings, groups=groups_in(task.train), absent=_without_selection(settings))
+        auxiliary = tuple(audit(other) for other in task.auxiliary.values())
+        leaks, markers = tuple(leaks_between(task)), _unnamed_markers(sample, settings)
+        found = CheckResult(audit(task), examples, estimate, uses, auxiliary, leaks, markers)
+        warnings = (*chosen_by_dev(uses), *_weighting_warnings(task, settings))
+        return replace(
+            found,
+            unread_corpus=unread_corpus(settings),
+            unused_settings=unused_settings(settings),
+            validation_warnings=warnings,
+        )
+
+
+def _without_selection(settings: Settings) -> list[str]:
+    """Return the objectives that would read a selection where there is none."""
+    found = settings.used_objectives
+    return (
+        [] if settings.has_selection else [name for name, objective in found.items() if objective.reads == "selection"]
+    )
+
+
+def _unnamed_markers(task: Task, settings: Settings) -> tuple[str, ...]:
+    markers = () if task.task_type.per_token else likely_markers([example.text for example in task.train])
+    return tuple(marker for marker in markers if marker not in settings.tokenizer.entity_markers)
+
+
+def _check_aligned_files(settings: Settings) -> None:
+    """Raise `InputError` for missing files of aligned objectives, which a run reads for its fingerprints."""
+    if settings.reads_aligned:
+        from endtask.tokenization.span_finders import span_finder
+
+        Corpus.aligned(settings.aligned, settings.corpus)
+        span_finder(settings.aligned)
+
+
+def _sample(task: Task) -> Task:
+    """Return the task with train texts from all over the split, enough to estimate lengths and words."""
+    step = max(1, len(task.train) // _SAMPLED_EXAMPLES)
+    auxiliary = {name: _sample(other) for name, other in task.auxiliary.items()}
+    return replace(task, splits={"train": task.train[::step]}, auxiliary=auxiliary)
+
+
+def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
+    from endtask.tokenization.packing import pack
+
+    write_selection(folder / "none.parquet", [])
+    pack(task, folder / "none.parquet", settings, folder / "pack")
+    return folder / "pack"
+
+
+def _most_tokens(settings: Settings) -> int:
+    """Return the most tokens that a run can learn from a corpus; 0 without a corpus, where its texts are counted."""
+    return settings.tokenizer.vocab_size if settings.learns_tokenizer and settings.corpus.sources else 0
+
+
+def _on_task_text(sample: Task, settings: Settings) -> Settings:
+    """Return settings for pre-training on the task's train texts alone: other text is not selected yet.
+
+    Learned weights use folds, since dev is not packed, and are left out where train cannot be cut.
+    """
+    train, used = settings.pretrain, settings.used_objectives
+    if is_tlm(train.objectives) and train.weighting.part.tlm_only:
+        joint = ObjectiveSettings(kind="joint", **train.objectives[TASK_OBJECTIVE].options.model_dump())
+        changes: dict[str, Any] = {"objectives": {TASK_OBJECTIVE: joint}, "weighting": WeightingSettings(name="equal")}
+        return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
+    objectives = {name: _stand_in(section, train.batch_size) for name, section in used.items()}
+    changes = {"objectives": objectives, "weighting": train.weighting.part.on_sample(sample, train.weighting)}
+    return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
+
+
+def _stand_in(section: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSettings:
+    """Return an objective of about the same cost on the task's texts."""
+    if section.reads == "task":
+        return section
+    return ObjectiveSettings(
+        kind="mlm",
+        texts="task",
+        batch_size=section.batch_size or batch_size,
+        weight=section.weight,
+        dropout=section.dropout,
+        mask_probability=section.mask_probability,
+        learning_rate=section.learning_rate,
+        warmup_fraction=section.warmup_fraction,
+    )
+
+
+def _weighting_warnings(task: Task, settings: Settings) -> Iterator[str]:
+    """Yield what the weighting warns of."""
+    if not settings.skip_pretraining:
+        yield from settings.pretrain.weighting.part.warnings(task, settings)
+
+
+def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> tuple[dict[str, str], ...]:
+    """Return two train texts as tokens, and masked as in pre-training."""
+    from endtask.tokenization.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(packed / "tokenizer")
+    name = _shown_objective(phase, settings)
+    stream: TextStream = phase.objectives[name].stream  # type: ignore[attr-defined]
+    of = settings.used_objectives[name].task
+    rows = task.train if of is None else task.auxiliary[of].train
+    batch, positions = stream.batch(0), stream.positions(0)
+    shown = []
+    for row in range(min(2, len(positions))):
+        example = rows[int(positions[row])]
+        start, end = batch.offsets[row : row + 2].tolist()
+        masked = tokenizer.convert_ids_to_tokens(batch.input_ids[start:end].tolist())
+        pair = f" | {example.text_pair}" if example.text_pair else ""
+        ids = tokenizer(example.text, example.text_pair, add_special_tokens=False, verbose=False)["input_ids"]
+        shown.append(
+            {
+                "example": f"{example.id}, {_short(_label_text(example))}",
+                "text": _short(example.text + pair),
+                "tokens": _short(" ".join(tokenizer.convert_ids_to_tokens(ids))),
+                "masked": _short(" ".join(masked)),
+            }
+        )
+    return tuple(shown)
+
+
+def _shown_objective(phase: Phase, settings: Settings) -> str:
+    """Return the first objective that masks tokens, else the first; objectives of the end task come first."""
+    used = settings.used_objectives
+    names = sorted(phase.objectives, key=lambda name: used[name].task is not None)
+    return next((name for name in names if used[name].part_class.masks), names[0])
+
+
+def _label_text(example: Example) -> str:
+    """Return the label of an example as text."""
+    if example.tokens is not None and isinstance(example.label, tuple):
+        return "tags " + " ".join(f"{word}/{tag}" for word, tag in zip(example.tokens, example.label, strict=True))
+    if isinstance(example.label, tuple):
+        return f"labels {', '.join(example.label) or 'none'}"
+    return f"label {example.label}"
+
+
+def _short(text: str, limit: int = 300) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[:limit]} ..."

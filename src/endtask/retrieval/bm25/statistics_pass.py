@@ -1,0 +1,251 @@
+"""Pass 1: read every shard of the corpus once, in parallel, and write its statistics; reuse shards read before.
+
+Each shard is read, split into passages, scanned block by block for the query words and the evaluation texts, and stored
+as a folder of arrays (`shards.ShardFolder`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from endtask.corpus import Corpus
+from endtask.corpus.corpus import passages_of
+from endtask.corpus.reading import SourceDocument, read_source
+from endtask.io.atomic import atomic_file
+from endtask.io.compression import ReadProgress
+from endtask.progress import Advance, bar
+from endtask.retrieval.bm25.join import JoinedCorpus, join
+from endtask.retrieval.bm25.scan import Scanned, Scanner, Terms, string_keys
+from endtask.retrieval.bm25.shards import PASSAGE, Passages, Shard, ShardCounts, ShardFolder, ShardWriter, shards_of
+from endtask.retrieval.contamination import ContaminationFilter
+from endtask.retrieval.near_duplicates import SIGNATURE
+from endtask.retrieval.workers import Job, Report, run_jobs
+
+WORTH_A_PROCESS = 8_000_000
+"""Bytes on disk; reading fewer takes no longer than starting interpreters."""
+_BLOCK = 1 << 21
+"""Characters of text scanned at a time: enough to make calls cheap, few enough for cache and memory."""
+_FORMAT = "1"  # raised whenever pass 1 computes something else from the same text
+_REPORT_SECONDS = 0.2
+_SHARD_NAME = re.compile(r"[0-9a-f]{24}(\.\d+\.partial)?")
+
+
+@dataclass(frozen=True)
+class ScanSpec:
+    """What pass 1 scans for: query words (their alphabetical order numbers them), evaluation texts, MinHash signatures.
+
+    `key` is a hash of all of it.
+    """
+
+    words: tuple[str, ...]
+    contamination_filter: ContaminationFilter
+    key: str
+    signatures: bool = False
+
+    @classmethod
+    def of(cls, words: Iterable[str], evaluation_texts: Sequence[str] = (), *, signatures: bool = False) -> ScanSpec:
+        """Number the words and build the contamination filter."""
+        distinct = tuple(sorted(set(words)))
+        content = "\n".join([_FORMAT, str(signatures), *distinct, "", *sorted(set(evaluation_texts))])
+        return cls(
+            distinct,
+            ContaminationFilter.of(evaluation_texts),
+            hashlib.blake2b(content.encode(), digest_size=12).hexdigest(),
+            signatures,
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the spec for other processes."""
+        words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
+        with atomic_file(path) as aside, open(aside, "wb") as file:
+            arrays: dict[str, Any] = self.contamination_filter.arrays()
+            np.savez(file, words=words, signatures=self.signatures, key=self.key, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> ScanSpec:
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            words = arrays["words"].tobytes().decode()
+            return cls(
+                tuple(words.split("\n")) if words else (),
+                ContaminationFilter.from_arrays(arrays),
+                str(arrays["key"]),
+                bool(arrays["signatures"]),
+            )
+
+
+def read_corpus(
+    corpus: Corpus,
+    spec: ScanSpec,
+    folder: Path,
+    *,
+    workers: int,
+    near_duplicates: float | None = None,
+) -> JoinedCorpus:
+    """Read the shards of the corpus that `folder` does not hold yet, and join all of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = shards_of(corpus)
+    paths = [folder / shard.key(spec.key) for shard in shards]
+    missing = [(shard, path) for shard, path in zip(shards, paths, strict=True) if ShardFolder.open(path) is None]
+    _remove_others(folder, {path.name for path in paths})
+    if missing:
+        _read(missing, spec, folder, workers)
+    opened = []
+    for shard, path in zip(shards, paths, strict=True):
+        found = ShardFolder.open(path)
+        if found is None:
+            raise RuntimeError(f"{path} vanished while the corpus was read")
+        opened.append((shard, found))
+    return join(corpus, opened, near_duplicates=near_duplicates)
+
+
+def _remove_others(folder: Path, wanted: set[str]) -> None:
+    """Delete the shards of other corpora or queries and the remains of killed processes, but no other file."""
+    for path in folder.iterdir():
+        if _SHARD_NAME.fullmatch(path.name) and path.name not in wanted:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _read(missing: Sequence[tuple[Shard, Path]], spec: ScanSpec, folder: Path, workers: int) -> None:
+    setup = folder / "spec.npz"
+    spec.save(setup)
+    total = sum(shard.size() for shard, _ in missing)
+    # The largest first, so that no worker starts a large shard when the others have finished.
+    ordered = sorted(missing, key=lambda pair: -pair[0].size())
+    jobs = [{"shard": shard.to_json(), "folder": str(path), "setup": [str(setup), spec.key]} for shard, path in ordered]
+    with bar("read corpus", total or None, unit="bytes") as advance:
+        run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, _Speedometer(advance))
+
+
+class _Speedometer:
+    """Sums the progress of all workers for one bar."""
+
+    def __init__(self, advance: Advance) -> None:
+        self._advance = advance
+        self._started = time.monotonic()
+        self._text = self._passages = 0
+
+    def __call__(self, *, read: int, text: int, passages: int) -> None:
+        self._text += text
+        self._passages += passages
+        speed = self._text / 1e6 / max(1e-3, time.monotonic() - self._started)
+        self._advance(read, note=f"{speed:.0f} MB/s, {self._passages:,} passages")
+
+
+def handle(job: Job, report: Report) -> None:
+    """Read one shard in a worker; reports progress at most every fifth of a second."""
+    unreported = {"read": 0, "text": 0, "passages": 0}
+    last = time.monotonic()
+
+    def progress(**more: int) -> None:
+        nonlocal last
+        for name, amount in more.items():
+            unreported[name] += amount
+        if "passages" in more and time.monotonic() - last > _REPORT_SECONDS:
+            last = time.monotonic()
+            _report(unreported, report)
+
+    _reader(*job["setup"]).read(Shard.from_json(job["shard"]), Path(job["folder"]), progress)
+    _report(unreported, report)
+
+
+def _report(unreported: dict[str, int], report: Report) -> None:
+    message = dict(unreported)
+    for name, amount in message.items():
+        unreported[name] -= amount
+    report(**message)
+
+
+@lru_cache(maxsize=1)
+def _reader(setup: str, key: str) -> ShardReader:
+    """Build the reader once per process; `key` distinguishes specs that were saved at one path at different times."""
+    return ShardReader(ScanSpec.load(Path(setup)))
+
+
+@dataclass
+class Block:
+    """Consecutive passages of a shard, as they were read."""
+
+    texts: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    readings: list[SourceDocument] = field(default_factory=list)
+    empty: int = 0
+    documents: int = 0
+
+
+def blocks_of(shard: Shard, progress: ReadProgress | None = None) -> Iterator[Block]:
+    """Read a shard a block at a time."""
+    return _blocks(read_source(shard.source, progress), shard.passage_characters)
+
+
+def _blocks(readings: Iterable[SourceDocument], passage_characters: int) -> Iterator[Block]:
+    block = Block()
+    size = 0
+    for reading in readings:
+        has_text = False
+        for passage_id, text in passages_of(reading, passage_characters):
+            has_text = True
+            block.texts.append(text)
+            block.ids.append(passage_id)
+            block.readings.append(reading)
+            size += len(text)
+            if size >= _BLOCK:
+                yield block
+                block, size = Block(), 0
+        block.documents += has_text
+        block.empty += not has_text
+    yield block
+
+
+class ShardReader:
+    """Reads shards for one `ScanSpec`; builds kernels and tables once."""
+
+    def __init__(self, spec: ScanSpec) -> None:
+        self._spec = spec
+        self._terms = Terms(spec.words)
+
+    def read(self, shard: Shard, folder: Path, progress: Callable[..., None]) -> None:
+        """Scan `shard` and write its statistics to `folder`.
+
+        Calls `progress` with the bytes `read` from disk, and with the bytes of `text` and the `passages` scanned.
+        """
+        scanner = Scanner(self._terms, self._spec.contamination_filter.table, signatures=self._spec.signatures)
+        writer = ShardWriter(folder)
+        documents = empty = passages = pairs = 0
+        try:
+            for block in blocks_of(shard, lambda count: progress(read=count)):
+                scanned = scanner.scan(block.texts)
+                writer.add(self._records(block, scanned), scanned.pairs, scanned.signatures)
+                documents += block.documents
+                empty += block.empty
+                passages += len(block.texts)
+                pairs += len(scanned.pairs)
+                progress(text=int(scanned.sizes.sum()), passages=len(block.texts))
+            counts = ShardCounts(documents, empty, passages, pairs)
+            writer.finish(scanner.document_frequency, counts, SIGNATURE if self._spec.signatures else 0)
+        finally:
+            writer.close()
+
+    def _records(self, block: Block, scanned: Scanned) -> Passages:
+        records = np.zeros(len(block.texts), dtype=PASSAGE)
+        records["text_key"] = scanned.text_keys
+        records["id_key"] = string_keys(block.ids)
+        fallbacks = [f"{name}~{reading.location}" for name, reading in zip(block.ids, block.readings, strict=True)]
+        records["fallback_key"] = string_keys(fallbacks)
+        records["document_key"] = string_keys([reading.id for reading in block.readings])
+        records["pairs"] = scanned.pair_counts
+        records["words"] = scanned.lengths
+        records["bytes"] = scanned.sizes
+        for index in np.flatnonzero(scanned.suspects).tolist():
+            records["contaminated"][index] = self._spec.contamination_filter.confirm(block.texts[index])
+        return records

@@ -1,1 +1,0 @@
-"""Search for better settings: a grid or Optuna's sampler, many trials under one budget, judged on dev alone."""

@@ -1,0 +1,108 @@
+"""Gradients of single objectives on modules that they share, as flat vectors, for rules that see gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from endtask.objectives.base import BuiltObjective
+
+
+class FlatGradient:
+    """Room for the gradients of some weights: `flat` (P,), and `views` into it in the shape of each weight."""
+
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        sizes = [weight.numel() for weight in weights]
+        self.flat = weights[0].new_zeros(sum(sizes))
+        parts = torch.split(self.flat, sizes)
+        self.views = [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
+
+    @torch.no_grad()
+    def take(self, gradients: Sequence[Tensor | None], *, add: bool = False) -> None:
+        """Copy gradients in, zeros where there is none, or add them to those that are there."""
+        present = [(view, new) for view, new in zip(self.views, gradients, strict=True) if new is not None]
+        absent = [view for view, new in zip(self.views, gradients, strict=True) if new is None]
+        views, values = [view for view, _ in present], [value for _, value in present]
+        if add:
+            torch._foreach_add_(views, values)
+            return
+        torch._foreach_copy_(views, values)
+        if absent:
+            torch._foreach_zero_(absent)
+
+
+class ModuleGradients:
+    """The gradients of a step's objectives on a module; memory is taken once and used again at each step."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._weights = [weight for weight in module.parameters() if weight.requires_grad]
+        self._rooms: dict[str, FlatGradient] = {}
+        self._free: list[FlatGradient] = []
+        self._total: FlatGradient | None = None
+
+    @property
+    def by_objective(self) -> dict[str, Tensor]:
+        """What was collected in this step: (P,) each."""
+        return {name: room.flat for name, room in self._rooms.items()}
+
+    def start(self) -> None:
+        """Forget the last step's."""
+        self._free += self._rooms.values()
+        self._rooms.clear()
+
+    def collect(self, name: str) -> None:
+        """Take the gradient out of the module's weights; a second one of the same name is added to the first."""
+        known = name in self._rooms
+        if not known:
+            self._rooms[name] = self._free.pop() if self._free else FlatGradient(self._weights)
+        self._rooms[name].take([weight.grad for weight in self._weights], add=known)
+        for weight in self._weights:
+            weight.grad = None
+
+    @torch.no_grad()
+    def spread(self, weights: Mapping[str, Tensor]) -> None:
+        """Put the weighted sum back into the module's weights; it lies in memory that the next step uses again."""
+        if self._total is None:
+            self._total = FlatGradient(self._weights)
+        total = self._total.flat.zero_()
+        for name, room in self._rooms.items():
+            total.addcmul_(room.flat, weights[name])
+        for weight, view in zip(self._weights, self._total.views, strict=True):
+            weight.grad = view
+
+
+class SharedHeads:
+    """Mixes the gradients of a head's objectives as these weigh among themselves.
+
+    How fast a head learns has nothing to do with what its objectives weigh (TARTAN, Algorithm 1). Which of several it
+    learns has: a head that learned all of them alike would be the wrong one for the one that the encoder learns.
+    """
+
+    def __init__(self, heads: Any, objectives: Mapping[str, BuiltObjective]) -> None:
+        learners: dict[str, list[str]] = {}
+        for name, objective in objectives.items():
+            for head in objective.heads:
+                learners.setdefault(head, []).append(name)
+        self._learners = {head: names for head, names in learners.items() if len(names) > 1}
+        self._gradients = {head: ModuleGradients(heads[head]) for head in self._learners}
+
+    def start(self) -> None:
+        """Forget the last step's gradients."""
+        for gradients in self._gradients.values():
+            gradients.start()
+
+    def collect(self, objective: str) -> None:
+        """Take the gradients that an objective has left in its heads."""
+        for head, names in self._learners.items():
+            if objective in names:
+                self._gradients[head].collect(objective)
+
+    def spread(self, weights: Mapping[str, Tensor]) -> None:
+        """Put their mixes back, by the weights of all objectives; a head that nobody has read stays without one."""
+        for head, names in self._learners.items():
+            if self._gradients[head].by_objective:
+                total = torch.stack([weights[name] for name in names]).sum()
+                self._gradients[head].spread({name: weights[name] / total for name in names})

@@ -1,0 +1,176 @@
+"""META-TARTAN as a weighting: its options, what it refuses, and the rule that it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from endtask.config.part_section import PartConfig
+from endtask.config.section import Fraction, Positive, PositiveNumber
+from endtask.errors import InputError
+from endtask.seeds import derive
+from endtask.weighting.base import ExtraCost, Rule, Weighting, WeightingContext, weightings
+
+if TYPE_CHECKING:
+    from endtask.config import Settings
+    from endtask.config.data_usage import DataUse
+    from endtask.config.objectives import Objectives
+    from endtask.config.training import WeightingSettings
+    from endtask.task import Task
+    from endtask.weighting.meta.folds import Folds
+
+LEARNED_WEIGHTS = "learned weights"
+SPLIT_KEY = "pretrain.weighting.split"
+_LEAST_REACH = 1.0
+"""How far a logit should get if all cosines were 1; they are about a tenth of that, a weight of .52 instead of .5."""
+_OPTIONS_OF_SEPARATE_HEAD = ("head", "fit_batch")
+
+
+class MetaConfig(PartConfig):
+    """Weights that follow the gradient of held-out task loss (TARTAN, Algorithm 1)."""
+
+    learning_rate: PositiveNumber = Field(
+        # Paper: 1e-1, 5e-2, 3e-2 or 1e-2; the authors' scripts have 1e-2 for text and 5e-2 for images.
+        0.05,
+        description="eta: how far a cosine of 1 moves an objective's logit per step, whatever `every` is",
+    )
+    every: Positive = Field(
+        # Paper: 1.
+        4,
+        description="steps from one weight update to the next; in between the weights stay",
+    )
+    floor: Fraction = Field(
+        # Paper: 0.
+        0.1,
+        description="smallest weight of an objective, as a share of its initial weight",
+    )
+    parameters: Literal["layers", "all"] = Field(
+        # Paper: all; gradients of word embeddings are large in them and say little about the task.
+        "layers",
+        description="whose gradients are compared: the encoder's without its embeddings, or all of the encoder's",
+    )
+    split: Literal["folds", "dev"] = Field(
+        # Paper: dev.
+        "folds",
+        description="held-out task data: a part of train that no objective reads meanwhile, or dev",
+    )
+    folds: int = Field(10, ge=2, description="parts of train that are held out in turn, each with all of its groups")
+    fit_batch: Positive = Field(32, description="examples that the separate head is fitted to (paper: 16 or 32)")
+    gradient_batch: Positive = Field(32, description="held-out examples that give the gradient")
+    head: Literal["closed_form", "adamw"] = Field(
+        # Paper: adamw.
+        "closed_form",
+        description="how the separate head is fitted to the encoder's features: one regularised Newton step, or as in "
+        "the paper a few steps from random weights",
+    )
+    same_head: bool = Field(
+        False, description="no separate head but the task's own, which drives the task's weight to 1 (section 5.4)"
+    )
+
+
+@weightings.register("meta")
+class MetaWeighting(Weighting):
+    """all objectives at each step, by weights learned from held-out task loss (META-TARTAN)"""
+
+    needs_task = True
+    Config = MetaConfig  # type: ignore[assignment]
+    config: MetaConfig
+
+    def check_objectives(self, objectives: Objectives) -> None:
+        """Raise `ValueError` for a single objective."""
+        if len(objectives) == 1:
+            only = next(iter(objectives))
+            raise ValueError(f"weighting: meta has nothing to weigh, {only} is alone; add an objective, or use equal")
+
+    def check_texts(self, names: tuple[str, ...]) -> None:
+        """Raise `InputError` where a single objective has text."""
+        if len(names) == 1:
+            raise InputError(
+                f"meta has nothing to weigh: without corpus text {names[0]} is alone",
+                key="pretrain.weighting",
+                hint="name a corpus, add an objective, or use equal",
+            )
+
+    def preflight(self, task: Task) -> None:
+        """Raise `InputError` for a train split that cannot be cut into folds."""
+        if self.config.split == "folds":
+            from endtask.weighting.meta.folds import check_several_groups, groups_in
+
+            check_several_groups(groups_in(task.train), SPLIT_KEY)
+
+    @property
+    def number_of_folds(self) -> int | None:
+        """The number of parts, with `split: folds`."""
+        return self.config.folds if self.config.split == "folds" else None
+
+    def folds(self, task: Task, seed: int, steps: int | None = None) -> Folds | None:
+        """Return the parts of train that are held out in turn; None with `split: dev`."""
+        if self.config.split != "folds":
+            return None
+        from endtask.weighting.meta.folds import folds_of
+
+        return folds_of(task.train, self.config, derive(seed, "folds"), steps)
+
+    def on_sample(self, task: Task, section: WeightingSettings) -> WeightingSettings:
+        """Return the same with folds instead of dev; `equal` where train cannot be cut."""
+        from endtask.config.training import WeightingSettings
+        from endtask.weighting.meta.folds import groups_in
+
+        if groups_in(task.train) < 2:
+            return WeightingSettings(name="equal")
+        return section.model_copy(update={"split": "folds"})
+
+    def build(self, run: WeightingContext, steps: int | None) -> Rule:
+        """Return the rule with its held-out gradient."""
+        from endtask.weighting.meta.build import meta_rule
+
+        return meta_rule(run, self, steps)
+
+    def extra_cost(self, run: WeightingContext) -> ExtraCost | None:
+        """Return the cost of a weight update."""
+        from endtask.weighting.meta.build import held_out_cost
+
+        return held_out_cost(run, self.config)
+
+    def warnings(self, task: Task, settings: Settings) -> Iterator[str]:
+        """Warn where fewer rows are held out than the gradient is computed from."""
+        from endtask.weighting.meta.folds import smallest_part
+
+        asked, folds = self.config.gradient_batch, self.folds(task, settings.pretrain_seed)
+        rows = len(task.splits.get("dev", ())) if folds is None else smallest_part(folds)
+        if rows >= asked:
+            return
+        fewer = f"{rows} {'row' if rows == 1 else 'rows'}, fewer than pretrain.weighting.gradient_batch ({asked})"
+        if folds is None:
+            yield f"dev, whose loss sets the learned weights, has {fewer}; {SPLIT_KEY}=folds uses parts of train"
+        else:
+            yield (
+                f"the parts of train whose loss sets the learned weights have {fewer}; "
+                "fewer pretrain.weighting.folds make them larger"
+            )
+
+    def data_usage(self, groups: int | None) -> Iterator[DataUse]:
+        """Yield the split whose loss sets the weights."""
+        from endtask.config.data_usage import DataUse, held_out_in_turn
+
+        by_dev = "dev" if self.config.same_head else "train, judged by dev"  # a separate head is fitted to train
+        split = by_dev if self.config.split == "dev" else held_out_in_turn(self.config.folds, groups)
+        yield DataUse(LEARNED_WEIGHTS, "which objectives help", "the task's texts", split, True)
+
+    def unused_settings(self, settings: Settings) -> Iterator[str]:
+        """Yield options for a choice that was not made, and a learning rate that changes nothing."""
+        changed = [key for key, value in self.config if value != type(self.config).model_fields[key].default]
+        for key in changed:
+            if self.config.same_head and key in _OPTIONS_OF_SEPARATE_HEAD:
+                yield f"pretrain.weighting.{key} without effect: pretrain.weighting.same_head is true"
+            elif key == "folds" and self.config.split != "folds":
+                yield f"pretrain.weighting.folds without effect: {SPLIT_KEY} is {self.config.split}"
+        reach = self.config.learning_rate * settings.budget.amount
+        if settings.budget.unit == "steps" and reach < _LEAST_REACH:
+            yield (
+                f"pretrain.weighting.learning_rate hardly has an effect: {settings.budget.amount:g} steps of "
+                f"{self.config.learning_rate:g} move a logit by {reach:.2g} at most, and cosines are mostly far below "
+                "1; raise it for so short a run"
+            )
