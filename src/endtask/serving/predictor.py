@@ -189,7 +189,8 @@ class Predictor:
             return self._mean_over_windows(single, self._facts.window_stride)
         first, second = single or [pair[0] for pair in pairs], [pair[1] for pair in pairs] or None
         inputs: Any = self._tokenizer(first, second, truncation=True, padding=True, return_tensors="pt")
-        return self.task_type.activation(self._model(**inputs).logits)
+        outputs: Tensor = self.task_type.activation(self._model(**inputs).logits)
+        return outputs
 
     def _mean_over_windows(self, texts: list[str], stride: int) -> Tensor:
         """Average over the same windows as in training, in batches: a single text may have hundreds."""

@@ -114,7 +114,7 @@ class MultiLabel(TaskType):
         from endtask.evaluation.baseline_model import BaselineModel
 
         counts = Counter(example.label for example in task.train)
-        commonest = min(counts, key=lambda label: (-counts[label], label))  # type: ignore[operator]
+        commonest = min(counts, key=lambda label: (-counts[label], label))
         answer = self.to_array([commonest], task.all_labels)
         names = ", ".join(commonest) if isinstance(commonest, tuple) and commonest else "none"
 

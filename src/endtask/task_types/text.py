@@ -92,7 +92,7 @@ class Text(TaskType):
         from endtask.evaluation.baseline_model import BaselineModel
 
         counts = Counter(example.label for example in task.train)
-        commonest = min(counts, key=lambda label: (-counts[label], label))  # type: ignore[operator]
+        commonest = min(counts, key=lambda label: (-counts[label], label))
         answer = self.to_array([commonest], task.all_labels)
 
         def predict(examples: Sequence[Example]) -> Answers:
