@@ -26,6 +26,14 @@ from endtask.task.targets import Answers, from_lists
 Tree = dict[str, Any]
 _REASON = 80
 
+_FORMER = {"regression": "regression", "multilabel": "multilabel", "token_classification": "token_classification"}
+
+
+def type_of(tree: Tree, key: str = "kind") -> str:
+    """Return the task type that a result file names; files of before the renaming have other names under `key`."""
+    name = str(tree.get("type", tree.get(key, "text")))
+    return _FORMER.get(name, name)
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -59,7 +67,8 @@ class Compared:
             if run["seed"] not in known:
                 runs[run["cell"]].append(run)
         _tell_missing(files, trees, runs)
-        kind, labels = first["kind"], tuple(first["labels"])
+        kind = type_of(first)
+        labels = tuple(first["labels"])
         truth = from_lists(first["truth"], kind)
         clean = np.asarray(first["leak_free"], dtype=bool)
         gpu = next(iter((first.get("machine") or {}).get("gpus") or ()), None)
@@ -77,7 +86,7 @@ class Compared:
 
     def predictions(self, cell: str) -> Answers:
         """(models, rows, ...)."""
-        kind = self.measure.kind
+        kind = self.measure.type
         return np.stack([from_lists(answers, kind) for run in self._runs(cell) for answers in run["predicted"]])
 
     def p_value(self, cell: str, against: str, *, clean: bool = False) -> float:

@@ -34,7 +34,7 @@ def labelled_row(number: int, chance: random.Random) -> dict[str, Any]:
     return {"text": " ".join([*words, "text", str(number)]), "labels": labels}
 
 
-ROWS = {"tags": tagged_row, "score": scored_row, "labels": labelled_row}
+ROWS = {"token_classification": tagged_row, "regression": scored_row, "multilabel": labelled_row}
 
 
 def write_kind(folder: Path, kind: str) -> Path:

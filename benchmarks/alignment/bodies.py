@@ -73,14 +73,14 @@ class Place:
         """The right answers to all rows of a task, which belong together, and which rows each draw is scored on."""
         found = self.tasks[task]
         rows = TaskRows.of(found)
-        answers = numbered([example.label for example in rows.examples], found.kind, found.all_labels)
+        answers = numbered([example.label for example in rows.examples], found.type, found.all_labels)
         draws = make_draws(rows, plan_of(task, "head", "new", 1.0, (1,), self.effort))
         return {
             "kind": "task",
             "task": task,
-            "task_kind": found.kind,
+            "task_kind": found.type,
             "labels": list(found.all_labels),
-            "truth": as_lists(answers, found.kind),
+            "truth": as_lists(answers, found.type),
             "groups": rows.groups.tolist(),
             "scored": [draw.test.tolist() for draw in draws],
         }

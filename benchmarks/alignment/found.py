@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.alignment.cells import Arm, Effort, plan_of
 from benchmarks.alignment.rows_file import made_as, not_a_row, read_rows, refuse_mixed
-from endtask.config import TaskKind
+from benchmarks.compared import type_of
 from endtask.errors import InputError
 from endtask.evaluation.task_metrics import Measure
 from endtask.experiments.few_shot.few_shot_results import FewShotResult
@@ -18,6 +18,7 @@ from endtask.experiments.few_shot.few_shot_scores import FewShotScoring
 from endtask.experiments.few_shot.few_shot_spec import FewShotTrial
 from endtask.experiments.few_shot.label_draws import Draw
 from endtask.experiments.few_shot.prediction_units import PredictionUnits
+from endtask.registry import task_types
 from endtask.task.targets import Answers, from_lists
 
 Tree = dict[str, Any]
@@ -27,8 +28,8 @@ SCORE = "accuracy"
 class ToldUnits(PredictionUnits):
     """The right answers as they came back: what scoring needs, without the texts."""
 
-    def __init__(self, kind: TaskKind, truth: Answers) -> None:
-        self.kind, self.truth = kind, truth
+    def __init__(self, kind: str, truth: Answers) -> None:
+        self.type, self.truth, self.per_token = kind, truth, task_types.get(kind).per_token
 
 
 @dataclass
@@ -95,12 +96,13 @@ class Found:
     def judge(self, task: str) -> FewShotScoring:
         """How the runs of a task are put together and scored."""
         row = self.tasks[task]
-        truth = from_lists(row["truth"], row["task_kind"])
+        truth = from_lists(row["truth"], type_of(row, "task_kind"))
         nothing = np.zeros(0, dtype=np.int64)
         draws = [Draw(nothing, nothing, np.asarray(scored)) for scored in row["scored"]]
         plan = plan_of(task, "head", "new", 1.0, (1,))
-        measure = Measure(SCORE, row["task_kind"], tuple(row["labels"]))
-        return FewShotScoring(plan, draws, ToldUnits(row["task_kind"], truth), measure, np.asarray(row["groups"]))
+        type_name = type_of(row, "task_kind")
+        measure = Measure(SCORE, type_name, tuple(row["labels"]))
+        return FewShotScoring(plan, draws, ToldUnits(type_name, truth), measure, np.asarray(row["groups"]))
 
     def of(self, task: str, arm: Arm, labels: int) -> list[FewShotResult] | None:
         """The runs of an arm with a number of labels, by draw and seed; None where not all that are planned are there.

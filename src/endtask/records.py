@@ -11,10 +11,10 @@ Label = str | float | tuple[str, ...]
 class Example:
     """A labelled row of a task.
 
-    `label` is a class name (kinds `text` and `pair`), a number (kind `score`), the sorted names of the row's labels
-    (kind `labels`) or one tag per token (kind `tags`; `text` is then `tokens` joined by blanks). `part` names the test
-    set of a row if there are several. `row` is the row's 1-based number in `path`, for messages; `id` is stable across
-    runs.
+    `label` is a class name (task types `text` and `pair`), a number (`regression`), the sorted names of the labels
+    (`multilabel`) or one tag per token (`token_classification`; `text` is then `tokens` joined by blanks). `part` names
+    the test set of a row if there are several. `row` is the row's 1-based number in `path`, for messages; `id` is
+    stable across runs.
     """
 
     id: str

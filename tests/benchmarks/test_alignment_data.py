@@ -198,8 +198,8 @@ def test_both_tasks_are_built_and_read(tmp_path: Path, monkeypatch: pytest.Monke
     assert facts["ct"]["content_words_in_test_and_elsewhere"] == 0
     assert facts["ad"]["documents_in_two_splits"] == 0
     tagging, detection = Task.read(tmp_path / "out" / "ct"), Task.read(tmp_path / "out" / "ad")
-    assert (tagging.kind, set(tagging.labels)) == ("tags", {"none", "start", "end"})
-    assert (detection.kind, detection.labels) == ("pair", ("0", "1"))
+    assert (tagging.type, set(tagging.labels)) == ("token_classification", {"none", "start", "end"})
+    assert (detection.type, detection.labels) == ("pair", ("0", "1"))
 
 
 def test_missing_data_is_said_in_one_line(

@@ -13,7 +13,7 @@ from benchmarks.results_file import read_results, write_results
 from endtask.task import Task
 
 
-@pytest.mark.parametrize("kind", ["pair", "tags"])
+@pytest.mark.parametrize("kind", ["pair", "token_classification"])
 def test_every_measurement_runs(kind: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, kind, "tiny")
     row = side_by_side(run, kind, "tiny", runs=2, epochs=1)
@@ -24,8 +24,8 @@ def test_every_measurement_runs(kind: str, tmp_path: Path) -> None:
 
 
 def test_made_up_tasks_are_read_as_what_they_are(tmp_path: Path) -> None:
-    pairs, tags = (Task.read(texts.write_task(tmp_path / kind, kind)) for kind in ("pair", "tags"))
-    assert (pairs.kind, tags.kind) == ("pair", "tags")
+    pairs, tags = (Task.read(texts.write_task(tmp_path / kind, kind)) for kind in ("pair", "token_classification"))
+    assert (pairs.type, tags.type) == ("pair", "token_classification")
     assert pairs.labels == ("n", "y")
     assert tags.labels == ("none", "start")
     assert (

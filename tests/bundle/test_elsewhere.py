@@ -68,7 +68,7 @@ def test_the_task_is_read_back_equal(bundled: Bundled, unpacked: Path, tmp_path:
     original = endtask.Task.read(tmp_path / "again" / "task")
     copy = run_in(unpacked).task
     assert copy.fingerprint == original.fingerprint
-    assert (copy.name, copy.kind, copy.labels, copy.notes) == ("task", "text", original.labels, original.notes)
+    assert (copy.name, copy.type, copy.labels, copy.notes) == ("task", "text", original.labels, original.notes)
     for split, examples in original.splits.items():
         assert [(one.id, one.text, one.label, one.row) for one in copy.splits[split]] == [
             (one.id, one.text, one.label, one.row) for one in examples

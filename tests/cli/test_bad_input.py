@@ -184,7 +184,7 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
         (["--budget", "10"], "--budget: '10' is not an amount with a unit"),
         (["--set", "fintune.epochs=3"], "--set, key 'fintune': unknown setting (did you mean 'finetune'?)"),
         (["--budget", "10parsecs"], "600s, 10min, 50Mtok, 2000steps or 1e17flops"),
-        (["--set", "task.kind=txet"], "key 'task.kind'"),
+        (["--set", "task.type=txet"], "key 'task.type'"),
         (["--set", "tokenizer.path=absent"], "absent, key 'tokenizer.path': no such tokenizer folder"),
         (["--set", "model.hidden_size=17"], "key 'model.hidden_size'"),
         (

@@ -107,9 +107,8 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
             "key 'model.zzz': unknown setting (known: architecture, attention, dropout, hidden_size, ",
         ),
         (
-            {"task": {"kind": "Token-Classification"}},
-            "key 'task.kind': must be 'text', 'pair', 'score', 'labels' or 'tags' or 'auto', "
-            "got 'Token-Classification' (did you mean 'tags'?)",
+            {"task": {"type": "Token-Classification"}},
+            "key 'task.type': there is no task type 'Token-Classification' (did you mean 'token_classification'?)",
         ),
         (
             {"select": {"name": "influence", "measure": "cosin"}},

@@ -36,7 +36,7 @@ def easy_task(*, pairs: bool = False, test: bool = True, noise: float = 0.0) -> 
     splits = {"train": easy_split("train", 40, pairs=pairs, noise=noise), "dev": easy_split("dev", 20, pairs=pairs)}
     if test:
         splits["test"] = easy_split("test", 20, pairs=pairs)
-    return Task.from_examples("easy", splits, kind="pair" if pairs else "text", test_fraction=0.1 if test else 0.0)
+    return Task.from_examples("easy", splits, task_type="pair" if pairs else "text", test_fraction=0.1 if test else 0.0)
 
 
 def test_it_beats_chance_on_an_easy_task() -> None:

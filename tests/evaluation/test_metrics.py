@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
 from endtask.config import EvaluateSettings
-from endtask.evaluation.task_metrics import METRICS_OF
+from endtask.registry import task_types
 from tests.evaluation.sklearn_scores import METRICS, score_all
 
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
@@ -54,7 +54,11 @@ def test_against_counting_and_scikit_learn(rows: list[tuple[int, int]]) -> None:
 
 
 def test_the_settings_offer_exactly_the_metrics_of_all_kinds() -> None:
-    for name in {"auto", *METRICS, *(name for names in METRICS_OF.values() for name in names)}:
+    for name in {
+        "auto",
+        *METRICS,
+        *(name for kind in task_types.names() for name in task_types.get(kind).preferred_metrics),
+    }:
         assert EvaluateSettings.model_validate({"metric": name}).metric == name
     for name in ("f2", "rmse", "perplexity"):
         with pytest.raises(ValueError, match="metric"):

@@ -18,21 +18,22 @@ from endtask.config import EvaluateSettings
 from endtask.errors import InputError
 from endtask.evaluation.significance import bootstrap_interval, metric_permutation
 from endtask.evaluation.spans import spans_of
-from endtask.evaluation.task_metrics import METRICS_OF, Measure, measure_of, score_runs
+from endtask.evaluation.task_metrics import Measure, measure_of, score_runs
 from endtask.records import Example
+from endtask.registry import task_types
 from endtask.task import Task
 from endtask.task.targets import Answers, padded, ragged
 
 TAGS = ("B-x", "B-y", "I-x", "I-y", "O")
-NAMES = {"text": ("no", "yes"), "score": (), "labels": ("a", "b", "c"), "tags": TAGS}
+NAMES = {"text": ("no", "yes"), "regression": (), "multilabel": ("a", "b", "c"), "token_classification": TAGS}
 
 
 def answers(kind: str, rows: int, random: np.random.Generator) -> Answers:
-    if kind == "score":
+    if kind == "regression":
         return random.integers(0, 6, rows) / 2  # with ties
-    if kind == "labels":
+    if kind == "multilabel":
         return random.integers(0, 2, (rows, 3))
-    if kind == "tags":
+    if kind == "token_classification":
         return padded([random.integers(0, len(TAGS), 1 + row % 4).tolist() for row in range(rows)])
     return random.integers(0, 2, rows)
 
@@ -40,9 +41,9 @@ def answers(kind: str, rows: int, random: np.random.Generator) -> Answers:
 def plain_score(measure: Measure, truth: Answers, predicted: Answers) -> float:
     """The obvious way, by other libraries where they have it."""
     name = measure.name
-    if measure.kind == "tags":
+    if measure.type == "token_classification":
         return slow_tag_score(name, ragged(truth), ragged(predicted))
-    if measure.kind == "labels":
+    if measure.type == "multilabel":
         occur = np.flatnonzero((truth + predicted).any(axis=0))
         return {
             "accuracy": lambda: sklearn.accuracy_score(truth, predicted),
@@ -53,7 +54,7 @@ def plain_score(measure: Measure, truth: Answers, predicted: Answers) -> float:
                 else 0.0
             ),
         }[name]()
-    if measure.kind == "score":
+    if measure.type == "regression":
         return plain_score_of_numbers(name, truth, predicted)
     scores: dict[str, Callable[[], float]] = {
         "f1": lambda: sklearn.f1_score(truth, predicted, pos_label=measure.positive, zero_division=0),
@@ -99,22 +100,22 @@ def slow_tag_score(name: str, truth: list[list[int]], predicted: list[list[int]]
     return 2 * right / (true + given) if true + given else 0.0
 
 
-BESIDE = {"score": ("rmse",), "tags": ("span_precision", "span_recall")}
+BESIDE = {"regression": ("rmse",), "token_classification": ("span_precision", "span_recall")}
 MEASURES = [
     Measure(name, kind, NAMES[kind])  # type: ignore[arg-type]
     for kind in NAMES
-    for name in (*METRICS_OF[kind], *BESIDE.get(kind, ()))  # type: ignore[index]
+    for name in (*task_types.get(kind).preferred_metrics, *BESIDE.get(kind, ()))  # type: ignore[index]
 ]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: f"{measure.kind}-{measure.name}")
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: f"{measure.type}-{measure.name}")
 @given(seed=st.integers(0, 10_000), copies=arrays(np.int64, (7, 3), elements=st.integers(0, 3)))
 @settings(max_examples=25, deadline=None)
 def test_scores_and_weights_of_rows(measure: Measure, seed: int, copies: Any) -> None:
     random = np.random.default_rng(seed)
-    truth = answers(measure.kind, 7, random)
-    predicted = np.stack([answers(measure.kind, 7, random) for _ in range(2)])
+    truth = answers(measure.type, 7, random)
+    predicted = np.stack([answers(measure.type, 7, random) for _ in range(2)])
     assert score_runs(predicted, truth, measure) == pytest.approx(
         [plain_score(measure, truth, run) for run in predicted], abs=1e-9
     )
@@ -132,7 +133,7 @@ def test_scores_and_weights_of_rows(measure: Measure, seed: int, copies: Any) ->
 def test_permutation_by_hand(name: str) -> None:
     measure = next(measure for measure in MEASURES if measure.name == name)
     random = np.random.default_rng(3)
-    truth, first, second = (answers(measure.kind, 6, random) for _ in range(3))
+    truth, first, second = (answers(measure.type, 6, random) for _ in range(3))
 
     def lead(swaps: tuple[bool, ...]) -> float:
         chosen = np.asarray(swaps).reshape(-1, *[1] * (truth.ndim - 1))
@@ -146,7 +147,7 @@ def test_permutation_by_hand(name: str) -> None:
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_intervals_hold_the_score_and_groups_count(kind: str) -> None:
-    measure = Measure(METRICS_OF[kind][0], kind, NAMES[kind])  # type: ignore[index, arg-type]
+    measure = Measure(task_types.get(kind).preferred_metrics[0], kind, NAMES[kind])  # type: ignore[index, arg-type]
     random = np.random.default_rng(0)
     truth = answers(kind, 60, random)
     swapped = random.random((2, 3, 60)) < 0.3
@@ -160,21 +161,21 @@ def test_intervals_hold_the_score_and_groups_count(kind: str) -> None:
 
 
 def task_of(kind: str, labels: tuple[Any, ...] = ()) -> Task:
-    if kind == "tags":
+    if kind == "token_classification":
         rows = [Example(str(n), f"w{n} v", labels[:2], tokens=(f"w{n}", "v")) for n in range(40)]
     else:
         rows = [Example(str(n), f"text {n}", labels[n % len(labels)] if labels else n / 7) for n in range(40)]
-    return Task.from_examples("any", {"train": rows}, kind=kind)  # type: ignore[arg-type]
+    return Task.from_examples("any", {"train": rows}, task_type=kind)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("task", "usual"),
     [
         (task_of("text", ("a", "b")), "macro_f1"),
-        (task_of("score"), "pearson"),
-        (task_of("labels", (("a",), ("b", "c"))), "micro_f1"),
-        (task_of("tags", ("B-x", "O")), "span_f1"),
-        (task_of("tags", ("NOUN", "VERB")), "accuracy"),
+        (task_of("regression"), "pearson"),
+        (task_of("multilabel", (("a",), ("b", "c"))), "micro_f1"),
+        (task_of("token_classification", ("B-x", "O")), "span_f1"),
+        (task_of("token_classification", ("NOUN", "VERB")), "accuracy"),
     ],
     ids=["text", "score", "labels", "spans", "tags"],
 )
@@ -185,10 +186,10 @@ def test_the_usual_metric_of_each_kind(task: Task, usual: str) -> None:
 @pytest.mark.parametrize(
     ("task", "metric", "words"),
     [
-        (task_of("score"), "macro_f1", r"'macro_f1' does not fit scores \(known: pearson, spearman"),
-        (task_of("text", ("a", "b", "c")), "f1", "'f1' does not fit a task of kind 'text' with these 3 labels"),
-        (task_of("tags", ("NOUN", "VERB")), "span_f1", r"known: accuracy, exact_match"),
-        (task_of("labels", (("a",), ("b",))), "matthews", "does not fit a task of kind 'labels'"),
+        (task_of("regression"), "macro_f1", r"'macro_f1' does not fit numbers \(known: pearson, spearman"),
+        (task_of("text", ("a", "b", "c")), "f1", "'f1' does not fit a task of type 'text' with these 3 labels"),
+        (task_of("token_classification", ("NOUN", "VERB")), "span_f1", r"known: accuracy, exact_match"),
+        (task_of("multilabel", (("a",), ("b",))), "matthews", "does not fit a task of type 'multilabel'"),
     ],
     ids=["score", "three classes", "no spans", "labels"],
 )
@@ -216,7 +217,7 @@ def test_an_unknown_positive_class() -> None:
 
 
 def test_all_scores_of_a_kind() -> None:
-    spans = Measure("span_f1", "tags", TAGS).all_scores([[0, 2], [4, -1]], [[0, 2], [4, -1]])
+    spans = Measure("span_f1", "token_classification", TAGS).all_scores([[0, 2], [4, -1]], [[0, 2], [4, -1]])
     assert spans.keys() == {"span_f1", "strict_span_f1", "accuracy", "exact_match", "span_precision", "span_recall"}
     assert set(spans.values()) == {1.0}
     assert "f1" not in Measure("macro_f1", "text", ("a", "b", "c")).all_scores([0, 1], [0, 1])

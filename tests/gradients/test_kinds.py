@@ -39,7 +39,7 @@ def test_losses_of_texts_make_up_the_loss_of_the_batch(kind: str, tmp_path: Path
     assert len(each) > batch.texts
     assert bool((each[batch.texts :] == 0).all())
     words = torch.ones(batch.texts)
-    if kind == "tags":
+    if kind == "token_classification":
         assert batch.weights is not None
         words = torch.bincount(batch.text_ids[batch.weights > 0], minlength=batch.texts)[: batch.texts].float()
     mean = (each[: batch.texts] * words).sum() / words.sum()

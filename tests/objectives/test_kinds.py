@@ -27,25 +27,27 @@ from endtask.task import Task
 from endtask.tokenization.packing import pack_task_texts
 from tests.tiny import ARCHITECTURES, MAX_LENGTH, by_itself, make_masking, make_texts, make_tokenizer, shake
 
-KINDS = {"score": Regression, "labels": MultiLabel, "tags": Tagging, "text": Classification}
+KINDS = {"regression": Regression, "multilabel": MultiLabel, "token_classification": Tagging, "text": Classification}
 LABELS = ("a", "b", "c")
 
 
 def make_task(kind: str) -> Task:
     def label(number: int, words: tuple[str, ...]) -> Any:
         return {
-            "score": 10.0 + number % 7,
-            "labels": tuple(name for place, name in enumerate(LABELS) if number >> place & 1),
-            "tags": tuple(LABELS[(number + place) % 3] for place in range(len(words))),
+            "regression": 10.0 + number % 7,
+            "multilabel": tuple(name for place, name in enumerate(LABELS) if number >> place & 1),
+            "token_classification": tuple(LABELS[(number + place) % 3] for place in range(len(words))),
             "text": LABELS[number % 3],
         }[kind]
 
     texts = [tuple(text.split()) for text in make_texts(24, longest=6)]
     rows = [
-        Example(str(number), " ".join(words), label(number, words), tokens=words if kind == "tags" else None)
+        Example(
+            str(number), " ".join(words), label(number, words), tokens=words if kind == "token_classification" else None
+        )
         for number, words in enumerate(texts)
     ]
-    return Task.from_examples("any", {"train": rows, "dev": rows[:6]}, kind=kind, test_fraction=0)  # type: ignore[arg-type]
+    return Task.from_examples("any", {"train": rows, "dev": rows[:6]}, task_type=kind, test_fraction=0)  # type: ignore[arg-type]
 
 
 def make_network(kind: str, architecture: str) -> Network:
@@ -58,7 +60,7 @@ def make_network(kind: str, architecture: str) -> Network:
             special_ids={"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id},
             labels=LABELS,
             seed=0,
-            kind=kind,  # type: ignore[arg-type]
+            task_type=kind,  # type: ignore[arg-type]
         )
     )
 
@@ -80,7 +82,7 @@ def stock_inputs(network: Network, batch: TextBatch) -> dict[str, torch.Tensor]:
 
 def stock_labels(kind: str, batch: TextBatch) -> torch.Tensor:
     assert batch.labels is not None
-    if kind != "tags":
+    if kind != "token_classification":
         return batch.labels
     assert batch.grid is not None
     padded = torch.cat([batch.labels, torch.tensor([IGNORED])])
@@ -112,7 +114,9 @@ def test_the_joint_loss_reads_one_masked_text_twice(kind: str, tmp_path: Path) -
     assert batch.masked_targets is not None
     labels[batch.masked_positions] = batch.masked_targets
     tokens = replace(batch, labels=labels)
-    mlm = to_masked_lm(network)(**stock_inputs(network, batch), labels=stock_labels("tags", tokens)).loss
+    mlm = to_masked_lm(network)(
+        **stock_inputs(network, batch), labels=stock_labels("token_classification", tokens)
+    ).loss
     assert loss.parts["mlm"].item() == pytest.approx(mlm.item(), rel=1e-4)
     assert loss.parts["task"].item() == pytest.approx(task.loss(network, batch).total.item(), rel=1e-5)
     expected = (3 * loss.parts["mlm"] + loss.parts["task"]) / 4
@@ -135,8 +139,8 @@ def test_padding_of_fixed_shapes_changes_nothing(kind: str, tmp_path: Path) -> N
 
 
 def test_scores_are_learned_on_a_scale_of_their_own(tmp_path: Path) -> None:
-    network = make_network("score", "lean")
-    objective = make_objective("score", network, tmp_path)
+    network = make_network("regression", "lean")
+    objective = make_objective("regression", network, tmp_path)
     labels = np.concatenate([objective.batch(step).labels.numpy() for step in range(3)])  # type: ignore[union-attr]
     assert abs(labels.mean()) < 0.2
     assert labels.std() == pytest.approx(1.0, abs=0.2)
@@ -148,7 +152,7 @@ def test_heads_read_texts_or_tokens_in_the_count_of_costs(kind: str, tmp_path: P
     objective = make_objective(kind, network, tmp_path)
     batch = objective.batch(0)
     head = objective.flops(network, batch) - network.training_flops(batch)
-    rows = batch.real_tokens if kind == "tags" else batch.texts
+    rows = batch.real_tokens if kind == "token_classification" else batch.texts
     assert head == pytest.approx(6 * rows * 16 * (16 + network.config.num_labels))
 
 
@@ -156,14 +160,14 @@ def both_ways(kind: str, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor
     """What torch says of the divergences between the distributions that two answers are, in each row."""
     found: list[Any] = []
     for logits in (one, other):
-        if kind == "score":
+        if kind == "regression":
             found.append(Normal(logits[:, 0], 1.0))
-        elif kind == "labels":
+        elif kind == "multilabel":
             found.append(Bernoulli(logits=logits))
         else:
             found.append(Categorical(logits=logits))
     each = kl_divergence(*found) + kl_divergence(*found[::-1])
-    return each.mean(-1) if kind == "labels" else each
+    return each.mean(-1) if kind == "multilabel" else each
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -234,10 +234,10 @@ def test_what_the_run_would_refuse(toy: Path, tmp_path: Path, command: Command, 
     assert said in answer.err
 
 
-@pytest.mark.parametrize("kind", ["score", "tags"])
+@pytest.mark.parametrize("kind", ["regression", "token_classification"])
 def test_other_kinds_are_audited_and_estimated(tmp_path: Path, command: Command, kind: str) -> None:
     rows: list[dict[str, object]] = [{"text": f"word {n}", "label": n / 7} for n in range(60)]
-    if kind == "tags":
+    if kind == "token_classification":
         rows = [{"tokens": ["soup", str(n)], "tags": ["B-food", "O"]} for n in range(60)]
     write_rows(tmp_path / "train.jsonl", rows)
     answer = command("check", "--task", tmp_path, "--json")

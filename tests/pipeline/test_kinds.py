@@ -26,8 +26,8 @@ from tests.conftest import Answer
 from tests.toy_kinds import SPLITS, write_kind
 from tests.toy_run import results, toy_settings, write_rows
 
-KINDS = ("score", "labels", "tags")
-METRICS = {"score": "pearson", "labels": "micro_f1", "tags": "span_f1"}
+KINDS = ("regression", "multilabel", "token_classification")
+METRICS = {"regression": "pearson", "multilabel": "micro_f1", "token_classification": "span_f1"}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -63,12 +63,12 @@ def saved_seed(run: Path) -> str:
 def test_predictions_equal_those_of_the_evaluation(kind: str, finished: Path) -> None:
     evaluated = [row["predicted"][saved_seed(finished)] for row in rows(finished / "evaluate" / "predictions.jsonl")]
     predictor = endtask.load(finished)
-    assert (predictor.kind, predictor.takes_pairs) == (kind, False)
+    assert (predictor.type, predictor.takes_pairs) == (kind, False)
     found = predictor.predict([row["text"] for row in rows(finished / "read" / "test.jsonl")])
     assert len(found) == dict(SPLITS)["test"]
-    if kind == "score":
+    if kind == "regression":
         assert [answer.score for answer in found] == pytest.approx(evaluated, abs=1e-4)
-    elif kind == "labels":
+    elif kind == "multilabel":
         assert [list(answer.labels) for answer in found] == evaluated
     else:
         assert [list(answer.tags) for answer in found] == evaluated
@@ -77,17 +77,17 @@ def test_predictions_equal_those_of_the_evaluation(kind: str, finished: Path) ->
 def test_plain_transformers_gives_the_same(kind: str, finished: Path) -> None:
     """Scores come on the task's own scale, with nothing of ours to undo."""
     folder, text = finished / "model", "soup star moon bread"
-    stock = AutoModelForTokenClassification if kind == "tags" else AutoModelForSequenceClassification
+    stock = AutoModelForTokenClassification if kind == "token_classification" else AutoModelForSequenceClassification
     model, tokenizer = stock.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     (answer,) = endtask.load(folder).predict([text])
     with torch.inference_mode():
         logits = model(**tokenizer(text, return_tensors="pt")).logits[0]
-    if kind == "score":
+    if kind == "regression":
         assert isinstance(answer, Score)
         assert (model.config.num_labels, model.config.problem_type) == (1, "regression")
         assert answer.score == pytest.approx(logits.item(), abs=1e-5)
         assert 0 < answer.score < 5
-    elif kind == "labels":
+    elif kind == "multilabel":
         assert isinstance(answer, LabelSet)
         assert model.config.problem_type == "multi_label_classification"
         assert list(answer.probabilities.values()) == pytest.approx(logits.sigmoid().tolist(), abs=1e-5)
@@ -99,10 +99,10 @@ def test_plain_transformers_gives_the_same(kind: str, finished: Path) -> None:
 
 def test_results_hold_scores_and_predictions(kind: str, finished: Path) -> None:
     found = results_of(finished)
-    assert (found["kind"], found["metric"], found["test"]["summary"]["metric"]) == (kind, METRICS[kind], METRICS[kind])
+    assert (found["type"], found["metric"], found["test"]["summary"]["metric"]) == (kind, METRICS[kind], METRICS[kind])
     test = found["predictions"]["test"]
     assert len(test["truth"]) == len(test["predicted"]["0"]) == dict(SPLITS)["test"]
-    if kind == "tags":
+    if kind == "token_classification":
         assert [len(row) for row in test["truth"]] == [len(row) for row in test["predicted"]["1"]]
         assert found["test"]["seeds"][0]["scores"]["perplexity"] > 1
     assert found["predictions"]["dev"]["predicted"].keys() == {"0", "1"}
@@ -110,13 +110,13 @@ def test_results_hold_scores_and_predictions(kind: str, finished: Path) -> None:
 
 def test_the_report_and_the_card(kind: str, finished: Path) -> None:
     page, card = (finished / "report.html").read_text(), (finished / "model" / "README.md").read_text()
-    pipeline = "token-classification" if kind == "tags" else "text-classification"
+    pipeline = "token-classification" if kind == "token_classification" else "text-classification"
     assert f'pipeline("{pipeline}"' in page
     assert f"pipeline_tag: {pipeline}" in card
-    expected = {"score": "root mean squared error", "labels": "By label", "tags": "By span"}[kind]
+    expected = {"regression": "root mean squared error", "multilabel": "By label", "token_classification": "By span"}[kind]
     assert expected in page
     classes = [row["label"] for row in summary(finished)["classes"]]
-    assert classes == {"score": [], "labels": ["food", "space", "sport"], "tags": ["sky"]}[kind]
+    assert classes == {"regression": [], "multilabel": ["food", "space", "sport"], "token_classification": ["sky"]}[kind]
 
 
 def test_a_check_shows_examples(data: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_comparison_with_all_its_tests(kind: str, data: Path, tmp_path: Path) 
     assert lead is not None
     assert 0 < lead.p_value <= 1
     tree = results_dict(outcome)
-    assert tree["kind"] == kind
+    assert tree["type"] == kind
     assert json.loads(json.dumps(tree))["truth"] == tree["truth"]
 
 
@@ -172,11 +172,11 @@ def test_a_file_of_the_task_is_predicted_as_it_stands(
     """Words of a tagger come as lists; `--json` gives what the evaluation wrote."""
     answer = command("predict", finished, "--file", data / "task" / "test.jsonl", "--json")
     assert answer.code == 0, answer.err
-    key = {"score": "score", "labels": "labels", "tags": "tags"}[kind]
+    key = {"regression": "score", "multilabel": "labels", "token_classification": "tags"}[kind]
     found = [json.loads(line)[key] for line in answer.out.splitlines()]
     evaluated = [row["predicted"][saved_seed(finished)] for row in rows(finished / "evaluate" / "predictions.jsonl")]
-    assert found == (pytest.approx(evaluated, abs=1e-4) if kind == "score" else evaluated)
-    if kind == "tags":
+    assert found == (pytest.approx(evaluated, abs=1e-4) if kind == "regression" else evaluated)
+    if kind == "token_classification":
         (whole,) = endtask.load(finished).predict([["new moon", "soup"]])
         assert (whole.words, len(whole.tags)) == (("new moon", "soup"), 2), "a word may hold a blank"
     else:
@@ -186,7 +186,7 @@ def test_a_file_of_the_task_is_predicted_as_it_stands(
 
 @pytest.fixture(scope="module")
 def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_kind(tmp_path_factory.mktemp("tagged"), "tags")
+    return write_kind(tmp_path_factory.mktemp("tagged"), "token_classification")
 
 
 def test_long_tagged_texts_are_cut_and_counted(
@@ -214,7 +214,7 @@ def test_other_architectures_tag_too(tagged: Path, tmp_path: Path, architecture:
 
 
 def test_a_tuned_threshold_travels_with_the_model(tmp_path: Path) -> None:
-    data = write_kind(tmp_path / "data", "labels")
+    data = write_kind(tmp_path / "data", "multilabel")
     run = endtask.run(toy_settings(data, tmp_path / "run", evaluate={"threshold": "tuned"})).folder
     best = json.loads((run / "finetune" / f"seed-{saved_seed(run)}" / "result.json").read_text())
     facts = json.loads((run / "model" / "endtask.json").read_text())

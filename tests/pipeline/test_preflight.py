@@ -27,7 +27,7 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
     ("tree", "line"),
     [
         ({"pretrain": {"weighting": {"rho1": "inf"}}}, "key 'pretrain.weighting.rho1': inf leaves nothing to train on"),
-        ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of kind 'text'"),
+        ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of type 'text'"),
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
         (
             {"pretrain": {"weighting": {"rho1": "inf"}}, "select": {"name": "none"}},
@@ -83,7 +83,7 @@ def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
     with pytest.raises(InputError, match=r"aligned\.keep_head.*classes \(a, b\)"):
         preflight(TASK, settings)
     scored = Task.from_examples(
-        "scores", {"train": [Example(str(n), f"text {n}", float(n)) for n in range(9)]}, kind="score"
+        "scores", {"train": [Example(str(n), f"text {n}", float(n)) for n in range(9)]}, task_type="regression"
     )
     with pytest.raises(InputError, match=r"aligned\.keep_head.*kind 'score'"):
         preflight(scored, settings)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from endtask.config import TaskKind, load_settings
+from endtask.config import load_settings
 from endtask.config.propose_alignment import propose
 from endtask.records import Example
 from endtask.task import Task
@@ -16,8 +16,8 @@ from endtask.task import Task
 LINKED = {"text": "The green river and the stone.", "links": [[4, 15]]}
 
 
-def make_task(rows: list[Example], kind: TaskKind = "text") -> Task:
-    return Task.from_examples("toy", {"train": rows, "dev": rows, "test": rows}, kind=kind)
+def make_task(rows: list[Example], kind: str = "text") -> Task:
+    return Task.from_examples("toy", {"train": rows, "dev": rows, "test": rows}, task_type=kind)
 
 
 def write(folder: Path, row: dict[str, Any]) -> list[dict[str, str]]:
@@ -28,7 +28,7 @@ def write(folder: Path, row: dict[str, Any]) -> list[dict[str, str]]:
 
 def tagged(*tags: str) -> Task:
     words = tuple(f"word{number}" for number in range(len(tags)))
-    return make_task([Example(str(n), " ".join(words), tags, tokens=words) for n in range(3)], "tags")
+    return make_task([Example(str(n), " ".join(words), tags, tokens=words) for n in range(3)], "token_classification")
 
 
 def single(text: str) -> Task:

@@ -29,8 +29,8 @@ from tests.conftest import Answer
 from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_settings, write_toy
 
-KINDS = ("tags", "score", "labels", "pair")
-METRICS = {"tags": "span_f1", "score": "pearson", "labels": "micro_f1", "pair": "macro_f1"}
+KINDS = ("token_classification", "regression", "multilabel", "pair")
+METRICS = {"token_classification": "span_f1", "regression": "pearson", "multilabel": "micro_f1", "pair": "macro_f1"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     write_toy(folder / "toy")
     write_toy(folder / "pair", pairs=True)
-    for kind in ("tags", "score", "labels"):
+    for kind in ("token_classification", "regression", "multilabel"):
         write_kind(folder / kind, kind)
     return folder
 
@@ -69,14 +69,14 @@ def found_results(run: Path) -> dict[str, Any]:
 def test_every_task_is_scored_by_the_metric_of_its_kind(finished: Path, data: Path) -> None:
     found = found_results(finished)
     assert found["summary"]["metric"] == "accuracy"
-    assert {name: (one["kind"], one["summary"]["metric"]) for name, one in found["tasks"].items()} == {
+    assert {name: (one["type"], one["summary"]["metric"]) for name, one in found["tasks"].items()} == {
         kind: (kind, METRICS[kind]) for kind in KINDS
     }
     for kind in KINDS:
         one, written = found["tasks"][kind], rows(data / kind / "task" / "test.jsonl")
         assert (one["split"], one["rows"], len(one["seeds"])) == ("test", len(written), 2)
         predicted = rows(finished / "evaluate" / "tasks" / kind / "predictions.jsonl")
-        key = {"tags": "tags", "labels": "labels"}.get(kind, "label")
+        key = {"token_classification": "tags", "multilabel": "labels"}.get(kind, "label")
         assert [row["label"] for row in predicted] == [row[key] for row in written]
     pairs = rows(finished / "evaluate" / "tasks" / "pair" / "predictions.jsonl")
     right = sum(row["label"] == row["predicted"]["1"] for row in pairs)
@@ -89,14 +89,14 @@ def test_each_has_a_model_that_answers_as_it_was_scored(finished: Path, kind: st
     evaluated = [row["predicted"][seed] for row in rows(finished / "evaluate" / "tasks" / kind / "predictions.jsonl")]
     read = rows(finished / "read" / "tasks" / kind / "test.jsonl")
     predictor = endtask.load(finished / "model" / "tasks" / kind)
-    assert (predictor.kind, predictor.takes_pairs) == (kind, kind == "pair")
+    assert (predictor.type, predictor.takes_pairs) == (kind, kind == "pair")
     answers = predictor.predict([(row["text"], row["text_pair"]) if kind == "pair" else row["text"] for row in read])
-    if kind == "score":
+    if kind == "regression":
         assert [answer.score for answer in answers] == pytest.approx(evaluated, abs=1e-4)
-    elif kind == "labels":
+    elif kind == "multilabel":
         assert [list(answer.labels) for answer in answers] == evaluated
     else:
-        assert [list(answer.tags) if kind == "tags" else answer.label for answer in answers] == evaluated
+        assert [list(answer.tags) if kind == "token_classification" else answer.label for answer in answers] == evaluated
     assert f"{kind}/task" in (finished / "model" / "tasks" / kind / "README.md").read_text()
 
 
@@ -112,10 +112,10 @@ def test_the_terminal_and_the_report_name_them(finished: Path) -> None:
 def test_a_bundle_of_texts_takes_them_along(data: Path, tmp_path: Path) -> None:
     """The files of the tasks are not there: copies are read, packed and trained on to the same bits."""
     moved = tmp_path / "moved"
-    for kind in ("toy", "tags"):
+    for kind in ("toy", "token_classification"):
         for file in (data / kind).rglob("*.jsonl"):
             write_rows(moved / file.relative_to(data), rows(file))
-    settings = settings_of(moved, tmp_path / "run", kinds=("tags",), finetune={"seeds": [0], "epochs": 1})
+    settings = settings_of(moved, tmp_path / "run", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1})
     endtask.run(settings, until="select")
     bundle = write_bundle(tmp_path / "run", tmp_path / "text.tar.zst", kind="text").file
     endtask.run(settings)
@@ -128,7 +128,7 @@ def test_a_bundle_of_texts_takes_them_along(data: Path, tmp_path: Path) -> None:
 
 def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
     """By default only the end task is fine-tuned, scored and saved; without fine-tuning all are scored."""
-    one = settings_of(data, tmp_path / "run", kinds=("tags",), finetune={"tasks": "main", "seeds": [0], "epochs": 1})
+    one = settings_of(data, tmp_path / "run", kinds=("token_classification",), finetune={"tasks": "main", "seeds": [0], "epochs": 1})
     run = endtask.run(one)
     assert run.stages["pretrain"]["objectives"].keys() == {"corpus", "task", "tags"}
     assert run.stages["pretrain"]["objectives"]["tags"]["tokens"] > 0
@@ -142,7 +142,7 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(data, tmp_path / "run", kinds=("tags", "score"), pretrain={"weighting": "meta"})
+    settings = settings_of(data, tmp_path / "run", kinds=("token_classification", "regression"), pretrain={"weighting": "meta"})
     endtask.run(settings, until="pretrain")
     curves = rows(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     weights = {name: value for name, value in curves[-1].items() if name.startswith("weight/")}
@@ -151,7 +151,7 @@ def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_file_of_a_further_task_is_noticed(data: Path, tmp_path: Path) -> None:
-    write_kind(tmp_path / "tags", "tags")
+    write_kind(tmp_path / "tags", "token_classification")
     settings = settings_of(data, tmp_path / "run", kinds=())
     settings["tasks"] = {"tags": {"path": str(tmp_path / "tags" / "task")}}
     endtask.run(settings, until="read")
@@ -192,7 +192,7 @@ def test_what_is_for_some_kinds_wants_one_task_of_them(
     task = read_all(resolve(settings))
     preflight(task, resolve(settings))
     settings["finetune"]["tasks"] = "main"  # then only the end task is scored
-    with pytest.raises(InputError, match=rf"key '{key}': has no meaning for a task of kind '{task.kind}'"):
+    with pytest.raises(InputError, match=rf"key '{key}': has no meaning for a task of type '{task.type}'"):
         preflight(task, resolve(settings))
 
 
@@ -222,7 +222,7 @@ def test_texts_that_another_task_learns_are_no_part_of_the_leak_free_score(data:
 
 
 def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(data, tmp_path / "cmp", kinds=("tags",), finetune={"seeds": [0], "epochs": 1})
+    settings = settings_of(data, tmp_path / "cmp", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1})
     variants = {
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
@@ -258,7 +258,7 @@ def test_only_tasks_that_are_fine_tuned_cost_time(data: Path, tmp_path: Path) ->
     few = Task.from_examples("few", {"train": [Example(str(n), f"text {n}", "ab"[n % 2]) for n in range(30)]})
     many = Task.from_examples("many", {"train": [Example(str(n), f"text {n}", "ab"[n % 2]) for n in range(90)]})
     task = replace(few, auxiliary={"tags": many})
-    settings = settings_of(data, tmp_path / "run", kinds=("tags",))
+    settings = settings_of(data, tmp_path / "run", kinds=("token_classification",))
     assert train_rows(task, resolve(settings)) == len(few.train) + len(many.train)
     settings["finetune"]["tasks"] = "main"
     assert train_rows(task, resolve(settings)) == len(few.train)

@@ -76,7 +76,7 @@ class SmallRun:
         return {split: len(examples) for split, examples in splits.items()}
 
     def _task(self, splits: dict[str, list[Example]]) -> Task:
-        return Task.from_examples("pets", splits, kind="pair" if self.text_pair else "text")
+        return Task.from_examples("pets", splits, task_type="pair" if self.text_pair else "text")
 
     def retrieve(self, folder: Path) -> dict[str, Any]:
         """Counts only: the report reads the selection, not what was retrieved."""

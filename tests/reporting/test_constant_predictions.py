@@ -22,7 +22,7 @@ APART = "the model has learned nothing that distinguishes them."
 def answered(folder: Path, kind: str, truth: Sequence[Any], *answers: Sequence[Any]) -> Path:
     """The run with another kind of task, and with these answers of its seeds."""
     audit = folder / "read" / "audit.json"
-    write_json(audit, {**json.loads(audit.read_text(encoding="utf-8")), "kind": kind})
+    write_json(audit, {**json.loads(audit.read_text(encoding="utf-8")), "type": kind})
     lines = []
     for number, label in enumerate(truth):
         predicted = {str(seed): given[number] for seed, given in enumerate(answers)}
@@ -37,18 +37,28 @@ def answered(folder: Path, kind: str, truth: Sequence[Any], *answers: Sequence[A
         ("text", ["a", "b"], ["a", "a"], f"Every row of test got the same label, 'a': {APART}"),
         ("pair", ["a", "b"], ["b", "b"], f"Every row of test got the same label, 'b': {APART}"),
         ("text", ["a", "b"], ["b", "a"], None),
-        ("labels", [["a"], []], [["b", "a"], ["a", "b"]], f"Every row of test got the same labels, 'a', 'b': {APART}"),
-        ("labels", [["a"], []], [[], []], f"Every row of test got the same labels, none: {APART}"),
-        ("labels", [["a"], []], [["a"], ["a", "b"]], None),
-        ("tags", [["B", "O"], ["O"]], [["O", "O"], ["O"]], f"Every token of test got the same tag, 'O': {APART}"),
-        ("tags", [["B", "O"], ["B", "O"]], [["B", "O"], ["B", "O"]], None),
         (
-            "score",
+            "multilabel",
+            [["a"], []],
+            [["b", "a"], ["a", "b"]],
+            f"Every row of test got the same labels, 'a', 'b': {APART}",
+        ),
+        ("multilabel", [["a"], []], [[], []], f"Every row of test got the same labels, none: {APART}"),
+        ("multilabel", [["a"], []], [["a"], ["a", "b"]], None),
+        (
+            "token_classification",
+            [["B", "O"], ["O"]],
+            [["O", "O"], ["O"]],
+            f"Every token of test got the same tag, 'O': {APART}",
+        ),
+        ("token_classification", [["B", "O"], ["B", "O"]], [["B", "O"], ["B", "O"]], None),
+        (
+            "regression",
             [1.0, 5.0],
             [2.41, 2.44],
             "Every row of test got nearly the same score, about 2.42: the model hardly distinguishes them.",
         ),
-        ("score", [1.0, 5.0], [2.41, 2.46], None),
+        ("regression", [1.0, 5.0], [2.41, 2.46], None),
     ],
 )
 def test_one_answer_for_all_is_told(make_run: MakeRun, kind: str, truth: Any, answers: Any, said: str | None) -> None:
@@ -56,7 +66,8 @@ def test_one_answer_for_all_is_told(make_run: MakeRun, kind: str, truth: Any, an
 
 
 @pytest.mark.parametrize(
-    ("kind", "truth"), [("text", ["a", "a"]), ("text", ["a"]), ("tags", [["O"], ["O"]]), ("score", [2.0, 2.0])]
+    ("kind", "truth"),
+    [("text", ["a", "a"]), ("text", ["a"]), ("token_classification", [["O"], ["O"]]), ("regression", [2.0, 2.0])],
 )
 def test_rows_that_are_alike_may_be_answered_alike(make_run: MakeRun, kind: str, truth: Any) -> None:
     assert constant_prediction_note(RunFolder(answered(make_run(), kind, truth, truth))) is None

@@ -28,7 +28,7 @@ def test_predictions_equal_those_of_the_evaluation(finished_run: Path, finished_
     texts = [str(row["text"]) if kind == "text" else (str(row["text"]), str(row["text_pair"])) for row in test]
     evaluated = [row["predicted"][seed] for row in rows(run / "evaluate" / "predictions.jsonl")]  # type: ignore[index]
     predictor = endtask.load(run)
-    assert predictor.kind == kind
+    assert predictor.type == kind
     assert [prediction.label for prediction in predictor.predict(texts)] == evaluated
 
 
@@ -69,7 +69,7 @@ def test_a_stream_is_read_batch_by_batch(finished_run: Path) -> None:
 def test_mixed_texts_and_pairs_keep_their_order(finished_run: Path) -> None:
     """A model from elsewhere: nothing says what it was trained on."""
     predictor = Predictor(finished_run / "model")
-    assert predictor.kind is None
+    assert predictor.type is None
     mixed = predictor.predict(["soup", ("star", "moon"), ("ball", "goal"), "win"])
     assert mixed[0].probability == pytest.approx(predictor.predict(["soup"])[0].probability, abs=1e-5)
     assert mixed[1].probability == pytest.approx(predictor.predict([("star", "moon")])[0].probability, abs=1e-5)

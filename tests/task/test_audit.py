@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.config import TaskKind
 from endtask.records import Example
 from endtask.task import Audit, Task, audit, leaked_ids, normalize
 from endtask.task.counts import Overlap
@@ -77,7 +76,7 @@ def test_findings_say_what_they_mean(leaky: Task) -> None:
     assert "trust the leak-free score (2 rows)" in said
     assert "test rows that are in train with another label only: 1" in said
     assert "1 test row without text dropped" in said
-    assert said.startswith("task leaky: kind text, 2 classes\n")
+    assert said.startswith("task leaky: type text, 2 classes\n")
     levels = [problem.level for problem in found.problems]
     assert levels == sorted(levels, reverse=True)
 
@@ -101,13 +100,13 @@ def test_clean_task_has_only_notes_about_rare_labels() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "pair"])
-def test_a_split_with_a_single_label_is_warned_of(kind: TaskKind) -> None:
+def test_a_split_with_a_single_label_is_warned_of(kind: str) -> None:
     pair = "other" if kind == "pair" else None
     splits = {
         split: [Example(f"{split}-{n}", f"{split} {n}", labels[n % len(labels)], pair) for n in range(count)]
         for split, labels, count in (("train", "xyz", 30), ("dev", "x", 4), ("test", "z", 1))
     }
-    messages = [str(problem) for problem in audit(Task.from_examples("narrow", splits, kind=kind)).problems]
+    messages = [str(problem) for problem in audit(Task.from_examples("narrow", splits, task_type=kind)).problems]
     always = "a constant prediction is right, so"
     assert messages == [
         f"warning: all 4 dev rows have the label 'x': {always} dev cannot choose between models",
@@ -118,22 +117,26 @@ def test_a_split_with_a_single_label_is_warned_of(kind: TaskKind) -> None:
 def test_a_single_tag_or_label_is_no_single_class() -> None:
     tagged = [Example(str(n), f"w{n} v", ("B", "O"), tokens=(f"w{n}", "v")) for n in range(40)]
     outside = [Example("o", "w v", ("O", "O"), tokens=("w", "v"))]
-    tags = Task.from_examples("tags", {"train": tagged, "dev": outside, "test": outside[:1]}, kind="tags")
+    tags = Task.from_examples(
+        "tags", {"train": tagged, "dev": outside, "test": outside[:1]}, task_type="token_classification"
+    )
     several = [Example(str(n), f"text {n}", ("x", "y")[: n % 3]) for n in range(40)]
     one = [Example("d", "new", ("x",))]
-    labels = Task.from_examples("labels", {"train": several, "dev": one, "test": several[2:3]}, kind="labels")
+    labels = Task.from_examples("labels", {"train": several, "dev": one, "test": several[2:3]}, task_type="multilabel")
     for task in (tags, labels):
         assert not [each for each in audit(task).problems if "a model that always answers so" in each.message]
 
 
 def test_scores_and_tags() -> None:
     scored = [Example(str(n), f"text {n}", n / 10) for n in range(40)]
-    found = audit(Task.from_examples("scored", {"train": scored}, kind="score"))
+    found = audit(Task.from_examples("scored", {"train": scored}, task_type="regression"))
     assert found.splits["train"].labels == {}
     assert any(line.startswith("train scores: from 0") for line in found.lines())
     tagged = [Example(str(n), f"w{n} v", ("B", "O"), tokens=(f"w{n}", "v")) for n in range(40)]
     strange = [Example("s", "w", ("Z",), tokens=("w",))]
-    task = Task.from_examples("tagged", {"train": tagged, "dev": tagged[:2], "test": strange}, kind="tags")
+    task = Task.from_examples(
+        "tagged", {"train": tagged, "dev": tagged[:2], "test": strange}, task_type="token_classification"
+    )
     found = audit(task)
     assert found.splits["train"].labels == {"B": 40, "O": 40}
     assert any("labels of test that never occur in train: 1 (Z);" in str(problem) for problem in found.problems)

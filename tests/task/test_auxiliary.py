@@ -32,12 +32,14 @@ def settings_of(folder: Path, **tasks: Path) -> dict[str, object]:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Task:
     folder = tmp_path_factory.mktemp("both")
     write_toy(folder / "toy")
-    write_kind(folder / "tags", "tags")
+    write_kind(folder / "tags", "token_classification")
     return read_all(resolve(settings_of(folder / "toy", ner=folder / "tags" / "task")))
 
 
 def test_they_are_read_under_their_names(both: Task) -> None:
-    assert [(name, one.name, one.kind) for name, one in both.auxiliary.items()] == [("ner", "ner", "tags")]
+    assert [(name, one.name, one.type) for name, one in both.auxiliary.items()] == [
+        ("ner", "ner", "token_classification")
+    ]
     assert len(both.auxiliary["ner"].train) == 48
 
 
@@ -105,7 +107,7 @@ def made(name: str, train: list[Any], dev: list[Any], test: list[Any]) -> Task:
         ]
         for split, found in {"train": train, "dev": dev, "test": test}.items()
     }
-    return Task.from_examples(name, rows, kind="pair" if is_pair else "text")
+    return Task.from_examples(name, rows, task_type="pair" if is_pair else "text")
 
 
 def sides(row: Example) -> list[str]:

@@ -79,7 +79,7 @@ def test_score_that_is_no_number(tmp_path: Path) -> None:
     )
     for value in ("inf", "nan", True, "1_0"):
         bad[2]["label"] = value
-        settings = TaskSettings(path=str(folder(tmp_path, train=bad)), kind="score")
+        settings = TaskSettings(path=str(folder(tmp_path, train=bad)), type="regression")
         assert f"train.jsonl, row 3: the label {value!r} is not a number" in complaint(settings)
 
 
@@ -149,10 +149,10 @@ def test_missing_columns(tmp_path: Path, row: dict[str, str], columns: dict[str,
     assert expected in message
 
 
-@pytest.mark.parametrize(("kind", "role"), [("pair", "text_pair"), ("tags", "tokens")])
+@pytest.mark.parametrize(("kind", "role"), [("pair", "text_pair"), ("token_classification", "tokens")])
 def test_kind_asked_for_must_fit_the_columns(tmp_path: Path, kind: Any, role: str) -> None:
-    message = complaint(TaskSettings(path=str(folder(tmp_path)), kind=kind))
-    assert f"no column for the {role} of a task of kind {kind!r}" in message
+    message = complaint(TaskSettings(path=str(folder(tmp_path)), type=kind))
+    assert f"no column for the {role} of a task of type {kind!r}" in message
 
 
 def test_scores_with_and_without_second_text(tmp_path: Path) -> None:
@@ -204,10 +204,10 @@ def test_too_little_to_carve_from(tmp_path: Path) -> None:
         ({"train": []}, "text", "the train split has no rows"),
         ({"train": [Example("7", "a", None)]}, "text", "example '7': the label is missing"),
         ({"train": [Example("7", "a", "x")]}, "pair", "example '7': the second text is missing"),
-        ({"train": [Example("7", "a", ("O",))]}, "tags", "example '7': the tokens are missing"),
-        ({"train": [Example("7", "a", "x")]}, "score", "example '7': the label 'x' is not a number"),
+        ({"train": [Example("7", "a", ("O",))]}, "token_classification", "example '7': the tokens are missing"),
+        ({"train": [Example("7", "a", "x")]}, "regression", "example '7': the label 'x' is not a number"),
     ],
 )
 def test_examples_made_in_python_are_checked(splits: Any, kind: Any, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
-        Task.from_examples("made", splits, kind=kind)
+        Task.from_examples("made", splits, task_type=kind)

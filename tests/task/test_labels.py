@@ -35,7 +35,7 @@ def folder(path: Path, labels: list[Any], column: str = "labels") -> Path:
 
 def test_lists_are_label_sets(tmp_path: Path) -> None:
     task = Task.read(folder(tmp_path, SETS))
-    assert (task.kind, task.labels) == ("labels", ("a", "b", "c"))
+    assert (task.type, task.labels) == ("multilabel", ("a", "b", "c"))
     assert [example.label for example in task.train] == [("a", "b"), (), ("c",), ("a",)]
     assert targets(task, "dev").tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
     assert audit(task).splits["train"].labels == {"a": 2, "b": 1, "c": 1}
@@ -44,7 +44,7 @@ def test_lists_are_label_sets(tmp_path: Path) -> None:
 def test_cells_with_a_delimiter_and_lists_in_json(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('text,label\none,a; b\ntwo,\nthree,"[""c"", 7]"\n', encoding="utf-8")
-    settings = TaskSettings(path=str(path), kind="labels", label_delimiter=";", dev_fraction=0.3, test_fraction=0)
+    settings = TaskSettings(path=str(path), type="multilabel", label_delimiter=";", dev_fraction=0.3, test_fraction=0)
     found = {example.text: example.label for split in Task.read(settings).splits.values() for example in split}
     assert found == {"one": ("a", "b"), "two": (), "three": ("7", "c")}
 
@@ -62,7 +62,7 @@ def test_cells_with_a_delimiter_and_lists_in_json(tmp_path: Path) -> None:
 )
 def test_labels_that_are_none(tmp_path: Path, labels: list[Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
-        Task.read(TaskSettings(path=str(folder(tmp_path, labels)), kind="labels"))
+        Task.read(TaskSettings(path=str(folder(tmp_path, labels)), type="multilabel"))
     assert words in str(caught.value)
 
 
@@ -81,22 +81,22 @@ def test_the_kind_is_told_by_a_delimiter_or_lists_in_cells(
     tmp_path: Path, cells: list[str], delimiter: str | None
 ) -> None:
     task = Task.read(TaskSettings(path=str(csv(tmp_path / "rows.tsv", cells)), label_delimiter=delimiter))
-    assert (task.kind, task.labels) == ("labels", ("a", "b", "c"))
+    assert (task.type, task.labels) == ("multilabel", ("a", "b", "c"))
 
 
 def test_names_in_brackets_are_classes(tmp_path: Path) -> None:
-    assert Task.read(csv(tmp_path / "rows.tsv", ["[good]", "[bad]"] * 10)).kind == "text"
+    assert Task.read(csv(tmp_path / "rows.tsv", ["[good]", "[bad]"] * 10)).type == "text"
 
 
 @pytest.mark.parametrize(
     ("cells", "more", "words"),
     [
         (["a|b", "c"] * 9, {"label_delimiter": ";"}, "no row of column 'labels' holds ';' (did you mean '|'?)"),
-        (["a", "c"] * 9, {"label_delimiter": ";"}, "(kind 'text' is for one label in each row)"),
-        (["a;b", "c"] * 9, {"label_delimiter": ";", "kind": "text"}, "key 'task.label_delimiter': has no meaning"),
+        (["a", "c"] * 9, {"label_delimiter": ";"}, "(type 'text' is for one label in each row)"),
+        (["a;b", "c"] * 9, {"label_delimiter": ";", "type": "text"}, "key 'task.label_delimiter': has no meaning"),
         (["['a', 'b']", "['c']"] * 9, {}, "row 2: the labels \"['a', 'b']\" are not a JSON list"),
-        (["[a, b]", "[c]"] * 9, {"kind": "labels"}, "row 2: the labels '[a, b]' are not a JSON list"),
-        (["a;b", "c"] * 9, {"kind": "labels"}, "row 2: the labels are one string, 'a;b'"),
+        (["[a, b]", "[c]"] * 9, {"type": "multilabel"}, "row 2: the labels '[a, b]' are not a JSON list"),
+        (["a;b", "c"] * 9, {"type": "multilabel"}, "row 2: the labels are one string, 'a;b'"),
     ],
 )
 def test_cells_that_cannot_be_parted(tmp_path: Path, cells: list[str], more: dict[str, Any], words: str) -> None:
@@ -120,7 +120,7 @@ def test_one_odd_row_is_named_and_decides_nothing(tmp_path: Path, labels: list[A
 
 
 def test_a_few_numbers_among_words_are_classes(tmp_path: Path) -> None:
-    assert Task.read(folder(tmp_path, ["v2.5", "none", 1.5, "v2.5"])).kind == "text"
+    assert Task.read(folder(tmp_path, ["v2.5", "none", 1.5, "v2.5"])).type == "text"
 
 
 def test_labels_that_only_test_has_count_as_missed(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_a_single_named_test_set_is_the_test_split(tmp_path: Path) -> None:
 
 answers = {
     "text": st.lists(st.sampled_from("abc"), min_size=1),
-    "score": st.lists(st.floats(-9, 9), min_size=1),
-    "labels": st.lists(st.lists(st.sampled_from("abc"), unique=True).map(sorted), min_size=1),
-    "tags": st.lists(st.lists(st.sampled_from("abc"), min_size=1), min_size=1),
+    "regression": st.lists(st.floats(-9, 9), min_size=1),
+    "multilabel": st.lists(st.lists(st.sampled_from("abc"), unique=True).map(sorted), min_size=1),
+    "token_classification": st.lists(st.lists(st.sampled_from("abc"), min_size=1), min_size=1),
 }
 
 
@@ -179,5 +179,5 @@ def test_answers_go_to_arrays_and_back(kind: Any, data: st.DataObject) -> None:
 
 def test_the_scale_of_scores() -> None:
     rows = [Example(str(n), f"text {n}", float(n % 2)) for n in range(40)]
-    task = Task.from_examples("any", {"train": rows, "dev": rows[:2]}, kind="score", test_fraction=0)
+    task = Task.from_examples("any", {"train": rows, "dev": rows[:2]}, task_type="regression", test_fraction=0)
     assert score_scale(task) == (0.5, 0.5)

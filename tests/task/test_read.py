@@ -77,7 +77,7 @@ def test_folder_in_every_format_and_compression(tmp_path: Path, form: str, compr
     for place, (name, count) in enumerate({"train": 20, "validation": 4, "test": 6}.items()):
         write(tmp_path / f"{name}{form}{compression}", numbered(count, first=100 * place))
     task = Task.read(tmp_path)
-    assert (task.name, task.kind, task.labels, task.notes) == (tmp_path.name, "text", ("even", "odd"), ())
+    assert (task.name, task.type, task.labels, task.notes) == (tmp_path.name, "text", ("even", "odd"), ())
     assert {split: len(rows) for split, rows in task.splits.items()} == {"train": 20, "dev": 4, "test": 6}
     assert [row.text for row in task.dev] == [f"text number {number}" for number in range(100, 104)]
     first_row = 2 if form in (".csv", ".tsv") else 1
@@ -104,7 +104,7 @@ def test_texts_come_back_as_they_were_written(tmp_path: Path, form: str, rows: l
     finally:
         for file in tmp_path.iterdir():
             file.unlink()
-    assert task.kind == "pair"
+    assert task.type == "pair"
     assert [(row.text, row.text_pair, row.label) for row in task.dev] == [
         (row["text"], row["text_pair"], row["label"]) for row in labelled
     ]
@@ -189,7 +189,7 @@ def test_usual_column_names(tmp_path: Path, row: dict[str, Any], expected: tuple
         write(tmp_path / f"{split}.jsonl", [row, other])
     task = Task.read(tmp_path)
     assert (task.train[0].text, task.train[0].text_pair, task.train[0].label) == expected
-    assert task.kind == ("pair" if expected[1] else "text")
+    assert task.type == ("pair" if expected[1] else "text")
     assert task.train[0].id == ("7" if "id" in row else "train-1")
 
 
@@ -215,24 +215,24 @@ def test_fractions_make_a_score(tmp_path: Path, label: list[Any]) -> None:
         {"text": "c", "text_pair": "d", "label": label[1]},
     ]
     task = Task.read(three_splits(tmp_path, rows))
-    assert (task.kind, task.labels) == ("score", ())
+    assert (task.type, task.labels) == ("regression", ())
     assert [row.label for row in task.train] == [float(value) for value in label]
     assert task.train[0].text_pair == "b"
-    assert any(note.startswith("kind score") for note in task.notes)
+    assert any(note.startswith("type regression") for note in task.notes)
 
 
 def test_whole_numbers_are_classes_unless_asked(tmp_path: Path) -> None:
     rows = [{"text": "a", "label": 1}, {"text": "b", "label": 2}]
     three_splits(tmp_path, rows)
     assert Task.read(tmp_path).labels == ("1", "2")
-    scored = Task.read(TaskSettings(path=str(tmp_path), kind="score"))
+    scored = Task.read(TaskSettings(path=str(tmp_path), type="regression"))
     assert [row.label for row in scored.train] == [1.0, 2.0]
-    assert Task.read(TaskSettings(path=str(tmp_path), kind="text")).kind == "text"
+    assert Task.read(TaskSettings(path=str(tmp_path), type="text")).type == "text"
 
 
 def test_kind_text_leaves_the_second_text_out(tmp_path: Path) -> None:
     rows = [{"text": "a", "text_pair": "b", "label": name} for name in "xy"]
-    task = Task.read(TaskSettings(path=str(three_splits(tmp_path, rows)), kind="text"))
+    task = Task.read(TaskSettings(path=str(three_splits(tmp_path, rows)), type="text"))
     assert task.train[0].text_pair is None
 
 
@@ -246,7 +246,7 @@ def test_tags(tmp_path: Path, form: str, blanks: bool) -> None:
         if not blanks:
             row = {"tokens": json.dumps(tokens), "ner_tags": json.dumps(tags)}
     task = Task.read(three_splits(tmp_path, [row], form))
-    assert (task.kind, task.labels) == ("tags", ("B-drug", "O"))
+    assert (task.type, task.labels) == ("token_classification", ("B-drug", "O"))
     assert task.train[0].tokens == ("Aspirin", "helps")
     assert task.train[0].label == ("B-drug", "O")
     assert task.train[0].text == "Aspirin helps"
@@ -256,7 +256,7 @@ def test_numbered_tags_and_a_class_beside_tokens(tmp_path: Path) -> None:
     numbers = three_splits(tmp_path, [{"words": ["a", "b"], "tags": [0, 3]}])
     assert Task.read(numbers).labels == ("0", "3")
     classes = [{"text": "a", "tokens": ["a"], "labels": "x"}, {"text": "b", "tokens": ["b"], "labels": "y"}]
-    assert Task.read(three_splits(tmp_path, classes)).kind == "text"
+    assert Task.read(three_splits(tmp_path, classes)).type == "text"
 
 
 def test_rows_without_text_are_dropped_with_their_labels(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from endtask.task.split import carve, group_key
 
 
 def make_labels(kind: str) -> st.SearchStrategy[Label]:
-    if kind == "score":
+    if kind == "regression":
         return st.floats(0, 5)
-    if kind == "tags":
+    if kind == "token_classification":
         return st.lists(st.sampled_from("OBI"), min_size=1, max_size=3).map(tuple)
     return st.sampled_from("abc")
 
@@ -34,7 +34,7 @@ def classes(rows: list[Example]) -> set[str]:
     return {name for row in rows if not isinstance(row.label, float) for name in row.label}
 
 
-@pytest.mark.parametrize("kind", ["text", "score", "tags"])
+@pytest.mark.parametrize("kind", ["text", "regression", "token_classification"])
 @given(data=st.data(), fraction=st.floats(0.01, 0.9), seed=st.integers(0, 3))
 def test_carving_keeps_its_promises(kind: str, data: st.DataObject, fraction: float, seed: int) -> None:
     rows = data.draw(examples(kind))

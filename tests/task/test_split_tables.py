@@ -71,7 +71,7 @@ def test_tag_numbers_become_names(datasets: Any, monkeypatch: pytest.MonkeyPatch
     data = datasets.Dataset.from_dict({"tokens": [["a", "b"]], "ner_tags": [[0, 1]]}, features=features)
     monkeypatch.setattr(split_tables, "_load", lambda path: {"train": data, "validation": data, "test": data})
     task = Task.read("hf:owner/tagged:en")
-    assert (task.name, task.kind, task.train[0].label) == ("tagged", "tags", ("O", "B-x"))
+    assert (task.name, task.type, task.train[0].label) == ("tagged", "token_classification", ("O", "B-x"))
 
 
 def test_missing_library_names_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:

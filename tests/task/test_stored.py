@@ -47,7 +47,7 @@ def test_texts_and_pairs(
     rows = examples(texts, text_pair=pair, group=group)
     splits = {"train": rows[:-6], "dev": rows[-6:-3], **({"test": rows[-3:]} if has_test else {})}
     kind = "pair" if pair is not None else "text"
-    task = Task.from_examples("some task", splits, kind=kind, test_fraction=0, notes=notes)  # type: ignore[arg-type]
+    task = Task.from_examples("some task", splits, task_type=kind, test_fraction=0, notes=notes)  # type: ignore[arg-type]
     with TemporaryDirectory() as folder:
         assert read_task(write(task, Path(folder))) == task
 
@@ -58,12 +58,12 @@ def test_carved_splits_scores_tags_and_dropped_rows(tmp_path: Path) -> None:
     carved = Task.from_examples("carved", {"train": rows})
     assert carved.dropped == {"train": 1}
     scores = Task.from_examples(
-        "scores", {"train": [Example(str(n), f"text {n}", n / 7) for n in range(30)]}, kind="score"
+        "scores", {"train": [Example(str(n), f"text {n}", n / 7) for n in range(30)]}, task_type="regression"
     )
     tags = Task.from_examples(
         "tags",
         {"train": [Example(str(n), f"a {n}", ("O", "B"), tokens=("a", str(n))) for n in range(30)]},
-        kind="tags",
+        task_type="token_classification",
     )
     for task in (carved, scores, tags):
         assert read_task(write(task, tmp_path / task.name)) == task

@@ -25,7 +25,7 @@ def make_task(*, pairs: bool) -> Task:
         ]
 
     splits = {"train": rows("train", 12, 1), "dev": rows("dev", 6, 3), "test": rows("test", 6, 5)}
-    return Task.from_examples("tiny", splits, kind="pair" if pairs else "text")
+    return Task.from_examples("tiny", splits, task_type="pair" if pairs else "text")
 
 
 def make_selection(path: Path, texts: list[str]) -> Path:
@@ -74,7 +74,7 @@ def test_texts_that_lose_a_marker_to_the_cut_are_told(
     far, near = "river " * 20, "stone"
     texts = [f"[[ {near} ]] {far}", f"{far} [[ {near} ]]", f"[[ {near} ]] and << {near} >>", far]
     rows = [Example(f"train{n}", f"{text} {n}", "ab"[n % 2]) for n, text in enumerate(texts * 3)]
-    task = Task.from_examples("marked", {"train": rows, "dev": rows[:4], "test": rows[2:4]}, kind="text")
+    task = Task.from_examples("marked", {"train": rows, "dev": rows[:4], "test": rows[2:4]}, task_type="text")
     settings = make_settings(window_stride=window_stride, entity_markers=("[[", "]]", "<<", ">>"))
     pack(task, make_selection(tmp_path / "selection.parquet", []), settings, tmp_path)
     told = [line for line in capsys.readouterr().err.splitlines() if "lose a marker" in line]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from endtask.config import BatchSize, Settings, TaskKind
+from endtask.config import BatchSize, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK
 from endtask.errors import InputError
@@ -299,14 +299,14 @@ def rows(split: str, kind: str) -> list[Example]:
     for number, text in enumerate(make_texts(16, seed=len(split))):
         words = tuple(text.split())
         tags = tuple("ab"[len(word) % 2] for word in words)
-        labels: dict[str, Any] = {"score": float(number % 5), "tags": tags, "labels": ("a", "b", "c")[: number % 4]}
-        found.append(Example(f"{split}{number}", text, labels[kind], tokens=words if kind == "tags" else None))
+        labels: dict[str, Any] = {"regression": float(number % 5), "token_classification": tags, "multilabel": ("a", "b", "c")[: number % 4]}
+        found.append(Example(f"{split}{number}", text, labels[kind], tokens=words if kind == "token_classification" else None))
     return found
 
 
-@pytest.mark.parametrize("kind", ["score", "tags", "labels"])
-def test_other_kinds_of_tasks_learn_weights_too(run_settings: Settings, tmp_path: Path, kind: TaskKind) -> None:
-    task = Task.from_examples(kind, {split: rows(split, kind) for split in ("train", "dev")}, kind=kind)
+@pytest.mark.parametrize("kind", ["regression", "token_classification", "multilabel"])
+def test_other_kinds_of_tasks_learn_weights_too(run_settings: Settings, tmp_path: Path, kind: str) -> None:
+    task = Task.from_examples(kind, {split: rows(split, kind) for split in ("train", "dev")}, task_type=kind)
     packed = packed_in(tmp_path, task, run_settings)
     phase = pretrain_phase(task, packed, meta_settings(run_settings))
     *_, last = train(Phase(**{**vars(phase), "steps": 3}), build_optimizer(phase))

@@ -33,22 +33,22 @@ from tests.toy_run import hashes
 
 from .conftest import CPU, changed, packed_in, pretrained_in
 
-KINDS = ("tags", "score", "labels", "pair")
+KINDS = ("token_classification", "regression", "multilabel", "pair")
 TASKS = {kind: {"path": "somewhere"} for kind in KINDS}
 OBJECTIVES = {
     "task": {"kind": "task"},
     **{kind: {"kind": "joint" if kind == "pair" else "task", "task": kind} for kind in KINDS},
-    "tapt": {"kind": "mlm", "texts": "task", "task": "tags"},
+    "tapt": {"kind": "mlm", "texts": "task", "task": "token_classification"},
 }
 
 
 def _answered(kind: str, name: str, text: str, number: int) -> Example:
     words = tuple(text.split())
-    if kind == "tags":
+    if kind == "token_classification":
         return Example(name, text, tuple("B-x" if word < "m" else "O" for word in words), tokens=words)
-    if kind == "score":
+    if kind == "regression":
         return Example(name, text, len(words) + number / 7)
-    if kind == "labels":
+    if kind == "multilabel":
         holds = {"even": number % 2 == 0, "long": len(words) > 3}
         return Example(name, text, tuple(label for label, true in holds.items() if true))
     return Example(name, text, "no" if number % 2 else "yes", text_pair=f"stone {number % 2}")
@@ -61,7 +61,7 @@ def _further(kind: str, train: int) -> Task:
         split: [_answered(kind, f"{split}{n}", text, n) for n, text in enumerate(texts)]
         for split, texts in made.items()
     }
-    return Task.from_examples(kind, rows, kind=kind)  # type: ignore[arg-type]
+    return Task.from_examples(kind, rows, task_type=kind)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_a_network_of_its_own_says_the_same(
     save_weights(tmp_path / "weights.safetensors", shared)
     for name, one in all_tasks.auxiliary.items():
         own = network_of_auxiliary_task(all_tasks, name, packed_all, settings, tmp_path / "weights.safetensors")
-        assert own.kind == one.kind
+        assert own.type == one.type
         texts = PackedTexts(packed_of(packed_all, name) / "test")
         expected = class_probabilities(own, texts, batch_size=4, context=CPU)
         found = class_probabilities(shared, texts, batch_size=4, context=CPU, head=auxiliary_head(name))

@@ -83,7 +83,7 @@ def test_broken_weights_have_no_scores(tmp_path: Path) -> None:
         make_scores(tmp_path, network).scores(WHICH, ROWS, SEED)
 
 
-@pytest.mark.parametrize("kind", ["score", "labels", "tags"])
+@pytest.mark.parametrize("kind", ["regression", "multilabel", "token_classification"])
 def test_rows_of_every_kind_judge(tmp_path: Path, kind: str) -> None:
     network = make_network_of(kind, "lean").double()
     network.dtype = torch.float64

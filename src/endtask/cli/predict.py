@@ -70,7 +70,7 @@ def command(
         batches = in_batches(map(read, texts), batch_size)
     elif file is not None:
         if bare_suffix(file) in ROW_SUFFIXES:
-            tags, own = predictor.kind == "tags", _columns_of(run)
+            tags, own = predictor.task_type.per_token, _columns_of(run)
             text = _Column("--column", column, own.get("tokens" if tags else "text"), "text")
             pair = None if single else _Column("--pair-column", pair_column, own.get("text_pair"), "text_pair")
             texts_of = _table_texts(file, text, pair, needs_pair=predictor.takes_pairs is True, tags=tags)

@@ -14,7 +14,6 @@ from endtask.config.root import (
     RetrieveSettings,
     SelectSettings,
     Settings,
-    TaskKind,
     TaskSettings,
 )
 from endtask.config.source import SourceSettings
@@ -38,7 +37,6 @@ __all__ = [
     "Settings",
     "SizeBudget",
     "SourceSettings",
-    "TaskKind",
     "TaskSettings",
     "TextAmount",
     "TokenizerSettings",

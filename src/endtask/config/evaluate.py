@@ -26,7 +26,7 @@ class EvaluateSettings(PartSection):
         None, description="the class that `f1` is about; unset: the last of the two that does not begin with `not`"
     )
     threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"] = Field(
-        0.5, description="for kind `labels`: the least probability of a label that is given; tuned: the best on dev"
+        0.5, description="for multilabel: the least probability of a label that is given; tuned: the best on dev"
     )
     batch_size: Positive = Field(64, description="texts per forward pass; changes speed only")
 

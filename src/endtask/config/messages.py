@@ -34,20 +34,6 @@ _PLAIN_WORDS = {
     "too_short": "must not be empty",
     "tuple_type": "must be a list such as [a, b]",
 }
-_OTHER_NAMES = {
-    "classification": "text",
-    "text_classification": "text",
-    "sentence_pair": "pair",
-    "regression": "score",
-    "multilabel": "labels",
-    "multi_label": "labels",
-    "multi_label_classification": "labels",
-    "ner": "tags",
-    "tagging": "tags",
-    "token_classification": "tags",
-}
-"""What others call our kinds of tasks."""
-
 _OTHER_KEYS = {
     "bf16": "precision",
     "fp16": "precision",
@@ -278,8 +264,7 @@ def _right_value(complaints: list[Any]) -> str | None:
     wanted = [word for each in complaints if each["type"] == "literal_error" for word in _words(each)]
     if not isinstance(given, str) or not wanted:
         return None
-    meant = _OTHER_NAMES.get(given.lower().replace("-", "_"))
-    hint = f"did you mean {meant!r}?" if meant in wanted else did_you_mean(given, wanted)
+    hint = did_you_mean(given, wanted)
     return hint if hint.startswith("did you mean") else None
 
 

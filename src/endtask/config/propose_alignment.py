@@ -49,12 +49,12 @@ def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
 
 
 def _recipe(task: Task, sources: list[dict[str, str]]) -> tuple[dict[str, Any], str]:
-    if task.kind == "tags":
+    if task.task_type.per_token:
         labels = "bio" if any(label.upper().startswith(("B-", "I-")) or label == "B" for label in task.labels) else None
         scheme = {"aligned.span_labels": labels or "boundaries"}
         spans, where = _spans_from(sources)
         return {"aligned.recipe": "spans", **spans, **scheme}, f"a class for every word: spans from {where}"
-    if task.kind == "pair" or any(example.text_pair is not None for example in task.train):
+    if any(example.text_pair is not None for example in task.train):
         pairs, what = _pairs_from(task)
         spelled = {"tokenizer.spell_capitals": True} if pairs == "acronyms" and _in_capitals(task) else {}
         return {"aligned.recipe": "pair_match", "aligned.pairs_from": pairs, **spelled}, f"two texts: {what}"
@@ -68,8 +68,7 @@ def _recipe(task: Task, sources: list[dict[str, str]]) -> tuple[dict[str, Any], 
         }
         return {**found, **spans}, f"two marked spans, here from {where}"
     plain = {"aligned.recipe": "pair_match", "aligned.pairs_from": "next_sentence"}
-    what = {"labels": "labels for a text", "score": "a score for a text"}.get(task.kind, "one class for a text")
-    return plain, f"{what}: no recipe is shaped just so; next sentences come closest"
+    return plain, f"{task.task_type.answer_phrase}: no recipe is shaped just so; next sentences come closest"
 
 
 def _spans_from(sources: list[dict[str, str]]) -> tuple[dict[str, str], str]:

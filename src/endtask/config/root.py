@@ -17,9 +17,8 @@ from endtask.config.part_section import PartSection
 from endtask.config.section import Fraction, Positive, Section
 from endtask.config.source import SourceSettings
 from endtask.config.training import FinetuneSettings, PretrainSettings
-from endtask.registry import Registry, selectors
-
-TaskKind = Literal["text", "pair", "score", "labels", "tags"]
+from endtask.errors import InputError
+from endtask.registry import Registry, selectors, task_types
 
 
 class ColumnSettings(Section):
@@ -28,8 +27,8 @@ class ColumnSettings(Section):
     text: str | None = Field(None, description="the text, or the first of a pair")
     text_pair: str | None = Field(None, description="the second text of a pair")
     label: str | None = Field(None, description="the class name, the score, or the list of labels")
-    tokens: str | None = Field(None, description="the list of tokens, for kind `tags`")
-    tags: str | None = Field(None, description="one tag per token, for kind `tags`")
+    tokens: str | None = Field(None, description="the list of tokens, for token_classification")
+    tags: str | None = Field(None, description="one tag per token, for token_classification")
     id: str | None = Field(None, description="a name for the row; by default its split and number")
     group: str | None = Field(None, description="rows with the same value stay together in splits, folds and tests")
 
@@ -38,13 +37,36 @@ class TaskSettings(Section):
     """The labelled data of the end task (`task`), or of a auxiliary task on the same body (`tasks.NAME`)."""
 
     path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
-    kind: TaskKind | Literal["auto"] = Field("auto", description="auto: told by the columns and labels")
+    type: str = Field(
+        "auto",
+        description="text, pair, regression, multilabel or token_classification; auto: detected from the columns and "
+        "the labels",
+    )
     columns: ColumnSettings = Field(ColumnSettings(), description="which column holds what")
     label_delimiter: str | None = Field(
-        None, min_length=1, description="for kind `labels`: what stands between the labels of a cell, such as `;`"
+        None, min_length=1, description="for multilabel: what separates the labels of a cell, such as `;`"
     )
     dev_fraction: Fraction = Field(0.1, description="share of train carved off where no dev split is given")
     test_fraction: Fraction = Field(0.1, description="the same for a missing test split; 0: do without")
+
+    @field_validator("type")
+    @classmethod
+    def type_is_registered(cls, name: str) -> str:
+        if name != "auto":
+            _check_registered(name)
+        return name
+
+
+def _check_registered(name: str) -> None:
+    """Raise `ValueError` where there is no task type of this name, with the one that others call so."""
+    plain = name.lower().replace("-", "_")
+    for known in task_types.names():
+        if name != known and plain in (known, *task_types.get(known).aliases):
+            raise ValueError(f"there is no task type {name!r} (did you mean {known!r}?)")
+    try:
+        task_types.get(name)
+    except InputError as error:
+        raise ValueError(str(error)) from None
 
 
 class CorpusSettings(Section):

@@ -23,12 +23,12 @@ def auxiliary_head(name: str) -> str:
 def add_task_heads(network: Network, task: Task, seed: int) -> None:
     """Give the network a stock head for each auxiliary task, with as many outputs as its labels want."""
     architecture = network.architecture
-    for name, one in task.auxiliary.items():
+    for name, auxiliary in task.auxiliary.items():
         config = copy.deepcopy(network.config)
-        name_labels(config, one.labels, one.kind)
-        head = architecture.token_head(config) if one.kind == "tags" else architecture.task_head(config)
-        own = derive(seed, "task", name)
-        network.add_task_head(auxiliary_head(name), head, own, kind=one.kind, classes=config.num_labels)
+        name_labels(config, auxiliary.labels, auxiliary.type)
+        task_type, own = auxiliary.task_type, derive(seed, "task", name)
+        head = task_type.head(architecture, config)
+        network.add_task_head(auxiliary_head(name), head, own, task_type=task_type, classes=config.num_labels)
 
 
 def reset_auxiliary_heads(network: Network, task: Task, seed: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from endtask.config import ModelSettings, TaskKind
+from endtask.config import ModelSettings
 from endtask.encoders.base import Encoder, encoders
 from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.encoders.checkpoint_weights import fill_network, read_tensors
@@ -91,7 +91,7 @@ def load_network(
     labels: tuple[str, ...],
     seed: int,
     tlm_head: bool = False,
-    kind: TaskKind = "text",
+    task_type: str = "text",
     markers: tuple[int, ...] = (),
 ) -> Network:
     """The checkpoint's encoder, and its masked-LM head if it has one; other heads have random weights by `seed`.
@@ -108,9 +108,9 @@ def load_network(
     config.pad_token_id = pad_id
     config.tie_word_embeddings = True
     config.dtype = torch.float32
-    name_labels(config, labels, kind)  # over those of the task it was trained on before
+    name_labels(config, labels, task_type)  # over those of the task it was trained on before
     name_markers(config, pooling, markers)
-    network = Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
+    network = Network(architecture, config, seed, tlm_head=tlm_head, task_type=task_type)
     fill_network(network, tensors, checkpoint.path)
     return network
 

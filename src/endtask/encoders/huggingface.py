@@ -16,7 +16,7 @@ from endtask.io.atomic import write_json
 
 def to_classifier(network: Network) -> Any:
     """The stock classifier, of texts or tokens, with the network's weights: `from_pretrained` loads what it saves."""
-    architecture, is_tagger = network.architecture, network.kind == "tags"
+    architecture, is_tagger = network.architecture, network.task_type.per_token
     model = (architecture.token_classifier if is_tagger else architecture.classifier)(network.config)
     names = architecture.to_token_classifier if is_tagger else architecture.to_classifier
     names = getattr(model, "weight_names", names)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from endtask.config import ModelSettings, TaskKind
+from endtask.config import ModelSettings
 from endtask.encoders.attention import choose_backend
 from endtask.encoders.base import Backend, Encoder, Pooling, markers_of
 from endtask.encoders.batch import Layout, TextBatch
@@ -21,31 +21,28 @@ from endtask.encoders.heads import MaskedLMHead, TlmTaskHead
 from endtask.encoders.pooling import pool
 from endtask.encoders.sizes import shape_of
 from endtask.errors import InputError
+from endtask.registry import task_types
 
 MASKED_LM, TASK, TLM_TASK = "masked_lm", "task", "tlm_task"
 GENERATOR, REPLACED = "generator", "replaced"
 """The heads of replaced-token detection, in encoders/generator.py."""
-SCORE = "score"
-"""The name of the only output of a model of kind `score`."""
-PROBLEM_TYPES = {"score": "regression", "labels": "multi_label_classification"}
-"""What Hugging Face's sequence classifiers call these kinds; without, they answer with one class."""
 _VOCABULARY_ROUND = 64  # matrix kernels want it; the rows beyond the tokenizer's stay unused
 
 
 class Network(nn.Module):
     """Encoder and heads with explicit random weights.
 
-    `backend` and `dtype` say how the encoder computes; `move` in training/device.py sets them for a device. `kind` is
-    that of the task and decides what its heads read: texts, or for `tags` tokens; heads of auxiliary tasks have theirs.
+    `backend` and `dtype` say how the encoder computes; `move` in training/device.py sets them for a device. `task_type`
+    decides what the task's heads read, texts or tokens; heads of auxiliary tasks have their own.
     """
 
     def __init__(
-        self, architecture: Encoder, config: Any, seed: int, *, tlm_head: bool = False, kind: TaskKind = "text"
+        self, architecture: Encoder, config: Any, seed: int, *, tlm_head: bool = False, task_type: str = "text"
     ) -> None:
         super().__init__()
         self.architecture = architecture
-        self.kind = kind
-        self._kinds: dict[str, TaskKind] = {}
+        self.task_type = task_types.get(task_type)()
+        self._types: dict[str, Any] = {}
         self._costs: dict[str, ModelCost] = {}
         self.config = config
         self.backend: Backend = "padded"
@@ -55,7 +52,7 @@ class Network(nn.Module):
         self.heads = nn.ModuleDict(
             {
                 MASKED_LM: MaskedLMHead(architecture.masked_lm_transform(config), config.vocab_size),
-                TASK: architecture.token_head(config) if kind == "tags" else architecture.task_head(config),
+                TASK: self.task_type.head(architecture, config),
             }
         )
         if tlm_head:
@@ -92,16 +89,16 @@ class Network(nn.Module):
         return head.logits(hidden[positions], self.embeddings)
 
     def task_logits(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
-        """Class logits of every text, of kind `tags` of every token: (N, hidden) -> (S or N, classes)."""
-        if self.kind_of(head) == "tags":
+        """Return the logits of every text or of every token: (N, hidden) -> (S or N, outputs)."""
+        if self.type_of(head).per_token:
             of_tokens: Tensor = self.heads[head](hidden)
             return of_tokens
         logits: Tensor = self.heads[head](self.pooled(hidden, batch, head))
         return logits
 
-    def kind_of(self, head: str) -> TaskKind:
-        """The kind of the task that a head answers."""
-        return self._kinds.get(head, self.kind)
+    def type_of(self, head: str) -> Any:
+        """Return the `TaskType` of the task that a head answers."""
+        return self._types.get(head, self.task_type)
 
     def pooled(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
         """What a head reads of each text: (N, hidden) -> (S, hidden)."""
@@ -135,10 +132,10 @@ class Network(nn.Module):
         initialize(head, seed, self.config)
         self.heads[name] = head
 
-    def add_task_head(self, name: str, head: nn.Module, seed: int, *, kind: TaskKind, classes: int) -> None:
-        """The same for a task of its own: its kind, and how many outputs the head has."""
+    def add_task_head(self, name: str, head: nn.Module, seed: int, *, task_type: Any, classes: int) -> None:
+        """Add the head of an auxiliary task, which has so many outputs."""
         self.add_head(name, head, seed)
-        self._kinds[name], self._costs[name] = kind, replace(self._cost, classes=classes)
+        self._types[name], self._costs[name] = task_type, replace(self._cost, classes=classes)
 
     def reset_task_head(self, seed: int, head: str = TASK) -> None:
         """Give a task's head new random weights, as TLM does between pre-training and fine-tuning."""
@@ -179,7 +176,7 @@ def build_network(
     labels: tuple[str, ...],
     seed: int,
     tlm_head: bool = False,
-    kind: TaskKind = "text",
+    task_type: str = "text",
     markers: tuple[int, ...] = (),
 ) -> Network:
     """The network that the settings describe, with random weights; its configuration names the task's labels.
@@ -196,9 +193,9 @@ def build_network(
         dropout=settings.dropout,
         pooling=pooling,
     )
-    name_labels(config, labels, kind)
+    name_labels(config, labels, task_type)
     name_markers(config, pooling, markers)
-    return Network(architecture, config, seed, tlm_head=tlm_head, kind=kind)
+    return Network(architecture, config, seed, tlm_head=tlm_head, task_type=task_type)
 
 
 def pooling_of(settings: ModelSettings, architecture: Encoder, markers: tuple[int, ...]) -> Pooling:
@@ -226,10 +223,11 @@ def name_markers(config: Any, pooling: Pooling, markers: tuple[int, ...]) -> Non
         config.marker_token_ids = []
 
 
-def name_labels(config: Any, labels: tuple[str, ...], kind: TaskKind = "text") -> None:
+def name_labels(config: Any, labels: tuple[str, ...], task_type: str = "text") -> None:
     """Write the task's labels into a configuration, and what they mean where that is not one class for each text."""
-    config.problem_type = PROBLEM_TYPES.get(kind)
-    labels = (SCORE,) if kind == "score" else labels
+    part = task_types.get(task_type)()
+    config.problem_type = part.problem_type
+    labels = part.output_names(labels)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: number for number, label in enumerate(labels)}
 

@@ -1,4 +1,4 @@
-"""What each answer of a task's head costs, by the kind of the task: one number per text, or per token for tags."""
+"""The loss of each answer of a task's head: one number per text, or per token for tags."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from endtask.config import TaskKind
 from endtask.encoders.batch import IGNORED, TextBatch
-
-
-def per_example_losses(kind: TaskKind, logits: Tensor, batch: TextBatch) -> Tensor:
-    """The errors of a head's logits: (S, outputs) -> (S,), for tags (N, tags) -> (N,)."""
-    if kind == "score":
-        return score_errors(logits, batch)
-    if kind == "labels":
-        return label_errors(logits, batch)
-    if kind == "tags":
-        return tag_errors(logits, batch)
-    return class_errors(logits, batch)
 
 
 def class_errors(logits: Tensor, batch: TextBatch) -> Tensor:

@@ -32,7 +32,7 @@ def evaluate_auxiliary_tasks(
 ) -> dict[str, Any]:
     """Score each seed's weights on every auxiliary task that they can answer; returns results by the task's name.
 
-    The usual metric of each kind counts: the one that the settings name is that of the end task.
+    Each is scored by the default metric of its type: `evaluate.metric` is that of the end task.
     """
     asked = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
     results = {}
@@ -66,10 +66,10 @@ class _AuxiliaryTask:
             final[seed] = self._answered(split, thresholds[seed])
         write_text(folder / PREDICTIONS, prediction_lines(self.task, split, final))
         return {
-            "kind": self.task.kind,
+            "type": self.task.type,
             **score_seeds(self.task, split, final, measure, beside=self.beside),
             "dev": score_seeds(self.task, "dev", dev, measure, beside=self.beside)["summary"],
-            **({"thresholds": thresholds} if self.task.kind == "labels" else {}),
+            **({"thresholds": thresholds} if self.task.task_type.has_threshold else {}),
         }
 
     def _answered(self, split: str, threshold: float) -> Answered:
@@ -82,7 +82,7 @@ class _AuxiliaryTask:
         if asked != "tuned":
             return self._answered("dev", asked), asked
         found = self._answered("dev", 0.5)
-        if self.task.kind != "labels":
+        if not self.task.task_type.has_threshold:
             return found, 0.5
         best = best_threshold(self.task, "dev", found.outputs, measure_of(self.task, self.settings))
         return Answered(answers_of(self.task, "dev", found.outputs, threshold=best), found.outputs), best

@@ -155,7 +155,7 @@ def mean_and_spread(prefix: str, values: list[float]) -> dict[str, float]:
 
 def prediction_lines(task: Task, split: str, found: Mapping[int, Answered]) -> str:
     """What each seed answered, row by row, as JSON lines."""
-    by_seed = {seed: named(one.answers, task.kind, task.all_labels) for seed, one in found.items()}
+    by_seed = {seed: named(one.answers, task.type, task.all_labels) for seed, one in found.items()}
     lines = []
     for index, example in enumerate(task.splits[split]):
         predicted = {seed: answers[index] for seed, answers in by_seed.items()}

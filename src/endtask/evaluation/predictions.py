@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.config import TaskKind
 from endtask.errors import InputError, did_you_mean
 from endtask.evaluation.metrics.base import Values
 from endtask.evaluation.task_metrics import Measure, score_runs
 from endtask.io.run_layout import PREDICTIONS
+from endtask.registry import task_types
 from endtask.task.targets import Answers, numbered
 
 
@@ -55,23 +55,24 @@ class Predictions:
         return Predictions(ids, self.truth[rows], self.predicted[:, rows], self.classes, self.seeds)
 
 
-def read_predictions(folder: Path, labels: Sequence[str], kind: TaskKind = "text") -> Predictions:
+def read_predictions(folder: Path, labels: Sequence[str], type_name: str = "text") -> Predictions:
     """The predictions that the evaluate stage left in its folder; numbers are positions in `labels`."""
     path = folder / PREDICTIONS
     if not path.is_file():
         raise InputError("no predictions: the run has not been evaluated", path=folder)
     # Not splitlines(): a label may hold one of the other marks that it takes for the end of a line.
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    if kind != "score":
+    task_type = task_types.get(type_name)
+    if task_type.form != "numbers":
         _check_labels(rows, labels, path)
     seeds = list(rows[0]["predicted"]) if rows else []
-    truth = numbered([row["label"] for row in rows], kind, labels)
-    tables = [numbered([row["predicted"][seed] for row in rows], kind, labels) for seed in seeds]
+    truth = numbered([row["label"] for row in rows], type_name, labels)
+    tables = [numbered([row["predicted"][seed] for row in rows], type_name, labels) for seed in seeds]
     return Predictions(
         ids=tuple(row["id"] for row in rows),
         truth=truth,
         predicted=np.asarray(tables, dtype=truth.dtype).reshape(len(seeds), *truth.shape),
-        classes=max(2, len(labels)) if kind == "labels" else len(labels),
+        classes=max(2, len(labels)) if task_type.form == "label_sets" else len(labels),
         seeds=tuple(int(seed) for seed in seeds),
     )
 

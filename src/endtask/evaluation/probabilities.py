@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from endtask.encoders.batch import lay_out
 from endtask.encoders.device_context import DeviceContext
@@ -22,16 +19,16 @@ def class_probabilities(
 ) -> NDArray[np.float32]:
     """Probabilities (examples, classes) in order; those of an example's windows are averaged.
 
-    Of kind `labels` each label has a probability of its own; of kind `score` the only column is the standardised score;
-    of kind `tags` there is a row for each word, all 0 for a word without a token.
+    Label sets have a probability for each label, numbers the standardised score as their only column, tags a row for each
+    word, all 0 for a word without a token.
 
     Batches hold texts of like length to spare padding. Never compiled: shapes differ from batch to batch, and one pass
     over a split is over before a compiler is.
     """
     network.eval()
     order = np.argsort(texts.lengths, kind="stable")
-    kind = network.kind_of(head)
-    words = WordStarts(texts) if kind == "tags" else None
+    task_type = network.type_of(head)
+    words = WordStarts(texts) if task_type.per_token else None
     rows = len(texts) if words is None else int(words.words.sum())
     outputs = np.zeros((rows, 0), dtype=np.float32)
     with context.autocast(), network.uncompiled():
@@ -47,15 +44,8 @@ def class_probabilities(
                 logits = logits[torch.from_numpy(tokens).to(logits.device)]
             if not outputs.shape[1]:  # how many classes there are, the head says
                 outputs = np.zeros((rows, logits.shape[1]), dtype=np.float32)
-            outputs[where] = _ACTIVATIONS.get(kind, _softmax)(logits).cpu().numpy()
+            outputs[where] = task_type.activation(logits).cpu().numpy()
     return outputs if words is not None else _mean_over_windows(outputs, texts)
-
-
-def _softmax(logits: Tensor) -> Tensor:
-    return logits.softmax(-1)
-
-
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"labels": torch.sigmoid, "score": lambda logits: logits}
 
 
 def _mean_over_windows(outputs: NDArray[np.float32], texts: PackedTexts) -> NDArray[np.float32]:

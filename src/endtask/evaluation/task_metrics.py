@@ -1,4 +1,4 @@
-"""Metrics by the kind of the task: what each is called, which is usual, and how runs are scored by it."""
+"""The metrics of a task: which fit, which is the default, and how runs are scored by one."""
 
 from __future__ import annotations
 
@@ -8,56 +8,42 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from endtask.config import EvaluateSettings, TaskKind
+from endtask.config import EvaluateSettings
 from endtask.config.part_section import PartConfig
 from endtask.errors import InputError, did_you_mean
-from endtask.evaluation.metrics.base import Counted, Form, Metric, Values, metrics
+from endtask.evaluation.metrics.base import Counted, Metric, Values
+from endtask.registry import metrics, task_types
 from endtask.task import Task
 from endtask.task.targets import Answers
 
-_CLASS_METRICS = ("macro_f1", "micro_f1", "accuracy", "matthews", "f1", "accuracy_f1")
-METRICS_OF: dict[TaskKind, tuple[str, ...]] = {
-    "text": _CLASS_METRICS,
-    "pair": _CLASS_METRICS,
-    "score": ("pearson", "spearman", "pearson_spearman", "r2"),
-    "labels": ("micro_f1", "macro_f1", "accuracy"),
-    "tags": ("span_f1", "strict_span_f1", "accuracy", "exact_match"),
-}
-FORM_OF: dict[TaskKind, Form] = {
-    "text": "classes",
-    "pair": "classes",
-    "score": "numbers",
-    "labels": "label_sets",
-    "tags": "tags",
-}
 
-
-def deciding_metrics(kind: TaskKind, labels: Sequence[str]) -> tuple[str, ...]:
+def deciding_metrics(type_name: str, labels: Sequence[str]) -> tuple[str, ...]:
     """Return the metrics that can choose between models for a task with these labels, the default first.
 
-    >>> deciding_metrics("tags", ["NOUN", "VERB"])
+    >>> deciding_metrics("token_classification", ["NOUN", "VERB"])
     ('accuracy', 'exact_match')
     """
-    found = ((name, metrics.get(name)) for name in fitting_metrics(kind, labels))
+    found = ((name, metrics.get(name)) for name in fitting_metrics(type_name, labels))
     return tuple(name for name, metric in found if metric.decides and metric.higher_is_better)
 
 
-def fitting_metrics(kind: TaskKind, labels: Sequence[str]) -> tuple[str, ...]:
-    """Return all metrics that can score a task with these labels, the preferred ones of its kind first."""
-    ordered = dict.fromkeys((*METRICS_OF[kind], *metrics.names()))
-    return tuple(name for name in ordered if metrics.get(name).fits(FORM_OF[kind], labels))
+def fitting_metrics(type_name: str, labels: Sequence[str]) -> tuple[str, ...]:
+    """Return all metrics that can score a task with these labels, the preferred ones of its type first."""
+    task_type = task_types.get(type_name)
+    ordered = dict.fromkeys((*task_type.preferred_metrics, *metrics.names()))
+    return tuple(name for name in ordered if metrics.get(name).fits(task_type.form, labels))
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric for tasks of a kind; tags need their names, and `f1` the number of the class it is about.
+    """A metric for tasks of a type; spans need the names of tags, and `f1` the number of the positive class.
 
     >>> Measure("accuracy").score([0, 1, 1, 1], [0, 1, 0, 1])
     0.75
     """
 
     name: str
-    kind: TaskKind = "text"
+    type: str = "text"
     labels: tuple[str, ...] = ()
     positive: int = 1
     options: PartConfig | None = None
@@ -66,7 +52,8 @@ class Measure:
     def metric(self) -> Metric:
         """The metric for this task's labels."""
         part: type[Metric] = metrics.get(self.name)
-        return part(FORM_OF[self.kind], self.labels, positive=self.positive, options=self.options)
+        form = task_types.get(self.type).form
+        return part(form, self.labels, positive=self.positive, options=self.options)
 
     def counted(self, predicted: Answers, truth: Answers) -> Counted:
         """Return predictions (runs, rows, ...) ready to be scored under many weightings of the rows."""
@@ -78,27 +65,27 @@ class Measure:
 
     def all_scores(self, truth: ArrayLike, predicted: ArrayLike) -> dict[str, float]:
         """Return the score of every metric that fits the task, by name."""
-        names = fitting_metrics(self.kind, self.labels)
+        names = fitting_metrics(self.type, self.labels)
         measures = {name: self if name == self.name else replace(self, name=name, options=None) for name in names}
         return {name: measure.score(truth, predicted) for name, measure in measures.items()}
 
 
 def measure_of(task: Task, settings: EvaluateSettings) -> Measure:
-    """The metric that the settings ask for, or the usual one of the task's kind; one of another kind is refused.
+    """Return the metric of the settings, or the default of the task's type; raises for one that does not fit.
 
     >>> from endtask.records import Example
     >>> rows = [Example(str(n), f"text {n}", n / 7) for n in range(40)]
-    >>> measure_of(Task.from_examples("numbers", {"train": rows}, kind="score"), EvaluateSettings()).name
+    >>> measure_of(Task.from_examples("numbers", {"train": rows}, task_type="regression"), EvaluateSettings()).name
     'pearson'
     """
-    known = deciding_metrics(task.kind, task.labels)
+    known = deciding_metrics(task.type, task.labels)
     name = known[0] if settings.metric == "auto" else settings.metric
     if name not in known:
-        what = f"a task of kind {task.kind!r} with these {len(task.labels)} labels" if task.labels else "scores"
+        what = f"a task of type {task.type!r} with these {len(task.labels)} labels" if task.labels else "numbers"
         raise InputError(f"{name!r} does not fit {what}", key="evaluate.metric", hint=f"known: {', '.join(known)}")
     options = None if settings.metric == "auto" else settings.options
     positive = positive_class(task.labels, settings.positive_label)
-    return Measure(name, task.kind, task.all_labels, positive, options)
+    return Measure(name, task.type, task.all_labels, positive, options)
 
 
 def positive_class(labels: Sequence[str], asked: str | None = None) -> int:
@@ -136,9 +123,10 @@ def score_runs(predicted: ArrayLike, truth: ArrayLike, metric: str | Measure) ->
 def checked_truth(truth: ArrayLike, measure: Measure) -> Answers:
     """The right answers as an array with at least one row."""
     answers = np.asarray(truth)
-    if answers.ndim != (2 if measure.kind in ("labels", "tags") else 1) or not len(answers):
-        raise ValueError(f"truth of shape {answers.shape} is not a list of answers of kind {measure.kind!r}")
-    return answers.astype(np.float64 if measure.kind == "score" else np.int64, copy=False)
+    task_type = task_types.get(measure.type)
+    if answers.ndim != task_type.dimensions or not len(answers):
+        raise ValueError(f"truth of shape {answers.shape} is not a list of answers of type {measure.type!r}")
+    return answers.astype(task_type.dtype, copy=False)
 
 
 def runs_by_rows(predicted: ArrayLike, truth: Answers) -> Answers:

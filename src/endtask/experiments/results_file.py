@@ -29,8 +29,8 @@ def results_dict(result: ComparisonResult) -> Tree:
         "versions": versions(),
         "machine": describe_machine(),
         "labels": list(rows.labels),
-        "kind": rows.measure.kind,
-        "truth": as_lists(rows.truth, rows.measure.kind),
+        "type": rows.measure.type,
+        "truth": as_lists(rows.truth, rows.measure.type),
         "leak_free": rows.leak_free.astype(int).tolist(),
         "row_groups": rows.groups.tolist(),
         "trials": [_trial(name, trial, rows) for name, trials in result.trials.items() for trial in trials],
@@ -53,5 +53,5 @@ def _trial(name: str, trial: TrialResult, rows: EvaluationSet) -> Tree:
         rows.split: score_runs(trial.predicted, rows.truth, measure).tolist(),
         "leak_free": leak_free,
         "cost": asdict(trial.cost),
-        "predicted": [as_lists(each, measure.kind) for each in trial.predicted],
+        "predicted": [as_lists(each, measure.type) for each in trial.predicted],
     }

@@ -33,7 +33,7 @@ def compute_baseline(name: str, task: Task, metric: str | Measure, folder: Path,
         return stored
     say(f"baseline {name}")
     found = _MAKERS[name](task, metric, by=by)
-    lists = {key: as_lists(getattr(found, key), task.kind) for key in _PREDICTIONS}
+    lists = {key: as_lists(getattr(found, key), task.type) for key in _PREDICTIONS}
     path = _path(name, folder, by)
     path.parent.mkdir(exist_ok=True)
     tree = {"digest": _digest(task, metric, by), **asdict(found), **lists}
@@ -47,7 +47,7 @@ def stored_baseline(name: str, task: Task, metric: str | Measure, folder: Path, 
     tree = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if tree.pop("digest", None) != _digest(task, metric, by):
         return None
-    return Baseline(**{**tree, **{key: from_lists(tree[key], task.kind) for key in _PREDICTIONS}})
+    return Baseline(**{**tree, **{key: from_lists(tree[key], task.type) for key in _PREDICTIONS}})
 
 
 def _path(name: str, folder: Path, by: Split) -> Path:

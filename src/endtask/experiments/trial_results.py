@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.config import TaskKind
 from endtask.errors import InputError
 from endtask.evaluation.baselines import Baseline
 from endtask.evaluation.predictions import read_predictions
@@ -103,7 +102,7 @@ def read_trial(trial: Trial, rows: EvaluationSet, by: SplitName) -> TrialResult 
         return None
     scores = seed_rows(folder)
     seeds = tuple(row.seed for row in scores)
-    kind = rows.measure.kind
+    kind = rows.measure.type
     predicted = _dev_predictions(trial.folder, seeds, kind) if by == "dev" else _predictions(trial, rows)
     return TrialResult(trial.seed, seeds, tuple(row.dev for row in scores), predicted, _cost(folder))
 
@@ -115,13 +114,13 @@ def baseline_result(baseline: Baseline) -> TrialResult:
 
 
 def _predictions(trial: Trial, rows: EvaluationSet) -> Answers:
-    found = read_predictions(trial.folder / "evaluate", rows.labels, rows.measure.kind)
+    found = read_predictions(trial.folder / "evaluate", rows.labels, rows.measure.type)
     if found.ids != rows.ids or not np.array_equal(found.truth, rows.truth):
         raise InputError(f"these are not the {rows.split} rows of the other variants", path=trial.folder)
     return found.predicted
 
 
-def _dev_predictions(folder: Path, seeds: tuple[int, ...], kind: TaskKind) -> Answers:
+def _dev_predictions(folder: Path, seeds: tuple[int, ...], kind: str) -> Answers:
     files = [folder / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds]
     missing = next((file for file in files if not file.exists()), None)
     if missing is not None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from endtask.config import Settings, TaskKind
+from endtask.config import Settings
 from endtask.encoders.base import markers_of
 from endtask.encoders.huggingface import save_classifier
 from endtask.encoders.network import TASK, Network
@@ -19,46 +18,16 @@ from endtask.encoders.weights import load_weights
 from endtask.evaluation.evaluate import threshold_of
 from endtask.io.atomic import write_json, write_text
 from endtask.io.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT, TASKS
+from endtask.registry import task_types
 from endtask.task import Task
 from endtask.task.targets import score_scale
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
 
-
-@dataclass(frozen=True)
-class _About:
-    """The sentences of a model card that depend on the kind of task."""
-
-    what: str
-    pipeline: str
-    use: str
-
-
-_CLASSIFY = 'classify = pipeline("text-classification", "path/to/this/folder", truncation=True)'
 _ABOUT_MARKERS = """- The head pools over the entity markers of a text, which no classifier of transformers does:
   `AutoModel` loads the encoder only, `endtask.load` the complete model.
 """
 _USE_OF_MARKERS = """import endtask
 predictions = endtask.load("path/to/this/folder").predict(["a text with its [[ entity markers ]]"])"""
-_ABOUT: dict[TaskKind, _About] = {
-    "text": _About("A text classifier", "text-classification", _CLASSIFY),
-    "pair": _About("A classifier of text pairs", "text-classification", _CLASSIFY),
-    "score": _About(
-        "A regression model for texts",
-        "text-classification",
-        'score = pipeline("text-classification", "path/to/this/folder", truncation=True, function_to_apply="none")',
-    ),
-    "labels": _About(
-        "A multilabel text classifier",
-        "text-classification",
-        'label = pipeline("text-classification", "path/to/this/folder", truncation=True, top_k=None)',
-    ),
-    "tags": _About(
-        "A token classifier",
-        "token-classification",
-        'tag = pipeline("token-classification", "path/to/this/folder", aggregation_strategy="first")',
-    ),
-}
-
 
 def save_model(
     network: Network, task: Task, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
@@ -103,7 +72,7 @@ def _write(
     threshold: float,
 ) -> None:
     """Write config, weights, tokenizer, card and other facts that prediction needs."""
-    if task.kind == "score":
+    if task.task_type.form == "numbers":
         fold_scale(network.heads[TASK], *score_scale(task))
     save_classifier(network, folder)
     tokenizer = load_tokenizer(packed / "tokenizer")
@@ -114,8 +83,8 @@ def _write(
     if facts:
         write_json(folder / MODEL_FACTS, facts)
     labels = tuple(network.config.id2label.values())
-    reads_markers = task.kind != "tags" and bool(markers_of(network.config))
-    card = model_card(settings, results, seed, labels, kind=task.kind, facts=facts, reads_markers=reads_markers)
+    reads_markers = not task.task_type.per_token and bool(markers_of(network.config))
+    card = model_card(settings, results, seed, labels, task_type=task.type, facts=facts, reads_markers=reads_markers)
     write_text(folder / "README.md", card)
 
 
@@ -139,7 +108,7 @@ def _facts(task: Task, settings: Settings, threshold: float) -> dict[str, Any]:
     stride = settings.finetune.window_stride
     return {
         **({} if stride is None else {"window_stride": stride}),
-        **({} if task.kind != "labels" else {"threshold": threshold}),
+        **({"threshold": threshold} if task.task_type.has_threshold else {}),
     }
 
 
@@ -158,12 +127,12 @@ def model_card(
     seed: int,
     labels: tuple[str, ...],
     *,
-    kind: TaskKind = "text",
+    task_type: str = "text",
     facts: dict[str, Any] | None = None,
     reads_markers: bool = False,
 ) -> str:
     """Return a short model card: what the model predicts, its scores, how to load it."""
-    about = _ABOUT[kind]
+    about = task_types.get(task_type)
     summary = results["summary"]
     sources = ", ".join(_code(source.name or source.path) for source in settings.corpus.sources) or "no corpus"
     start = "random weights" if settings.model.path is None else _code(settings.model.path)
@@ -178,14 +147,14 @@ def model_card(
         weights = "The weights are those of pre-training; there was no fine-tuning."
     return f"""---
 library_name: transformers
-pipeline_tag: {about.pipeline}
+pipeline_tag: {about.card_pipeline}
 ---
 # {_plain(Path(settings.task.path).name or settings.task.path)}
 
-{about.what} trained from {start} with endtask on the task {_code(settings.task.path)} and text retrieved
+{about.card_title} trained from {start} with endtask on the task {_code(settings.task.path)} and text retrieved
 from: {sources}.
 
-{_about_labels(kind, labels, facts or {})}
+{_about_labels(about, labels, facts or {})}
 - {summary["metric"]} on {results["split"]} ({results["rows"]} rows), mean and standard deviation over
   {len(results["seeds"])} fine-tuning {"seed" if len(results["seeds"]) == 1 else "seeds"}: {scores}
 - the same on the {results["leak_free_rows"]} rows whose text is not in train: {leak_free}
@@ -193,15 +162,15 @@ from: {sources}.
 - {_about_length(settings)}
 {_ABOUT_MARKERS if reads_markers else ""}
 ```python
-{_USE_OF_MARKERS if reads_markers else f"from transformers import pipeline{chr(10)}{about.use}"}
+{_USE_OF_MARKERS if reads_markers else f"from transformers import pipeline{chr(10)}{about.card_call}"}
 ```
 """
 
 
-def _about_labels(kind: TaskKind, labels: tuple[str, ...], facts: dict[str, Any]) -> str:
-    if kind == "score":
+def _about_labels(task_type: Any, labels: tuple[str, ...], facts: dict[str, Any]) -> str:
+    if task_type.form == "numbers":
         return "- It predicts a number on the scale of the training data."
-    named = f"- {'Tags' if kind == 'tags' else 'Labels'}: {', '.join(map(_code, labels))}"
+    named = f"- {'Tags' if task_type.per_token else 'Labels'}: {', '.join(map(_code, labels))}"
     return f"{named}; predicted from a probability of {facts['threshold']:g}" if "threshold" in facts else named
 
 

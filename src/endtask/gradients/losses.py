@@ -14,7 +14,6 @@ from torch.nn import functional
 
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import TASK, Network
-from endtask.encoders.per_example_loss import per_example_losses
 
 TextLosses = Callable[[Network, Tensor, TextBatch], Tensor]
 """Network, one vector per token (N, hidden), batch -> one loss per text (S,)."""
@@ -32,9 +31,9 @@ def masked_lm_losses(network: Network, hidden: Tensor, batch: TextBatch) -> Tens
 def task_losses(network: Network, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
     """Return each text's task loss, for tags the mean over its words; 0 for texts of padding: (N, hidden) -> (S,)."""
     assert batch.labels is not None
-    kind = network.kind_of(head)
-    errors = per_example_losses(kind, network.task_logits(hidden, batch, head), batch)
-    if kind == "tags":
+    task_type = network.type_of(head)
+    errors: Tensor = task_type.losses(network.task_logits(hidden, batch, head), batch)
+    if task_type.per_token:
         return mean_by_text(errors, batch.text_ids, batch.labels != IGNORED, _texts(batch))
     return errors if batch.weights is None else errors * (batch.weights > 0)
 
@@ -55,7 +54,8 @@ def reading_of(losses: TextLosses, network: Network, batch: TextBatch) -> Readin
     """Return what a loss reads, where that is less than all tokens; None: all tokens."""
     if losses is masked_lm_losses:
         return _masked_positions(batch)
-    if losses is task_losses and network.kind != "tags" and network.architecture.pooling(network.config) == "cls":
+    reads_texts = losses is task_losses and not network.task_type.per_token
+    if reads_texts and network.architecture.pooling(network.config) == "cls":
         return _first_tokens(batch)
     return None
 

@@ -1,4 +1,4 @@
-"""A class for each text (kinds `text` and `pair`): cross-entropy, with what fine-tuning may add to it."""
+"""A class for each text (task types `text` and `pair`): cross-entropy, with what fine-tuning may add to it."""
 
 from __future__ import annotations
 

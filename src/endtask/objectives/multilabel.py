@@ -1,4 +1,4 @@
-"""Any number of labels for each text (kind `labels`): a yes or no for every label."""
+"""Any number of labels for each text (task type `multilabel`): a yes or no for every label."""
 
 from __future__ import annotations
 

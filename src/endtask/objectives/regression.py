@@ -1,4 +1,4 @@
-"""A number for each text (kind `score`): squared error of standardised scores."""
+"""A number for each text (task type `regression`): squared error of standardised scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What objectives of all kinds of tasks share: answers put beside a batch, and a loss of the head's logits."""
+"""The base of the objectives of all task types: targets of a batch, and a loss of the head's logits."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import MASKED_LM, TASK, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
+from endtask.tokenization.packed_texts import PackedTexts
 
 
 class TaskObjective(ABC):
-    """Give the right answers for task texts; each kind of task says what a batch asks and what a wrong answer costs.
+    """Learn a task; subclasses attach the targets to a batch and compute the loss of the logits.
 
     With `rdrop` each batch is read twice under different dropout: the loss is the mean of both readings' losses, and
     `rdrop` times half the sum of the divergences between their answers both ways (R-Drop: Liang et al., 2021, Eq. 3).
@@ -126,4 +127,10 @@ def weighted_sum(each: Tensor, batch: TextBatch) -> Tensor:
 
 def rows_read(network: Network, batch: TextBatch, head: str) -> int:
     """How many vectors a task's head reads."""
-    return batch.real_tokens if network.kind_of(head) == "tags" else batch.texts
+    rows: int = network.type_of(head).rows_read(batch)
+    return rows
+
+
+def window_weights(texts: PackedTexts) -> NDArray[np.float32]:
+    """Return weights of packed texts with which the windows of one long text count as one."""
+    return (1.0 / texts.windows[texts.examples]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A tag for each word (kind `tags`): cross-entropy at the first token of every word."""
+"""A tag for each word (task type `token_classification`): cross-entropy at the first token of every word."""
 
 from __future__ import annotations
 

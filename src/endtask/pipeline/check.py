@@ -137,7 +137,7 @@ def _without_selection(settings: Settings) -> list[str]:
 
 
 def _unnamed_markers(task: Task, settings: Settings) -> tuple[str, ...]:
-    markers = () if task.kind == "tags" else likely_markers([example.text for example in task.train])
+    markers = () if task.task_type.per_token else likely_markers([example.text for example in task.train])
     return tuple(marker for marker in markers if marker not in settings.tokenizer.entity_markers)
 
 

@@ -43,16 +43,14 @@ def _check_task_type(task: Task, settings: Settings) -> None:
     from endtask.evaluation.task_metrics import measure_of
 
     evaluate = settings.evaluate
-    scored = {task.kind, *(task.auxiliary[name].kind for name in settings.scored_tasks)}
-    limited = {
-        "evaluate.positive_label": (evaluate.positive_label is not None, ("text", "pair"), {task.kind}),
-        "evaluate.threshold": (evaluate.threshold != 0.5, ("labels",), scored),
-    }
-    for key, (is_set, kinds, found) in limited.items():
-        if is_set and found.isdisjoint(kinds):
-            known = f"it is for tasks of kind {' or '.join(kinds)}"
-            given = " or ".join(map(repr, sorted(found)))
-            raise InputError(f"has no meaning for a task of kind {given}", key=key, hint=known)
+    if evaluate.positive_label is not None and task.task_type.form != "classes":
+        reason = f"has no meaning for a task of type {task.type!r}"
+        raise InputError(reason, key="evaluate.positive_label", hint="it is for tasks of type text or pair")
+    scored = [task, *(task.auxiliary[name] for name in settings.scored_tasks)]
+    if evaluate.threshold != 0.5 and not any(one.task_type.has_threshold for one in scored):
+        given = " or ".join(sorted({repr(one.type) for one in scored}))
+        reason = f"has no meaning for a task of type {given}"
+        raise InputError(reason, key="evaluate.threshold", hint="it is for tasks of type multilabel")
     measure_of(task, settings.evaluate)
 
 
@@ -122,4 +120,4 @@ def _check_aligned(task: Task, settings: Settings) -> None:
     if aligned.keep_head and not settings.skip_finetuning:
         from endtask.training.reused_head import kept_objective
 
-        kept_objective(task.kind, task.labels, settings)
+        kept_objective(task.task_type, task.labels, settings)

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from endtask.io.atomic import write_text
+from endtask.registry import task_types
 from endtask.reporting import format as shown
 from endtask.reporting.classes import ClassScores, Confusion, label_scores, span_scores
 from endtask.reporting.costs import stage_costs, total_cost
@@ -57,8 +58,8 @@ _FILTERS = (
 )
 
 _PIPELINES = {
-    "score": ("text-classification", ', function_to_apply="none"'),
-    "labels": ("text-classification", ", top_k=None"),
+    "numbers": ("text-classification", ', function_to_apply="none"'),
+    "label_sets": ("text-classification", ", top_k=None"),
     "tags": ("token-classification", ', aggregation_strategy="first"'),
 }
 
@@ -152,20 +153,21 @@ def _corpus(run: RunFolder) -> Context:
     }
 
 
-def _kind(run: RunFolder) -> str:
-    return str(run.audit["kind"]) if run.audit is not None else "text"
+def _type(run: RunFolder) -> type[Any]:
+    """Return the `TaskType` of a run's task."""
+    return task_types.get(str(run.audit["type"]) if run.audit is not None else "text")
 
 
 def _confusion(run: RunFolder) -> Confusion:
     """Return the confusion matrix of a single-label task."""
-    return Confusion.count(run.predictions() if _kind(run) in ("text", "pair") else ())
+    return Confusion.count(run.predictions() if _type(run).form == "classes" else ())
 
 
 def _class_scores(run: RunFolder) -> list[ClassScores]:
     """Return the scores of each class, label or type of span."""
-    if _kind(run) == "tags":
+    if _type(run).form == "tags":
         return span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
-    return label_scores(run.predictions()) if _kind(run) == "labels" else _confusion(run).scores()
+    return label_scores(run.predictions()) if _type(run).form == "label_sets" else _confusion(run).scores()
 
 
 def _results(run: RunFolder) -> Context:
@@ -175,7 +177,7 @@ def _results(run: RunFolder) -> Context:
         "test_sets": scores_of_test_sets(run),
         "auxiliary_tasks": scores_of_auxiliary_tasks(run),
         "class_scores": _class_scores(run),
-        "class_noun": {"tags": "span", "labels": "label"}.get(_kind(run), "class"),
+        "class_noun": {"tags": "span", "label_sets": "label"}.get(_type(run).form, "class"),
         "metric": metric_of(run),
         "seeds": seed_rows(run),
         "baseline": majority_baseline(run),
@@ -201,8 +203,8 @@ def _versions(run: RunFolder) -> dict[str, str]:
 
 def _use(run: RunFolder) -> Context:
     """Return the parts of commands to copy, with the folder's name quoted for shell and Python."""
-    pair = run.audit is not None and run.audit["kind"] == "pair"
-    pipeline, options = _PIPELINES.get(_kind(run), ("text-classification", ""))
+    pair = _type(run).second_text == "always"
+    pipeline, options = _PIPELINES.get(_type(run).form, ("text-classification", ""))
     argument = '{"text": "first text", "text_pair": "second text"}' if pair else '"a text to classify"'
     return {
         "is_pair": pair,

@@ -41,7 +41,7 @@ def results_of(folder: str | Path) -> Tree:
         "format": FORMAT,
         "endtask": own_version(),
         "task": run.task_name,
-        "kind": task.kind if task else None,
+        "type": task.type if task else None,
         "labels": list(task.all_labels) if task else None,
         "metric": metric_of(run),
         "settings": {key: value for key, value in run.settings.items() if key not in _LEFT_OUT},
@@ -81,7 +81,7 @@ def _task(run: RunFolder) -> Task | None:
 
 def _stored_task(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
     splits = {split: [_example(row) for row in run.examples(split, auxiliary)] for split in audit["splits"]}
-    return Task.from_examples(str(audit["name"]), splits, kind=audit["kind"], test_fraction=0)
+    return Task.from_examples(str(audit["name"]), splits, task_type=audit["type"], test_fraction=0)
 
 
 def _example(row: Tree) -> Example:
@@ -103,7 +103,7 @@ def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
     leaked = leaked_ids(task, split)
     return {
         "rows": fingerprint([example.id for example in task.splits[split]]),
-        "truth": as_lists(targets(task, split), task.kind),
+        "truth": as_lists(targets(task, split), task.type),
         "leak_free": [int(example.id not in leaked) for example in task.splits[split]],
         "predicted": by_seed,
     }
@@ -119,5 +119,5 @@ def _of_dev(run: RunFolder) -> dict[str, list[Any]]:
 def _of_test(run: RunFolder, task: Task) -> dict[str, list[Any]]:
     if run.results is None or run.results["split"] != "test":
         return {}
-    found = read_predictions(run.path / "evaluate", task.all_labels, task.kind)
-    return {str(seed): as_lists(row, task.kind) for seed, row in zip(found.seeds, found.predicted, strict=True)}
+    found = read_predictions(run.path / "evaluate", task.all_labels, task.type)
+    return {str(seed): as_lists(row, task.type) for seed, row in zip(found.seeds, found.predicted, strict=True)}

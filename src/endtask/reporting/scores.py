@@ -10,6 +10,7 @@ from typing import Any
 from endtask.config.data_usage import DataUse, chosen_by_dev
 from endtask.evaluation.task_metrics import deciding_metrics
 from endtask.io.run_layout import TASKS
+from endtask.registry import task_types
 from endtask.reporting import format as shown
 from endtask.reporting.classes import constant_prediction_score
 from endtask.reporting.costs import better_weights
@@ -18,7 +19,7 @@ from endtask.reporting.run_folder import RunFolder
 Tree = dict[str, Any]
 
 _NEARLY = 0.01  # of the range of the true scores
-_SAME = {"tags": "the same tag", "score": "nearly the same score", "labels": "the same labels"}
+_SAME = {"tags": "the same tag", "numbers": "nearly the same score", "label_sets": "the same labels"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _as_sentence(words: str) -> str:
 
 def majority_baseline(run: RunFolder) -> MajorityBaseline | None:
     """Return the score of always predicting train's most frequent label; None before evaluation or without an audit."""
-    if run.results is None or run.audit is None or run.audit["kind"] not in ("text", "pair"):
+    if run.results is None or run.audit is None or task_types.get(run.audit["type"]).form != "classes":
         return None
     counts = run.audit["splits"]["train"]["labels"]
     label = max(counts, key=lambda name: counts[name])
@@ -106,7 +107,7 @@ def metric_of(run: RunFolder) -> str:
     metric = str(run.settings.get("evaluate", {}).get("metric", "accuracy"))
     if metric != "auto":
         return metric
-    return deciding_metrics(run.audit["kind"], run.audit["labels"])[0] if run.audit is not None else "macro_f1"
+    return deciding_metrics(run.audit["type"], run.audit["labels"])[0] if run.audit is not None else "macro_f1"
 
 
 def all_scores(run: RunFolder) -> list[ScoreRow]:
@@ -200,49 +201,49 @@ def constant_prediction_note(run: RunFolder) -> str | None:
     """Return a sentence if a model predicts the same for all rows; None if none does, or all true labels are equal."""
     if run.results is None or run.audit is None:
         return None
-    kind = str(run.audit["kind"])
-    truth, by_seed = _distinct_values(run.predictions(), kind)
-    constant = [values for values in by_seed.values() if len(truth) > 1 and _is_constant(values, truth, kind)]
+    form = str(task_types.get(run.audit["type"]).form)
+    truth, by_seed = _distinct_values(run.predictions(), form)
+    constant = [values for values in by_seed.values() if len(truth) > 1 and _is_constant(values, truth, form)]
     if not constant:
         return None
     every = "Every" if len(by_seed) == 1 else f"With {len(constant)} of {len(by_seed)} seeds every"
-    unit, same = "token" if kind == "tags" else "row", _SAME.get(kind, "the same label")
-    predicted = " or ".join(dict.fromkeys(_describe(values, kind) for values in constant))
-    meaning = "hardly distinguishes them" if kind == "score" else "has learned nothing that distinguishes them"
+    unit, same = "token" if form == "tags" else "row", _SAME.get(form, "the same label")
+    predicted = " or ".join(dict.fromkeys(_describe(values, form) for values in constant))
+    meaning = "hardly distinguishes them" if form == "numbers" else "has learned nothing that distinguishes them"
     return f"{every} {unit} of {run.results['split']} got {same}, {predicted}: the model {meaning}."
 
 
-def _distinct_values(rows: Iterable[Mapping[str, Any]], kind: str) -> tuple[set[Any], dict[str, set[Any]]]:
+def _distinct_values(rows: Iterable[Mapping[str, Any]], form: str) -> tuple[set[Any], dict[str, set[Any]]]:
     """Return the distinct true values, and the distinct predictions of each seed."""
     truth: set[Any] = set()
     by_seed: dict[str, set[Any]] = {}
     for row in rows:
-        truth.update(_values(row["label"], kind))
+        truth.update(_values(row["label"], form))
         for seed, predicted in row["predicted"].items():
-            by_seed.setdefault(seed, set()).update(_values(predicted, kind))
+            by_seed.setdefault(seed, set()).update(_values(predicted, form))
     return truth, by_seed
 
 
-def _values(label: Any, kind: str) -> Iterable[Any]:
+def _values(label: Any, form: str) -> Iterable[Any]:
     """Return the values to compare: each of a row's tags, the set of its labels, its class, or its score."""
-    if kind == "tags":
+    if form == "tags":
         return list(label)
-    return [tuple(sorted(label))] if kind == "labels" else [label]
+    return [tuple(sorted(label))] if form == "label_sets" else [label]
 
 
-def _is_constant(values: Collection[Any], truth: Collection[Any], kind: str) -> bool:
-    if kind == "score":
+def _is_constant(values: Collection[Any], truth: Collection[Any], form: str) -> bool:
+    if form == "numbers":
         return bool(max(values) - min(values) <= _NEARLY * (max(truth) - min(truth)))
     return len(values) == 1
 
 
-def _describe(values: Collection[Any], kind: str) -> str:
+def _describe(values: Collection[Any], form: str) -> str:
     """Return the constant prediction in words.
 
-    >>> _describe({("a", "b")}, "labels"), _describe({()}, "labels"), _describe({2.4121, 2.4123}, "score")
+    >>> _describe({("a", "b")}, "label_sets"), _describe({()}, "label_sets"), _describe({2.4121, 2.4123}, "numbers")
     ("'a', 'b'", 'none', 'about 2.41')
     """
-    if kind == "score":
+    if form == "numbers":
         return f"about {(max(values) + min(values)) / 2:.3g}"
     (value,) = values
-    return (", ".join(map(repr, value)) or "none") if kind == "labels" else repr(value)
+    return (", ".join(map(repr, value)) or "none") if form == "label_sets" else repr(value)

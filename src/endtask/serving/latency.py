@@ -49,7 +49,7 @@ def measure_latency(folder: Path, texts: Sequence[Text]) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "machine": describe_machine(),
         "torch": time_calls(lambda text: predictor.predict([text]), some, "time torch"),
-        "onnx": _onnx(folder / "model" if (folder / "model").is_dir() else folder, some, predictor.kind),
+        "onnx": _onnx(folder / "model" if (folder / "model").is_dir() else folder, some, predictor.task_type.per_token),
     }
 
 
@@ -86,17 +86,17 @@ def time_calls(predict: Callable[[Text], object], texts: Sequence[Text], name: s
     return {name: round(float(value), 4) for name, value in statistics.items()}
 
 
-def _onnx(model: Path, texts: Sequence[Text], kind: str | None) -> dict[str, Any]:
+def _onnx(model: Path, texts: Sequence[Text], per_token: bool) -> dict[str, Any]:
     """Measure ONNX Runtime, or return the reason why it cannot be measured."""
     absent = [name for name in _NEEDED if find_spec(name) is None]
     if absent:
         return {"missing": f"{', '.join(absent)} not installed"}
     with tempfile.TemporaryDirectory() as scratch:
         say("export to ONNX")
-        return time_calls(_session(model, texts, kind, Path(scratch) / "model.onnx"), texts, "time ONNX Runtime")
+        return time_calls(_session(model, texts, per_token, Path(scratch) / "model.onnx"), texts, "time ONNX Runtime")
 
 
-def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -> Callable[[Text], object]:
+def _session(model: Path, texts: Sequence[Text], per_token: bool, path: Path) -> Callable[[Text], object]:
     """Export the model and return its prediction function; raises if its outputs differ from those of torch."""
     import torch
     from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
@@ -105,7 +105,7 @@ def _session(model: Path, texts: Sequence[Text], kind: str | None, path: Path) -
 
     tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
     config = AutoConfig.from_pretrained(str(model), local_files_only=True)
-    model_class = AutoModelForTokenClassification if kind == "tags" else classifier_class(config)
+    model_class = AutoModelForTokenClassification if per_token else classifier_class(config)
     network = model_class.from_pretrained(str(model), local_files_only=True).eval()
 
     def inputs(text: Text, tensors: str) -> dict[str, Any]:

@@ -12,63 +12,18 @@ from typing import TYPE_CHECKING, Any
 from endtask.encoders.quiet_loading import without_bars
 from endtask.errors import InputError, did_you_mean_beside
 from endtask.io.run_layout import MODEL_FACTS, TASKS
+from endtask.registry import task_types
+from endtask.task_types.predictions import Answer, LabelSet, Prediction, Score, Tagged
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+__all__ = ["Answer", "LabelSet", "Prediction", "Predictor", "Score", "Tagged", "in_batches", "load", "takes_pairs"]
+
 _WINDOW_BATCH = 32
 Text = str | tuple[str, str] | list[str]
 """A text, a pair of texts, or the words of a text to be tagged."""
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The most probable label, and the probability of every label."""
-
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-
-    def __str__(self) -> str:
-        return f"{self.label}\t{self.probability:.4f}"
-
-
-@dataclass(frozen=True)
-class Score:
-    """A number on the scale of the training data."""
-
-    score: float
-
-    def __str__(self) -> str:
-        return f"{self.score:.4f}"
-
-
-@dataclass(frozen=True)
-class LabelSet:
-    """All labels above the threshold, and the probability of every label."""
-
-    labels: tuple[str, ...]
-    probabilities: dict[str, float]
-
-    def __str__(self) -> str:
-        return ", ".join(self.labels)
-
-
-@dataclass(frozen=True)
-class Tagged:
-    """A tag for each word, its probability (0 for a truncated word), and the spans of the tags."""
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    probabilities: tuple[float, ...]
-    spans: tuple[dict[str, Any], ...]
-
-    def __str__(self) -> str:
-        return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
-
-
-Answer = Prediction | Score | LabelSet | Tagged
 
 
 def load(run: str | Path) -> Predictor:
@@ -87,7 +42,7 @@ def load(run: str | Path) -> Predictor:
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
-    return Predictor(model, kind=_kind_of(_task_of(model)), takes_pairs=_has_pairs(_task_of(model)))
+    return Predictor(model, task_type=_type_of(_task_of(model)), takes_pairs=_has_pairs(_task_of(model)))
 
 
 def _task_of(model: Path) -> Path:
@@ -97,10 +52,10 @@ def _task_of(model: Path) -> Path:
     return model.parent / "read"
 
 
-def _kind_of(task: Path) -> str | None:
-    """Return the kind of task of a model, if its folder is in a run."""
+def _type_of(task: Path) -> str | None:
+    """Return the type of task of a model, if its folder is in a run."""
     audit = task / "audit.json"
-    return str(json.loads(audit.read_text(encoding="utf-8"))["kind"]) if audit.exists() else None
+    return str(json.loads(audit.read_text(encoding="utf-8"))["type"]) if audit.exists() else None
 
 
 def takes_pairs(run: Path) -> bool | None:
@@ -116,11 +71,14 @@ def _has_pairs(task: Path) -> bool | None:
         return "text_pair" in json.loads(file.readline())
 
 
-def _kind_of_model(config: Any) -> str | None:
-    """Return the kind of task from a model's configuration, which does not distinguish pairs from single texts."""
-    if any("TokenClassification" in name for name in config.architectures or ()):
-        return "tags"
-    return {"regression": "score", "multi_label_classification": "labels"}.get(config.problem_type)
+def _type_of_model(config: Any) -> str | None:
+    """Return the task type that a configuration implies; it does not distinguish pairs from single texts."""
+    per_token = any("TokenClassification" in name for name in config.architectures or ())
+    for name in task_types.names():
+        found = task_types.get(name)
+        if found.per_token if per_token else found.problem_type == (config.problem_type or ""):
+            return name
+    return None
 
 
 @dataclass(frozen=True)
@@ -150,11 +108,11 @@ class _Facts:
 class Predictor:
     """A loaded model; plain transformers can load it too, unless its head pools over entity markers.
 
-    `kind` is that of the task where it is known; `takes_pairs` is whether the model was trained on text pairs, which it
+    `task_type` is that of the task where it is known; `takes_pairs` is whether the model was trained on text pairs, which it
     then requires. Texts longer than the model's maximum are truncated, unless it was trained on windows of them.
     """
 
-    def __init__(self, folder: Path, kind: str | None = None, takes_pairs: bool | None = None) -> None:
+    def __init__(self, folder: Path, task_type: str | None = None, takes_pairs: bool | None = None) -> None:
         from transformers import (
             AutoConfig,
             AutoModelForTokenClassification,
@@ -167,10 +125,12 @@ class Predictor:
         with without_bars():
             self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-            self.kind = kind or _kind_of_model(config)
-            model_class = AutoModelForTokenClassification if self.kind == "tags" else classifier_class(config)
+            self.type = task_type or _type_of_model(config)
+            self.task_type = task_types.get(self.type or "text")()
+            model_class = AutoModelForTokenClassification if self.task_type.per_token else classifier_class(config)
             self._model: PreTrainedModel = model_class.from_pretrained(str(folder), local_files_only=True).eval()
-        self.takes_pairs = {"pair": True, "text": False, "tags": False}.get(self.kind or "", takes_pairs)
+        known = {"always": True, "never": False}.get(self.task_type.second_text) if self.type else None
+        self.takes_pairs = takes_pairs if known is None else known
         self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())
 
     def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:
@@ -199,7 +159,7 @@ class Predictor:
 
     def _check(self, number: int, text: Text) -> None:
         if isinstance(text, list):
-            if self.kind != "tags":
+            if not self.task_type.per_token:
                 raise InputError(f"text {number} is a list of words", hint="this model does not tag words")
             return
         if self.takes_pairs is True and isinstance(text, str):
@@ -211,27 +171,15 @@ class Predictor:
         import torch
 
         with torch.inference_mode():
-            if self.kind == "tags":
+            if self.task_type.per_token:
                 yield from self._tag([tuple(text.split() if isinstance(text, str) else text) for text in texts])
                 return
             outputs = self._outputs(texts)
-        yield from (self._answer(row) for row in outputs.tolist())
+        yield from (self._prediction(row) for row in outputs.tolist())
 
-    def _answer(self, outputs: list[float]) -> Answer:
-        if self.kind == "score":
-            return Score(outputs[0])
-        by_label = dict(zip(self.labels, outputs, strict=True))
-        if self.kind == "labels":
-            predicted = tuple(label for label, value in by_label.items() if value >= self._facts.threshold)
-            return LabelSet(predicted, by_label)
-        best = max(range(len(outputs)), key=outputs.__getitem__)
-        return Prediction(self.labels[best], outputs[best], by_label)
-
-    def _activated(self, logits: Tensor) -> Tensor:
-        """Return probabilities, or scores unchanged: the values to average over windows and to show."""
-        if self.kind == "score":
-            return logits
-        return logits.sigmoid() if self.kind == "labels" else logits.softmax(-1)
+    def _prediction(self, outputs: list[float]) -> Answer:
+        answer: Answer = self.task_type.prediction(outputs, self.labels, self._facts.threshold)
+        return answer
 
     def _outputs(self, texts: list[Text]) -> Tensor:
         """Return (texts, labels) for single texts or for pairs, not for both."""
@@ -241,7 +189,8 @@ class Predictor:
             return self._mean_over_windows(single, self._facts.window_stride)
         first, second = single or [pair[0] for pair in pairs], [pair[1] for pair in pairs] or None
         inputs: Any = self._tokenizer(first, second, truncation=True, padding=True, return_tensors="pt")
-        return self._activated(self._model(**inputs).logits)
+        outputs: Tensor = self.task_type.activation(self._model(**inputs).logits)
+        return outputs
 
     def _mean_over_windows(self, texts: list[str], stride: int) -> Tensor:
         """Average over the same windows as in training, in batches: a single text may have hundreds."""
@@ -255,7 +204,7 @@ class Predictor:
         parts = []
         for start in range(0, len(owners), _WINDOW_BATCH):
             batch = {name: values[start : start + _WINDOW_BATCH] for name, values in inputs.items()}
-            parts.append(self._activated(self._model(**batch).logits))
+            parts.append(self.task_type.activation(self._model(**batch).logits))
         sums = torch.zeros(len(texts), len(self.labels)).index_add(0, owners, torch.cat(parts))
         return sums / owners.bincount()[:, None]  # (texts, labels)
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from endtask.config import TaskKind
 from endtask.errors import a_few
+from endtask.registry import task_types
 from endtask.task.counts import KeyedSplit, Overlap, SplitAudit, count_overlap, count_split
 from endtask.task.task import Task
 
@@ -34,13 +34,13 @@ class Problem:
 
 
 def find_problems(
-    splits: Mapping[str, SplitAudit], overlaps: Sequence[Overlap], labels: Sequence[str], kind: TaskKind
+    splits: Mapping[str, SplitAudit], overlaps: Sequence[Overlap], labels: Sequence[str], type_name: str
 ) -> tuple[Problem, ...]:
     """Return all findings, the most severe first."""
     found = [problem for overlap in overlaps for problem in _overlap_problems(overlap)]
     for split, statistics in splits.items():
         found += _split_problems(split, statistics)
-    found += _label_problems(splits, labels, kind)
+    found += _label_problems(splits, labels, type_name)
     severity: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda problem: severity[problem.level]))
 
@@ -118,7 +118,7 @@ def _split_problems(split: str, statistics: SplitAudit) -> Iterator[Problem]:
         yield Problem("note", message, split)
 
 
-def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str], kind: TaskKind) -> Iterator[Problem]:
+def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str], type_name: str) -> Iterator[Problem]:
     few = {name: splits["train"].labels[name] for name in labels if splits["train"].labels[name] < _FEW_ROWS}
     if few:
         message = (
@@ -132,7 +132,7 @@ def _label_problems(splits: Mapping[str, SplitAudit], labels: Sequence[str], kin
         if unknown:
             message = f"labels of {split} that never occur in train: {len(unknown):,} ({a_few(unknown, _NAMED)})"
             yield Problem("warning", f"{message}; every one of them will be missed", split)
-        if len(statistics.labels) == 1 and kind in ("text", "pair"):
+        if len(statistics.labels) == 1 and task_types.get(type_name).labels_of_train_only:
             yield _single_label(split, statistics)
         elif absent and statistics.labels:
             message = f"{len(absent):,} of {len(labels):,} labels do not occur in {split} ({a_few(absent, _NAMED)})"
@@ -148,7 +148,7 @@ def _single_label(split: str, statistics: SplitAudit) -> Problem:
 
 
 _SHOWN_LABELS = 12
-_NAMES = {"tags": "tags", "labels": "labels"}
+_NAMES = {"token_classification": "tags", "multilabel": "labels"}
 _HEADER = f"{'split':<6} {'rows':>8} {'words: min':>11} {'median':>7} {'95%':>7} {'max':>7} {'repeated':>9}"
 
 
@@ -157,7 +157,7 @@ class Audit:
     """Statistics, overlaps and problems of a task's data."""
 
     name: str
-    kind: TaskKind
+    type: str
     labels: tuple[str, ...]
     splits: dict[str, SplitAudit]
     overlaps: tuple[Overlap, ...]
@@ -172,8 +172,8 @@ class Audit:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the audit as text."""
-        classes = f", {len(self.labels):,} {_NAMES.get(self.kind, 'classes')}" if self.labels else ""
-        yield f"task {self.name}: kind {self.kind}{classes}"
+        classes = f", {len(self.labels):,} {_NAMES.get(self.type, 'classes')}" if self.labels else ""
+        yield f"task {self.name}: type {self.type}{classes}"
         yield _HEADER
         for split, statistics in self.splits.items():
             words = statistics.words
@@ -199,8 +199,8 @@ def audit(task: Task) -> Audit:
     keyed = [KeyedSplit(name, examples) for name, examples in task.splits.items()]
     splits = {split.name: count_split(split, task.dropped.get(split.name, 0)) for split in keyed}
     overlaps = tuple(count_overlap(earlier, later) for earlier, later in combinations(keyed, 2))
-    problems = find_problems(splits, overlaps, task.labels, task.kind)
-    return Audit(task.name, task.kind, task.labels, splits, overlaps, problems, task.notes)
+    problems = find_problems(splits, overlaps, task.labels, task.type)
+    return Audit(task.name, task.type, task.labels, splits, overlaps, problems, task.notes)
 
 
 def _distribution(statistics: SplitAudit) -> str:

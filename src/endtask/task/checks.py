@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from endtask.config import TaskKind
 from endtask.errors import InputError, nearest
 from endtask.records import Example
 
 _DELIMITERS = (";", "|", ",")
-"""Usual delimiters of several labels in one cell."""
+"""What several labels in one field are often joined by."""
 
 Splits = Mapping[str, Sequence[Example]]
 
 
-def label_names(train: Sequence[Example], kind: TaskKind) -> tuple[str, ...]:
-    """Return the sorted classes (kind `tags`: tags) of train; empty for scores."""
-    if kind in ("tags", "labels"):
-        tagged = (example.label for example in train if isinstance(example.label, tuple))
-        return tuple(sorted({tag for tags in tagged for tag in tags}))
-    return tuple(sorted({example.label for example in train if isinstance(example.label, str)}))
-
-
 def check_ids(splits: Splits) -> None:
-    """Raise an InputError if an id occurs twice in a split."""
+    """No id occurs twice in a split."""
     for examples in splits.values():
         first_with_id: dict[str, Example] = {}
         for example in examples:
@@ -37,20 +29,20 @@ def check_ids(splits: Splits) -> None:
                 )
 
 
-def check_labels(splits: Splits, kind: TaskKind) -> None:
-    """Raise an InputError if train has fewer than two labels, or if dev or test has a class that train lacks."""
+def check_labels(splits: Splits, task_type: Any) -> None:
+    """Raise where train has nothing to learn, or dev or test have a class that train does not have."""
     train = splits["train"]
-    values = {example.label for example in train} if kind == "score" else label_names(train, kind)
+    values = task_type.label_values(train)
     if len(values) < 2:
-        noun = {"score": "score", "tags": "tag", "labels": "label"}.get(kind, "class")
-        found = f"only one {noun}, {next(iter(values))!r}" if values else f"no {noun} at all"
+        what = task_type.label_noun
+        found = f"only one {what}, {next(iter(values))!r}" if values else f"no {what} at all"
         raise InputError(
             f"train has {found}: there is nothing to learn",
             path=train[0].path or None,
         )
-    if kind in ("text", "pair"):
+    if task_type.labels_of_train_only:
         for split in ("dev", "test"):
-            _check_known(splits.get(split, ()), split, [str(value) for value in values])
+            _check_known(splits.get(split, ()), split, sorted(str(value) for value in values))
 
 
 def _check_known(examples: Sequence[Example], split: str, known: Sequence[str]) -> None:
@@ -68,22 +60,22 @@ def _check_known(examples: Sequence[Example], split: str, known: Sequence[str]) 
     )
 
 
-def _likely_delimiter(label: str, known: Sequence[str]) -> str | None:
-    """Return the delimiter at which a label splits into parts that other labels have too.
+def _joins(label: str, known: Sequence[str]) -> str | None:
+    """The sign that joins a label of parts that other labels have too.
 
-    >>> _likely_delimiter("food;sport", ["sport;space", "food"]), _likely_delimiter("a, b", ["a"])
+    >>> _joins("food;sport", ["sport;space", "food"]), _joins("a, b", ["a"])
     (';', None)
     """
-    for delimiter in _DELIMITERS:
-        parts = {part.strip() for name in known for part in name.split(delimiter)}
-        if delimiter in label and all(part.strip() in parts for part in label.split(delimiter)):
-            return delimiter
+    for sign in _DELIMITERS:
+        parts = {part.strip() for one in known for part in one.split(sign)}
+        if sign in label and all(part.strip() in parts for part in label.split(sign)):
+            return sign
     return None
 
 
 def _unknown_hint(label: str, known: Sequence[str], *, all_unknown: bool) -> str:
     close = nearest(label, known)
-    if delimiter := _likely_delimiter(label, known):
+    if delimiter := _joins(label, known):
         return f"several labels of one text? --set 'task.label_delimiter={delimiter}'"
     if all_unknown and len(known) > 10:
         return "the splits share no class, so no classifier can learn them"

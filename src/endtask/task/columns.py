@@ -1,12 +1,13 @@
-"""Find the columns of a task's table: those named in the settings, else by their usual names."""
+"""Which column of a task's table holds what: as named in the settings, else by the usual names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from endtask.config import ColumnSettings, TaskKind
+from endtask.config import ColumnSettings
 from endtask.errors import InputError, nearest
+from endtask.registry import task_types
 
 _PAIRS = (
     ("text", "text_pair"), ("sentence", "text_pair"), ("text", "text2"), ("text1", "text2"),
@@ -20,18 +21,11 @@ _USUAL: dict[str, tuple[str, ...]] = {
     "tags": ("tags", "ner_tags", "bio_tags", "labels"),
     "id": ("id",),
 }
-_NEEDED: dict[str, tuple[str, ...]] = {
-    "text": ("text", "label"),
-    "pair": ("text", "text_pair", "label"),
-    "score": ("text", "label"),
-    "labels": ("text", "label"),
-    "tags": ("tokens", "tags"),
-}
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The column of each role, or None."""
+    """The column found for each role, or None."""
 
     text: str | None = None
     text_pair: str | None = None
@@ -43,7 +37,7 @@ class Columns:
 
 
 def find_columns(present: Sequence[str], wanted: ColumnSettings, path: str) -> Columns:
-    """Return the columns of one table; a column named in the settings must exist, others may be missing.
+    """The columns of one table; a column named in the settings must be there, others may be missing.
 
     >>> find_columns(["premise", "hypothesis", "label"], ColumnSettings(), "train.csv").text_pair
     'hypothesis'
@@ -59,16 +53,17 @@ def find_columns(present: Sequence[str], wanted: ColumnSettings, path: str) -> C
     return Columns(**found)
 
 
-def require_columns(columns: Columns, kind: TaskKind, present: Sequence[str], path: str) -> None:
-    """Raise an InputError for the first column that this kind of task needs and the table lacks."""
-    for role in _NEEDED[kind]:
+def require_columns(columns: Columns, type_name: str, present: Sequence[str], path: str) -> None:
+    """Raise where the table lacks a column that this type of task needs."""
+    needed = task_types.get(type_name).columns
+    for role in needed:
         if getattr(columns, role) is None:
-            used = {getattr(columns, other) for other in _NEEDED[kind]}
-            raise _missing_usual(role, kind, present, path, spare=[name for name in present if name not in used])
+            used = {getattr(columns, other) for other in needed}
+            raise _missing_usual(role, type_name, present, path, spare=[name for name in present if name not in used])
 
 
 def _find_pair(present: Sequence[str], text: str | None) -> tuple[str | None, str | None]:
-    """Return the first usual pair of columns that is present; its first column is `text` if that is given."""
+    """The first usual pair of columns that is there, the first of them being `text` where that is given."""
     for first, second in _PAIRS:
         if first in present and second in present and text in (None, first):
             return first, second
@@ -84,12 +79,12 @@ def _missing_named(role: str, name: str, present: Sequence[str], path: str) -> I
     )
 
 
-def _missing_usual(role: str, kind: TaskKind, present: Sequence[str], path: str, *, spare: Sequence[str]) -> InputError:
+def _missing_usual(role: str, type_name: str, present: Sequence[str], path: str, *, spare: Sequence[str]) -> InputError:
     usual = _USUAL.get(role) or tuple(second for _, second in _PAIRS)
     close = next((name for name in spare if nearest(name, usual)), None)
     setting = f"task.columns.{role}={close or '...'}"
     return InputError(
-        f"no column for the {role} of a task of kind {kind!r}; the columns are {_list(present)}",
+        f"no column for the {role} of a task of type {type_name!r}; the columns are {_list(present)}",
         path=path,
         hint=f"did you mean {setting}?" if close else f"name it with {setting}",
     )

@@ -27,7 +27,7 @@ class Lengths:
 class SplitAudit:
     """Statistics of one split.
 
-    `labels` counts rows per class (kind `tags`: tokens per tag; kind `score`: empty, and `scores` holds minimum,
+    `labels` counts rows per class (of tags tokens per tag; of numbers it is empty, and `scores` holds minimum,
     median and maximum). Duplicates are the rows after the first of equal texts. `conflicting` counts rows
     whose text is in the same split with another label too.
     """

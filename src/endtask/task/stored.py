@@ -27,7 +27,7 @@ def task_files(task: Task) -> dict[str, bytes]:
     """
     metadata = {
         "name": task.name,
-        "kind": task.kind,
+        "type": task.type,
         "splits": list(task.splits),
         "notes": task.notes,
         "dropped": task.dropped,
@@ -50,7 +50,8 @@ def read_task(folder: Path) -> Task:
         if not set(metadata["splits"]) <= set(SPLITS):  # before they become names of files
             raise ValueError("names other splits")
         splits = {split: list(_examples(folder / f"{split}.jsonl")) for split in metadata["splits"]}
-        found = Task.from_examples(metadata["name"], splits, kind=metadata["kind"], dev_fraction=0, test_fraction=0)
+        type_name = metadata["type"]
+        found = Task.from_examples(metadata["name"], splits, task_type=type_name, dev_fraction=0, test_fraction=0)
         if found.fingerprint != metadata["fingerprint"]:
             raise ValueError("the rows differ from those that were written")
         names = list(metadata.get("auxiliary", ()))

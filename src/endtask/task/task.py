@@ -8,14 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
-from endtask.config import Settings, TaskKind, TaskSettings
+from endtask.config import Settings, TaskSettings
 from endtask.errors import InputError, did_you_mean
 from endtask.records import Example
-from endtask.task.checks import check_ids, check_labels, label_names
+from endtask.registry import task_types
+from endtask.task.cells import WrongCell
+from endtask.task.checks import check_ids, check_labels
 from endtask.task.columns import Columns, find_columns, require_columns
 from endtask.task.docstrings_task import NAME, NOTE, docstring_splits
-from endtask.task.examples import WrongCell, complete, decide_kind, is_empty, read_examples
+from endtask.task.examples import complete, detect_type, is_empty, read_examples
 from endtask.task.split import carve, group_key
 from endtask.task.split_tables import HUB_PREFIX, SPLITS, TEST_SET, Table, read_hub_tables, read_tables, task_name
 
@@ -40,7 +43,7 @@ class Task:
     """
 
     name: str
-    kind: TaskKind
+    type: str
     splits: Splits
     labels: tuple[str, ...]
     notes: tuple[str, ...]
@@ -55,6 +58,11 @@ class Task:
             return self.fingerprint
         each = [self.fingerprint, {name: task.fingerprint for name, task in self.auxiliary.items()}]
         return blake2b(json.dumps(each).encode(), digest_size=16).hexdigest()
+
+    @property
+    def task_type(self) -> Any:
+        """The `TaskType` that reads, learns and scores this task."""
+        return task_types.get(self.type)()
 
     @property
     def train(self) -> tuple[Example, ...]:
@@ -73,10 +81,10 @@ class Task:
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """`labels`, then those that only dev or test have (kinds `labels` and `tags`), which no model can predict."""
-        if self.kind not in ("labels", "tags"):
+        """`labels`, then those that only dev or test have, which no model can predict."""
+        if self.task_type.labels_of_train_only:
             return self.labels
-        everywhere = {name for split in self.splits.values() for name in label_names(split, self.kind)}
+        everywhere = {name for split in self.splits.values() for name in self.task_type.label_names(split)}
         return (*self.labels, *sorted(everywhere - set(self.labels)))
 
     def label_numbers(self, split: str) -> list[int]:
@@ -89,16 +97,16 @@ class Task:
         """Read a file, a folder with train/dev/test files, `hf:NAME[:CONFIG]` or `docstrings`."""
         settings = source if isinstance(source, TaskSettings) else TaskSettings(path=str(source))
         if settings.path == NAME:
-            return cls.from_examples(NAME, docstring_splits(seed), kind="text", seed=seed, notes=[NOTE])
+            return cls.from_examples(NAME, docstring_splits(seed), task_type="text", seed=seed, notes=[NOTE])
         if settings.path.startswith(HUB_PREFIX):
             tables, notes = read_hub_tables(settings.path, settings.columns)
         else:
             tables, notes = read_tables(settings.path), []
-        kind, splits, more_notes = _read_splits(tables, settings)
+        type_name, splits, more_notes = _read_splits(tables, settings)
         return cls.from_examples(
             task_name(settings.path),
             splits,
-            kind=kind,
+            task_type=type_name,
             dev_fraction=settings.dev_fraction,
             test_fraction=settings.test_fraction,
             seed=seed,
@@ -111,7 +119,7 @@ class Task:
         name: str,
         splits: Mapping[str, Sequence[Example]],
         *,
-        kind: TaskKind = "text",
+        task_type: str = "text",
         dev_fraction: float = 0.1,
         test_fraction: float = 0.1,
         seed: int = 0,
@@ -123,10 +131,11 @@ class Task:
                 raise InputError(f"unknown split {split!r}", hint=did_you_mean(split, SPLITS))
         if "train" not in splits:
             raise InputError("a task needs a train split")
-        full = {split: _checked(_with_text(split, splits[split]), kind) for split in SPLITS if split in splits}
+        part = task_types.get(task_type)()
+        full = {split: _checked(_with_text(split, splits[split]), part) for split in SPLITS if split in splits}
         dropped = {split: len(splits[split]) - len(full[split]) for split in full}
         check_ids(full)
-        check_labels(full, kind)
+        check_labels(full, part)
         all_notes = [*notes, *(_dropped_note(split, count) for split, count in dropped.items() if count)]
         _check_fractions(full, dev_fraction, test_fraction)
         rows = len(full["train"])
@@ -134,8 +143,9 @@ class Task:
             if split not in full:
                 all_notes.append(_carve_into(full, split, fraction, seed, rows=rows))
         ordered = {split: tuple(full[split]) for split in SPLITS if split in full}
-        labels = label_names(ordered["train"], kind)
-        return cls(name, kind, ordered, labels, tuple(all_notes), _fingerprint(kind, ordered), dropped)
+        labels = part.label_names(ordered["train"])
+        fingerprint = _fingerprint(task_type, ordered)
+        return cls(name, task_type, ordered, labels, tuple(all_notes), fingerprint, dropped)
 
 
 def read_all(settings: Settings) -> Task:
@@ -156,26 +166,27 @@ def _read_auxiliary(name: str, settings: TaskSettings, seed: int) -> Task:
 
 def _read_splits(
     tables: Mapping[str, Table], settings: TaskSettings
-) -> tuple[TaskKind, dict[str, list[Example]], list[str]]:
-    """Return the kind of the task, the examples of each split, and notes."""
+) -> tuple[str, dict[str, list[Example]], list[str]]:
+    """Return the task type, the examples of each split, and notes for people."""
     for split, table in tables.items():
         if not table.rows:
             raise InputError(f"the {split} split has no rows", path=table.path)
     train = tables["train"]
     columns = find_columns(train.columns, settings.columns, train.path)
-    kind = decide_kind(settings.kind, columns, train, label_delimiter=settings.label_delimiter)
-    notes = _column_notes(columns, kind)
-    if kind == "score" and settings.kind == "auto":
-        notes.append("kind score: every label is a number, some have a fractional part (else set task.kind)")
+    type_name = detect_type(settings.type, columns, train, label_delimiter=settings.label_delimiter)
+    task_type = task_types.get(type_name)
+    notes = _column_notes(columns, task_type)
+    if task_type.detection_note and settings.type == "auto":
+        notes.append(task_type.detection_note)
     splits: dict[str, list[Example]] = {}
     for split, table in tables.items():
         found = find_columns(table.columns, settings.columns, table.path)
-        require_columns(found, kind, table.columns, table.path)
-        if kind in ("score", "labels") and bool(found.text_pair) != bool(columns.text_pair):
+        require_columns(found, type_name, table.columns, table.path)
+        if task_type.second_text == "optional" and bool(found.text_pair) != bool(columns.text_pair):
             raise InputError(f"{split} and train differ in whether they have a second text", path=table.path)
-        splits[split] = list(read_examples(table, split, found, kind, label_delimiter=settings.label_delimiter))
+        splits[split] = list(read_examples(table, split, found, type_name, label_delimiter=settings.label_delimiter))
     notes += _test_set_notes(splits)
-    return kind, _with_one_test(splits, has_ids=columns.id is not None), notes
+    return type_name, _with_one_test(splits, has_ids=columns.id is not None), notes
 
 
 def _test_set_notes(splits: Mapping[str, Sequence[Example]]) -> list[str]:
@@ -198,11 +209,9 @@ def _with_one_test(splits: dict[str, list[Example]], *, has_ids: bool) -> dict[s
     return {**others, "test": rows} if names else others
 
 
-def _column_notes(columns: Columns, kind: TaskKind) -> list[str]:
-    """Return a note about the columns whose names differ from their roles."""
-    roles = ("tokens", "tags") if kind == "tags" else ("text", "text_pair", "label")
-    if kind == "text":
-        roles = ("text", "label")
+def _column_notes(columns: Columns, task_type: Any) -> list[str]:
+    """Return a note on the columns that were read where their names are not the plain ones."""
+    roles = ("text", "text_pair", "label") if task_type.second_text == "optional" else task_type.columns
     found = {role: getattr(columns, role) for role in roles}
     odd = [f"{role} from column {name!r}" for role, name in found.items() if name not in (None, role)]
     return [f"read {', '.join(odd)}"] if odd else []
@@ -226,12 +235,12 @@ def _dropped_note(split: str, count: int) -> str:
     return f"{count:,} {split} {'row' if count == 1 else 'rows'} without text dropped"
 
 
-def _checked(examples: Sequence[Example], kind: TaskKind) -> list[Example]:
-    """Return the examples with labels in the form of the kind; examples made in Python may hold anything."""
+def _checked(examples: Sequence[Example], task_type: Any) -> list[Example]:
+    """Return the examples with labels as the task type writes them; examples made in Python may hold anything."""
     checked = []
     for example in examples:
         try:
-            checked.append(complete(example, example.label, kind))
+            checked.append(complete(example, example.label, task_type))
         except WrongCell as wrong:
             path, row = (example.path, example.row) if example.path else (f"example {example.id!r}", None)
             raise InputError(str(wrong), path=path, row=row, hint=wrong.hint) from None
@@ -262,8 +271,8 @@ def _carve_into(splits: dict[str, list[Example]], split: str, fraction: float, s
     return f"no {split} split given: {len(carved):,} of {rows:,} train rows carved off by group ({by})"
 
 
-def _fingerprint(kind: TaskKind, splits: Splits) -> str:
-    state = blake2b(kind.encode(), digest_size=16)
+def _fingerprint(type_name: str, splits: Splits) -> str:
+    state = blake2b(type_name.encode(), digest_size=16)
     for split, examples in splits.items():
         for example in examples:
             texts = (example.text, example.text_pair, example.tokens)

@@ -105,7 +105,7 @@ def _pack_task(
     counts = {"task": _counts(pack_task_texts(task.train, tokenizer, length, folder / "task"))}
     for split, examples in task.splits.items():
         counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
-        if task.kind == "tags":
+        if task.task_type.per_token:
             counts[split]["lost_words"] = _lost_words(folder / split, split + whose, settings.finetune.max_length)
         elif settings.tokenizer.entity_markers:
             _warn_about_lost_markers(examples, tokenizer, settings, folder / split, split + whose)
@@ -173,7 +173,7 @@ def check_no_windows_of_pairs(task: Task, settings: Settings) -> None:
 
 def _check_windows(task: Task, settings: Settings, whose: str = "") -> None:
     is_pair = any(example.text_pair is not None for example in task.train)
-    if settings.finetune.window_stride is not None and (is_pair or task.kind == "tags"):
+    if settings.finetune.window_stride is not None and (is_pair or task.task_type.per_token):
         raise InputError(
             f"{whose}{'text pairs' if is_pair else 'tagged texts'} cannot be read by windows",
             key="finetune.window_stride",

@@ -76,7 +76,7 @@ class DevScores:
             if self._evaluate.threshold == "tuned":
                 memory["threshold"] = threshold
             weights = {name: value.detach().clone() for name, value in self._network.state_dict().items()}
-            self._best = _Best(step, weights, json.dumps(as_lists(answers, self._task.kind)))
+            self._best = _Best(step, weights, json.dumps(as_lists(answers, self._task.type)))
         else:
             memory["scores_since_best"] = memory.get("scores_since_best", 0) + 1
         if self._patience is not None and memory["scores_since_best"] >= self._patience:
@@ -94,7 +94,7 @@ class DevScores:
         asked = self._evaluate.threshold
         if asked != "tuned":
             return asked
-        return best_threshold(self._task, "dev", outputs, self._measure) if self._task.kind == "labels" else 0.5
+        return best_threshold(self._task, "dev", outputs, self._measure) if self._task.task_type.has_threshold else 0.5
 
     def _scores(self, answers: Answers, outputs: Outputs) -> dict[str, float]:
         scores = self._measure.all_scores(self._truth, answers)

@@ -53,7 +53,7 @@ def _network(task: Task, packed: Path, settings: Settings, least_vocabulary: int
             labels=task.labels,
             seed=seed,
             tlm_head=tlm_head,
-            kind=task.kind,
+            task_type=task.type,
             markers=markers,
         )
     return build_network(
@@ -67,7 +67,7 @@ def _network(task: Task, packed: Path, settings: Settings, least_vocabulary: int
         labels=task.labels,
         seed=seed,
         tlm_head=tlm_head,
-        kind=task.kind,
+        task_type=task.type,
         markers=markers,
     )
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from endtask.config import Settings, TaskKind
+from endtask.config import Settings
 from endtask.encoders.auxiliary_heads import auxiliary_head
 from endtask.encoders.network import TASK, Network
 from endtask.errors import InputError
 from endtask.task import Task
 
 _KEY = "aligned.keep_head"
-_KINDS = ("text", "pair", "tags")
 _OTHER_NAMES = {
     "none": ("none", "n", "o", "neither"),
     "start": ("start", "s", "begin"),
@@ -31,23 +31,24 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
     Classes with types, such as B-gene, all begin as the one without.
     """
-    head, rows = kept_objective(network.kind, tuple(network.config.id2label.values()), settings)
+    head, rows = kept_objective(network.task_type, tuple(network.config.id2label.values()), settings)
     _copy(network.heads[head], network.heads[TASK], rows)
 
 
 @torch.no_grad()
 def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Settings) -> None:
     """The same for a auxiliary task; where no objective is shaped like it, its head stays as it is."""
-    found = fitting_objective(task.kind, task.labels, settings)
+    found = fitting_objective(task.task_type, task.labels, settings)
     if found is not None:
         _copy(network.heads[found[0]], network.heads[auxiliary_head(name)], found[1])
 
 
-def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
-    """Return the head that a task of this kind can start from, and its class for each label; raises `InputError`."""
-    if kind not in _KINDS:
-        raise InputError(f"a task of kind {kind!r} has no classes to start from", key=_KEY, hint="leave it off")
-    found = fitting_objective(kind, labels, settings)
+def kept_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
+    """Return the head that a task of this type can start from, and its class for each label; raises `InputError`."""
+    if not task_type.one_label:
+        reason = f"a task of type {task_type.name!r} has no classes to start from"
+        raise InputError(reason, key=_KEY, hint="leave it off")
+    found = fitting_objective(task_type, labels, settings)
     if found is None:
         raise InputError(
             f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
@@ -57,14 +58,14 @@ def kept_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) ->
     return found
 
 
-def fitting_objective(kind: TaskKind, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
+def fitting_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
     """Return the same, or None."""
-    if kind not in _KINDS:
+    if not task_type.one_label:
         return None
     parts = [(name, section.part) for name, section in settings.used_objectives.items()]
     for name, part in sorted(parts, key=lambda item: item[1].head_is_reused_last):
         head = part.reusable_head(name, settings)
-        if head is None or head[2] != (kind == "tags"):
+        if head is None or head[2] != task_type.per_token:
             continue
         rows = [row for label in labels if (row := aligned_class(label, head[1])) is not None]
         if len(rows) == len(labels):

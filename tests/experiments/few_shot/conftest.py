@@ -28,7 +28,7 @@ def plain_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tags_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = write_kind(tmp_path_factory.mktemp("tags-data"), "tags")
+    data = write_kind(tmp_path_factory.mktemp("tags-data"), "token_classification")
     return make_run(data, tmp_path_factory.mktemp("few") / "tags")
 
 

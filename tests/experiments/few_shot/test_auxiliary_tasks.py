@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from endtask.config import TaskKind
 from endtask.encoders.auxiliary_heads import add_task_heads
 from endtask.encoders.batch import lay_out
 from endtask.errors import InputError
@@ -38,34 +37,34 @@ from tests.tiny import MAX_LENGTH, make_texts, make_tokenizer
 from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, write_rows
 
-KINDS: tuple[TaskKind, ...] = ("tags", "score", "labels", "pair")
+KINDS: tuple[str, ...] = ("token_classification", "regression", "multilabel", "pair")
 
 
-def answered(kind: TaskKind, name: str, text: str, number: int) -> Example:
+def answered(kind: str, name: str, text: str, number: int) -> Example:
     words = tuple(text.split())
-    if kind == "tags":
+    if kind == "token_classification":
         return Example(name, text, tuple("long" if len(word) > 5 else "short" for word in words), tokens=words)
-    if kind == "score":
+    if kind == "regression":
         return Example(name, text, len(words) + number / 7)
-    if kind == "labels":
+    if kind == "multilabel":
         return Example(name, text, tuple(["even", "long"][: 1 + (len(words) > 3)]) if number % 2 == 0 else ())
     return Example(name, text, "no" if number % 2 else "yes", text_pair=f"stone {number % 2}")
 
 
-def further_task(kind: TaskKind) -> Task:
+def further_task(kind: str) -> Task:
     parts = {
         split: [
             answered(kind, f"{split}{n}", text, n) for n, text in enumerate(make_texts(count, seed=seed, longest=6))
         ]
         for seed, (split, count) in enumerate({"train": 40, "dev": 8, "test": 8}.items(), start=10)
     }
-    return Task.from_examples(kind, parts, kind=kind)
+    return Task.from_examples(kind, parts, task_type=kind)
 
 
 class Together(Toy):
     """The toy of another test, with an auxiliary task of each kind."""
 
-    def __init__(self, kind: TaskKind, plan: FewShotSpec, folder: Path, kinds: tuple[TaskKind, ...] = KINDS) -> None:
+    def __init__(self, kind: str, plan: FewShotSpec, folder: Path, kinds: tuple[str, ...] = KINDS) -> None:
         super().__init__(kind, "lean", plan, folder / "texts")
         make_tokenizer().save_pretrained(folder / "tokenizer")
         rows = TaskRows.of(self.task)
@@ -82,8 +81,8 @@ class Together(Toy):
         return EncoderTrials(self.rows, self.network, self.texts, CPU, trained, () if alone else self.auxiliary)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["text", "tags"])
-def test_where_no_encoder_is_shared_the_others_change_nothing(kind: TaskKind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["text", "token_classification"])
+def test_where_no_encoder_is_shared_the_others_change_nothing(kind: str, tmp_path: Path) -> None:
     plan = FewShotSpec(samples=2, seeds=(0,), epochs=4, batch_size=8, dropout=0.0, learning_rates=(1e-2,))
     toy = Together(kind, plan, tmp_path)
     keys = list(plan.trials((12, 20), "head"))
@@ -231,7 +230,7 @@ def test_numbers_of_labels_for_which_a_task_has_too_few_rows() -> None:
 def both_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose pre-training knows no labels, with two auxiliary tasks."""
     data = tmp_path_factory.mktemp("both")
-    tasks = {kind: {"path": str(write_kind(data / kind, kind) / "task")} for kind in ("tags", "score")}
+    tasks = {kind: {"path": str(write_kind(data / kind, kind) / "task")} for kind in ("token_classification", "regression")}
     return make_run(toy, data / "run", tasks=tasks, finetune={"max_length": 16, "tasks": "all"})
 
 
@@ -285,7 +284,7 @@ def test_tasks_that_are_not_there_or_too_small_are_refused(both_run: Path, plain
 def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two tagging tasks and one of scores, after pre-training that learned where links are."""
     folder = tmp_path_factory.mktemp("aligned")
-    data = write_kind(folder / "data", "tags")
+    data = write_kind(folder / "data", "token_classification")
     shutil.copytree(data / "task", folder / "twin")
     return make_run(
         data,
@@ -295,7 +294,7 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         select={"selector": "none"},
         tasks={
             "twin": {"path": str(folder / "twin")},
-            "score": {"path": str(write_kind(folder / "score", "score") / "task")},
+            "score": {"path": str(write_kind(folder / "score", "regression") / "task")},
         },
         finetune={"max_length": 16, "tasks": "all"},
         train={

@@ -136,7 +136,7 @@ def test_what_cannot_be_done_is_refused(plain_run: Path, toy_pairs: Path, tmp_pa
     tree = json.loads(manifest.read_text(encoding="utf-8"))
     manifest.write_text(json.dumps({**tree, "inputs": {"task": "other"}}), encoding="utf-8")
     assert "changed since this run was made" in refused(changed)
-    assert "this is labels" in refused(make_run(write_kind(tmp_path / "data", "labels"), tmp_path / "labels"))
+    assert "this is labels" in refused(make_run(write_kind(tmp_path / "data", "multilabel"), tmp_path / "labels"))
     other = make_run(toy_pairs, tmp_path / "pairs")
     assert "another task than that of" in refused(plain_run, other)
 
@@ -160,7 +160,7 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tagging task whose pre-training learned where links are."""
     folder = tmp_path_factory.mktemp("aligned")
     return make_run(
-        write_kind(folder / "data", "tags"),
+        write_kind(folder / "data", "token_classification"),
         folder / "run",
         corpus={"sources": []},
         aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}], "span_labels": "bio"},

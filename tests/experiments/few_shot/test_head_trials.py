@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from endtask.config import ModelSettings, TaskKind
+from endtask.config import ModelSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network, build_network
 from endtask.experiments.few_shot import head_trials
@@ -35,7 +35,7 @@ from tests.tiny import ARCHITECTURES, MAX_LENGTH, WORDS, make_texts, make_tokeni
 CPU = DeviceContext(torch.device("cpu"))
 
 
-def make_task(kind: TaskKind) -> Task:
+def make_task(kind: str) -> Task:
     """Texts by whether their first word comes early among the words; words by whether they do."""
 
     def label(word: str) -> str:
@@ -45,22 +45,22 @@ def make_task(kind: TaskKind) -> Task:
     for number, text in enumerate(make_texts(72, longest=7)):
         words = text.split()
         tags = tuple(label(word) for word in words)
-        answer = tags if kind == "tags" else tags[0]
-        examples.append(Example(str(number), text, answer, tokens=tuple(words) if kind == "tags" else None))
+        answer = tags if kind == "token_classification" else tags[0]
+        examples.append(Example(str(number), text, answer, tokens=tuple(words) if kind == "token_classification" else None))
     parts = {"train": examples[:48], "dev": examples[48:56], "test": examples[56:]}
-    return Task.from_examples("words", parts, kind=kind)
+    return Task.from_examples("words", parts, task_type=kind)
 
 
 class Toy:
     """A network over a task, and all that its runs need."""
 
-    def __init__(self, kind: TaskKind, architecture: str, plan: FewShotSpec, folder: Path) -> None:
+    def __init__(self, kind: str, architecture: str, plan: FewShotSpec, folder: Path) -> None:
         self.task, tokenizer = make_task(kind), make_tokenizer()
         task = self.task
         rows = TaskRows.of(task)
         self.texts: PackedTexts = (
             pack_tagged([example.tokens or () for example in rows.examples], tokenizer, MAX_LENGTH, folder)
-            if kind == "tags"
+            if kind == "token_classification"
             else pack_examples([(example.text, None) for example in rows.examples], tokenizer, MAX_LENGTH, folder)
         )
         self.plan = plan
@@ -85,7 +85,7 @@ class Toy:
                 },
                 labels=task.labels,
                 seed=0,
-                kind=kind,
+                task_type=kind,
             )
         )
 
@@ -118,9 +118,9 @@ def assert_alike(found: Sequence[FewShotResult], wanted: Sequence[FewShotResult]
         assert one.losses == pytest.approx(other.losses, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["text", "tags"])
+@pytest.mark.parametrize("kind", ["text", "token_classification"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_side_by_side_is_the_training_loop(architecture: str, kind: TaskKind, tmp_path: Path) -> None:
+def test_side_by_side_is_the_training_loop(architecture: str, kind: str, tmp_path: Path) -> None:
     plan = FewShotSpec(samples=2, epochs=4, batch_size=8, dropout=0.0, learning_rates=(1e-3, 2e-2))
     toy = Toy(kind, architecture, plan, tmp_path)
     keys = list(plan.trials((12, 20), "head"))
@@ -163,9 +163,9 @@ def plain_loop(toy: Toy, key: FewShotTrial) -> tuple[list[float], Weights]:
     return losses, {name: weight.detach() for name, weight in head.named_parameters()}
 
 
-@pytest.mark.parametrize("kind", ["text", "tags"])
+@pytest.mark.parametrize("kind", ["text", "token_classification"])
 @pytest.mark.parametrize("architecture", ["lean", "bert", "roberta"])
-def test_dropout_is_that_of_a_plain_loop(architecture: str, kind: TaskKind, tmp_path: Path) -> None:
+def test_dropout_is_that_of_a_plain_loop(architecture: str, kind: str, tmp_path: Path) -> None:
     plan = FewShotSpec(samples=2, epochs=3, batch_size=8, dropout=0.3, learning_rates=(1e-2,))
     toy = Toy(kind, architecture, plan, tmp_path)
     for result in toy.together(list(plan.trials((12,), "head"))):

@@ -31,21 +31,21 @@ def make_kind(kind: str) -> Task:
     usual = make_task()
     splits = {split: [_of_kind(kind, row, number) for number, row in enumerate(usual.splits[split])]
               for split in ("train", "dev", "test")}  # fmt: skip
-    return Task.from_examples("other", splits, kind=kind)  # type: ignore[arg-type]
+    return Task.from_examples("other", splits, task_type=kind)  # type: ignore[arg-type]
 
 
 def _of_kind(kind: str, row: Example, number: int) -> Example:
     words = tuple(row.text.split())
     label: Any = {
-        "score": float(number % 5),
-        "labels": tuple(name for place, name in enumerate(NAMES) if (number + 1) >> place & 1),
-        "tags": tuple("B" if word[0] < "m" else "O" for word in words),
+        "regression": float(number % 5),
+        "multilabel": tuple(name for place, name in enumerate(NAMES) if (number + 1) >> place & 1),
+        "token_classification": tuple("B" if word[0] < "m" else "O" for word in words),
     }[kind]
-    return Example(row.id, row.text, label, tokens=words if kind == "tags" else None)
+    return Example(row.id, row.text, label, tokens=words if kind == "token_classification" else None)
 
 
 @pytest.mark.parametrize("targets", ["folds", "dev"])
-@pytest.mark.parametrize("kind", ["score", "labels", "tags"])
+@pytest.mark.parametrize("kind", ["regression", "multilabel", "token_classification"])
 def test_texts_are_chosen_and_listed(kind: str, targets: str, tmp_path: Path) -> None:
     task = make_kind(kind)
     counts, kept = run_influence(tmp_path, small_settings({"targets": targets}), task=task)
@@ -55,15 +55,19 @@ def test_texts_are_chosen_and_listed(kind: str, targets: str, tmp_path: Path) ->
     for item in kept:
         name, answer = item.reason.split(", most helpful for ")[1].split(")")[0].split(" (")
         row = by_id[name]
-        words = {"score": f"score {row.label:g}" if kind == "score" else "", "labels": "labels ", "tags": "tags "}
+        words = {
+            "regression": f"score {row.label:g}" if kind == "regression" else "",
+            "multilabel": "labels ",
+            "token_classification": "tags ",
+        }
         assert answer.startswith(words[kind])
     listed = parquet.read_table(tmp_path / "out" / HELPFUL).to_pylist()
     classes = {row["targets"][0] for row in listed if row["kind"] == "class"}
-    assert classes == {"score": {EVERY_SCORE}, "labels": set(NAMES), "tags": {"B", "O"}}[kind]
+    assert classes == {"regression": {EVERY_SCORE}, "multilabel": set(NAMES), "token_classification": {"B", "O"}}[kind]
 
 
 def test_the_mean_of_a_label_is_over_the_rows_that_have_it() -> None:
-    task = make_kind("labels")
+    task = make_kind("multilabel")
     columns = columns_of([task], 1)
     shares = class_shares(columns, class_names(task))
     for place, name in enumerate(class_names(task)):
@@ -75,5 +79,5 @@ def test_the_mean_of_a_label_is_over_the_rows_that_have_it() -> None:
 
 
 def test_rows_without_one_class_are_drawn_as_a_whole() -> None:
-    task = make_kind("tags")
+    task = make_kind("token_classification")
     assert len(draw_targets(task.train, 6, seed=0)) == 6

@@ -129,7 +129,7 @@ class EncoderTrials:
     def _objective(self, trial: FewShotTrial) -> TaskObjective:
         units, batches, size = self._rows.units, self._rows.batches(trial), self._rows.spec.batch_size
         stream = SelectedTexts(RANDOM_STREAM, self._texts, self._network, self._rows.train(trial), batches, size)
-        if units.kind != "tags":
+        if not units.per_token:
             return Classification(RANDOM_STREAM, stream, units.classes)
         tags = units.truth[units.truth != NO_WORD]
         return Tagging(RANDOM_STREAM, stream, WordStarts(self._texts), np.where(tags < units.known, tags, IGNORED))

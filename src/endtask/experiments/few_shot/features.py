@@ -23,7 +23,7 @@ def unit_vectors(
 ) -> Tensor:
     """Return the vectors of the rows' units, row after row, without dropout: (units of the rows, hidden)."""
     network.eval()
-    words = WordStarts(texts) if network.kind == "tags" else None
+    words = WordStarts(texts) if network.task_type.per_token else None
     counts = units.offsets[rows + 1] - units.offsets[rows]
     starts = np.cumsum(counts) - counts
     vectors = torch.zeros(int(counts.sum()), network.config.hidden_size, device=context.device)

@@ -40,8 +40,8 @@ class FewShotResult:
 
     def as_array(self, units: PredictionUnits) -> Answers:
         """Return the predictions in the form of `PredictionUnits.truth`, as wide as the table of all rows."""
-        if units.kind != "tags":
-            return from_lists(self.predictions, units.kind)
+        if not units.per_token:
+            return from_lists(self.predictions, units.type)
         table = np.full((len(self.predictions), units.truth.shape[1]), -1, dtype=np.int64)
         for index, row in enumerate(self.predictions):
             table[index, : len(row)] = row
@@ -58,7 +58,7 @@ def make_result(
 ) -> FewShotResult:
     """Return the result of a trial whose best weights gave these probabilities for the units of the scored rows."""
     sums, counts = units.losses(test, probabilities)
-    predictions = as_lists(units.predictions(test, probabilities), units.kind)
+    predictions = as_lists(units.predictions(test, probabilities), units.type)
     losses = [round(float(each), _DECIMALS) for each in sums]
     return FewShotResult(trial, epoch, held_out, predictions, losses, counts.tolist())
 

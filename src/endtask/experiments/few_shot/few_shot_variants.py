@@ -82,7 +82,7 @@ def _has_task_head(run: PretrainedRun) -> bool:
 def _has_auxiliary_head(run: PretrainedRun, task: AuxiliaryTask) -> bool:
     """Return whether pre-training trained a head for an auxiliary task, or an aligned one of the same classes."""
     settings = run.settings
-    fits = settings.reads_aligned and fitting_objective(task.task.kind, task.task.labels, settings) is not None
+    fits = settings.reads_aligned and fitting_objective(task.task.task_type, task.task.labels, settings) is not None
     return fits or task.name in settings.learned_tasks
 
 

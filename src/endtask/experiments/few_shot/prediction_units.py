@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluation.labels import usual_tag
 from endtask.experiments.few_shot.label_draws import Indices, TaskRows
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, numbered
+from endtask.task_types.token_classification import default_tag
 from endtask.tokenization.packed_texts import PackedTexts, runs
 from endtask.tokenization.word_alignment import WordStarts
 
@@ -28,10 +28,10 @@ class PredictionUnits:
     """
 
     def __init__(self, task: Task, rows: TaskRows, texts: PackedTexts) -> None:
-        self._task, self.kind = task, task.kind
+        self._task, self.type, self.per_token = task, task.type, task.task_type.per_token
         self.known = len(task.labels)
-        self.truth: Answers = numbered([example.label for example in rows.examples], task.kind, task.all_labels)
-        if task.kind != "tags":
+        self.truth: Answers = numbered([example.label for example in rows.examples], task.type, task.all_labels)
+        if not self.per_token:
             self.offsets = np.arange(len(rows.examples) + 1)
             self.words = np.arange(len(rows.examples))
             self.classes: Indices = self.truth
@@ -54,7 +54,7 @@ class PredictionUnits:
     def predictions(self, rows: Indices, probabilities: NDArray[np.float32]) -> Answers:
         """Return the predictions of some rows in the form of `truth`; words without a token get the usual tag."""
         best = probabilities.argmax(axis=-1)
-        if self.kind != "tags":
+        if not self.per_token:
             return np.asarray(best, dtype=np.int64)
         table = np.where(self.truth == NO_WORD, NO_WORD, self._usual_tag)
         flat = table[self.truth != NO_WORD]
@@ -64,7 +64,7 @@ class PredictionUnits:
 
     @cached_property
     def _usual_tag(self) -> int:
-        return self._task.labels.index(usual_tag(self._task))
+        return self._task.labels.index(default_tag(self._task))
 
     def losses(self, rows: Indices, probabilities: NDArray[np.float32]) -> tuple[NDArray[np.float64], Indices]:
         """Return the cross-entropy of each row, summed over its units, and the number of these units."""

@@ -13,8 +13,6 @@ from endtask.io.stage_folder import read_manifest
 from endtask.pipeline.run import Run
 from endtask.task import Task
 
-KINDS = ("text", "pair", "tags")
-
 
 @dataclass(frozen=True)
 class PretrainedRun:
@@ -60,8 +58,8 @@ def open_pretrained(folder: Path, name: str | None = None) -> PretrainedRun:
         raise InputError(
             f"the files of the task ({run.settings.task.path}) changed since this run was made", path=folder
         )
-    if run.task.kind not in KINDS:
-        raise InputError(f"few-shot learning is for tasks of kind {', '.join(KINDS)}; this is {run.task.kind}")
+    if not run.task.task_type.one_label:
+        raise InputError(f"few-shot learning is for tasks with one class for each text or word, not {run.task.type}")
     settings = run.bundled.local_settings(run.settings).model_copy(update={"compile": "graphs"})  # trials are short
     found = PretrainedRun(name or folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
     if not found.weights.is_file():

@@ -136,9 +136,9 @@ def _without_vocabulary(task: Task, model: ModelSettings) -> Network:
     """Return a scoring model with a tiny vocabulary, for the names of its layers."""
     if model.path is not None:
         checkpoint = open_checkpoint(model.path)
-        return load_network(checkpoint, model, pad_id=0, labels=task.labels, seed=0, kind=task.kind)
+        return load_network(checkpoint, model, pad_id=0, labels=task.labels, seed=0, task_type=task.type)
     special_ids = {"pad": 0, "cls": 1, "sep": 2}
-    return build_network(model, vocabulary=8, special_ids=special_ids, labels=task.labels, seed=0, kind=task.kind)
+    return build_network(model, vocabulary=8, special_ids=special_ids, labels=task.labels, seed=0, task_type=task.type)
 
 
 def check_layers_known(network: Network, layers: tuple[str, ...]) -> None:

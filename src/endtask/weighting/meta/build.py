@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,7 +67,7 @@ class TextHeldOut:
     def features(self, network: Network, batch: TextBatch) -> Tensor:
         """The vectors that the task's head reads: of each text, of tags of each token."""
         hidden: Tensor = network(batch)
-        if network.kind == "tags":
+        if network.task_type.per_token:
             return hidden
         return network.pooled(hidden, batch, self._head)
 
@@ -159,8 +160,15 @@ def meta_rule(run: WeightingContext, weighting: MetaWeighting, steps: int | None
     return Meta(names, gradient, settings=config, device=run.context.device, start=start)
 
 
+HEAD_TASKS: dict[str, Callable[[int], HeadTask]] = {
+    "classes": Classes,
+    "tags": Classes,
+    "label_sets": LabelSets,
+    "numbers": lambda _: Scores(),
+}
+"""What a head learns, by the form of a task's answers."""
+
+
 def head_task_of(task: Task) -> HeadTask:
     """Return what a separate head for the task predicts for each text or token."""
-    if task.kind == "score":
-        return Scores()
-    return LabelSets(len(task.labels)) if task.kind == "labels" else Classes(len(task.labels))
+    return HEAD_TASKS[task.task_type.form](len(task.labels))

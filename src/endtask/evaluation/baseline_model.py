@@ -1,8 +1,8 @@
-"""Linear models over words, one for each kind of task: what a user would try before any network."""
+"""Linear models over words: what a user would try before any network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,54 +19,34 @@ _WORD = r"(?u)\w+|[^\w\s]+"
 
 
 @dataclass(frozen=True)
-class Linear:
+class BaselineModel:
     """A fitted model and what it is in words."""
 
     predict: Predict
     description: str
 
 
-def linear_models(task: Task) -> Iterator[Linear]:
-    """Models of different strengths for the task's kind; dev is to choose among them."""
-    yield from _taggers(task) if task.kind == "tags" else _of_texts(task)
-
-
-def _of_texts(task: Task) -> Iterator[Linear]:
+def tfidf_models(
+    task: Task, models: Iterable[tuple[Any, str]], as_answers: Callable[[Any], Answers]
+) -> Iterator[BaselineModel]:
+    """Yield scikit-learn models fitted to TF-IDF of one and two words; `as_answers` converts what they predict."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=_WORD)
     train, answers = words.fit_transform(texts_of(task.train)), targets(task, "train")
-    unknown = len(task.all_labels) - len(task.labels)
-    for model, description in _models(task):
-        fitted = model.fit(train, answers[:, : len(task.labels)] if task.kind == "labels" else answers)
+    if answers.ndim == 2:
+        answers = answers[:, : len(task.labels)]
+    for model, description in models:
+        fitted = model.fit(train, answers)
 
         def predict(examples: Sequence[Example], fitted: Any = fitted) -> Answers:
-            found = np.asarray(fitted.predict(words.transform(texts_of(examples))))
-            if task.kind == "labels":
-                return np.pad(found.astype(np.int64), ((0, 0), (0, unknown)))
-            return found.astype(np.float64 if task.kind == "score" else np.int64)
+            return as_answers(np.asarray(fitted.predict(words.transform(texts_of(examples)))))
 
-        yield Linear(predict, f"TF-IDF + {description}")
+        yield BaselineModel(predict, f"TF-IDF + {description}")
 
 
-def _models(task: Task) -> Iterator[tuple[Any, str]]:
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.multiclass import OneVsRestClassifier
-
-    if task.kind == "score":
-        for penalty in (0.1, 1.0, 10.0):
-            yield Ridge(alpha=penalty), f"ridge regression (alpha={penalty:g})"
-        return
-    for strength in (1.0, 10.0, 100.0):
-        model = LogisticRegression(C=strength, max_iter=2000)
-        if task.kind == "labels":
-            yield OneVsRestClassifier(model), f"logistic regression per label (C={strength:g})"
-        else:
-            yield model, f"logistic regression (C={strength:g})"
-
-
-def _taggers(task: Task) -> Iterator[Linear]:
-    """A linear classifier of each word by itself, its neighbors and its form."""
+def word_models(task: Task) -> Iterator[BaselineModel]:
+    """Yield linear classifiers of each word by itself, its neighbors and its form."""
     from sklearn.feature_extraction import FeatureHasher
     from sklearn.linear_model import SGDClassifier
 
@@ -81,7 +61,7 @@ def _taggers(task: Task) -> Iterator[Linear]:
             ends = np.cumsum([len(example.tokens or ()) for example in examples])
             return padded([part.tolist() for part in np.split(found, ends[:-1])])
 
-        yield Linear(predict, f"words in context + logistic regression (alpha={penalty:g})")
+        yield BaselineModel(predict, f"words in context + logistic regression (alpha={penalty:g})")
 
 
 def _words(examples: Sequence[Example]) -> Iterator[list[str]]:

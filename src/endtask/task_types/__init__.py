@@ -1,0 +1,1 @@
+"""Types of tasks, one file each: how they are read, learned, scored and predicted."""

@@ -1,0 +1,177 @@
+"""The contract of a task type: its columns and labels, targets, head, loss, answers and defaults.
+
+A type registers itself under the name that `task.type` takes. Other folders ask `task_types.get(task.type)()`. These
+modules import torch inside methods only, since tasks are read and checked without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.records import Example, Label
+from endtask.registry import task_types
+from endtask.task.cells import WrongCell
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from endtask.encoders.base import Encoder
+    from endtask.encoders.batch import TextBatch
+    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.metrics.base import Form
+    from endtask.objectives.stream import TextStream
+    from endtask.objectives.task_base import TaskObjective
+    from endtask.task import Task
+    from endtask.task.columns import Columns
+    from endtask.task.split_tables import Table
+
+__all__ = ["Answers", "TaskType", "task_types"]
+
+Answers = NDArray[Any]
+"""Answers of all rows as one array, rows first."""
+
+
+class TaskType:
+    """Base class of all task types. Objects have no state."""
+
+    name: ClassVar[str]
+    """Set by the registry."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names for it, which messages translate."""
+    form: ClassVar[Form]
+    """What an answer is."""
+    columns: ClassVar[tuple[str, ...]] = ("text", "label")
+    """The roles of columns that its files must have."""
+    second_text: ClassVar[Literal["never", "optional", "always"]] = "never"
+    per_token: ClassVar[bool] = False
+    """Whether the head reads every token, and words have answers; else texts have."""
+    one_label: ClassVar[bool] = False
+    """Whether each text or word has exactly one of the labels."""
+    labels_of_train_only: ClassVar[bool] = False
+    """Whether dev and test may only have labels that train has."""
+    has_threshold: ClassVar[bool] = False
+    """Whether a label is given from a probability on."""
+    splits_cells: ClassVar[bool] = False
+    """Whether `task.label_delimiter` separates labels in a cell."""
+    label_noun: ClassVar[str] = "class"
+    answer_phrase: ClassVar[str] = "one class for a text"
+    """What a model answers, for people."""
+    problem_type: ClassVar[str | None] = None
+    """What Hugging Face's sequence classifiers call it; None: one class for each text."""
+    dtype: ClassVar[type] = np.int64
+    dimensions: ClassVar[int] = 1
+    """Of an array of answers."""
+    preferred_metrics: ClassVar[tuple[str, ...]] = ()
+    """The metrics of the reports in order; the first that fits the labels is the default."""
+    card_title: ClassVar[str]
+    card_pipeline: ClassVar[str] = "text-classification"
+    card_call: ClassVar[str] = 'classify = pipeline("text-classification", "path/to/this/folder", truncation=True)'
+    """The lines of a model card: what the model is, its pipeline on the hub, and how to call it."""
+
+    detection_order: ClassVar[int] = 100
+    """Of several types that fit a table, `task.type: auto` takes the one with the lowest number."""
+
+    detection_note: ClassVar[str | None] = None
+    """What a user reads where the type was detected."""
+
+    # Reading
+
+    def detect(self, columns: Columns, train: Table, labels: dict[int, Any], delimiter: str | None) -> bool:
+        """Return whether a train table, whose labels are given by row, looks like a task of this type."""
+        return False
+
+    def label_cell(self, row: Any, columns: Columns, delimiter: str | None) -> Any:
+        """Return the cell of a row that holds its label."""
+        return row.get(str(columns.label))
+
+    def words(self, row: Any, columns: Columns) -> tuple[str, ...] | None:
+        """Return the words of a row whose text is given word by word, else None."""
+        return None
+
+    def check_example(self, example: Example, label: Label | None) -> None:
+        """Raise `WrongCell` where an example lacks something; called before and after its label is known."""
+        if self.second_text == "always" and example.text_pair is None:
+            raise WrongCell("the second text is missing")
+
+    def as_label(self, value: Any) -> Label:
+        """Return a label as this type writes it; raises `WrongCell`."""
+        raise NotImplementedError
+
+    def label_names(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """Return the sorted names of all labels of some examples."""
+        return tuple(sorted({example.label for example in examples if isinstance(example.label, str)}))
+
+    def label_values(self, examples: Sequence[Example]) -> set[Any]:
+        """Return what examples must have two of, for there to be something to learn."""
+        return set(self.label_names(examples))
+
+    # Answers as arrays
+
+    def to_array(self, answers: Sequence[Any], labels: Sequence[str]) -> Answers:
+        """Return answers by name as one array of label numbers; an unknown name is a `KeyError`."""
+        raise NotImplementedError
+
+    def to_names(self, answers: Answers, labels: Sequence[str]) -> list[Any]:
+        """Return the answers of an array by name, as a file holds them."""
+        raise NotImplementedError
+
+    def to_lists(self, answers: Answers) -> list[Any]:
+        """Return answers as plain lists for JSON."""
+        lists: list[Any] = answers.tolist()
+        return lists
+
+    def from_lists(self, rows: Sequence[Any]) -> Answers:
+        """Return what `to_lists` wrote as an array again."""
+        return np.asarray(rows, dtype=self.dtype)
+
+    # Network
+
+    def output_names(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of the head's outputs."""
+        return labels
+
+    def head(self, encoder: Encoder, config: Any) -> nn.Module:
+        """Return a head with as many outputs as the configuration has labels."""
+        return encoder.token_head(config) if self.per_token else encoder.task_head(config)
+
+    def rows_read(self, batch: TextBatch) -> int:
+        """Return how many vectors of a batch the head reads."""
+        return batch.real_tokens if self.per_token else batch.texts
+
+    def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
+        """Return the loss of each answer: (S, outputs) -> (S,), of words (N, outputs) -> (N,)."""
+        raise NotImplementedError
+
+    def activation(self, logits: Tensor) -> Tensor:
+        """Return what is averaged over windows and shown: probabilities, or numbers as they are."""
+        return logits.softmax(-1)
+
+    def objective(
+        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
+    ) -> TaskObjective:
+        """Return the objective that learns a split, whose packed texts the stream reads."""
+        raise NotImplementedError
+
+    # Predictions
+
+    def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
+        """Return the answers that outputs (rows or words, outputs) mean, as an array like the targets."""
+        raise NotImplementedError
+
+    def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
+        """Return the prediction for one text from the activated outputs."""
+        raise NotImplementedError
+
+    # Baselines
+
+    def commonest(self, task: Task) -> BaselineModel:
+        """Return the model that gives the commonest answer of train."""
+        raise NotImplementedError
+
+    def linear_models(self, task: Task) -> Iterator[BaselineModel]:
+        """Return linear models of different strengths, of which dev chooses one."""
+        raise NotImplementedError

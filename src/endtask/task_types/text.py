@@ -1,0 +1,112 @@
+"""One class for each text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.records import Example, Label
+from endtask.task.cells import WrongCell, as_class, is_missing
+from endtask.task_types.base import Answers, TaskType, task_types
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from endtask.encoders.batch import TextBatch
+    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.metrics.base import Form
+    from endtask.objectives.stream import TextStream
+    from endtask.objectives.task_base import TaskObjective
+    from endtask.task import Task
+    from endtask.task.columns import Columns
+    from endtask.task.split_tables import Table
+
+
+@task_types.register("text")
+class Text(TaskType):
+    """One class for each text: cross-entropy."""
+
+    aliases: ClassVar[tuple[str, ...]] = ("classification", "text_classification")
+    form: ClassVar[Form] = "classes"
+    one_label = True
+    labels_of_train_only = True
+    preferred_metrics: ClassVar[tuple[str, ...]] = (
+        "macro_f1",
+        "micro_f1",
+        "accuracy",
+        "matthews",
+        "f1",
+        "accuracy_f1",
+    )
+    card_title = "A text classifier"
+
+    detection_order = 4
+
+    def detect(self, columns: Columns, train: Table, labels: dict[int, Any], delimiter: str | None) -> bool:
+        return True
+
+    def as_label(self, value: Any) -> Label:
+        if is_missing(value):
+            raise WrongCell("the label is missing")
+        if not isinstance(value, str | bool | int | float):
+            raise WrongCell(f"the label is of type {type(value).__name__}, not one class", "see task.columns.label")
+        return as_class(value)
+
+    def to_array(self, answers: Sequence[Any], labels: Sequence[str]) -> Answers:
+        number = {label: index for index, label in enumerate(labels)}
+        return np.asarray([number[str(answer)] for answer in answers], dtype=np.int64)
+
+    def to_names(self, answers: Answers, labels: Sequence[str]) -> list[Any]:
+        return [labels[int(number)] for number in answers]
+
+    def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
+        from endtask.encoders.per_example_loss import class_errors
+
+        return class_errors(logits, batch)
+
+    def objective(
+        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
+    ) -> TaskObjective:
+        from endtask.objectives.classification import Classification
+        from endtask.objectives.task_base import window_weights
+        from endtask.task.targets import targets
+
+        classes = targets(task, split)[stream.texts.examples]
+        return Classification(name, stream, classes, head=head, text_weights=window_weights(stream.texts), rdrop=rdrop)
+
+    def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
+        best: Answers = outputs.argmax(axis=-1)
+        return best
+
+    def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
+        from endtask.task_types.predictions import Prediction
+
+        best = max(range(len(outputs)), key=outputs.__getitem__)
+        return Prediction(labels[best], outputs[best], dict(zip(labels, outputs, strict=True)))
+
+    def commonest(self, task: Task) -> BaselineModel:
+        from endtask.evaluation.baseline_model import BaselineModel
+
+        counts = Counter(example.label for example in task.train)
+        commonest = min(counts, key=lambda label: (-counts[label], label))
+        answer = self.to_array([commonest], task.all_labels)
+
+        def predict(examples: Sequence[Example]) -> Answers:
+            return np.repeat(answer, len(examples), axis=0)
+
+        return BaselineModel(predict, f"majority class ({commonest!r})")
+
+    def linear_models(self, task: Task) -> Iterator[BaselineModel]:
+        from sklearn.linear_model import LogisticRegression
+
+        from endtask.evaluation.baseline_model import tfidf_models
+
+        models = (
+            (LogisticRegression(C=strength, max_iter=2000), f"logistic regression (C={strength:g})")
+            for strength in (1.0, 10.0, 100.0)
+        )
+        return tfidf_models(task, models, lambda found: found.astype(np.int64))
