@@ -87,9 +87,7 @@ class Plan:
         starts = {name: tuple(names) for name, names in tree.get("starts", {}).items()}
         for name, values in tree["stage2"].items():
             if fixed := [key for key in values if key not in _OF_STAGE_2]:
-                raise SystemExit(
-                    f"{path}: stage2 {name!r}: {fixed[0]} is not fine-tuning's, or its pack would differ"
-                )
+                raise SystemExit(f"{path}: stage2 {name!r}: {fixed[0]} is not fine-tuning's, or its pack would differ")
         return cls(tree["stage1"], tree["stage2"], tuple(tree["seeds"]), starts)
 
     def jobs(self, stage1: str, run: Path) -> list[Job]:

@@ -200,7 +200,10 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
             "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 'often'",
         ),
         (["--set", "pretrain.task_head=tml"], "key 'pretrain.task_head': must be 'stock' or 'tlm', got 'tml'"),
-        (["--set", "model.architecture=berta"], "key 'model.architecture': there is no encoder 'berta' (did you mean 'bert'?)"),
+        (
+            ["--set", "model.architecture=berta"],
+            "key 'model.architecture': there is no encoder 'berta' (did you mean 'bert'?)",
+        ),
         (["--set", "model.path=absent"], "absent, key 'model.path': no such checkpoint folder"),
         (["--set", "skip_pretraining=true", "--set", "skip_finetuning=true"], "would train nothing"),
         (["--set", "report_to=[tensorbord]"], "must be 'tensorboard', 'wandb', 'trackio' or 'mlflow'"),

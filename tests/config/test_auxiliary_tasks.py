@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from endtask.experiments.spec import check_study
 from endtask.config import PretrainSettings, Settings, TaskSettings, dump_yaml, resolve
 from endtask.config.data_usage import data_usage
 from endtask.config.loading import read_tree
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
+from endtask.experiments.spec import check_study
 from endtask.pipeline.fingerprint import changed_values
 from endtask.pipeline.stages import STAGES
 

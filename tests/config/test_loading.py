@@ -31,7 +31,9 @@ def write(folder: Path, text: str | bytes, name: str = "run.yaml") -> Path:
 
 def test_later_sources_win(tmp_path: Path) -> None:
     path = write(tmp_path, "preset: gpu\nseed: 1\npretrain: {batch_size: 8, rho1: 1}\n")
-    merged = load_settings(path, given={"seed": 2, "pretrain": {"weighting": {"rho1": 2}}}, overrides=["pretrain.weighting.rho1=3"])
+    merged = load_settings(
+        path, given={"seed": 2, "pretrain": {"weighting": {"rho1": 2}}}, overrides=["pretrain.weighting.rho1=3"]
+    )
     assert (merged.model.size, str(merged.pretrain.batch_size), merged.seed, merged.pretrain.weighting.rho1) == (
         "compact",
         "8",
@@ -78,7 +80,12 @@ def test_a_sign_alone_is_itself(sign: str) -> None:
 
 def test_infinity_in_a_file_is_the_word_for_it(tmp_path: Path) -> None:
     assert load_settings(write(tmp_path, "pretrain: {rho1: .inf}")).pretrain.weighting.rho1 == "inf"
-    assert load_settings(write(tmp_path, '{"pretrain": {"weighting": {"rho1": Infinity}}}', "run.json")).pretrain.weighting.rho1 == "inf"
+    assert (
+        load_settings(
+            write(tmp_path, '{"pretrain": {"weighting": {"rho1": Infinity}}}', "run.json")
+        ).pretrain.weighting.rho1
+        == "inf"
+    )
     for other in ("-.inf", ".nan"):
         assert "'pretrain.weighting.rho1': must be" in complaint(write(tmp_path, f"pretrain: {{rho1: {other}}}"))
 

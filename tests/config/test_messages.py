@@ -59,7 +59,6 @@ def test_a_misspelt_key_is_met_with_the_right_one_at_every_level(
         ((), "save_steps", "'pretrain.checkpoint_steps' or 'finetune.checkpoint_steps'"),
         (("finetune",), "num_train_epochs", "'finetune.epochs'"),
         (("pretrain",), "num_train_epochs", "'finetune.epochs'"),
-        
         (("pretrain",), "max_steps", "'budget'"),
         (("pretrain",), "warmup_ratio", "'pretrain.warmup_fraction'"),
         (("pretrain", "objectives", "own"), "warmup_ratio", "'pretrain.objectives.own.warmup_fraction'"),
@@ -118,8 +117,14 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
             {"select": {"name": "influence", "measure": "labels"}},
             "key 'select.measure': must be 'dot' or 'cosine', got 'labels'",
         ),
-        ({"pretrain": {"weighting": {"rho1": "many"}}}, "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 'many'"),
-        ({"pretrain": {"rho1": 1.5}}, "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 1.5"),
+        (
+            {"pretrain": {"weighting": {"rho1": "many"}}},
+            "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 'many'",
+        ),
+        (
+            {"pretrain": {"rho1": 1.5}},
+            "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 1.5",
+        ),
         ({"pretrain": {"rho1": -1}}, "key 'pretrain.weighting.rho1': must be 0 or more, got -1"),
         ({"pretrain": {"rho2": -1}}, "key 'pretrain.objectives.task.rho2': must be greater than or equal to 0, got -1"),
         ({"pretrain": {"warmup_steps": -1}}, "key 'pretrain.warmup_steps': must be greater than or equal to 0, got -1"),

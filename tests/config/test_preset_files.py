@@ -136,7 +136,13 @@ def test_the_scoring_model_of_isss_authors() -> None:
     assert (fitted.model.architecture, fitted.model.size, fitted.model.dropout) == ("bert", "base", 0.1)
     pretrain = fitted.pretrain
     assert (pretrain.learning_rate, own.epochs, pretrain.weight_decay, pretrain.batch_size.amount) == (5e-5, 15, 0, 16)
-    assert (pretrain.weighting.rho1, pretrain.objectives.task.rho2, pretrain.mask_probability, pretrain.dropout, pretrain.max_length) == (0, 3, 0.1, 0.1, 128)
+    assert (
+        pretrain.weighting.rho1,
+        pretrain.objectives.task.rho2,
+        pretrain.mask_probability,
+        pretrain.dropout,
+        pretrain.max_length,
+    ) == (0, 3, 0.1, 0.1, 128)
 
 
 @pytest.mark.parametrize(("task", "batch"), [("rct-20k", 16), ("chemprot", 8), ("acl-arc", 2), ("scierc", 4)])
@@ -144,7 +150,11 @@ def test_table_a2_of_iss(task: str, batch: int) -> None:
     settings = load_settings(preset=f"iss-dapt:{task}", given={"model": {"path": "hf:some/model"}})
     assert (settings.budget.amount, settings.budget.unit) == (50_000, "steps")
     assert (settings.select.candidate_batch, settings.select.target_batch) == (batch, 4)
-    assert (settings.pretrain.batch_size.amount, settings.pretrain.max_length, settings.pretrain.weighting.rho1) == (256, 128, "inf")
+    assert (settings.pretrain.batch_size.amount, settings.pretrain.max_length, settings.pretrain.weighting.rho1) == (
+        256,
+        128,
+        "inf",
+    )
 
 
 def test_a_task_that_a_paper_has_not_is_refused() -> None:
@@ -337,7 +347,11 @@ def test_a_file_may_name_a_preset_with_a_task(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("preset: tlm-large:hyperpartisan\npretrain: {rho2: 7}\n")
     settings = load_settings(path)
-    assert (settings.pretrain.weighting.rho1, settings.pretrain.objectives.task.rho2, settings.model.size) == (499, 7, "large")
+    assert (settings.pretrain.weighting.rho1, settings.pretrain.objectives.task.rho2, settings.model.size) == (
+        499,
+        7,
+        "large",
+    )
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,14 @@ def test_the_report_and_the_card(kind: str, finished: Path) -> None:
     pipeline = "token-classification" if kind == "token_classification" else "text-classification"
     assert f'pipeline("{pipeline}"' in page
     assert f"pipeline_tag: {pipeline}" in card
-    expected = {"regression": "root mean squared error", "multilabel": "By label", "token_classification": "By span"}[kind]
+    expected = {"regression": "root mean squared error", "multilabel": "By label", "token_classification": "By span"}[
+        kind
+    ]
     assert expected in page
     classes = [row["label"] for row in summary(finished)["classes"]]
-    assert classes == {"regression": [], "multilabel": ["food", "space", "sport"], "token_classification": ["sky"]}[kind]
+    assert (
+        classes == {"regression": [], "multilabel": ["food", "space", "sport"], "token_classification": ["sky"]}[kind]
+    )
 
 
 def test_a_check_shows_examples(data: Path, tmp_path: Path) -> None:

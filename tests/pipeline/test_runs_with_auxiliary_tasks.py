@@ -96,7 +96,9 @@ def test_each_has_a_model_that_answers_as_it_was_scored(finished: Path, kind: st
     elif kind == "multilabel":
         assert [list(answer.labels) for answer in answers] == evaluated
     else:
-        assert [list(answer.tags) if kind == "token_classification" else answer.label for answer in answers] == evaluated
+        assert [
+            list(answer.tags) if kind == "token_classification" else answer.label for answer in answers
+        ] == evaluated
     assert f"{kind}/task" in (finished / "model" / "tasks" / kind / "README.md").read_text()
 
 
@@ -115,7 +117,9 @@ def test_a_bundle_of_texts_takes_them_along(data: Path, tmp_path: Path) -> None:
     for kind in ("toy", "token_classification"):
         for file in (data / kind).rglob("*.jsonl"):
             write_rows(moved / file.relative_to(data), rows(file))
-    settings = settings_of(moved, tmp_path / "run", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1})
+    settings = settings_of(
+        moved, tmp_path / "run", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1}
+    )
     endtask.run(settings, until="select")
     bundle = write_bundle(tmp_path / "run", tmp_path / "text.tar.zst", kind="text").file
     endtask.run(settings)
@@ -128,7 +132,9 @@ def test_a_bundle_of_texts_takes_them_along(data: Path, tmp_path: Path) -> None:
 
 def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
     """By default only the end task is fine-tuned, scored and saved; without fine-tuning all are scored."""
-    one = settings_of(data, tmp_path / "run", kinds=("token_classification",), finetune={"tasks": "main", "seeds": [0], "epochs": 1})
+    one = settings_of(
+        data, tmp_path / "run", kinds=("token_classification",), finetune={"tasks": "main", "seeds": [0], "epochs": 1}
+    )
     run = endtask.run(one)
     assert run.stages["pretrain"]["objectives"].keys() == {"corpus", "task", "tags"}
     assert run.stages["pretrain"]["objectives"]["tags"]["tokens"] > 0
@@ -142,7 +148,9 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(data, tmp_path / "run", kinds=("token_classification", "regression"), pretrain={"weighting": "meta"})
+    settings = settings_of(
+        data, tmp_path / "run", kinds=("token_classification", "regression"), pretrain={"weighting": "meta"}
+    )
     endtask.run(settings, until="pretrain")
     curves = rows(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     weights = {name: value for name, value in curves[-1].items() if name.startswith("weight/")}
@@ -222,7 +230,9 @@ def test_texts_that_another_task_learns_are_no_part_of_the_leak_free_score(data:
 
 
 def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(data, tmp_path / "cmp", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1})
+    settings = settings_of(
+        data, tmp_path / "cmp", kinds=("token_classification",), finetune={"seeds": [0], "epochs": 1}
+    )
     variants = {
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},

@@ -299,8 +299,14 @@ def rows(split: str, kind: str) -> list[Example]:
     for number, text in enumerate(make_texts(16, seed=len(split))):
         words = tuple(text.split())
         tags = tuple("ab"[len(word) % 2] for word in words)
-        labels: dict[str, Any] = {"regression": float(number % 5), "token_classification": tags, "multilabel": ("a", "b", "c")[: number % 4]}
-        found.append(Example(f"{split}{number}", text, labels[kind], tokens=words if kind == "token_classification" else None))
+        labels: dict[str, Any] = {
+            "regression": float(number % 5),
+            "token_classification": tags,
+            "multilabel": ("a", "b", "c")[: number % 4],
+        }
+        found.append(
+            Example(f"{split}{number}", text, labels[kind], tokens=words if kind == "token_classification" else None)
+        )
     return found
 
 

@@ -29,6 +29,7 @@ _ABOUT_MARKERS = """- The head pools over the entity markers of a text, which no
 _USE_OF_MARKERS = """import endtask
 predictions = endtask.load("path/to/this/folder").predict(["a text with its [[ entity markers ]]"])"""
 
+
 def save_model(
     network: Network, task: Task, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
 ) -> dict[str, Any]:

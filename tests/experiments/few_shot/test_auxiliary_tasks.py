@@ -230,7 +230,9 @@ def test_numbers_of_labels_for_which_a_task_has_too_few_rows() -> None:
 def both_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose pre-training knows no labels, with two auxiliary tasks."""
     data = tmp_path_factory.mktemp("both")
-    tasks = {kind: {"path": str(write_kind(data / kind, kind) / "task")} for kind in ("token_classification", "regression")}
+    tasks = {
+        kind: {"path": str(write_kind(data / kind, kind) / "task")} for kind in ("token_classification", "regression")
+    }
     return make_run(toy, data / "run", tasks=tasks, finetune={"max_length": 16, "tasks": "all"})
 
 

@@ -46,7 +46,9 @@ def make_task(kind: str) -> Task:
         words = text.split()
         tags = tuple(label(word) for word in words)
         answer = tags if kind == "token_classification" else tags[0]
-        examples.append(Example(str(number), text, answer, tokens=tuple(words) if kind == "token_classification" else None))
+        examples.append(
+            Example(str(number), text, answer, tokens=tuple(words) if kind == "token_classification" else None)
+        )
     parts = {"train": examples[:48], "dev": examples[48:56], "test": examples[56:]}
     return Task.from_examples("words", parts, task_type=kind)
 
