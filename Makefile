@@ -14,15 +14,22 @@ PLAIN_STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e
 
-.PHONY: demo test fuzz check oldest format docs clean
+UNIT_TESTS := tests/config tests/corpus tests/evaluation tests/io tests/task tests/tokenization tests/weighting tests/test_words.py \
+	tests/test_imports_one_way.py
+
+.PHONY: demo quick test fuzz check oldest format docs clean
 .DEFAULT_GOAL := test
 
 # An environment with the development tools can run the demo too.
 demo: $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(PLAIN_STAMP))
 	$(BIN)/endtask demo
 
+# Lint, types, doctests and the unit tests: what to run after every change.
+quick: check
+	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules -m 'not slow' $(UNIT_TESTS) src
+
 test: check
-	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules tests src
+	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --durations=10 tests src
 
 # The property tests alone, with new random examples and many of them; `make test` draws the same few every time.
 fuzz: $(DEV_STAMP)

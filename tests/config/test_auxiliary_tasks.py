@@ -27,7 +27,6 @@ KEPT = {"tasks": "all", "keep_better": True, "reset_head": False}
         ({"pretrain": {"weighting": "equal"}}, ["corpus", "task", "ner"]),
         ({"pretrain": {"weighting": "meta"}}, ["corpus", "task", "ner"]),
         ({"pretrain": {"weighting": "alternate", "objectives": {"task": {"weight": 0}}}}, ["corpus", "ner"]),
-        ({"pretrain": {"weighting": "alternate", "objectives": {"task": {"weight": 0}}}}, ["corpus", "ner"]),
         ({"pretrain": {"weighting": "sequence"}}, ["corpus", "ner", "task"]),
         ({"pretrain": {"weighting": "equal"}, "skip_pretraining": True}, ["corpus", "task"]),
         ({"pretrain": {"weighting": "equal", "objectives": TASK_AND_NER}}, ["task", "ner"]),

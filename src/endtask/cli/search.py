@@ -27,7 +27,7 @@ from endtask.progress import set_quiet
 NAME = "search"
 EXAMPLES = examples(
     "endtask search my-task.yaml --grid --budget 4h  # the TLM paper's rho1 x rho2",
-    "endtask search my-task.yaml --grid --values pretrain.weighting.rho1=1,19,99 --values pretrain.objectives.task.rho2=20,100 --budget 60min",
+    "endtask search my-task.yaml --grid --values pretrain.weighting.rho1=1,19,99 --budget 60min",
     "endtask search my-task.yaml --trials 20 --budget 60min",
     "endtask search my-task.yaml --trials 20 --space pretrain.learning_rate=log:1e-4:3e-3 --output runs/rates",
 )

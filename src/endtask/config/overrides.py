@@ -24,10 +24,10 @@ def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Se
 
     >>> with_values(Settings(), {"pretrain.weighting.rho1": 3}, "--values").pretrain.weighting.rho1
     3
-    >>> with_values(Settings(), {"pretrain.learnin_rate": 3}, "--values")
+    >>> with_values(Settings(), {"tokenizer.pth": 3}, "--values")
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: --values, key 'pretrain.learnin_rate': unknown setting (did you mean 'pretrain.learning_rate'?)
+    endtask.errors.InputError: --values, key 'tokenizer.pth': unknown setting (did you mean 'tokenizer.path'?)
     """
     tree = settings.model_dump(mode="json")
     for key, value in values.items():

@@ -231,7 +231,7 @@ class Settings(Section):
 
     @property
     def scored_tasks(self) -> tuple[str, ...]:
-        """The auxiliary tasks that the final weights can answer: those fine-tuned, or learned by a last pre-training."""
+        """The auxiliary tasks that the final weights can predict: those fine-tuned, or learned last in pre-training."""
         if not self.skip_finetuning:
             return tuple(self.tasks) if self.finetune.tasks == "all" else ()
         return self.learned_tasks

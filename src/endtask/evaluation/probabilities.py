@@ -19,8 +19,8 @@ def class_probabilities(
 ) -> NDArray[np.float32]:
     """Probabilities (examples, classes) in order; those of an example's windows are averaged.
 
-    Label sets have a probability for each label, numbers the standardised score as their only column, tags a row for each
-    word, all 0 for a word without a token.
+    Label sets have a probability for each label, numbers the standardised score as their only column, tags a row for
+    each word, all 0 for a word without a token.
 
     Batches hold texts of like length to spare padding. Never compiled: shapes differ from batch to batch, and one pass
     over a split is over before a compiler is.

@@ -92,8 +92,7 @@ def check_keys(values: Mapping[str, Any], where: str) -> None:
     >>> check_keys({"pretrain.seed": 1}, "study.yaml")
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: study.yaml, key 'pretrain.seed': variants cannot differ in this: all variants use the same \
-seeds: give them as `seeds`
+    endtask.errors.InputError: study.yaml, key 'pretrain.seed': variants cannot differ in this: ...
     """
     for key in values:
         for fixed, reason in _FIXED_KEYS.items():

@@ -108,8 +108,9 @@ class _Facts:
 class Predictor:
     """A loaded model; plain transformers can load it too, unless its head pools over entity markers.
 
-    `task_type` is that of the task where it is known; `takes_pairs` is whether the model was trained on text pairs, which it
-    then requires. Texts longer than the model's maximum are truncated, unless it was trained on windows of them.
+    `task_type` is that of the task where it is known; `takes_pairs` is whether the model was trained on text pairs,
+    which it then requires. Texts longer than the model's maximum are truncated, unless it was trained on windows of
+    them.
     """
 
     def __init__(self, folder: Path, task_type: str | None = None, takes_pairs: bool | None = None) -> None:

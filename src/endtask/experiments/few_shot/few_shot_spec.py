@@ -168,7 +168,7 @@ def check_few_shot(tree: Mapping[str, Any]) -> FewShotSpec:
     >>> check_few_shot({"train": ["heads"]})
     Traceback (most recent call last):
     ...
-    endtask.errors.InputError: key 'pretrain': must be 'head', 'transformer' or 'all', got 'heads' (did you mean 'head'?)
+    endtask.errors.InputError: key 'train': must be 'head', 'transformer' or 'all', got 'heads' (did you mean 'head'?)
     """
     try:
         return FewShotSpec.model_validate(dict(tree))
