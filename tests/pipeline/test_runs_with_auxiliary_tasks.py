@@ -105,7 +105,7 @@ def test_each_has_a_model_that_answers_as_it_was_scored(finished: Path, kind: st
 def test_the_terminal_and_the_report_name_them(finished: Path) -> None:
     lines, page = verdict_lines(finished), (finished / "report.html").read_text()
     assert [line.split(":")[0].strip() for line in lines[1:]] == list(KINDS)
-    assert "Auxiliary tasks on the same body" in page
+    assert "Auxiliary tasks on the same encoder" in page
     for kind in KINDS:
         assert f'<th scope="row" class="name">{kind}</th><td>{kind}</td>' in page
     assert summary(finished)["results"]["tasks"].keys() == set(KINDS)
@@ -249,7 +249,6 @@ def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_pat
         "all": {"corpus", "task", "tags"},
         "without": {"corpus", "task"},
         "no-text": {"task", "tags"},
-        "no-task": {"corpus", "tags"},
     }
 
 
