@@ -117,7 +117,7 @@ def _compare(work: Run, first: RunResult, second: RunResult) -> Outcome:
         _row("this model, without the corpus", second),
         _row("this model, with the retrieved corpus", first),
     )
-    with_corpus, without = (read_predictions(arm.folder / "evaluate", task.labels) for arm in (first, second))
+    with_corpus, without = (read_predictions(result.folder / "evaluate", task.labels) for result in (first, second))
     return Outcome(
         rows=rows,
         gain=float(with_corpus.scores("accuracy").mean() - without.scores("accuracy").mean()),

@@ -53,10 +53,10 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def did_you_mean_beside(path: Path, names: Iterable[str]) -> str | None:
+def did_you_mean_path(path: Path, names: Iterable[str]) -> str | None:
     """Return a hint with the sibling of a missing file or folder whose name is closest.
 
-    >>> did_you_mean_beside(Path("runs/chemprto"), ["chemprot", "sciie"])
+    >>> did_you_mean_path(Path("runs/chemprto"), ["chemprot", "sciie"])
     "did you mean 'runs/chemprot'?"
     """
     close = nearest(path.name, sorted(names))

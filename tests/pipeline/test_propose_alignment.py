@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from endtask.config import load_settings
-from endtask.config.propose_alignment import propose
+from endtask.pipeline.propose_alignment import propose
 from endtask.records import Example
 from endtask.task import Task
 

@@ -148,16 +148,16 @@ def command(
 
     set_quiet(quiet)
     if finished:
-        _refuse_training({"--devices": devices, "--until": until})
+        _check_no_training({"--devices": devices, "--until": until})
     flags = _flags(only, variant, values, seeds, finetune_seeds, baseline, no_baselines, checkpoint, against, by)
     given = {"--task": task, "--corpus": corpus, "--budget": budget, "--preset": preset, "--set": overrides}
     in_study = {"--study": study, "--var": variables, "--study-tasks": tasks}
     sources: list[Path] = []
     if bundle is not None:
-        _refuse_settings({"SETTINGS": settings, **given, **in_study}, bundle)
+        _check_no_settings({"SETTINGS": settings, **given, **in_study}, bundle)
         settings, output = _unpacked(bundle, output), None
     if settings is not None and is_comparison(settings):
-        _refuse_settings({**given, "--output": output, **in_study}, settings)
+        _check_no_settings({**given, "--output": output, **in_study}, settings)
         resolved, found, presets = read_comparison_folder(settings)
         experiments = [TaskStudy("", resolved, with_flags(found, flags), presets)]
     else:
@@ -282,14 +282,14 @@ def _results_files(results: Path | None, experiments: list[TaskStudy]) -> list[P
     return [results / f"{each.name}.json" for each in experiments]
 
 
-def _refuse_settings(given: dict[str, object], folder: Path) -> None:
+def _check_no_settings(given: dict[str, object], folder: Path) -> None:
     flag = next((name for name, value in given.items() if value), None)
     if flag is not None:
         hint = "variants and seeds may be added; for other settings choose another --output"
         raise InputError(f"{flag}: this comparison has its settings already", path=folder, hint=hint)
 
 
-def _refuse_training(given: dict[str, str | None]) -> None:
+def _check_no_training(given: dict[str, str | None]) -> None:
     flag = next((name for name, value in given.items() if value), None)
     if flag is not None:
         raise InputError(f"--finished trains nothing, and {flag} is about training", hint="leave out one of them")

@@ -73,7 +73,7 @@ def _aligned(
     """The settings of an aligned objective for this task and corpus."""
     if task is None or not corpus:
         raise InputError("an objective is proposed for a task and a corpus", hint="--task ... --corpus ... --align")
-    from endtask.config.propose_alignment import propose
+    from endtask.pipeline.propose_alignment import propose
     from endtask.task import Task
 
     settings = load_settings(given={"task": {"path": task}}, overrides=overrides)

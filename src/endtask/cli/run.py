@@ -80,7 +80,7 @@ def command(
 
         check_results_file(results)
     if bundle is not None:
-        _refuse_beside_bundle({"SETTINGS": settings, "--task": task, "--corpus": corpus, "--preset": preset})
+        _check_bundle_flags({"SETTINGS": settings, "--task": task, "--corpus": corpus, "--preset": preset})
         settings, output = _unpacked(bundle, output, dry_run=dry_run), None
     resolved = settings_from(
         settings, task=task, corpus=corpus, budget=budget, output=output, preset=preset, overrides=overrides
@@ -109,7 +109,7 @@ def command(
         print(f"beside a bag of words: endtask compare {shlex.quote(str(result.folder))} --baseline tfidf")
 
 
-def _refuse_beside_bundle(given: Mapping[str, object]) -> None:
+def _check_bundle_flags(given: Mapping[str, object]) -> None:
     """A bundle brings its own task, corpus and settings; --set and --budget may change what comes after."""
     for name, value in given.items():
         if value:

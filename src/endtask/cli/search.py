@@ -68,7 +68,7 @@ def command(
     The budget is for all trials together. The same command resumes after a stop. The folder is that of the run
     with `-search` appended, unless --output names another.
     """
-    _refuse_unclear(grid, values, trials, space)
+    _check_strategy(grid, values, trials, space)
     from endtask.experiments.search import search
     from endtask.experiments.search_report import PAGE, print_search
     from endtask.experiments.search_space import grid_axes, search_space
@@ -96,7 +96,7 @@ def command(
     print(trial_line(result.folder / result.winner["folder"]))
 
 
-def _refuse_unclear(grid: bool, values: list[str] | None, trials: int | None, space: list[str] | None) -> None:
+def _check_strategy(grid: bool, values: list[str] | None, trials: int | None, space: list[str] | None) -> None:
     if grid == (trials is not None):
         raise InputError("give one of --grid and --trials N")
     if values and not grid:

@@ -15,7 +15,7 @@ from endtask.config.messages import explain, holds_named_sections, section_of
 from endtask.config.part_section import PartSection
 from endtask.config.preset_files import preset_layers
 from endtask.config.root import Settings
-from endtask.errors import InputError, did_you_mean_beside
+from endtask.errors import InputError, did_you_mean_path
 from endtask.io.compression import bare_suffix
 from endtask.io.tables import ROW_SUFFIXES
 
@@ -121,7 +121,7 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        hint = did_you_mean_beside(path, _settings_files(path.parent))
+        hint = did_you_mean_path(path, _settings_files(path.parent))
         raise InputError("no such settings file", path=path, hint=hint) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None

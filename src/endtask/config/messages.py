@@ -179,10 +179,10 @@ def _unknown_name(place: Location, path: str | None, tree: Mapping[str, Any]) ->
     key 'pretrain.objectives.dap': there is no objective of this name, and a new one needs a kind (did you mean 'dapt'?)
     """
     *above, name, needed = place
-    beside: Any = tree
+    siblings: Any = tree
     for part in above:
-        beside = beside.get(part) if isinstance(beside, Mapping) else None
-    others = [str(other) for other in beside if other != name] if isinstance(beside, Mapping) else []
+        siblings = siblings.get(part) if isinstance(siblings, Mapping) else None
+    others = [str(other) for other in siblings if other != name] if isinstance(siblings, Mapping) else []
     message = f"there is no {str(above[-1]).removesuffix('s')} of this name, and a new one needs a {needed}"
     hint = did_you_mean(str(name), others) if others else None
     return InputError(message, path=path, key=_dotted(place[:-1]), hint=hint)
@@ -212,10 +212,10 @@ def _right_key(place: Location, root: type[BaseModel]) -> str:
     wrong, ours = str(place[-1]), _OTHER_KEYS.get(str(place[-1]))
     if ours is not None and (keys := _keys_named(ours, place[:-1], root)):
         return _one_of(keys)
-    beside = (_section_at(place[:-1], root) or root).model_fields
-    if nearest(wrong, beside) is None and (elsewhere := _keys_named(wrong, place[:-1], root)):
+    siblings = (_section_at(place[:-1], root) or root).model_fields
+    if nearest(wrong, siblings) is None and (elsewhere := _keys_named(wrong, place[:-1], root)):
         return _one_of(elsewhere)
-    hint, prefix = did_you_mean(wrong, beside), _dotted(place[:-1])
+    hint, prefix = did_you_mean(wrong, siblings), _dotted(place[:-1])
     return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
 
 

@@ -50,13 +50,13 @@ def fill_network(network: Network, tensors: Tensors, path: str) -> None:
     """Put a checkpoint's tensors into the network; of the encoder all must be there, and nothing unknown."""
     encoder = network.architecture.to_masked_lm["encoder."]
     names = _stock_names(network)
-    body = {stock for stock, own in names.items() if own.startswith("encoder.")}
+    expected = {stock for stock, own in names.items() if own.startswith("encoder.")}
     there = {name for name in tensors if name.startswith(encoder)}
     there -= {name for name in there if name.removeprefix(encoder).startswith(_NOT_ENCODER)}
-    _check("lacks weights that its configuration asks for", body - there, path)
-    _check("holds weights that its configuration does not ask for", there - body, path)
-    if not _has_masked_lm_head(names.keys() - body, tensors):
-        names = {stock: names[stock] for stock in body}
+    _check("lacks weights that its configuration asks for", expected - there, path)
+    _check("holds weights that its configuration does not ask for", there - expected, path)
+    if not _has_masked_lm_head(names.keys() - expected, tensors):
+        names = {stock: names[stock] for stock in expected}
     _check("lacks part of its masked-LM head", names.keys() - tensors.keys(), path)
     _check_tied(network, tensors, path)
     _copy(network, {own: (stock, tensors[stock]) for stock, own in names.items()}, path)

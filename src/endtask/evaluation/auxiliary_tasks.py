@@ -37,8 +37,8 @@ def evaluate_auxiliary_tasks(
     asked = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
     results = {}
     for name in settings.scored_tasks:
-        own, beside = task.auxiliary[name], sibling_tasks(task, name)
-        one = _AuxiliaryTask(own, beside, auxiliary_head(name), packed_of(packed, name), network, asked, context)
+        own, siblings = task.auxiliary[name], sibling_tasks(task, name)
+        one = _AuxiliaryTask(own, siblings, auxiliary_head(name), packed_of(packed, name), network, asked, context)
         (folder / TASKS / name).mkdir(parents=True, exist_ok=True)
         results[name] = one.score(weights, folder / TASKS / name)
     return results
@@ -47,7 +47,7 @@ def evaluate_auxiliary_tasks(
 @dataclass(frozen=True)
 class _AuxiliaryTask:
     task: Task
-    beside: tuple[Task, ...]
+    siblings: tuple[Task, ...]
     head: str
     packed: Path
     network: Network
@@ -67,8 +67,8 @@ class _AuxiliaryTask:
         write_text(folder / PREDICTIONS, prediction_lines(self.task, split, final))
         return {
             "type": self.task.type,
-            **score_seeds(self.task, split, final, measure, beside=self.beside),
-            "dev": score_seeds(self.task, "dev", dev, measure, beside=self.beside)["summary"],
+            **score_seeds(self.task, split, final, measure, siblings=self.siblings),
+            "dev": score_seeds(self.task, "dev", dev, measure, siblings=self.siblings)["summary"],
             **({"thresholds": thresholds} if self.task.task_type.has_threshold else {}),
         }
 

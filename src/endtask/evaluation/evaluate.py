@@ -96,15 +96,15 @@ def threshold_of(result: Path, settings: EvaluateSettings) -> float:
 
 
 def score_seeds(
-    task: Task, split: str, found: Mapping[int, Answered], measure: Measure, *, beside: Sequence[Task] = ()
+    task: Task, split: str, found: Mapping[int, Answered], measure: Measure, *, siblings: Sequence[Task] = ()
 ) -> dict[str, Any]:
     """Scores per seed on the whole split and on the rows that do not also stand in train, with mean and spread.
 
-    Where there are several test sets, each has scores of its own, and the mean of these stands beside them. Tasks
-    `beside` this one are those that the same body learned too.
+    Where there are several test sets, each has scores of its own, and the mean of these follows.
+    `siblings` are tasks that the same encoder learned too.
     """
     examples, metric = task.splits[split], measure.name
-    leaked = leaked_ids(task, split, siblings=beside)
+    leaked = leaked_ids(task, split, siblings=siblings)
     clean = np.asarray([example.id not in leaked for example in examples], dtype=bool)
     seeds = [_score_seed(task, split, seed, one, measure, clean) for seed, one in found.items()]
     summary = {"metric": metric, **mean_and_spread("", [row["scores"][metric] for row in seeds])}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from endtask.encoders.quiet_loading import without_bars
-from endtask.errors import InputError, did_you_mean_beside
+from endtask.errors import InputError, did_you_mean_path
 from endtask.io.run_layout import MODEL_FACTS, TASKS
 from endtask.registry import task_types
 from endtask.task_types.predictions import Answer, LabelSet, Prediction, Score, Tagged
@@ -37,7 +37,7 @@ def load(run: str | Path) -> Predictor:
     folder = Path(run)
     if not folder.is_dir():
         siblings = folder.parent.iterdir() if folder.parent.is_dir() else ()
-        hint = did_you_mean_beside(folder, (sibling.name for sibling in siblings if sibling.is_dir()))
+        hint = did_you_mean_path(folder, (sibling.name for sibling in siblings if sibling.is_dir()))
         raise InputError("no such folder", path=folder, hint=hint)
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "checkpoint.safetensors"
 _START_OVER = "delete it to train this stage again from its start"
-_NETWORK, _OPTIMIZER, _WEIGHTING, _AVERAGE, _RENEWAL = "network/", "optimizer/", "weighting/", "average/", "renewal/"
+_NETWORK, _OPTIMIZER, _WEIGHTING, _AVERAGE, _REFRESH = "network/", "optimizer/", "weighting/", "average/", "renewal/"
 
 
 class Checkpoints:
@@ -51,7 +51,7 @@ class Checkpoints:
             **_prefixed(_OPTIMIZER, self._optimizer.state_tensors()),
             **_prefixed(_WEIGHTING, self._weighting.state()),
             **_prefixed(_AVERAGE, {} if self._averaging is None else self._averaging.state()),
-            **_prefixed(_RENEWAL, {} if self._refresh is None else self._refresh.state()),
+            **_prefixed(_REFRESH, {} if self._refresh is None else self._refresh.state()),
         }
         # Copied where they lie, which on a GPU takes a moment and no waiting; the writer fetches the copies.
         copies = {name: value.detach().clone() for name, value in tensors.items()}
@@ -71,7 +71,7 @@ class Checkpoints:
             if self._averaging is not None:
                 self._averaging.load_state(_without(_AVERAGE, tensors))
             if self._refresh is not None:
-                self._refresh.load_state(_without(_RENEWAL, tensors))
+                self._refresh.load_state(_without(_REFRESH, tensors))
         except ValueError as error:
             raise InputError(f"does not fit this phase: {error}", path=self.path, hint=_START_OVER) from None
         return int(header["step"]), dict(header["memory"])
