@@ -36,7 +36,7 @@ ARMS = (*TABLES["main"], *TABLES["others"])
 
 def small(toy: Path, output: Path) -> Settings:
     """The toy's settings with a scoring model that is fitted in a moment."""
-    select = {"selector": "best_rank", "influence": {"epochs": 1, "share_of_budget": None}}
+    select = {"name": "best_rank", "influence": {"epochs": 1, "share_of_budget": None}}
     return Settings.model_validate(toy_settings(toy, output, select=select, budget="4steps", retrieve={"top_k": 20}))
 
 

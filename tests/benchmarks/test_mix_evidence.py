@@ -37,7 +37,7 @@ def test_the_cells_differ_in_the_mix_alone(task: str) -> None:
 def test_a_part_reads_what_influence_selects(task: str) -> None:
     recipe = base_settings(task, Path("data"))
     usual, found = (with_values(recipe, values_of(task, part, Path("data")), part) for part in ("bm25", "iss"))
-    assert (usual.select.selector, found.select.selector) == ("best_rank", "influence")
+    assert (usual.select.name, found.select.name) == ("best_rank", "influence")
     assert usual.pretrain == found.pretrain
     assert [Path(source.path).name for source in found.corpus.sources] == [f"{one}.jsonl.zst" for one in DOMAINS[task]]
 

@@ -168,7 +168,7 @@ def test_a_checkpoint_is_never_passed_over(settings: Path, tmp_path: Path, comma
 
 
 def test_the_same_variant_nested_goes_on(settings: Path, tmp_path: Path, command: Command, stubs: Stubs) -> None:
-    words = ["--variant", "one:train={rho1: 7, rho2: 20}", "--no-baselines"]
+    words = ["--variant", "one:pretrain={rho1: 7, rho2: 20}", "--no-baselines"]
     assert command("compare", settings, *words).code == 0
     stubs.calls.clear()
     assert command("compare", tmp_path / "run-compare", *words).code == 0

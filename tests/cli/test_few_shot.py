@@ -15,7 +15,7 @@ from tests.experiments.few_shot.conftest import make_run
 @pytest.fixture(scope="module")
 def run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     train = {"max_length": 16, "batch_size": 8, "weighting": {"rho1": "inf"}}
-    return make_run(toy, tmp_path_factory.mktemp("cli") / "run", train=train)
+    return make_run(toy, tmp_path_factory.mktemp("cli") / "run", pretrain=train)
 
 
 def test_a_table_a_picture_and_values(run: Path, command: Callable[..., Answer], tmp_path: Path) -> None:

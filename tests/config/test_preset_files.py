@@ -75,7 +75,7 @@ def test_table_b1(scale: str, task: str) -> None:
     assert {
         "top_k": settings.retrieve.top_k,
         "rho1": pretrain.weighting.rho1,
-        "rho2": pretrain.objectives.task.rho2,
+        "rho2": pretrain.used_objectives["task"].rho2,
         "steps": (budget.amount, budget.unit),
         "batch": (pretrain.batch_size.amount, pretrain.batch_size.unit),
         "corpus": pretrain.max_length,
@@ -108,7 +108,7 @@ def test_table_a1_of_iss(scale: str, task: str) -> None:
     own, pretrain = settings.select.options, settings.pretrain
     assert {
         "steps": (settings.budget.amount, settings.budget.unit),
-        "rho": (pretrain.weighting.rho1, pretrain.objectives.task.rho2),
+        "rho": (pretrain.weighting.rho1, pretrain.used_objectives["task"].rho2),
         "batches": (own.candidate_batch, own.target_batch),
         "batch": (pretrain.batch_size.amount, pretrain.batch_size.unit),
         "length": pretrain.max_length,
@@ -138,7 +138,7 @@ def test_the_scoring_model_of_isss_authors() -> None:
     assert (pretrain.learning_rate, own.epochs, pretrain.weight_decay, pretrain.batch_size.amount) == (5e-5, 15, 0, 16)
     assert (
         pretrain.weighting.rho1,
-        pretrain.objectives.task.rho2,
+        pretrain.used_objectives["task"].rho2,
         pretrain.mask_probability,
         pretrain.dropout,
         pretrain.max_length,
@@ -167,7 +167,7 @@ def test_an_own_task_gets_what_is_usual_in_the_table(scale: str) -> None:
     settings = load_settings(preset=f"tlm-{scale}")
     assert settings.budget.amount == median(getattr(STEPS, scale))
     assert settings.pretrain.batch_size.amount == median(getattr(BATCH, scale))
-    assert settings.pretrain.objectives.task.rho2 == min(multimode(getattr(RHO2, scale)))
+    assert settings.pretrain.used_objectives["task"].rho2 == min(multimode(getattr(RHO2, scale)))
     assert settings.pretrain.max_length == median(getattr(EXTERNAL_LENGTH, scale))
     assert (settings.pretrain.weighting.rho1, settings.retrieve.top_k) == ("auto", "auto")
     assert settings.retrieve.large_scale == (scale == "large")
@@ -240,7 +240,7 @@ def test_the_small_pretrained_encoder_is_named_and_needs_no_stage_1() -> None:
 def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
     settings = load("checkpoint-mlm")
     assert (settings.skip_pretraining, settings.skip_finetuning, settings.select.name) == (False, False, "none")
-    assert settings.pretrain.objectives.task.rho2 > 0
+    assert settings.pretrain.used_objectives["task"].rho2 > 0
     assert settings.finetune == load("finetune-tlm").finetune
 
 
@@ -345,9 +345,9 @@ def test_data_folders_names_are_understood(spelling: str, task: str) -> None:
 
 def test_a_file_may_name_a_preset_with_a_task(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
-    path.write_text("preset: tlm-large:hyperpartisan\npretrain: {rho2: 7}\n")
+    path.write_text("preset: tlm-large:hyperpartisan\npretrain: {objectives: {task: {rho2: 7}}}\n")
     settings = load_settings(path)
-    assert (settings.pretrain.weighting.rho1, settings.pretrain.objectives.task.rho2, settings.model.size) == (
+    assert (settings.pretrain.weighting.rho1, settings.pretrain.used_objectives["task"].rho2, settings.model.size) == (
         499,
         7,
         "large",

@@ -17,7 +17,7 @@ from endtask.errors import InputError
             {"pretrain": {"weighting": {"rho1": "inf", "rho1_end": 3}}},
             "'pretrain.weighting.rho1_end': needs a rho1 to start from",
         ),
-        ({"pretrain": {"rho1_end": -1}}, "rho1_end"),
+        ({"pretrain": {"weighting": {"rho1_end": -1}}}, "rho1_end"),
         ({"finetune": {"average_decay": 1.0}}, "finetune.average_decay"),
         ({"finetune": {"average_decay": 0.0}}, "finetune.average_decay"),
         ({"finetune": {"head_learning_rate": 0.0}}, "finetune.head_learning_rate"),

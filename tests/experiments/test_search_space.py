@@ -30,10 +30,10 @@ def test_the_paper_s_grid() -> None:
 
 def test_without_external_text_there_is_no_rho1() -> None:
     assert list(grid_axes([], Settings())) == ["pretrain.objectives.task.rho2"]
-    assert list(grid_axes([], settings(select={"selector": "none"}))) == ["pretrain.objectives.task.rho2"]
+    assert list(grid_axes([], settings(select={"name": "none"}))) == ["pretrain.objectives.task.rho2"]
     assert "pretrain.weighting.rho1" not in default_space(Settings())
     external = {"kind": "mlm", "texts": "selection"}
-    unmasked = settings(train={"objectives": {"external": external, "internal": {"kind": "task"}}})
+    unmasked = settings(pretrain={"objectives": {"external": external, "internal": {"kind": "task"}}})
     assert list(grid_axes([], unmasked)) == ["pretrain.weighting.rho1"]
 
 
@@ -102,7 +102,7 @@ def test_the_default_space_lies_around_the_settings() -> None:
         ("pretrain.weighting.rho1=1,many", "key 'pretrain.weighting.rho1': must be"),
         ("pretrain.mask_probability=0.1,2", "key 'pretrain.mask_probability': must be"),
         ("train=1,2", "key 'pretrain': must be a section"),
-        ("train={rho1: 1}", "key 'pretrain': a section, not a value"),
+        ("pretrain={rho1: 1}", "key 'pretrain': a section, not a value"),
         ("pretrain.weighting.rho1.x=1", "key 'pretrain.weighting.rho1': must be"),
         (
             "pretrain.weighting.rho1",
@@ -173,5 +173,5 @@ def test_values_that_are_wrong_together_are_met_at_once() -> None:
     with pytest.raises(InputError, match=r"train\.rho1_end"):
         search_space(
             ["pretrain.weighting.rho1=choice:1,inf", "pretrain.objectives.task.rho2=float:0:5"],
-            settings(train={"rho1_end": 3}),
+            settings(pretrain={"rho1_end": 3}),
         )

@@ -44,7 +44,7 @@ def test_without_variants_the_settings_stand_against_the_baselines() -> None:
 def test_without_a_corpus_nothing_is_selected_again() -> None:
     objectives = {"task": {"kind": "task"}, "external": {"kind": "mlm", "texts": "selection"}}
     for more in ({}, {"weighting": "equal", "objectives": objectives}):
-        found = plan(train={"reselect": {"every": 100}, **more})
+        found = plan(pretrain={"reselect": {"every": 100}, **more})
         assert found.variant("base").settings.pretrain.reselect.every == 100
         assert found.variant("no_corpus").settings.pretrain.reselect.every is None
 
@@ -59,13 +59,13 @@ def test_without_a_corpus_the_domain_is_not_read_either(weighting: str, auxiliar
     objectives = {"task": {"kind": "task"}, "dapt": {"kind": "mlm", "texts": "domain"}, **auxiliary}
     train = {"weighting": weighting, "objectives": objectives}
     aligned = {"aligned": {"recipe": "pair_match", "sources": [{"path": "texts"}]}} if "spans" in auxiliary else {}
-    found = plan(train=train, select={"selector": "none"}, **aligned)
+    found = plan(pretrain=train, select={"name": "none"}, **aligned)
     assert found.names == ("base", "majority", "tfidf", "no_corpus")
     without = found.variant("no_corpus").settings
     assert list(without.used_objectives) == ["task", *auxiliary]
     assert without.pretrain.weighting == (weighting if auxiliary else "equal")
-    with pytest.raises(InputError, match=r"random: nothing is selected from the corpus \(select.selector is none\)"):
-        plan({"baselines": ["random"]}, train=train, select={"selector": "none"}, **aligned)
+    with pytest.raises(InputError, match=r"random: nothing is selected from the corpus \(select.name is none\)"):
+        plan({"baselines": ["random"]}, pretrain=train, select={"name": "none"}, **aligned)
 
 
 def test_runs_have_their_folder_and_seeds() -> None:
@@ -167,16 +167,16 @@ def test_the_baseline_without_the_corpus_has_the_tokenizer_of_the_variant() -> N
     baseline = found.variant("no_corpus")
     assert baseline.settings.tokenizer.path == "out/variants/b/seed-4/pack/tokenizer"
     # The folder may be called otherwise elsewhere. And rho1: inf would leave nothing to train on.
-    assert baseline.difference_from(found.variant("b").settings) == {"select.selector": "none", "pretrain.rho1": 0}
+    assert baseline.difference_from(found.variant("b").settings) == {"select.name": "none", "pretrain.rho1": 0}
     assert baseline.seeds == (4, 5)
     given = plan(tokenizer={"path": "words"}).variant("no_corpus").settings
     assert given.tokenizer.path == "words"
 
 
 def test_the_random_baseline_is_the_same_but_for_the_draw() -> None:
-    found = plan(select={"per_class": True}, train={"order": "best_first"})
+    found = plan(select={"per_class": True}, pretrain={"order": "best_first"})
     changed = found.variant("random").difference_from(found.settings)
-    assert changed == {"select.selector": "random", "select.per_class": False, "train.order": "shuffled"}
+    assert changed == {"select.name": "random", "select.per_class": False, "pretrain.order": "shuffled"}
 
 
 def test_baselines_may_be_told_otherwise() -> None:
@@ -189,10 +189,10 @@ def test_baselines_may_be_told_otherwise() -> None:
     ("changes", "missing"),
     [
         ({"corpus": {"sources": []}}, {"no_corpus", "random"}),
-        ({"select": {"selector": "none"}}, {"no_corpus", "random"}),
+        ({"select": {"name": "none"}}, {"no_corpus", "random"}),
         ({"skip_pretraining": True}, {"no_corpus", "random"}),
-        ({"select": {"selector": "random"}}, {"random"}),
-        ({"corpus": {"sources": []}, "select": {"selector": "imported", "path": "mine.csv"}}, {"random"}),
+        ({"select": {"name": "random"}}, {"random"}),
+        ({"corpus": {"sources": []}, "select": {"name": "imported", "path": "mine.csv"}}, {"random"}),
     ],
 )
 def test_baselines_that_do_not_apply_are_left_out_or_refused(changes: dict[str, Any], missing: set[str]) -> None:
@@ -205,7 +205,7 @@ def test_baselines_that_do_not_apply_are_left_out_or_refused(changes: dict[str, 
 def test_the_checkpoint_is_fine_tuned_the_plain_way_with_the_same_fine_tuning_seeds() -> None:
     tree = {"checkpoint": "models/mine", "seeds": [0, 1], "finetune_seeds": [5, 6]}
     found = plan(
-        tree, model={"hidden_size": 64}, train={"rho1": 99}, finetune={"label_smoothing": 0.1}, skip_finetuning=True
+        tree, model={"hidden_size": 64}, pretrain={"rho1": 99}, finetune={"label_smoothing": 0.1}, skip_finetuning=True
     )
     variant = found.variant("checkpoint")
     assert (variant.settings.skip_pretraining, variant.settings.stage2, variant.settings.model.path) == (
@@ -243,7 +243,7 @@ def test_named_sets_of_settings_are_an_axis() -> None:
 def test_a_variant_from_another_preset_has_none_of_this_one() -> None:
     study = check_study({"variants": {"a": {}, "b": {"preset": "other", "pretrain.rho1": 3}}, "baselines": []})
     other = settings(finetune={"seeds": [0], "label_smoothing": 0.2})
-    found = make_plan(settings(train={"rho2": 7}), study, "study.yaml", {"other": other})
+    found = make_plan(settings(pretrain={"rho2": 7}), study, "study.yaml", {"other": other})
     assert found.variant("b").settings.pretrain.rho2 == settings().pretrain.rho2
     assert found.variant("b").settings.finetune.label_smoothing == 0.2
     assert found.variant("b").changes == {"preset": "other", "pretrain.rho1": 3}

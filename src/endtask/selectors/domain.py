@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config import DomainSettings, Settings, SizeBudget
+from endtask.config.objectives import is_tlm
 from endtask.corpus import Corpus
 from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import DOMAIN
@@ -71,7 +72,7 @@ def select_domain(
 
 def check_texts_exist(settings: Settings) -> None:
     """Raise `InputError` for an objective of pre-training that has no text to read."""
-    if settings.skip_pretraining:
+    if settings.skip_pretraining or is_tlm(settings.pretrain.objectives):  # TLM's objectives without text are left out
         return
     available = {"selection": settings.has_selection, "domain": bool(settings.corpus.sources)}
     for name, objective in settings.pretrain.objectives.items():

@@ -293,13 +293,13 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "run",
         corpus={"sources": []},
         aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}], "span_labels": "bio"},
-        select={"selector": "none"},
+        select={"name": "none"},
         tasks={
             "twin": {"path": str(folder / "twin")},
             "score": {"path": str(write_kind(folder / "score", "regression") / "task")},
         },
         finetune={"max_length": 16, "tasks": "all"},
-        train={
+        pretrain={
             "max_length": 32,
             "batch_size": 8,
             "weighting": "equal",

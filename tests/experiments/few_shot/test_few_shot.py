@@ -101,7 +101,7 @@ def test_a_stopped_command_resumes_with_the_same_results(
 
 
 def test_labels_that_pretraining_saw_are_noted(toy: Path, tmp_path: Path) -> None:
-    run = make_run(toy, tmp_path / "joint", train={"max_length": 16, "batch_size": 8, "weighting": {"rho1": 1}})
+    run = make_run(toy, tmp_path / "joint", pretrain={"max_length": 16, "batch_size": 8, "weighting": {"rho1": 1}})
     outcome = few_shot([run], FewShotSpec(labels=(12,), samples=1, epochs=1, head=("new", "keep")), tmp_path / "out")
     assert "used all 60 labels" in outcome.notes[0]
     assert [row.head for row in outcome.rows] == ["new", "keep"]
@@ -164,8 +164,8 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "run",
         corpus={"sources": []},
         aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}], "span_labels": "bio"},
-        select={"selector": "none"},
-        train={
+        select={"name": "none"},
+        pretrain={
             "max_length": 32,
             "batch_size": 8,
             "weighting": "equal",
