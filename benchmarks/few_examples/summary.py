@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.results_file import Results
 
 Row = dict[str, Any]
-KINDS = {"pair": "pairs of a short form and a snippet", "token_classification": "queries with tagged words"}
+KINDS = {"pair": "pairs of a short form and a snippet", "tags": "queries with tagged words"}
 
 
 def summarize(rows: list[Row]) -> Row:

@@ -28,10 +28,10 @@ def write_task(folder: Path, kind: str, *, seed: int = 0) -> Path:
 
 
 def _row(kind: str, words: list[str], shares: np.ndarray[Any, Any], random: np.random.Generator) -> dict[str, Any]:
-    length = _QUERY if kind == "token_classification" else _SNIPPET
+    length = _QUERY if kind == "tags" else _SNIPPET
     numbers = random.choice(_WORDS, size=length, p=shares)
     chosen = [words[number] for number in numbers]
-    if kind == "token_classification":
+    if kind == "tags":
         return {"tokens": chosen, "tags": ["start" if number % 3 == 0 else "none" for number in numbers]}
     first = int(random.integers(length - 4))
     short = "".join(word[0] for word in chosen[first : first + 4])
