@@ -85,7 +85,9 @@ def test_infinity_in_a_file_is_the_word_for_it(tmp_path: Path) -> None:
         == "inf"
     )
     for other in ("-.inf", ".nan"):
-        assert "'pretrain.weighting.rho1': must be" in complaint(write(tmp_path, f"pretrain: {{weighting: {{rho1: {other}}}}}"))
+        assert "'pretrain.weighting.rho1': must be" in complaint(
+            write(tmp_path, f"pretrain: {{weighting: {{rho1: {other}}}}}")
+        )
 
 
 def test_null_takes_a_setting_back() -> None:

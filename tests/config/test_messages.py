@@ -126,7 +126,10 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
             "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 1.5",
         ),
         ({"pretrain": {"weighting": {"rho1": -1}}}, "key 'pretrain.weighting.rho1': must be 0 or more, got -1"),
-        ({"pretrain": {"objectives": {"task": {"rho2": -1}}}}, "key 'pretrain.objectives.task.rho2': must be greater than or equal to 0, got -1"),
+        (
+            {"pretrain": {"objectives": {"task": {"rho2": -1}}}},
+            "key 'pretrain.objectives.task.rho2': must be greater than or equal to 0, got -1",
+        ),
         ({"pretrain": {"warmup_steps": -1}}, "key 'pretrain.warmup_steps': must be greater than or equal to 0, got -1"),
         ({"pretrain": {"max_grad_norm": 0}}, "key 'pretrain.max_grad_norm': must be greater than 0, got 0"),
         ({"pretrain": {"dropout": 1}}, "key 'pretrain.dropout': must be less than 1, got 1"),

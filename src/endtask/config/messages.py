@@ -222,8 +222,8 @@ def _right_key(place: Location, root: type[BaseModel]) -> str:
 def _keys_named(name: str, above: Location, root: type[BaseModel]) -> list[str]:
     """The dotted keys of a name: in its section, else those nearest to the top; a dotted name is the key itself.
 
-    >>> _keys_named("epochs", ("select", "influence"), Settings), _keys_named("epochs", ("pretrain",), Settings)
-    (['select.influence.epochs'], ['finetune.epochs'])
+    >>> _keys_named("seed", ("pretrain",), Settings), _keys_named("epochs", ("pretrain",), Settings)
+    (['pretrain.seed'], ['finetune.epochs'])
     """
     section = _section_at(above, root)
     if section is not None and name in section.model_fields:

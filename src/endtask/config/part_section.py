@@ -116,9 +116,11 @@ def non_defaults(section: Section) -> dict[str, Any]:
             inner = non_defaults(value)
             if inner:
                 found[key] = inner
+        elif value == default:
+            continue
         elif isinstance(value, dict) and any(isinstance(item, Section) for item in value.values()):
             found[key] = {name: non_defaults(item) for name, item in value.items()}
-        elif value != default:
+        else:
             found[key] = dumped[key]
     if isinstance(section, PartSection) and (code := code_digest(section.part_class)) is not None:
         found["code"] = code

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from endtask.config.budget import BatchSize
+from endtask.config.part_section import PartSection
 from endtask.config.root import Settings
 from endtask.io.nested import in_yaml
 
@@ -40,13 +41,16 @@ def starter_yaml(
 def values_by_key(tree: Mapping[str, Any], model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Any]:
     """The values of a nested mapping by the dotted keys that have a line of their own in the starter.
 
-    >>> values_by_key({"seed": 1, "pretrain": {"rho1": 9, "objectives": {"own": {"kind": "mlm"}}}})
-    {'seed': 1, 'pretrain.weighting.rho1': 9, 'pretrain.objectives': {'own': {'kind': 'mlm'}}}
+    >>> values_by_key({"seed": 1, "pretrain": {"seed": 9, "objectives": {"own": {"kind": "mlm"}}}})
+    {'seed': 1, 'pretrain.seed': 9, 'pretrain.objectives': {'own': {'kind': 'mlm'}}}
     """
     found: dict[str, Any] = {}
     for name, value in tree.items():
         default = model.model_fields[name].get_default(call_default_factory=True)
-        if isinstance(default, BaseModel):
+        if isinstance(default, PartSection):
+            given = {default.part_key: value} if isinstance(value, str) else value or {}
+            found.update(values_by_key(given, default.for_part(default.chosen(given)), f"{prefix}{name}."))
+        elif isinstance(default, BaseModel):
             found.update(values_by_key(value or {}, type(default), f"{prefix}{name}."))
         else:
             found[prefix + name] = value
@@ -76,6 +80,11 @@ def _first_line(section: BaseModel) -> str:
 def _inline(value: object) -> str:
     """A value on one line, in YAML."""
     plain = list(value) if isinstance(value, tuple) else value
+    if isinstance(plain, dict):  # sections by name, of which only what differs is shown
+        plain = {
+            name: item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, BaseModel) else item
+            for name, item in plain.items()
+        }
     plain = plain.amount if isinstance(plain, BatchSize) and plain.unit == "texts" else plain
     plain = plain if isinstance(plain, str | int | float | list | dict | None) else str(plain)
     return in_yaml(plain)

@@ -34,6 +34,7 @@ def majority_baseline(task: Task, metric: str | Measure, *, by: Split = "test") 
     Of scores that is their mean, of labels the commonest set, and of tags each word's commonest tag. Rows are those of
     test, or of dev if asked for or where there is no test split.
 
+    >>> from endtask.records import Example
     >>> rows = [Example(str(n), f"text {n}", "rare" if n % 4 == 0 else "usual") for n in range(40)]
     >>> majority_baseline(Task.from_examples("uneven", {"train": rows}), "accuracy").description
     "majority class ('usual')"

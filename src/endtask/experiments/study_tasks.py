@@ -79,7 +79,7 @@ def nested(values: dict[str, Any]) -> dict[str, Any]:
     """Return dotted keys as a nested mapping.
 
     >>> nested({"seed": 1, "pretrain.rho1": 3, "pretrain.rho2": 20})
-    {'seed': 1, 'train': {'rho1': 3, 'rho2': 20}}
+    {'seed': 1, 'pretrain': {'rho1': 3, 'rho2': 20}}
     """
     tree: dict[str, Any] = {}
     for key, value in values.items():

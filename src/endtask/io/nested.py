@@ -12,7 +12,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = Fal
     """Return the values of a nested mapping by dotted key; `keep_empty` includes empty mappings as values.
 
     >>> flatten({"seed": 0, "pretrain": {"rho1": 19}})
-    {'seed': 0, 'pretrain.weighting.rho1': 19}
+    {'seed': 0, 'pretrain.rho1': 19}
     """
     flat: dict[str, Any] = {}
     for key, value in tree.items():
@@ -27,7 +27,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tup
     """Return (old, new) of each dotted key that differs; None for a missing value.
 
     >>> differences({"pretrain": {"rho1": 19, "rho2": 20}}, {"pretrain": {"rho1": 99, "rho2": 20}, "seed": 1})
-    {'pretrain.weighting.rho1': (19, 99), 'seed': (None, 1)}
+    {'pretrain.rho1': (19, 99), 'seed': (None, 1)}
     """
     before, after = flatten(old), flatten(new)
     keys = dict.fromkeys([*after, *before])
