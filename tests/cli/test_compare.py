@@ -232,7 +232,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 
 def test_a_mistake_in_the_file_names_the_file(settings: Path, tmp_path: Path, command: Command) -> None:
     study = tmp_path / "study.yaml"
-    study.write_text("variants: {a: {train: {rho3: 3}}}\n")
+    study.write_text("variants: {a: {pretrain: {rho3: 3}}}\n")
     said = command("compare", settings, "--study", study, "--variant", "b:").err
     assert said.startswith(f"endtask: {study}, variant 'a', key 'pretrain.rho3': unknown setting (did you mean")
     study.write_text("variants: {a: {}}\n")

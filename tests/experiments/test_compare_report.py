@@ -47,7 +47,16 @@ def with_rows(found: ComparisonResult, *rows: TableRow, against: str = "ours") -
 
 def _row(name: str, statistics: Score, leaks: bool) -> TableRow:
     return TableRow(
-        name, name, False, {"pretrain.rho1": 99}, "", 4, statistics, statistics if leaks else None, statistics, COST
+        name,
+        name,
+        False,
+        {"pretrain.weighting.rho1": 99},
+        "",
+        4,
+        statistics,
+        statistics if leaks else None,
+        statistics,
+        COST,
     )
 
 
@@ -170,7 +179,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert "better&lt;b&gt;" in page
     assert "better<b>" not in page
     assert "broken failed: the loss was not finite" in page
-    assert "pretrain.rho1 = 99" in page
+    assert "pretrain.weighting.rho1 = 99" in page
     assert 'href="variants/ours/seed-0/report.html"' in page
     assert "Not finished yet" not in page
     assert "http" not in page.replace("http-equiv", "")

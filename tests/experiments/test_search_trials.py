@@ -12,24 +12,24 @@ from endtask.experiments.record import Record, check_spec, read_record
 from endtask.experiments.search import RECORD
 from endtask.experiments.search_trials import SearchResult, SearchTrial
 
-SPEC = {"strategy": "grid", "space": {"pretrain.rho1": [1, 19]}, "trial_count": 2, "settings": {"seed": 0}}
+SPEC = {"strategy": "grid", "space": {"pretrain.weighting.rho1": [1, 19]}, "trial_count": 2, "settings": {"seed": 0}}
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     record = Record(tmp_path, "search", SPEC).save()
-    begun = SearchTrial(0, {"pretrain.rho1": 1})
+    begun = SearchTrial(0, {"pretrain.weighting.rho1": 1})
     record = record.with_trial(begun.key, asdict(begun))
     assert read_record(tmp_path, "search") == record
     assert SearchResult.from_record(record).finished == ()
-    done = SearchTrial(0, {"pretrain.rho1": 1}, dev=(0.5, 0.6), seconds=1.5, tokens=10, flops=1e9)
-    failed = SearchTrial(1, {"pretrain.rho1": 19}, failure="broke")
+    done = SearchTrial(0, {"pretrain.weighting.rho1": 1}, dev=(0.5, 0.6), seconds=1.5, tokens=10, flops=1e9)
+    failed = SearchTrial(1, {"pretrain.weighting.rho1": 19}, failure="broke")
     ended = record.with_trial(done.key, asdict(done)).with_trial(failed.key, asdict(failed))
     ended = ended.with_outcome({"number": 0, "mean": 0.5})
     result = SearchResult.from_record(read_record(tmp_path, "search"))
     assert (result.trials, result.winner, result.keys) == (
         (done, failed),
         {"number": 0, "mean": 0.5},
-        ("pretrain.rho1",),
+        ("pretrain.weighting.rho1",),
     )
     tree = result.to_dict()["trials"][0]
     assert tree["mean"] == pytest.approx(0.55)

@@ -16,7 +16,7 @@ variants:
   plain:
   large: {model.size: base, train: {learning_rate: 5.0e-4, rho1: 99}}
 grid:
-  pretrain.rho2: [20, 100]
+  pretrain.objectives.task.rho2: [20, 100]
 seeds: [0, 1, 2]
 finetune_seeds: [0, 1]
 baselines:
@@ -34,9 +34,9 @@ def test_a_whole_file(tmp_path: Path) -> None:
     found = read_study(path)
     assert {name: spec.values for name, spec in found.variants.items()} == {
         "plain": {},
-        "large": {"model.size": "base", "pretrain.learning_rate": 5e-4, "pretrain.rho1": 99},
+        "large": {"model.size": "base", "pretrain.learning_rate": 5e-4, "pretrain.weighting.rho1": 99},
     }
-    assert found.grid == {"pretrain.rho2": (20, 100)}
+    assert found.grid == {"pretrain.objectives.task.rho2": (20, 100)}
     assert (found.seeds, found.finetune_seeds, found.checkpoint) == ((0, 1, 2), (0, 1), "models/small")
     assert found.baselines == {"majority": {}, "no_corpus": {"budget": "900ktok"}}
     assert (found.against, found.by) == ("plain", "dev")
@@ -52,9 +52,12 @@ def test_an_empty_file_asks_for_the_settings_against_all_baselines(tmp_path: Pat
 def test_infinity_is_the_word_for_it() -> None:
     """What was asked is written down as JSON, which knows no infinity."""
     found = check_study(
-        {"variants": {"a": {"pretrain": {"rho1": float("inf")}}}, "grid": {"pretrain.rho1": [float("inf")]}}
+        {"variants": {"a": {"pretrain": {"rho1": float("inf")}}}, "grid": {"pretrain.weighting.rho1": [float("inf")]}}
     )
-    assert (found.variants["a"].values, found.grid) == ({"pretrain.rho1": "inf"}, {"pretrain.rho1": ("inf",)})
+    assert (found.variants["a"].values, found.grid) == (
+        {"pretrain.weighting.rho1": "inf"},
+        {"pretrain.weighting.rho1": ("inf",)},
+    )
 
 
 def test_baselines_as_a_list() -> None:
@@ -72,11 +75,11 @@ def test_baselines_as_a_list() -> None:
         ({"baselines": "tfidf"}, "key 'baselines': "),
         ({"variants": {"a": 3}}, "key 'variants.a': "),
         (
-            {"variants": {"a": {"pretrain": {"rho1": 1}, "pretrain.rho1": 2}}},
+            {"variants": {"a": {"pretrain": {"rho1": 1}, "pretrain.weighting.rho1": 2}}},
             "a setting is given twice, dotted and nested",
         ),
-        ({"grid": {"pretrain.rho1": []}}, "key 'grid': no values for pretrain.rho1"),
-        ({"grid": {"pretrain.rho1": 3}}, "must be a list"),
+        ({"grid": {"pretrain.weighting.rho1": []}}, "key 'grid': no values for pretrain.weighting.rho1"),
+        ({"grid": {"pretrain.weighting.rho1": 3}}, "must be a list"),
         ({"seeds": [0, 0]}, "key 'seeds': the seed 0 is listed twice"),
         ({"seeds": []}, "key 'seeds': must not be empty"),
         ({"seeds": [-1]}, "key 'seeds"),
@@ -104,7 +107,7 @@ def test_no_such_file(tmp_path: Path) -> None:
     ("stored", "flags", "wanted"),
     [
         ({"baselines": []}, {}, ["checkpoint"]),
-        ({"baselines": {"random": {"pretrain.rho1": 3}}}, {}, ["random", "checkpoint"]),
+        ({"baselines": {"random": {"pretrain.weighting.rho1": 3}}}, {}, ["random", "checkpoint"]),
         ({"baselines": ["checkpoint", "tfidf"]}, {}, ["checkpoint", "tfidf"]),
         ({}, {"baselines": ["tfidf"]}, ["tfidf", "checkpoint"]),
     ],
@@ -124,9 +127,13 @@ def test_a_checkpoint_and_no_baselines() -> None:
 
 
 def test_a_nested_variant_is_the_same_as_a_dotted_one() -> None:
-    stored = check_study({"variants": {"a": {"pretrain.rho1": 7}}, "grid": {"pretrain.rho2": [20, 30]}})
+    stored = check_study(
+        {"variants": {"a": {"pretrain.weighting.rho1": 7}}, "grid": {"pretrain.objectives.task.rho2": [20, 30]}}
+    )
     assert (
-        with_flags(stored, {"variants": {"a": {"pretrain": {"rho1": 7}}}, "grid": {"pretrain.rho2": [20, 30]}})
+        with_flags(
+            stored, {"variants": {"a": {"pretrain": {"rho1": 7}}}, "grid": {"pretrain.objectives.task.rho2": [20, 30]}}
+        )
         == stored
     )
     with pytest.raises(InputError, match="--variant: 'a' exists already with other settings"):
@@ -138,13 +145,13 @@ def test_keys_that_are_no_settings() -> None:
         {
             "settings": {"preset": "gpu", "budget": "10steps"},
             "tasks": {"a": {"task": {"path": "here"}, "variants": ["x"], "few_shot": {"folds": 5}, "preset": "laptop"}},
-            "variants": {"x": {"title": "X", "preset": "tlm-small", "pretrain.rho1": 3}},
+            "variants": {"x": {"title": "X", "preset": "tlm-small", "pretrain.weighting.rho1": 3}},
             "grid": {"schedule": {"short": {"budget": "5steps"}, "long": None}},
         }
     )
     task, variant = found.tasks["a"], found.variants["x"]
     assert (task.values, task.variants, task.preset) == ({"task.path": "here"}, ("x",), "laptop")
-    assert (variant.title, variant.preset, variant.values) == ("X", "tlm-small", {"pretrain.rho1": 3})
+    assert (variant.title, variant.preset, variant.values) == ("X", "tlm-small", {"pretrain.weighting.rho1": 3})
     assert found.grid == {"schedule": {"short": {"budget": "5steps"}, "long": {}}}
     assert check_study(found.model_dump(mode="json")) == found
 

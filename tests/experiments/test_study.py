@@ -30,12 +30,12 @@ def study(toy_files: Path, tmp_path: Path) -> Path:
         "settings": settings,
         "tasks": {
             "first": {"task.path": "${data}/task"},
-            "second": {"task.path": "${data}/other", "variants": ["one", "two"], "pretrain.rho2": 7},
+            "second": {"task.path": "${data}/other", "variants": ["one", "two"], "pretrain.objectives.task.rho2": 7},
         },
         "variants": {
             "one": {"title": "The first"},
             "two": {"pretrain.learning_rate": 3e-3},
-            "laptop": {"preset": "laptop", "pretrain.rho1": 3},
+            "laptop": {"preset": "laptop", "pretrain.weighting.rho1": 3},
         },
         "seeds": [0, 1],
         "baselines": ["majority"],
@@ -74,10 +74,10 @@ def test_every_task_has_its_folder_tables_and_results(
     assert sorted(folder.name for folder in first.iterdir()) == ["laptop", "one", "two"]
     assert sorted(folder.name for folder in second.iterdir()) == ["one", "two"]
     made = load_settings(second / "two" / "seed-1" / "settings.yaml")
-    assert (made.pretrain.rho2, made.pretrain.learning_rate, made.pretrain_seed) == (7, 3e-3, 1)
+    assert (made.pretrain.objectives.task.rho2, made.pretrain.learning_rate, made.pretrain_seed) == (7, 3e-3, 1)
     page = (tmp_path / "out" / "first" / "compare.html").read_text()
     assert "<h2>Table 1</h2>" in page
-    assert "preset = laptop, pretrain.rho1 = 3" in page
+    assert "preset = laptop, pretrain.weighting.rho1 = 3" in page
     stubs.calls.clear()
     again = command("compare", tmp_path / "out" / "first", "--json")  # the folder has presets and tables too
     assert json.loads(again.out) == trees["first"]

@@ -69,18 +69,18 @@ def test_without_a_corpus_the_domain_is_not_read_either(weighting: str, auxiliar
 
 
 def test_runs_have_their_folder_and_seeds() -> None:
-    found = plan({"variants": {"a": {}, "b": {"pretrain.rho1": 99}}, "seeds": [3, 5], "finetune_seeds": [7]})
+    found = plan({"variants": {"a": {}, "b": {"pretrain.weighting.rho1": 99}}, "seeds": [3, 5], "finetune_seeds": [7]})
     runs = found.variant("b").trials(Path("out"))
     assert [str(run.folder) for run in runs] == ["out/variants/b/seed-3", "out/variants/b/seed-5"]
     assert [run.settings.pretrain_seed for run in runs] == [3, 5]
     assert {run.settings.finetune.seeds for run in runs} == {(7,)}
-    assert runs[0].settings.pretrain.rho1 == 99
+    assert runs[0].settings.pretrain.weighting.rho1 == 99
     assert runs[0].settings.output_dir == "out/variants/b/seed-3"
-    assert found.variant("b").difference_from(found.settings) == {"pretrain.rho1": 99}
+    assert found.variant("b").difference_from(found.settings) == {"pretrain.weighting.rho1": 99}
 
 
 KEYS: dict[str, some.SearchStrategy[Any]] = {
-    "pretrain.rho1": some.integers(0, 2000),
+    "pretrain.weighting.rho1": some.integers(0, 2000),
     "pretrain.learning_rate": some.floats(1e-6, 1.0),
     "tokenizer.kind": some.sampled_from(["wordpiece", "bpe", "unigram"]),
     "finetune.learning_rate": some.floats(1e-6, 1.0),
@@ -103,7 +103,9 @@ def test_a_grid_is_the_product_of_its_lists(data: some.DataObject, keys: list[st
 
 
 def test_names_of_a_grid() -> None:
-    names = plan({"grid": {"pretrain.rho1": [1, "inf"], "pretrain.rho2": [20.0, 0.5]}, "baselines": []}).names
+    names = plan(
+        {"grid": {"pretrain.weighting.rho1": [1, "inf"], "pretrain.objectives.task.rho2": [20.0, 0.5]}, "baselines": []}
+    ).names
     assert names == ("rho1=1,rho2=20", "rho1=1,rho2=0.5", "rho1=inf,rho2=20", "rho1=inf,rho2=0.5")
     rates = {"pretrain.learning_rate": [1e-3], "finetune.learning_rate": [1e-4, [1e-4, 3e-4]]}
     assert plan({"grid": rates, "baselines": []}).names == (
@@ -113,7 +115,10 @@ def test_names_of_a_grid() -> None:
 
 
 def test_listed_variants_come_before_those_of_the_grid() -> None:
-    assert plan({"variants": {"z": {}}, "grid": {"pretrain.rho1": [1]}, "baselines": []}).names == ("z", "rho1=1")
+    assert plan({"variants": {"z": {}}, "grid": {"pretrain.weighting.rho1": [1]}, "baselines": []}).names == (
+        "z",
+        "rho1=1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,10 @@ def test_listed_variants_come_before_those_of_the_grid() -> None:
             {"variants": {"a": {"train.rho3": 1}}},
             "study.yaml, variant 'a', key 'pretrain.rho3': unknown setting",
         ),
-        ({"variants": {"a": {"pretrain.rho1": -1}}}, "variant 'a', key 'pretrain.rho1': must be 0 or more"),
+        (
+            {"variants": {"a": {"pretrain.weighting.rho1": -1}}},
+            "variant 'a', key 'pretrain.weighting.rho1': must be 0 or more",
+        ),
         (
             {"variants": {"a": {"pretrain.seed": 1}}},
             "key 'pretrain.seed': variants cannot differ in this",
@@ -135,9 +143,12 @@ def test_listed_variants_come_before_those_of_the_grid() -> None:
         ({"variants": {"a" * 201: {}}}, "not a name for a variant"),
         ({"variants": {"a": {}, "A": {}}}, "'a' and 'A' differ only in case"),
         ({"variants": {"random": {}}}, "two variants are named 'random'"),
-        ({"variants": {"rho1=1": {}}, "grid": {"pretrain.rho1": [1]}}, "two variants would be named 'rho1=1'"),
-        ({"grid": {"train.rho3": [1]}}, "key 'pretrain.rho3': unknown setting (did you mean 'train.rho"),
-        ({"grid": {"train": [{"rho1": 1}]}}, "key 'pretrain'"),
+        (
+            {"variants": {"rho1=1": {}}, "grid": {"pretrain.weighting.rho1": [1]}},
+            "two variants would be named 'rho1=1'",
+        ),
+        ({"grid": {"train.rho3": [1]}}, "key 'pretrain.rho3': unknown setting (did you mean 'pretrain."),
+        ({"grid": {"pretrain": [{"rho1": 1}]}}, "key 'pretrain'"),
         ({"grid": {"pretrain.learning_rate": [0.001, "1e-3"]}}, "the value '1e-3' is listed twice"),
         (
             {"variants": {"good": {}, "bad": {}}, "against": "goood"},
@@ -163,11 +174,14 @@ def test_bad_variants(tree: dict[str, Any], said: str) -> None:
 
 
 def test_the_baseline_without_the_corpus_has_the_tokenizer_of_the_variant() -> None:
-    found = plan({"variants": {"a": {}, "b": {"pretrain.rho1": "inf"}}, "against": "b", "seeds": [4, 5]})
+    found = plan({"variants": {"a": {}, "b": {"pretrain.weighting.rho1": "inf"}}, "against": "b", "seeds": [4, 5]})
     baseline = found.variant("no_corpus")
     assert baseline.settings.tokenizer.path == "out/variants/b/seed-4/pack/tokenizer"
     # The folder may be called otherwise elsewhere. And rho1: inf would leave nothing to train on.
-    assert baseline.difference_from(found.variant("b").settings) == {"select.name": "none", "pretrain.rho1": 0}
+    assert baseline.difference_from(found.variant("b").settings) == {
+        "select.name": "none",
+        "pretrain.weighting.rho1": 0,
+    }
     assert baseline.seeds == (4, 5)
     given = plan(tokenizer={"path": "words"}).variant("no_corpus").settings
     assert given.tokenizer.path == "words"
@@ -234,19 +248,27 @@ def test_the_installed_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_named_sets_of_settings_are_an_axis() -> None:
-    grid = {"schedule": {"short": {"budget": "5steps"}, "long": {"budget": "9steps"}}, "pretrain.rho1": [1, 3]}
+    grid = {
+        "schedule": {"short": {"budget": "5steps"}, "long": {"budget": "9steps"}},
+        "pretrain.weighting.rho1": [1, 3],
+    }
     found = plan({"grid": grid, "baselines": []})
     assert found.names == ("short,rho1=1", "short,rho1=3", "long,rho1=1", "long,rho1=3")
-    assert found.variant("long,rho1=3").difference_from(found.settings) == {"budget": "9steps", "pretrain.rho1": 3}
+    assert found.variant("long,rho1=3").difference_from(found.settings) == {
+        "budget": "9steps",
+        "pretrain.weighting.rho1": 3,
+    }
 
 
 def test_a_variant_from_another_preset_has_none_of_this_one() -> None:
-    study = check_study({"variants": {"a": {}, "b": {"preset": "other", "pretrain.rho1": 3}}, "baselines": []})
+    study = check_study(
+        {"variants": {"a": {}, "b": {"preset": "other", "pretrain.weighting.rho1": 3}}, "baselines": []}
+    )
     other = settings(finetune={"seeds": [0], "label_smoothing": 0.2})
     found = make_plan(settings(pretrain={"rho2": 7}), study, "study.yaml", {"other": other})
-    assert found.variant("b").settings.pretrain.rho2 == settings().pretrain.rho2
+    assert found.variant("b").settings.pretrain.objectives.task.rho2 == settings().pretrain.objectives.task.rho2
     assert found.variant("b").settings.finetune.label_smoothing == 0.2
-    assert found.variant("b").changes == {"preset": "other", "pretrain.rho1": 3}
+    assert found.variant("b").changes == {"preset": "other", "pretrain.weighting.rho1": 3}
 
 
 def test_a_variant_with_finetune_seeds_of_its_own() -> None:
@@ -255,7 +277,7 @@ def test_a_variant_with_finetune_seeds_of_its_own() -> None:
 
 
 TABLES = {
-    "variants": {"a": {}, "b": {"pretrain.rho1": 1}, "c": {"pretrain.rho1": 3}},
+    "variants": {"a": {}, "b": {"pretrain.weighting.rho1": 1}, "c": {"pretrain.weighting.rho1": 3}},
     "baselines": ["tfidf"],
     "tables": {"all": {"variants": ["c", "tfidf", "a"]}, "two": {"variants": ["b", "c"], "against": "c"}},
 }

@@ -17,7 +17,7 @@ def make_run(data: Path, folder: Path, **changes: object) -> Path:
     """A run of the toy task up to pre-training."""
     import endtask
 
-    settings = toy_settings(data, folder, **{"budget": "2steps", "train": WITHOUT_LABELS, **changes})
+    settings = toy_settings(data, folder, **{"budget": "2steps", "pretrain": WITHOUT_LABELS, **changes})
     return endtask.run(settings, until="pretrain").folder
 
 

@@ -35,7 +35,8 @@ TRUTH = np.arange(60) % 2
 class FakeUnits:
     """Sixty rows, each a class of two."""
 
-    kind = "text"
+    type = "text"
+    per_token = False
     truth = TRUTH
 
 

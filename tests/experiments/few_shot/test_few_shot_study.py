@@ -75,7 +75,11 @@ def study(toy: Path, tmp_path: Path) -> Path:
             "first": {"task.path": str(toy / "task")},
             "second": {"task.path": "${data}/other", "few_shot": {"folds": 3}},
         },
-        "variants": {"plain": {}, "fast": {"pretrain.learning_rate": 3e-2}, "unused": {"pretrain.rho2": 3}},
+        "variants": {
+            "plain": {},
+            "fast": {"pretrain.learning_rate": 3e-2},
+            "unused": {"pretrain.objectives.task.rho2": 3},
+        },
         "few_shot": {**SMALL, "tables": {"main": {"rows": rows}, "one": {"rows": rows[:1], "tasks": ["first"]}}},
     }
     path = tmp_path / "my-study.json"
