@@ -84,7 +84,7 @@ def explain(
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
     # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
     message = message.replace(" or must be ", " or ")
-    place, message = _key_in_front(place, message, root)
+    place, message = _key_in_front(place, message, root, tree or {})
     path = _origin(_dotted(place), message, where, overridden)
     if first["type"] == "missing":  # of a section that `--set` may have made
         path = "--set" if _sets_below(place[:-1], overridden) else path
@@ -146,9 +146,11 @@ def _place(location: Location, root: type[BaseModel]) -> Location:
     return tuple(place)
 
 
-def _key_in_front(place: Location, message: str, root: type[BaseModel]) -> tuple[Location, str]:
+def _key_in_front(
+    place: Location, message: str, root: type[BaseModel], tree: Mapping[str, Any]
+) -> tuple[Location, str]:
     """A check over several keys of a section starts its message with the first of them, which is the place to name."""
-    model: type[BaseModel] | None = _section_at(place, root)
+    model: type[BaseModel] | None = _part_section_at(place, root, tree) or _section_at(place, root)
     word, _, rest = message.partition(" ")
     names = word.removesuffix(":").split(".")
     known = iter(names)
