@@ -117,7 +117,7 @@ class Network(nn.Module):
         )
 
     def layout(self, longest: int) -> Layout:
-        """How batches for this network are laid out; rooms are the batch plan's matter."""
+        """How batches for this network are laid out; the batch plan chooses fixed shapes."""
         grid = self.backend == "padded"
         return Layout(self.config.pad_token_id, longest, grid=grid, padded=grid and self.architecture.padded)
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.encoders.batch import IGNORED, Room, TextBatch
+from endtask.encoders.batch import IGNORED, BatchShape, TextBatch
 from endtask.seeds import derive, spread, uniform
 
 MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
@@ -30,7 +30,7 @@ class Masking:
     special_ids: tuple[int, ...]
     weights: NDArray[np.float64] | None = None
 
-    def apply(self, batch: TextBatch, random: np.random.Generator, room: Room | None = None) -> TextBatch:
+    def apply(self, batch: TextBatch, random: np.random.Generator, fixed_shape: BatchShape | None = None) -> TextBatch:
         """Hide tokens of a batch; at least one, so that the loss is always defined."""
         ids = batch.input_ids.numpy().copy()  # (N,)
         chosen = self._choose(ids[: batch.real_tokens], random)
@@ -39,7 +39,7 @@ class Masking:
         ids[chosen[lot < MASKED_SHARE]] = self.mask_id
         swapped = chosen[(lot >= MASKED_SHARE) & (lot < MASKED_SHARE + RANDOM_SHARE)]
         ids[swapped] = random.integers(self.vocabulary, size=len(swapped))
-        size = len(chosen) if room is None else room.masked
+        size = len(chosen) if fixed_shape is None else fixed_shape.masked
         return replace(
             batch,
             input_ids=torch.from_numpy(ids),
