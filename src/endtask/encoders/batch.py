@@ -86,9 +86,9 @@ class TextBatch:
 
     def write_over(self, other: TextBatch) -> None:
         """Put this batch into the tensors of another of its form."""
-        theirs = other._tensors()
+        target = other._tensors()
         for name, tensor in self._tensors().items():
-            theirs[name].copy_(tensor, non_blocking=True)
+            target[name].copy_(tensor, non_blocking=True)
 
     def twice(self) -> TextBatch:
         """All of it once more behind itself, so that two readings are one call: (2N,) tokens of 2S texts."""

@@ -62,7 +62,7 @@ class TextStream:
         left_out = self._left_out(step)
         # Where nothing is left of a batch, the next one of which something is.
         batches = (self._planned(step + later) for later in range(2 * self.plan.batches_per_epoch))
-        return next(kept for batch in batches if len(kept := batch[~left_out[batch]]))
+        return next(remaining for batch in batches if len(remaining := batch[~left_out[batch]]))
 
     def _planned(self, step: int) -> NDArray[np.int64]:
         # The shape was made for batches of all texts: those of longer or shorter ones may be more than it holds.
