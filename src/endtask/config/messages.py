@@ -84,7 +84,7 @@ def explain(
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_location))
     # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
     message = message.replace(" or must be ", " or ")
-    location, message = _key_in_front(location, message, root)
+    location, message = _key_in_front(location, message, root, tree or {})
     path = _origin(_dotted(location), message, where, overridden)
     if first["type"] == "missing":  # of a section that `--set` may have made
         path = "--set" if _sets_below(location[:-1], overridden) else path
@@ -146,9 +146,11 @@ def _location_of(reported: Location, root: type[BaseModel]) -> Location:
     return tuple(location)
 
 
-def _key_in_front(location: Location, message: str, root: type[BaseModel]) -> tuple[Location, str]:
+def _key_in_front(
+    location: Location, message: str, root: type[BaseModel], tree: Mapping[str, Any]
+) -> tuple[Location, str]:
     """A check over several keys of a section starts its message with the first of them, which is the place to name."""
-    model: type[BaseModel] | None = _section_at(location, root)
+    model: type[BaseModel] | None = _part_section_at(location, root, tree) or _section_at(location, root)
     word, _, rest = message.partition(" ")
     names = word.removesuffix(":").split(".")
     known = iter(names)
