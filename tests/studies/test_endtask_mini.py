@@ -52,7 +52,7 @@ def work(study: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (data / "corpus" / "toy.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
     study.__dict__["ProcessPoolExecutor"] = _InProcess
     folder = data / "work"
-    study.prepare(data, folder, ["corpus"], 1, None, 200)
+    study.prepare(data, folder, ["corpus"], None, 200)
     return folder
 
 
