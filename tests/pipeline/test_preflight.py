@@ -85,7 +85,7 @@ def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
     scored = Task.from_examples(
         "scores", {"train": [Example(str(n), f"text {n}", float(n)) for n in range(9)]}, task_type="regression"
     )
-    with pytest.raises(InputError, match=r"aligned\.keep_head.*kind 'score'"):
+    with pytest.raises(InputError, match=r"aligned\.keep_head.*type 'regression'"):
         preflight(scored, settings)
 
 
@@ -126,7 +126,7 @@ def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
         "model": {"path": str(tmp_path / "bert"), "pooling": "entity_markers"},
         "tokenizer": {"entity_markers": ["[[", "]]"]},
     }
-    with pytest.raises(InputError, match="the stock head of bert cannot read the entity_markers"):
+    with pytest.raises(InputError, match="key 'model.pooling': bert has cls"):
         preflight(TASK, resolve(tree))
     preflight(TASK, resolve({**tree, "model": {"path": str(tmp_path / "bert")}}))
 

@@ -68,7 +68,8 @@ def explain(
     """
     complaints = error.errors()
     # A misspelt key also leaves the right one unset, so the misspelling comes first.
-    first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
+    unknown = (each for each in complaints if each["type"] == "extra_forbidden")
+    first = next((each for each in unknown if not _lacks_part(each, tree or {}, root)), complaints[0])
     if first["loc"][-1:] == (_KEY_ITSELF,) and first["type"] != "extra_forbidden":  # which may itself be named so
         *above, name, _ = first["loc"]
         return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
@@ -77,9 +78,12 @@ def explain(
         # `--set fintune.epochs=3` makes a section that nobody knows: the complaint is about the section alone.
         path = "--set" if _sets_below(place, overridden) else _origin(_dotted(place), "", where, overridden)
         part = _part_section_at(place[:-1], root, tree or {})
-        if part is not None:
-            return _unknown_option(place, part, path)
-        return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place, root))
+        if part is not None and (owners := _owners(part, str(place[-1]))):
+            message = f"{part.registry.kind} {part.part_name!r} has no such option"
+            hint = f"it is an option of {part.part_key}: {' or '.join(owners)}"
+            return InputError(message, path=path, key=_dotted(place), hint=hint)
+        hint = _right_key(place, root, part or _section_at(place[:-1], root) or root)
+        return InputError("unknown setting", path=path, key=_dotted(place), hint=hint)
     same_place = [each for each in complaints if _place(tuple(each["loc"]), root) == place]
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
     # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
@@ -103,22 +107,25 @@ def _part_section_at(place: Location, root: type[BaseModel], tree: Mapping[str, 
     value: Any = tree
     for part in place:
         value = value.get(part) if isinstance(value, Mapping) else None
-    return section.for_part(section.chosen(value if isinstance(value, Mapping) else {}))
+    try:
+        return section.for_part(section.chosen(value if isinstance(value, Mapping) else {}))
+    except InputError:  # no part, or an unknown one
+        return None
 
 
-def _unknown_option(place: Location, section: type[PartSection], path: str | None) -> InputError:
-    """Return the line for an option that the part of a section does not have; others may have it."""
-    wrong = str(place[-1])
-    registry, key = section.registry, section.part_key
-    owners = [name for name in registry.names() if wrong in registry.get(name).Config.model_fields]
-    name = section.part_name
-    if owners:
-        hint = f"it is an option of {key}: {' or '.join(owners)}"
-    else:
-        hint = did_you_mean(wrong, section.model_fields).replace(
-            "did you mean '", f"did you mean '{_dotted(place[:-1])}."
-        )
-    return InputError(f"{registry.kind} {name!r} has no such option", path=path, key=_dotted(place), hint=hint)
+def _owners(section: type[PartSection], option: str) -> list[str]:
+    """Return the names of the parts that have an option."""
+    registry = section.registry
+    return [name for name in registry.names() if option in registry.get(name).Config.model_fields]
+
+
+def _lacks_part(complaint: Any, tree: Mapping[str, Any], root: type[BaseModel]) -> bool:
+    """Return whether a key is unknown only because its section does not name the part that has this option."""
+    *above, option = complaint["loc"]
+    section = _section_at(tuple(above), root)
+    if section is None or not issubclass(section, PartSection) or _part_section_at(tuple(above), root, tree):
+        return False
+    return bool(_owners(section, str(option)))
 
 
 def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
@@ -209,12 +216,12 @@ def _section_at(place: Location, root: type[BaseModel]) -> type[BaseModel] | Non
     return model
 
 
-def _right_key(place: Location, root: type[BaseModel]) -> str:
+def _right_key(place: Location, root: type[BaseModel], section: type[BaseModel]) -> str:
     """A hint: our name for Hugging Face's, else the nearest of the section, else the same key elsewhere, else all."""
     wrong, ours = str(place[-1]), _OTHER_KEYS.get(str(place[-1]))
     if ours is not None and (keys := _keys_named(ours, place[:-1], root)):
         return _one_of(keys)
-    siblings = (_section_at(place[:-1], root) or root).model_fields
+    siblings = section.model_fields
     if nearest(wrong, siblings) is None and (elsewhere := _keys_named(wrong, place[:-1], root)):
         return _one_of(elsewhere)
     hint, prefix = did_you_mean(wrong, siblings), _dotted(place[:-1])

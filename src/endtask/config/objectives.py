@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic import Field, model_validator
 
 from endtask.config.budget import BatchSize
 from endtask.config.part_section import PartSection
@@ -60,14 +59,6 @@ class ObjectiveSettings(PartSection):
     warmup_fraction: Fraction | None = Field(
         None, description="warm-up of this objective's part of a `sequence`; unset: as in `pretrain`"
     )
-
-    @classmethod
-    def chosen(cls, data: Mapping[str, Any]) -> str:
-        """Return the kind; there is no default."""
-        if not isinstance(data.get("kind"), str):
-            missing = InitErrorDetails(type="missing", loc=("kind",), input=data)
-            raise ValidationError.from_exception_data("ObjectiveSettings", [missing])
-        return str(data["kind"])
 
     @model_validator(mode="after")
     def kind_can(self) -> ObjectiveSettings:

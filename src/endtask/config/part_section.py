@@ -33,7 +33,8 @@ class PartSection(Section):
 
     def __new__(cls, *args: Any, **data: Any) -> Self:
         """Make `SelectSettings(name="dsir", buckets=4096)` a section with the options of `dsir`."""
-        concrete = cls.for_part(cls.chosen(data)) if _base_of(cls) is cls else cls
+        name = cls.chosen(data)
+        concrete = cls.for_part(name) if name and _base_of(cls) is cls else cls
         new: Self = super().__new__(concrete)
         return new
 
@@ -45,9 +46,9 @@ class PartSection(Section):
 
     @classmethod
     def chosen(cls, data: Mapping[str, Any]) -> str:
-        """Return the name of the part that a mapping chooses: the one it gives, or the default."""
+        """Return the name of the part that a mapping chooses: the one it gives, or the default; empty without a name."""
         name = data.get(cls.part_key, cls.model_fields[cls.part_key].default)
-        return name if isinstance(name, str) else str(name)
+        return name if isinstance(name, str) else ""
 
     @property
     def part_class(self) -> type[Any]:
@@ -74,7 +75,7 @@ class PartSection(Section):
             data = {cls.part_key: data}
         elif type(data) is cls and _base_of(cls) is cls:
             data = dict(data)
-        if not isinstance(data, Mapping) or _base_of(cls) is not cls:
+        if not isinstance(data, Mapping) or _base_of(cls) is not cls or not cls.chosen(data):
             return handler(data)
         try:
             concrete = cls.for_part(cls.chosen(data))

@@ -12,8 +12,8 @@ from endtask.config.budget import Budget, SizeBudget
 from endtask.config.domain import DomainSettings
 from endtask.config.evaluate import EvaluateSettings
 from endtask.config.model import ModelSettings, TokenizerSettings
-from endtask.config.objectives import Objectives, is_tlm
-from endtask.config.part_section import PartSection
+from endtask.config.objectives import Objectives
+from endtask.config.part_section import PartSection, non_defaults
 from endtask.config.section import Fraction, Positive, Section
 from endtask.config.source import SourceSettings
 from endtask.config.training import FinetuneSettings, PretrainSettings
@@ -329,7 +329,9 @@ class Settings(Section):
 
     @property
     def _without_task(self) -> str:
-        if is_tlm(self.pretrain.objectives):
-            return f"pretrain.weighting: {self.pretrain.weighting.name} without the task"
+        given = self.pretrain.objectives.values()
+        if any(item.sees_labels and item.weight for item in given) and not self.pretrain.weighting.part.sequential:
+            changed = non_defaults(self.pretrain.weighting).items()
+            return " and ".join(f"pretrain.weighting.{key}: {value}" for key, value in changed)
         last = " as the last of a sequence" if self.pretrain.weighting.part.sequential else ""
         return f"pretrain.objectives without the task{last}"
