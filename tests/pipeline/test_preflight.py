@@ -26,12 +26,12 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        ({"pretrain": {"weighting": {"rho1": "inf"}}}, "key 'pretrain.weighting.rho1': inf leaves nothing to train on"),
+        ({"pretrain": {"weighting": {"rho1": "inf"}}}, "key 'pretrain.objectives': nothing is left to train on.*rho1: inf"),
         ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of type 'text'"),
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
         (
             {"pretrain": {"weighting": {"rho1": "inf"}}, "select": {"name": "none"}},
-            "key 'pretrain.weighting.rho1': inf leaves nothing",
+            "key 'pretrain.objectives': nothing is left",
         ),
         (
             {"pretrain": {"weighting": "meta"}},

@@ -306,12 +306,12 @@ class Settings(Section):
         if self.skip_finetuning and self.pretrain.task_head != "stock":
             raise ValueError("skip_finetuning: true needs pretrain.task_head: stock, the head of the saved model")
         if self.skip_finetuning and not self.pretrain.trains_task:
-            raise ValueError(f"skip_finetuning: true with {self._without_task} would leave the task head untrained")
+            raise ValueError(f"skip_finetuning: true with {self.without_task} would leave the task head untrained")
         if self.finetune.start_from == "best" and self.pretrain.eval_steps is None:
             raise ValueError("finetune.start_from: best needs pretrain.eval_steps")
         if self.pretrain.eval_steps is not None and not self.pretrain.trains_task:
             raise ValueError(
-                f"pretrain.eval_steps: dev is scored by the task head, which {self._without_task} never trains"
+                f"pretrain.eval_steps: dev is scored by the task head, which {self.without_task} never trains"
             )
         if self.finetune.rdrop and not self.model.dropout:
             raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
@@ -328,7 +328,8 @@ class Settings(Section):
         return self
 
     @property
-    def _without_task(self) -> str:
+    def without_task(self) -> str:
+        """Why pre-training does not train the task head, for messages."""
         given = self.pretrain.objectives.values()
         if any(item.sees_labels and item.weight for item in given) and not self.pretrain.weighting.part.sequential:
             changed = non_defaults(self.pretrain.weighting).items()
