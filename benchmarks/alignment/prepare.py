@@ -61,7 +61,7 @@ class Prepared:
         self._run(HELD_OUT, CONTAMINATED, scored, tokenizer, leave_out=("hyperlinks", "acronyms"))
         for name in (*TASKS, *(f"{task}-cases" for task in TASKS)):
             self._task_run(name, tokenizer)
-        return write_bundle(self.folder / "runs", self.folder / "alignment.tar.zst", max_size=max_size).file
+        return write_bundle(self.folder / "runs", self.folder / "alignment.tar.zst", max_size=int(max_size.amount)).file
 
     def tasks(self) -> None:
         """CT, AD, the same with the cases as test rows, and all texts that must stay out of pre-training."""

@@ -74,7 +74,6 @@ def base_settings(task: str, data: Path, preset: str = RECIPE) -> Settings:
         "corpus": {"sources": [{"path": str(data / "corpus" / "*.jsonl.zst")}]},
         "finetune": {"seeds": list(SEEDS)},
         "evaluate": {"metric": TASKS[task]},
-        "keep_scratch": False,
     }
     merge(given, PAPER_IN_A_MINUTE if preset == PAPER else {"tokenizer": {"marks": list(MARKS.get(task, ()))}})
     return load_settings(preset=preset, given=given)

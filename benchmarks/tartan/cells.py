@@ -226,9 +226,9 @@ def seeds(arms: Iterable[str], encoder: Body, some: Iterable[int] = ()) -> dict[
 
 def base_settings(task: str, encoder: Body, data: Path, *, steps: int, checkpoint: str = SMALL_PRETRAINED) -> Settings:
     """MT-TARTAN on the task's own text; from random weights (23 M), or continued from a small checkpoint."""
-    overrides = [f"domain.sources=[{','.join(DOMAINS[task])}]", f"domain.amount={AMOUNT}", "keep_scratch=false"]
+    overrides = [f"domain.sources=[{','.join(DOMAINS[task])}]", f"domain.amount={AMOUNT}"]
     overrides += [f"budget={steps}steps", f"evaluate.metric={METRICS[task]}", "finetune.seeds=[0]"]
-    overrides += ["compile=true", "bundle_size=200MB"]  # a process does dozens of runs; all tables may be one bundle
+    overrides += ["compile=true"]  # a process does dozens of runs
     if encoder == "scratch":
         overrides += ['tokenizer.entity_markers=["<<", ">>", "[[", "]]"]']
     else:

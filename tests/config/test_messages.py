@@ -64,7 +64,6 @@ def test_a_misspelt_key_is_met_with_the_right_one_at_every_level(
         (("pretrain",), "warmup_ratio", "'pretrain.warmup_fraction'"),
         (("pretrain", "objectives", "own"), "warmup_ratio", "'pretrain.objectives.own.warmup_fraction'"),
         (("finetune",), "per_device_train_batch_size", "'finetune.batch_size'"),
-        (("finetune",), "per_device_eval_batch_size", "'evaluate.batch_size'"),
         (("pretrain",), "bf16", "'precision'"),
     ],
 )

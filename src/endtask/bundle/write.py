@@ -23,7 +23,6 @@ from endtask.bundle.contents import (
     with_plain_selections,
 )
 from endtask.bundle.unpack import bundle_header
-from endtask.config import SizeBudget
 from endtask.errors import InputError
 from endtask.io.atomic import atomic_file
 from endtask.io.compression import read_failure
@@ -40,6 +39,8 @@ _SHRUNK_BY = {
 }
 _COUNTED_ALONE = 1 << 18  # measuring every small file would cost compression
 _PARTS_SHOWN = 3
+MAX_SIZE = 60_000_000
+"""The size limit of a bundle without `--max-size`, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,12 @@ def write_bundle(
     file: str | Path | None = None,
     *,
     kind: Kind = "tokens",
-    max_size: SizeBudget | None = None,
+    max_size: int = MAX_SIZE,
 ) -> Bundle:
     """Pack the prepared run in a folder, or all runs below it, into one file, by default `FOLDER.tar.zst`.
 
     Kind `tokens` packs runs up to the stage pack, without the selection's texts; kind `text` packs them up to select.
-    Raises `InputError` where the file would be larger than `max_size`, by default the setting `bundle_size`.
+    Raises `InputError` where the file would be larger than `max_size`, in bytes.
     """
     folder = Path(folder)
     file = Path(file) if file is not None else default_file(folder)
@@ -76,7 +77,7 @@ def write_bundle(
         items = with_plain_selections(items, Path(scratch))
         hashes = Hashes()
         header = Header(own_version(), kind, names, {item.path: hashes.of(item) for item in items})
-        parts = write_items(file, header, items, max_size or runs[0].settings.bundle_size)
+        parts = write_items(file, header, items, max_size)
     return Bundle(file, file.stat().st_size, kind, names, parts)
 
 
@@ -166,7 +167,7 @@ class Hashes:
         return self._known[key]
 
 
-def write_items(file: Path, header: Header, items: Sequence[Item], limit: SizeBudget) -> dict[str, int]:
+def write_items(file: Path, header: Header, items: Sequence[Item], limit: int) -> dict[str, int]:
     """Write the header and the items' files; returns the compressed bytes of each part, the largest first."""
     by_path = {item.path: item for item in items}
     with atomic_file(file) as aside, open(aside, "wb") as target:
@@ -175,7 +176,7 @@ def write_items(file: Path, header: Header, items: Sequence[Item], limit: SizeBu
         archive.add(HEADER, len(content), content_of(content))
         parts = _add_all(archive, header, by_path)
         archive.finish()
-        if target.tell() > limit.amount:
+        if target.tell() > limit:
             raise _too_large(file, target.tell(), parts, limit)
     return parts
 
@@ -206,11 +207,11 @@ def _add(archive: ArchiveWriter, item: Item, entry: Entry) -> None:
         raise InputError("changed while it was read", path=str(item.source), hint="wait until the run has finished")
 
 
-def _too_large(file: Path, bytes_: int, parts: Mapping[str, int], limit: SizeBudget) -> InputError:
+def _too_large(file: Path, bytes_: int, parts: Mapping[str, int], limit: int) -> InputError:
     largest = [f"{part} {size(amount)}" for part, amount in list(parts.items())[:_PARTS_SHOWN]]
     hints = [_SHRUNK_BY[part] for part in parts if part in _SHRUNK_BY][:1]
     return InputError(
-        f"would be {size(bytes_)}, more than bundle_size allows ({limit}); the largest parts: {', '.join(largest)}",
+        f"would be {size(bytes_)}, more than the limit of {size(limit)}; the largest parts: {', '.join(largest)}",
         path=file,
         hint="; ".join([*hints, f"--max-size {bytes_ // 10**6 + 1}MB allows it"]),
     )

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from endtask.config.part_section import PartSection
-from endtask.config.section import Positive
 from endtask.registry import Registry, metrics
 
 
@@ -28,7 +27,6 @@ class EvaluateSettings(PartSection):
     threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"] = Field(
         0.5, description="for multilabel: the least probability of a label that is given; tuned: the best on dev"
     )
-    batch_size: Positive = Field(64, description="texts per forward pass; changes speed only")
 
     @field_validator("metric")
     @classmethod

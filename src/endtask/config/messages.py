@@ -44,7 +44,6 @@ _OTHER_KEYS = {
     "mlm_probability": "mask_probability",
     "model_name_or_path": "model.path",
     "num_train_epochs": "epochs",
-    "per_device_eval_batch_size": "evaluate.batch_size",
     "per_device_train_batch_size": "batch_size",
     "save_steps": "checkpoint_steps",
     "tokenizer_name": "tokenizer.path",

@@ -129,9 +129,6 @@ class Settings(Section):
     output_dir: str = Field("", description="the run's folder")
     seed: int = Field(0, ge=0, description="of splits, selection and pre-training; fine-tuning has its own")
     threads: Positive | None = Field(None, description="CPU threads; unset: all cores")
-    keep_scratch: bool = Field(
-        True, description="keep what was read of each shard, so that a changed corpus redoes only what changed"
-    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on a GPU")
     compile: bool | Literal["auto", "graphs"] = Field(
@@ -142,9 +139,6 @@ class Settings(Section):
     report_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = Field(
         (), description="send the curves there as well; by default they stay in the run's folder"
     )
-    max_skipped_steps: Positive = Field(
-        10, description="steps in a row with a broken loss before training goes back to its last checkpoint"
-    )
     skip_pretraining: bool = Field(
         False, description="fine-tune the initial weights, such as those of a given checkpoint"
     )
@@ -152,9 +146,6 @@ class Settings(Section):
     budget: Budget = Field(
         Budget.parse("10min"),
         description="both training stages together: 600s, 10min, 50Mtok, 2000steps, 1e17flops",
-    )
-    bundle_size: SizeBudget = Field(
-        SizeBudget.parse("60MB"), description="the largest file that `endtask bundle` may write, in bytes: 60MB"
     )
     task: TaskSettings = TaskSettings()
     tasks: dict[str, TaskSettings] = Field(
@@ -240,13 +231,6 @@ class Settings(Section):
     def auxiliary_tasks_fit(self) -> Settings:
         check_tasks(self)
         return self
-
-    @field_validator("bundle_size")
-    @classmethod
-    def bundle_size_is_of_a_file(cls, size: SizeBudget) -> SizeBudget:
-        if size.unit != "bytes":
-            raise ValueError(f"{str(size)!r} is not the size of a file; write it like 60MB")
-        return size
 
     @model_validator(mode="after")
     def lengths_fit(self) -> Settings:

@@ -12,10 +12,13 @@ from endtask.encoders.network import TASK, Network
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.word_alignment import WordStarts
 
+BATCH_SIZE = 64
+"""Texts in a forward pass."""
+
 
 @torch.inference_mode()
 def class_probabilities(
-    network: Network, texts: PackedTexts, *, batch_size: int, context: DeviceContext, head: str = TASK
+    network: Network, texts: PackedTexts, *, context: DeviceContext, batch_size: int = BATCH_SIZE, head: str = TASK
 ) -> NDArray[np.float32]:
     """Probabilities (examples, classes) in order; those of an example's windows are averaged.
 

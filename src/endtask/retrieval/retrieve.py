@@ -33,7 +33,6 @@ class RetrievePaths:
     folder: Path
     scratch: Path
     workers: int
-    keep_scratch: bool = True
 
 
 def retrieve(
@@ -65,7 +64,7 @@ def retrieve(
     _write_words(words, joined, paths.folder / QUERY_WORDS)
     _write_sizes(joined, paths.folder / PASSAGE_SIZES)
     # A later run over a changed corpus can reuse shards; only a killed run over the same corpus can reuse rankings.
-    shutil.rmtree(paths.scratch / "rankings" if paths.keep_scratch else paths.scratch, ignore_errors=True)
+    shutil.rmtree(paths.scratch / "rankings", ignore_errors=True)
     return {
         **_counts(joined, of_task),
         "queries": len(queries),

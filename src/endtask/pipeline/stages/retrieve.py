@@ -33,7 +33,7 @@ class Retrieve(Stage):
 
         settings = data.settings
         workers = settings.threads or usable_cores()
-        paths = RetrievePaths(stage.start(), stage.final.parent / SCRATCH, workers, settings.keep_scratch)
+        paths = RetrievePaths(stage.start(), stage.final.parent / SCRATCH, workers)
         # The corpus may be there for the domain's text alone.
         corpus = data.corpus if needs_corpus(settings.select) else None
         return retrieve(data.task, corpus, settings.retrieve, paths, settings.task.columns)

@@ -44,7 +44,6 @@ _READ = (
     "threads",
     "precision",
     "compile",
-    "max_skipped_steps",
     "pretrain.max_length",
 )
 """The settings that the scoring model depends on."""
