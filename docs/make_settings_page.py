@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from endtask.config import BatchSize, Budget, Settings, SizeBudget, TextAmount
 from endtask.config.messages import holds_named_sections, section_of
-from endtask.config.part_section import PartSection
+from endtask.config.section import PartSection
 
 PAGE = Path(__file__).resolve().parent / "settings.md"
 

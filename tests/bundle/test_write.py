@@ -12,12 +12,10 @@ import pytest
 import endtask
 from endtask.bundle import unbundle, write_bundle
 from endtask.bundle.archive import Header
-from endtask.bundle.contents import Item
 from endtask.bundle.unpack import bundle_header
-from endtask.bundle.write import Hashes, write_items
-from endtask.config import Settings, SizeBudget, load_settings
+from endtask.bundle.write import Hashes, Item, write_items
+from endtask.config import SizeBudget
 from endtask.errors import InputError
-from endtask.pipeline.stages import STAGES
 from tests.toy_run import hashes, toy_settings, write_rows
 
 LARGE = SizeBudget.parse("1GB")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from endtask.cli.init import starter_yaml
 from endtask.cli.options import settings_from
 from endtask.config import load_settings
-from endtask.config.starter import starter_yaml
 from endtask.io.run_layout import STAGES
 from tests.conftest import Answer
 from tests.toy_run import hashes, results, write_settings

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from endtask.config import Settings, preset_names
 from endtask.config.messages import section_of
-from endtask.config.part_section import PartSection
+from endtask.config.section import PartSection
 from endtask.weighting.interleave import automatic_rho1
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from endtask.config import Settings
 from endtask.config.messages import section_of
-from endtask.config.part_section import PartSection
+from endtask.config.section import PartSection
 
 
 @pytest.fixture(scope="module")

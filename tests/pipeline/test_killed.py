@@ -90,7 +90,15 @@ def test_the_command_killed_from_outside(
     toy: Path, tmp_path: Path, driven: tuple[Path, dict[str, dict[str, Any]]]
 ) -> None:
     """No trick: the real command, killed by another process once pre-training has a checkpoint."""
-    again = [sys.executable, "-m", "endtask", "run", str(driven[0] / "settings.json"), "--output", str(tmp_path / "run")]
+    again = [
+        sys.executable,
+        "-m",
+        "endtask",
+        "run",
+        str(driven[0] / "settings.json"),
+        "--output",
+        str(tmp_path / "run"),
+    ]
     checkpoint = tmp_path / "run" / "pretrain.partial" / "checkpoint.safetensors"
     with subprocess.Popen(again, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while not checkpoint.exists() and process.poll() is None:

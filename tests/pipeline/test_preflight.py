@@ -26,7 +26,10 @@ TASK = Task.from_examples("tiny", {"train": ROWS[:6], "dev": ROWS[6:]}, test_fra
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        ({"pretrain": {"weighting": {"rho1": "inf"}}}, "key 'pretrain.objectives': nothing is left to train on.*rho1: inf"),
+        (
+            {"pretrain": {"weighting": {"rho1": "inf"}}},
+            "key 'pretrain.objectives': nothing is left to train on.*rho1: inf",
+        ),
         ({"evaluate": {"threshold": 0.3}}, "key 'evaluate.threshold': has no meaning for a task of type 'text'"),
         ({"evaluate": {"metric": "pearson"}}, "key 'evaluate.metric': 'pearson' does not fit"),
         (
@@ -126,7 +129,7 @@ def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
         "model": {"path": str(tmp_path / "bert"), "pooling": "entity_markers"},
         "tokenizer": {"entity_markers": ["[[", "]]"]},
     }
-    with pytest.raises(InputError, match="key 'model.pooling': bert has cls"):
+    with pytest.raises(InputError, match=r"key 'model\.pooling': bert has cls"):
         preflight(TASK, resolve(tree))
     preflight(TASK, resolve({**tree, "model": {"path": str(tmp_path / "bert")}}))
 

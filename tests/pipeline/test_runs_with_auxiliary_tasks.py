@@ -274,6 +274,8 @@ def test_only_tasks_that_are_fine_tuned_cost_time(data: Path, tmp_path: Path) ->
 
 def test_what_does_not_fit_a_further_task_is_met_before_any_work(data: Path, tmp_path: Path) -> None:
     settings = settings_of(data, tmp_path / "run", finetune={"window_stride": 4})
-    with pytest.raises(InputError, match=r"key 'finetune.window_stride': tasks.token_classification: tagged texts cannot be read by"):
+    with pytest.raises(
+        InputError, match=r"key 'finetune.window_stride': tasks.token_classification: tagged texts cannot be read by"
+    ):
         endtask.run(settings)
     assert not (tmp_path / "run").exists()

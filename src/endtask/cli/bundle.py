@@ -64,7 +64,9 @@ def command(
         unpacked = unbundle(folder, output)
         print(json.dumps({"folder": str(unpacked)}, ensure_ascii=False) if as_json else f"unpacked: {unpacked}")
         return
-    made = write_bundle(folder, output, kind="text" if text else "tokens", max_size=MAX_SIZE if max_size is None else _bytes(max_size))
+    made = write_bundle(
+        folder, output, kind="text" if text else "tokens", max_size=MAX_SIZE if max_size is None else _bytes(max_size)
+    )
     if as_json:
         print(json.dumps({**asdict(made), "file": str(made.file)}, ensure_ascii=False))
         return

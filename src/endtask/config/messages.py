@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from endtask.config.objectives import no_name
-from endtask.config.part_section import PartSection
 from endtask.config.root import Settings
+from endtask.config.section import PartSection
 from endtask.errors import InputError, did_you_mean, nearest
 
 Location = tuple[int | str, ...]

@@ -44,7 +44,7 @@ def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Se
 
 
 def without_default_names(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a tree of all settings without TLM's objectives where these are the default: other objectives replace them.
+    """Return all settings without the default objectives, so that the objectives of a variant replace them.
 
     >>> "objectives" in without_default_names(Settings().model_dump(mode="json"))["pretrain"]
     False

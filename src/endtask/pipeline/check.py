@@ -12,11 +12,10 @@ from endtask.config import BatchSize, ObjectiveSettings, Settings
 from endtask.config.data_usage import DataUse, chosen_by_dev, data_usage, data_usage_lines
 from endtask.config.objectives import TASK_OBJECTIVE, is_tlm
 from endtask.config.training import WeightingSettings
-from endtask.config.unused_settings import unused_settings
 from endtask.corpus import Corpus
 from endtask.io.selection_table import write_selection
 from endtask.pipeline.estimate import Estimate, Trial, estimate_lines, estimate_of, retrieval_cost, with_selector
-from endtask.pipeline.external_inputs import unread_corpus
+from endtask.pipeline.inputs import unread_corpus
 from endtask.pipeline.preflight import preflight
 from endtask.records import Example
 from endtask.task import Audit, Task, audit
@@ -123,7 +122,7 @@ def check(settings: Settings) -> CheckResult:
         return replace(
             found,
             unread_corpus=unread_corpus(settings),
-            unused_settings=unused_settings(settings),
+            unused_settings=tuple(settings.unused_settings()),
             validation_warnings=warnings,
         )
 

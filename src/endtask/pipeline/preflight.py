@@ -72,7 +72,9 @@ def _check_training(settings: Settings, *, has_corpus: bool) -> None:
     if settings.skip_pretraining:
         return
     if not settings.objectives_with_text:
-        message = f"nothing is left to train on: there is no corpus text, and {settings.without_task} leaves out the task"
+        message = (
+            f"nothing is left to train on: there is no corpus text, and {settings.without_task} leaves out the task"
+        )
         raise InputError(message, key="pretrain.objectives")
     settings.pretrain.weighting.part.check_texts(tuple(settings.objectives_with_text))
     for name, section in settings.objectives_with_text.items():

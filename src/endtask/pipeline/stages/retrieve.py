@@ -6,7 +6,7 @@ from endtask.config import Settings
 from endtask.io.machine import usable_cores
 from endtask.io.run_layout import SCRATCH
 from endtask.io.stage_folder import StageFolder
-from endtask.pipeline.external_inputs import needs_corpus
+from endtask.pipeline.inputs import needs_corpus
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
 

@@ -9,8 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from endtask.config import Settings
 from endtask.config.model import check_encoder
-from endtask.config.part_section import PartConfig
-from endtask.config.section import Positive, PositiveNumber
+from endtask.config.section import PartConfig, Positive, PositiveNumber
 
 
 @dataclass(frozen=True)
