@@ -39,7 +39,7 @@ from endtask.selectors.base import RunContext
 from endtask.selectors.fusion import fused
 from endtask.selectors.influence import influence_config
 from endtask.selectors.influence.candidates import pack_candidates
-from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
+from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings
 from endtask.selectors.influence.folds import folds_of
 from endtask.selectors.ranking import by_score, ranks_of, write_rows
 from endtask.task.stored import task_files
@@ -85,7 +85,7 @@ class Prepared:
         shutil.rmtree(folder, ignore_errors=True)
         settings = with_values(self.settings, {"tokenizer.path": str(self.tokenizer)}, "scoring")
         task, scoring = self.run.task, scoring_settings(settings)
-        parts = folds_of(task, influence_config(settings), seed_of(settings))
+        parts = folds_of(task, influence_config(settings), settings.seed)
         prepare_folds(task, parts, self.table, scoring, folder)
         tokenizer = load_tokenizer(folder / TOKENIZER)
         pack_candidates(self.table, tokenizer, scoring.pretrain.max_length, folder / CANDIDATES)

@@ -33,7 +33,7 @@ class Perplexity(Selector):
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
         """Raise `InputError` where no train text is long enough for an n-gram."""
-        super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
+        super().preflight(task, settings, has_corpus=has_corpus)
         if task is not None and all(len(example.text) < self.config.order for example in task.train):
             raise InputError(f"no train text has {self.config.order} characters", key="select.order")
 

@@ -200,15 +200,6 @@ def test_unlabelled_texts_by_the_columns_of_the_task(task: Task, corpus: Corpus,
     assert queries_of(tmp_path / "named")["whatsoever"] == ["unlabelled/1"]
 
 
-def test_rarest_words_ask(task: Task, corpus: Corpus, tmp_path: Path) -> None:
-    counts = retrieve(task, corpus, RetrieveSettings(query="idf", query_words=1), tmp_path)
-    # "and" and "pears" stand in two passages each, "apples" in three; of equals the earlier stays.
-    assert queries_of(tmp_path) == {"pears": ["train-0", "train-1"], "apples": ["train-2"], "stone": ["train-3"]}
-    assert counts["queries"] == 3
-    assert retrieved(tmp_path)[0].rank == 1
-    assert set(retrieved(tmp_path)[6].matched_queries) == {"train-0", "train-1", "train-2"}
-
-
 def test_key_phrases_ask(corpus: Corpus, tmp_path: Path) -> None:
     text = "It is what it is: the stone bridges of the old town, and then there is more of it."
     retrieve(asking((text, "x"), ("apples", "y")), corpus, RetrieveSettings(query="rake", query_words=4), tmp_path)
@@ -234,28 +225,9 @@ def test_near_duplicates_collapse_and_are_counted(task: Task, tmp_path: Path) ->
     assert np.flatnonzero(sizes == 0).tolist() == [1, 4], "and random selection does not draw the others"
 
 
-def test_large_scale_doubles_the_papers_k(task: Task, corpus: Corpus, tmp_path: Path) -> None:
-    assert retrieve(task, corpus, RetrieveSettings(large_scale=True), tmp_path)["top_k"] == 10_000
-    assert retrieve(task, corpus, RetrieveSettings(large_scale=True, top_k=3), tmp_path)["top_k"] == 3
-
-
-def test_ranks_by_class(corpus: Corpus, tmp_path: Path) -> None:
-    texts = [("pears", "b"), ("apples pears", "a"), ("pears", "a"), ("stone", "b"), ("bridges nothing", "b")]
-    labels = asking(*texts).labels
-    retrieve(asking(*texts), corpus, RetrieveSettings(), tmp_path)
-    statistics, found = read_statistics(tmp_path / RETRIEVED), retrieved(tmp_path)
-    alone = {}
-    for label in labels:
-        # Another class, or it would be no task; its text finds nothing.
-        own = asking(*(pair for pair in texts if pair[1] == label), ("zzz", "other"))
-        retrieve(own, corpus, RetrieveSettings(), tmp_path / label)
-        alone[label] = {position: item.rank for position, item in retrieved(tmp_path / label).items()}
-    assert statistics.class_ranks is not None
-    assert statistics.class_ranks.tolist() == [
-        [alone[label].get(position, 0) for label in labels] for position in found
-    ]
-    assert 0 in statistics.class_ranks
-    assert statistics.rank.tolist() == [min(rank for rank in row if rank) for row in statistics.class_ranks.tolist()]
+def test_the_papers_top_k(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    assert retrieve(task, corpus, RetrieveSettings(top_k="auto_large"), tmp_path)["top_k"] == 10_000
+    assert retrieve(task, corpus, RetrieveSettings(top_k=3), tmp_path)["top_k"] == 3
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -274,6 +246,5 @@ def test_a_task_without_any_word_asks_nothing(corpus: Corpus, tmp_path: Path) ->
 
 def test_words_that_no_passage_has(corpus: Corpus, tmp_path: Path) -> None:
     task = asking(("xyzzy", "x"), ("plugh", "y"))
-    for mode in ("full", "idf"):
-        counts = retrieve(task, corpus, RetrieveSettings(query=mode), tmp_path / mode)  # type: ignore[arg-type]
-        assert (counts["queries"], counts["passages"]) == (2, 0)
+    counts = retrieve(task, corpus, RetrieveSettings(query="full"), tmp_path)
+    assert (counts["queries"], counts["passages"]) == (2, 0)

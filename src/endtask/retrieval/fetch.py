@@ -57,7 +57,7 @@ def locate_matches(shard: JoinedShard, matches: MatchedPassages) -> ShardMatches
 def fetch_passages(
     shards: Sequence[tuple[Shard, Path]], example_ids: Sequence[str], folder: Path, *, workers: int
 ) -> Iterator[Batch]:
-    """Yield rows of `selection_schema(class_ranks=True)` in corpus order; each path is a saved `ShardMatches`."""
+    """Yield rows of `selection_schema()` in corpus order; each path is a saved `ShardMatches`."""
     import pyarrow as arrow
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,12 +87,9 @@ def _with_matches(part: Path, matches: MatchedPassages, names: Any) -> Iterator[
             done += len(texts)
             reasons = arrow.repeat(arrow.scalar("retrieved"), len(texts))
             queries = list_array(names.take(arrow.array(rows.query_matches)), rows.query_counts)
-            class_ranks = list_array(
-                arrow.array(rows.class_ranks.ravel()), np.full(len(texts), rows.class_ranks.shape[1])
-            )
             numbers = [rows.positions, rows.rank, rows.score, rows.matched_count]
-            columns = [*texts.columns, *map(arrow.array, numbers), queries, reasons, class_ranks]
-            yield arrow.RecordBatch.from_arrays(columns, schema=selection_schema(class_ranks=True))
+            columns = [*texts.columns, *map(arrow.array, numbers), queries, reasons]
+            yield arrow.RecordBatch.from_arrays(columns, schema=selection_schema())
 
 
 def handle(job: Job, report: Report) -> None:

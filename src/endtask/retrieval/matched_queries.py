@@ -23,7 +23,6 @@ class MatchedPassages:
 
     `rank` is the best over all queries and `score` the score for that query (of equal ranks the higher score, then the
     earlier query). `query_matches` are the concatenated indices of examples, best first, at most 20 per passage.
-    `class_ranks` is the best rank among the examples of each class, 0 where none matches: (passages, classes).
     """
 
     positions: NDArray[np.int64]
@@ -32,7 +31,6 @@ class MatchedPassages:
     matched_count: NDArray[np.int64]
     query_counts: NDArray[np.int64]
     query_matches: NDArray[np.int32]
-    class_ranks: NDArray[np.int32]
 
     def part(self, start: int, stop: int) -> MatchedPassages:
         """Return the passages at positions from `start` to before `stop`."""
@@ -50,20 +48,15 @@ class MatchedPassages:
             self.matched_count[rows],
             self.query_counts[rows],
             self.query_matches[start:stop],
-            self.class_ranks[rows],
         )
 
 
 class QueryMatches:
     """Inverts rankings; examples are numbered in the order in which the queries name them."""
 
-    def __init__(self, rankings: Rankings, queries: Sequence[Query], labels: Sequence[str]) -> None:
+    def __init__(self, rankings: Rankings, queries: Sequence[Query]) -> None:
         self._rankings = rankings
-        self._examples = _concatenated([range(len(query.example_ids)) for query in queries], running=True)
-        number = {label: index for index, label in enumerate(labels)}
-        classes = [[number[label] for label in query.labels if label in number] for query in queries]
-        self._classes = _concatenated(classes)
-        self._class_count = len(labels)
+        self._examples = np.cumsum([0, *(len(query.example_ids) for query in queries)], dtype=np.int64)
 
     def by_range(self, borders: Sequence[int]) -> Iterator[MatchedPassages]:
         """Yield the matched passages between each two neighbors of `borders`, in corpus order."""
@@ -103,25 +96,12 @@ class QueryMatches:
         score = np.zeros(count, dtype=np.float64)
         query_counts = np.zeros(count, dtype=np.int64)
         query_matches = np.zeros((count, MATCHED_QUERIES_STORED), dtype=np.int32)
-        class_ranks = np.zeros((count, self._class_count), dtype=np.int32)
         find_query_matches(
-            matched, offsets, queries, ranks, scores, *self._examples, *self._classes,
-            rank, score, matched_count, query_counts, query_matches, class_ranks,
+            matched, offsets, queries, ranks, scores, self._examples,
+            rank, score, matched_count, query_counts, query_matches,
         )  # fmt: skip
         is_used = np.arange(MATCHED_QUERIES_STORED) < query_counts[:, None]  # (passages, 20)
-        return MatchedPassages(
-            matched + start, rank, score, matched_count, query_counts, query_matches[is_used], class_ranks
-        )
-
-
-def _concatenated(
-    parts: Sequence[Sequence[int]], *, running: bool = False
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Concatenate lists: returns offsets and values; with `running` the values are the numbers from 0 on."""
-    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    values = range(int(offsets[-1])) if running else [value for part in parts for value in part]
-    return offsets, np.asarray(values, dtype=np.int64)
+        return MatchedPassages(matched + start, rank, score, matched_count, query_counts, query_matches[is_used])
 
 
 def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -162,12 +142,12 @@ def _gather(positions, scores, sizes, query, start, stop, cursors, queries, rank
 
 
 @compiled(
-    "void(int64[::1], int64[::1], int32[::1], int32[::1], float64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    "int64[::1], float64[::1], int64[::1], int64[::1], int32[:, ::1], int32[:, ::1])"
+    "void(int64[::1], int64[::1], int32[::1], int32[::1], float64[::1], int64[::1],"
+    "int64[::1], float64[::1], int64[::1], int64[::1], int32[:, ::1])"
 )
 def find_query_matches(  # type: ignore[no-untyped-def]
-    matched, offsets, queries, ranks, scores, example_offsets, examples, class_offsets, classes,
-    best_rank, best_score, matched_count, query_counts, query_matches, class_ranks,
+    matched, offsets, queries, ranks, scores, example_offsets,
+    best_rank, best_score, matched_count, query_counts, query_matches,
 ):  # fmt: skip
     """Find for each passage the queries that match it, best first (lower rank, higher score, earlier query)."""
     best = np.zeros(MATCHED_QUERIES_STORED, dtype=np.int64)
@@ -176,10 +156,6 @@ def find_query_matches(  # type: ignore[no-untyped-def]
         for entry in range(offsets[matched[row]], offsets[matched[row] + 1]):
             query = queries[entry]
             matched_count[row] += example_offsets[query + 1] - example_offsets[query]
-            for at in range(class_offsets[query], class_offsets[query + 1]):
-                before = class_ranks[row, classes[at]]
-                if before == 0 or ranks[entry] < before:
-                    class_ranks[row, classes[at]] = ranks[entry]
             index = stored
             while index > 0:
                 other = best[index - 1]
@@ -195,8 +171,8 @@ def find_query_matches(  # type: ignore[no-untyped-def]
         count = 0
         for index in range(stored):
             query = queries[best[index]]
-            for at in range(example_offsets[query], example_offsets[query + 1]):
+            for example in range(example_offsets[query], example_offsets[query + 1]):
                 if count < MATCHED_QUERIES_STORED:
-                    query_matches[row, count] = examples[at]
+                    query_matches[row, count] = example
                     count += 1
         query_counts[row] = count

@@ -5,11 +5,11 @@ Unlabelled texts of the task (`retrieve.unlabelled`) are queries too, except tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from endtask.config import ColumnSettings, RetrieveSettings
 from endtask.corpus.reading import TEXT_COLUMNS
@@ -22,26 +22,22 @@ from endtask.retrieval.words import words_of
 from endtask.task import Task, normalize, remove_entity_markers
 from endtask.task.columns import Columns, find_columns
 
-QueryMode = Literal["auto", "full", "rake", "idf"]
+QueryMode = Literal["auto", "full", "rake"]
 
 LONG_TEXT = 150
 """Words beyond which `auto` uses key phrases, as TLM does for its longest texts (reviews and articles)."""
 _KEY = "retrieve.unlabelled"
-
-_Word = TypeVar("_Word", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Query:
     """A query and its examples.
 
-    `text` is the query's words, repeats included, separated by single blanks; `labels` are the distinct classes of the
-    examples in their order, empty for unlabelled texts, scores and tags.
+    `text` is the query's words, repeats included, separated by single blanks.
     """
 
     text: str
     example_ids: tuple[str, ...]
-    labels: tuple[str, ...] = ()
 
     @property
     def words(self) -> list[str]:
@@ -68,10 +64,7 @@ class TaskQueries:
 
 
 def task_queries(task: Task, settings: RetrieveSettings, columns: ColumnSettings | None = None) -> TaskQueries:
-    """Build the queries of a task's train texts and of its unlabelled texts, which are read here.
-
-    Mode `idf` uses the full texts until document frequencies are known; `keep_rarest` then shortens them.
-    """
+    """Build the queries of a task's train texts and of its unlabelled texts, which are read here."""
     unlabelled = Unlabelled()
     if settings.unlabelled is not None:
         held_out = chain(task.splits.get("dev", ()), task.splits.get("test", ()))
@@ -86,50 +79,29 @@ def build_queries(examples: Iterable[Example], *, mode: QueryMode = "full", quer
     """Return one query per distinct text, in the order of the examples; skips examples without any word.
 
     >>> build_queries([Example("1", "<< EGFR >> binds", "yes"), Example("2", "EGFR binds!", "no")])
-    [Query(text='egfr binds', example_ids=('1', '2'), labels=('yes', 'no'))]
+    [Query(text='egfr binds', example_ids=('1', '2'))]
     """
-    return _merge(_query(example, mode, query_words) for example in examples)
+    equal: dict[str, list[str]] = {}
+    for example in examples:
+        parts = (remove_entity_markers(part) for part in (example.text, example.text_pair) if part)
+        # A blank line, so that no key phrase runs from one text into the other.
+        if words := _words_of_query("\n\n".join(parts), mode, query_words):
+            equal.setdefault(" ".join(words), []).append(example.id)
+    return [Query(text, tuple(ids)) for text, ids in equal.items()]
 
 
-def keep_rarest(queries: Iterable[Query], document_frequency: Callable[[str], int], query_words: int) -> list[Query]:
-    """Reduce each query to its rarest words; merges queries that become equal."""
-    shortened = ((" ".join(rarest_words(query.words, document_frequency, query_words)), query) for query in queries)
-    return _merge(Query(text, query.example_ids, query.labels) for text, query in shortened)
+def papers_top_k(examples: int, requested: int | str = "auto") -> int:
+    """Return TLM's passages per example (Table B.1), `auto_large` for its large scale; numbers stay as they are.
 
-
-def rarest_words(words: Sequence[_Word], document_frequency: Callable[[_Word], int], count: int) -> list[_Word]:
-    """Return the `count` distinct words of highest idf, in their order and with repeats.
-
-    Of equally rare words the earlier stay. Words that no document contains match nothing, so they are dropped first.
-
-    >>> frequency = {"the": 90, "sodium": 4, "channel": 7, "xyzzy": 0}
-    >>> rarest_words("the sodium channel and the xyzzy sodium".split(), lambda word: frequency.get(word, 0), 2)
-    ['sodium', 'channel', 'sodium']
+    >>> papers_top_k(4169), papers_top_k(4169, "auto_large"), papers_top_k(4169, 3)
+    (5000, 10000, 3)
     """
-    frequencies = {word: document_frequency(word) for word in words}
-    # Sorting is stable, and a dictionary keeps the order of first occurrence.
-    rarest = set(sorted(frequencies, key=lambda word: (frequencies[word] == 0, frequencies[word]))[:count])
-    return [word for word in words if word in rarest]
-
-
-def papers_top_k(examples: int, large_scale: bool = False) -> int:
-    """Return TLM's number of passages per example (Table B.1): the fewer examples, the more passages for each.
-
-    >>> papers_top_k(4169), papers_top_k(4169, large_scale=True)
-    (5000, 10000)
-    """
-    scale = 2 if large_scale else 1
+    if isinstance(requested, int):
+        return requested
+    scale = 2 if requested == "auto_large" else 1
     if examples < 5_000:
         return scale * 5_000
     return scale * (50 if examples > 100_000 else 500)
-
-
-def _query(example: Example, mode: QueryMode, query_words: int) -> Query:
-    parts = (remove_entity_markers(part) for part in (example.text, example.text_pair) if part)
-    # A blank line, so that no key phrase runs from one text into the other.
-    words = _words_of_query("\n\n".join(parts), mode, query_words)
-    is_class = isinstance(example.label, str) and example.label != ""
-    return Query(" ".join(words), (example.id,), (str(example.label),) if is_class else ())
 
 
 def _words_of_query(text: str, mode: QueryMode, query_words: int) -> list[str]:
@@ -139,21 +111,6 @@ def _words_of_query(text: str, mode: QueryMode, query_words: int) -> list[str]:
         best = [word for phrase, _ in key_phrases(text, count=query_words) for word in words_of(phrase)]
         return (best or words)[:query_words]
     return words
-
-
-def _merge(queries: Iterable[Query]) -> list[Query]:
-    """Merge queries with the same words; drops those without any word."""
-    equal: dict[str, list[Query]] = {}
-    for query in queries:
-        if query.text:
-            equal.setdefault(query.text, []).append(query)
-    return [group[0] if len(group) == 1 else _merged(text, group) for text, group in equal.items()]
-
-
-def _merged(text: str, group: list[Query]) -> Query:
-    ids = chain.from_iterable(query.example_ids for query in group)
-    labels = dict.fromkeys(chain.from_iterable(query.labels for query in group))
-    return Query(text, tuple(ids), tuple(labels))
 
 
 @dataclass(frozen=True)

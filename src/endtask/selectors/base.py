@@ -35,7 +35,7 @@ class RunContext:
     """What a selector may read.
 
     `retrieved` is the folder of the retrieve stage; `corpus_bytes` is the size of all texts in the corpus, 0 without
-    one; `labels` are the task's classes; `is_contaminated` returns whether a text contains a dev or test text (None: no
+    one; `is_contaminated` returns whether a text contains a dev or test text (None: no
     check); `examples` are the train rows; `folder` is the stage's folder, also for scratch files; `device` is
     where a model computes vectors. A selector that trains a model also reads the `task`, all settings of the `run` and
     the `stage`, whose plan stores decisions for a resumed run.
@@ -45,7 +45,6 @@ class RunContext:
     retrieved: Path
     corpus: Corpus | None = None
     corpus_bytes: int = 0
-    labels: tuple[str, ...] = ()
     seed: int = 0
     is_contaminated: Callable[[str], bool] | None = None
     examples: Sequence[Example] = ()
@@ -141,13 +140,10 @@ class Selector:
     """Whether the selector runs or trains a model on the device."""
     filters_contamination: ClassVar[bool] = False
     """Whether the selector drops texts that contain a dev or test text; retrieved passages are filtered already."""
+    is_plain_rank: ClassVar[bool] = False
+    """Whether the selection is the plain BM25 ranking, with which others are compared."""
     memory_hint: ClassVar[str | None] = None
     """What a user can change where the selector runs out of memory."""
-
-    @property
-    def is_plain_rank(self) -> bool:
-        """Whether the selection is the plain BM25 ranking, with which others are compared."""
-        return False
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -180,7 +176,7 @@ class Selector:
         """Return which labels the selection depends on; None: no labels."""
         return None
 
-    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
         """Raise `InputError` for settings that cannot work with this task and corpus, before anything is spent."""
         if self.requires_corpus and not has_corpus:
             raise InputError(f"{self.name} selects from a corpus", key="corpus.sources", hint="--corpus path/to/text")
@@ -212,9 +208,3 @@ class Selector:
         written = write_rows(run.table, selected, path, reason, new_values)
         return Selected(written, int(candidates.bytes[selected].sum()), ranking.counts)
 
-
-def check_per_class(per_class: bool, labels: tuple[str, ...]) -> None:
-    """Raise `InputError` where `per_class` is set and the task has no classes."""
-    if per_class and not labels:
-        message = "the task has no classes to divide the budget among"
-        raise InputError(message, key="select.per_class", hint="set it to false")

@@ -56,7 +56,7 @@ class Imported(Selector):
         assert self.config.path is not None
         return file_digest(Path(self.config.path))
 
-    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
         """Raise `InputError` for a missing or unreadable file, and for budgets that do not apply to one."""
         path, budget = self.config.path, settings.select.budget
         if path is None:

@@ -59,9 +59,9 @@ class NearestNeighbors(Selector):
         assert self.config.embedding is not None
         return embedding_fingerprint(self.config.embedding)
 
-    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
         """Raise `InputError` for an embedding that is not named or does not exist."""
-        super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
+        super().preflight(task, settings, has_corpus=has_corpus)
         check_embedding_exists(self.config.embedding)
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:

@@ -63,7 +63,6 @@ def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         finished["retrieve"],
         corpus=data.corpus,
         corpus_bytes=manifest["counts"]["corpus"]["bytes"],
-        labels=data.task.labels,
         seed=settings.seed,
         is_contaminated=data.contamination_check() if settings.select.part.filters_contamination else None,
         examples=data.task.train,

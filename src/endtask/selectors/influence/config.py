@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from endtask.config import Settings
-from endtask.config.model import check_encoder
 from endtask.config.part_section import PartConfig
 from endtask.config.section import Positive, PositiveNumber
 
@@ -34,27 +33,22 @@ class InfluenceConfig(PartConfig):
 
     size: Literal["auto", "tiny", "mini", "compact", "small", "medium", "base", "large"] = Field(
         "auto",
-        description="of the scoring model, as in model.size; auto: the largest with a tenth of the weights of the "
-        "model to be trained; a given model.path is itself the scoring model",
+        description="of the scoring model, which has model.architecture; auto: the largest with at most a tenth of the "
+        "weights of the model to be trained; a given model.path is itself the scoring model",
     )
-    architecture: str = Field("lean", description="of the scoring model, as in model.architecture")
-    pooling: Literal["cls", "mean"] = Field(
-        "cls", description="what its task head reads: of the first token, a target's gradient has a single row"
-    )
-    seed: int | None = Field(None, ge=0, description="of its random weights, folds and masks; unset: the run's `seed`")
-    epochs: Positive = Field(10, description="over the task's train rows, with masked LM and the task together")
+    epochs: Positive = Field(10, description="of fitting it on the train rows, with masked LM and the task together")
     learning_rate: PositiveNumber | Literal["auto"] = Field(
-        "auto", description="highest rate of that training; auto: 1e-3 from random weights, 5e-5 from a model.path"
+        "auto", description="of fitting; auto: 1e-3 from random weights, 5e-5 from a model.path"
     )
     recipe: Literal["default", "paper"] = Field(
         "default",
-        description="small values together; default: fit in batches of 32 with 15% masked, at most 4,096 targets; "
-        "paper: batches of 16 with 10% masked, all targets, masked too, as in the ISS authors' code",
+        description="default: fitting in batches of 32 with 15% masked, at most 4,096 targets; paper: batches of 16 "
+        "with 10% masked, all targets, masked too, as in the ISS authors' code",
     )
     targets: Literal["folds", "dev"] = Field(
         "folds",
-        description="whose loss is to fall: of each half of train under the model that was fitted on the other half, "
-        "or of dev under one that was fitted on train",
+        description="the rows whose loss should fall; folds: each half of train under the model that was fitted on the "
+        "other half; dev: dev under a model that was fitted on train",
     )
     layers: tuple[str, ...] = Field(
         ("last",),
@@ -63,26 +57,25 @@ class InfluenceConfig(PartConfig):
         "or paths of Linear modules, `*` standing for anything",
     )
     measure: Literal["dot", "cosine"] = Field(
-        "cosine", description="how two gradients are compared; the paper's is the dot product"
+        "cosine", description="of two gradients; the paper takes the dot product"
     )
-    candidate_batch: Positive = Field(1, description="candidates whose mean gradient is scored as one (B_p)")
-    target_batch: Positive = Field(1, description="targets whose mean gradient counts as one (B_t)")
+    candidate_batch: Positive = Field(1, description="neighboring candidates scored by their mean gradient (B_p)")
+    target_batch: Positive = Field(1, description="targets compared by their mean gradient (B_t)")
     masks: Positive = Field(
         2,
-        description="masks of each candidate, over which its gradient is averaged: n hide 1/n of its tokens each, so "
-        "that all are predicted; 1: a single mask, of as many tokens as in fitting (paper)",
+        description="masks over which a candidate's gradient is averaged: n masks hide 1/n of its tokens each, so that "
+        "all are predicted; 1: a single mask with the share of fitting (paper)",
     )
     choice: Literal["budget", "top_k"] = Field(
         "budget",
-        description="what is selected; budget: the highest mean of the ten best scores; top_k: the best k of each "
-        "target, together, with the k that fills select.budget (paper)",
+        description="budget: the highest mean of the ten best scores; top_k: the union of the best k of each target, "
+        "with the k that fills select.budget (paper)",
     )
-    per_class: bool = Field(False, description="divide the budget among the classes, each taking in turn")
     share_of_budget: float | None = Field(
         0.1,
         gt=0,
-        description="the most that scoring may cost, as a share of the training budget: beyond it only the best-ranked "
-        "candidates are scored; null: no limit",
+        description="the limit of fitting and scoring, as a share of the training budget: beyond it only the "
+        "best-ranked candidates are scored; null: no limit",
     )
 
     @property
@@ -105,11 +98,6 @@ class InfluenceConfig(PartConfig):
         if isinstance(layers, str):
             raise ValueError(f"give a list of layers, such as [{layers}]")
         return layers
-
-    @model_validator(mode="after")
-    def pooling_fits(self) -> InfluenceConfig:
-        check_encoder(self.architecture, pooling=self.pooling)
-        return self
 
 
 def influence_config(settings: Settings) -> InfluenceConfig:

@@ -25,7 +25,6 @@ from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.task_objective import task_objective
-from endtask.registry import encoders
 from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.folds import folds_of
 from endtask.task import Task
@@ -45,8 +44,9 @@ _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", 
 _TIMES_SMALLER = 10
 """Published budgets: selection by gradients pays off with a scoring model about ten times smaller than the model."""
 _RATE_FROM_RANDOM, _RATE_FROM_CHECKPOINT = 1e-3, 5e-5
-_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS = 3.0, 0.1, 128
-"""The weight of masked LM relative to the task loss, the dropout in fitting, and the most tokens of a text (ISS)."""
+_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS, _POOLING = 3.0, 0.1, 128, "cls"
+"""The weight of masked LM relative to the task loss, the dropout in fitting, the most tokens of a text, and what the
+head reads (ISS): of the first token, a target's gradient has a single row."""
 _TOKENIZER_TEXTS = 50_000
 
 
@@ -66,17 +66,10 @@ def scoring_settings(settings: Settings) -> Settings:
             update={"train_texts": min(_TOKENIZER_TEXTS, settings.tokenizer.train_texts or _TOKENIZER_TEXTS)}
         ),
         "skip_pretraining": False,
-        "seed": seed_of(settings),
         "compile": "graphs",  # a few minutes of a small network are over before it would be compiled
         "report_to": (),
     }
     return settings.model_copy(update=changed)
-
-
-def seed_of(settings: Settings) -> int:
-    """Return the seed of weights, folds and masks."""
-    seed = influence_config(settings).seed
-    return settings.seed if seed is None else seed
 
 
 def size_for(model: ModelSettings) -> str:
@@ -98,13 +91,12 @@ def _weights(shape: Shape) -> int:
 def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> ModelSettings:
     if settings.model.path is not None:
         return settings.model.model_copy(update={"dropout": _DROPOUT})
-    backends = encoders.get(config.architecture).backends
     return ModelSettings(
-        architecture=config.architecture,
+        architecture=settings.model.architecture,
         size=size_for(settings.model) if config.size == "auto" else config.size,
-        pooling=config.pooling,
+        pooling=_POOLING,
         dropout=_DROPOUT,
-        attention=settings.model.attention if settings.model.attention in backends else "auto",
+        attention=settings.model.attention,
         max_position_embeddings=max(max_length, settings.model.max_position_embeddings),
     )
 
@@ -112,7 +104,7 @@ def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int
 def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> PretrainSettings:
     automatic = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
     return PretrainSettings(
-        seed=seed_of(settings),
+        seed=settings.seed,
         learning_rate=automatic if config.learning_rate == "auto" else config.learning_rate,
         weight_decay=0.0,
         batch_size=BatchSize.parse(str(config.recipe_values.batch_size)),
@@ -127,7 +119,7 @@ def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: 
 def check_influence(task: Task, settings: Settings) -> None:
     """Raise `InputError` for train rows that cannot be halved and layers that the scoring model lacks."""
     config = influence_config(settings)
-    folds_of(task, config, seed_of(settings))
+    folds_of(task, config, settings.seed)
     if not set(config.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
         check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), config.layers)
 

@@ -18,7 +18,7 @@ from endtask.gradients.plan import Plan
 from endtask.io.machine import available_memory
 from endtask.io.selection_table import write_selection
 from endtask.selectors.influence.config import InfluenceConfig, influence_config
-from endtask.selectors.influence.fit import Fold, prepare_folds, scoring_settings, seed_of
+from endtask.selectors.influence.fit import Fold, prepare_folds, scoring_settings
 from endtask.selectors.influence.folds import folds_of
 from endtask.task import Task
 from endtask.training.budget_plan import measure_cost
@@ -201,7 +201,7 @@ def influence_cost(
     """Estimate the cost by a short trial of the scoring model on `few`, a sample of the task's train rows."""
     config = influence_config(settings)
     write_selection(folder / "none.parquet", [])
-    parts = folds_of(task, config, seed_of(settings))
+    parts = folds_of(task, config, settings.seed)
     # The rows of the sample replace those of the fold: they give lengths and time, and nothing is validated.
     sample = replace(few, splits={"train": few.train, "dev": few.train})
     trial = scoring_settings(settings)
@@ -250,7 +250,7 @@ def _heavier(network: Network, config: InfluenceConfig) -> float:
 
 def _target_bytes(network: Network, row_tokens: float, config: InfluenceConfig) -> float:
     """Return the bytes of a target's gradients, stored as rows or as matrices."""
-    rows = 1.0 if config.layers == ("last",) and config.pooling == "cls" else row_tokens
+    rows = 1.0 if config.layers == ("last",) else row_tokens
     compared = choose_weights(network, config.layers).values()
     return sum(4.0 * min(sum(weight.shape) * rows, weight.numel()) for weight in compared)
 

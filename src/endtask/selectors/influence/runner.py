@@ -30,7 +30,6 @@ from endtask.selectors.influence.fit import (
     fit,
     prepare_folds,
     scoring_settings,
-    seed_of,
 )
 from endtask.selectors.influence.folds import (
     Column,
@@ -132,7 +131,7 @@ class InfluenceRunner:
     @cached_property
     def folds(self) -> list[Fold]:
         """The folds with their tokens."""
-        parts = folds_of(self.task, self.config, seed_of(self.run))
+        parts = folds_of(self.task, self.config, self.run.seed)
         return prepare_folds(self.task, parts, self.table, scoring_settings(self.run), self.folder)
 
     @cached_property
@@ -198,7 +197,7 @@ class InfluenceRunner:
         """Return mean and deviation of each target's scores over a sample, and the cost of scoring one candidate."""
         path = self.folder / _CALIBRATION
         if not path.exists():
-            drawn = calibration_draw(units.count, seed_of(self.run))
+            drawn = calibration_draw(units.count, self.run.seed)
             if self.compiled:  # which takes its time once, not for each candidate
                 score_units(scorer, units, drawn)
             started = time.perf_counter()

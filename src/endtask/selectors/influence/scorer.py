@@ -29,7 +29,7 @@ from endtask.progress import bar
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits, UnitTexts
 from endtask.selectors.influence.config import InfluenceConfig, influence_config
-from endtask.selectors.influence.fit import Fold, seed_of
+from endtask.selectors.influence.fit import Fold
 from endtask.selectors.influence.limits import check_size
 from endtask.selectors.influence.score_targets import LISTED
 from endtask.tokenization.packed_texts import PackedTexts
@@ -70,7 +70,7 @@ class Reader:
 
     def __init__(self, fold: Fold, network: Network) -> None:
         self._config, self._network = influence_config(fold.settings), network
-        self._masking, self.seed = fold.masking, seed_of(fold.settings)
+        self._masking, self.seed = fold.masking, fold.settings.seed
         share = self._config.score_mask_probability
         self._scored = replace(self._masking, probability=share)
         self.most_tokens = tokens_at_once(fold.context.device, share)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from endtask.config import Settings
 from endtask.config.data_usage import DataUse, selection_use
-from endtask.errors import InputError
 from endtask.io.run_layout import HELPFUL
 from endtask.io.selection_table import SelectionStatistics
 from endtask.selectors.base import (
@@ -22,10 +21,8 @@ from endtask.selectors.base import (
     RunContext,
     SelectionCost,
     Selector,
-    check_per_class,
     selectors,
 )
-from endtask.selectors.best_rank import NO_CLASS, SharedOrder, share_among_classes
 from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.score_targets import class_lists, merge_lists, write_helpful
 from endtask.selectors.ranking import by_bm25_rank, by_score, ranks_of
@@ -77,13 +74,9 @@ class Influence(Selector):
         folds = "train, each half validated by a model of the other"
         return selection_use("which texts help", folds if self.config.targets == "folds" else "train, validated by dev")
 
-    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
         """Raise `InputError` for train rows that cannot be halved, and for layers that the scoring model lacks."""
-        super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
-        if self.config.per_class and self.config.choice != "budget":
-            hint = f"set it to false, or select.choice from {self.config.choice} to budget"
-            raise InputError("only a choice by scores is divided among the classes", key="select.per_class", hint=hint)
-        check_per_class(self.config.per_class, labels)
+        super().preflight(task, settings, has_corpus=has_corpus)
         if task is not None:
             from endtask.selectors.influence.fit import check_influence
 
@@ -107,26 +100,21 @@ class Influence(Selector):
         runner = InfluenceRunner(run, candidates, self.config)
         scored = runner.score()
         table = _Table(scored, candidates)
-        chosen = _choose(table, runner)
+        order = _choose(table, runner)
         _write_helpful(table, runner)
-        rank = ranks_of(chosen.order)
+        rank = ranks_of(order)
         names = [column.name for column in scored.columns]
-        shared = chosen.shared
 
         def reason(index: int) -> str:
             if not table.is_scored[index]:
                 return "influence: not scored, beyond select.share_of_budget"
-            helped = f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
-            if shared is None or shared.taken_by[index] == NO_CLASS:
-                return helped
-            taken_by = shared.taken_by[index]
-            return f"{helped}, number {shared.class_ranks[index, taken_by]} for class {shared.labels[taken_by]}"
+            return f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
 
         def reasons(indices: Order) -> list[str]:
             return [reason(index) for index in indices.tolist()]
 
         score = np.where(table.is_scored, table.score, np.nanmin(table.score))
-        return Ranking(chosen.order, score, reasons, {"influence": scored.counts})
+        return Ranking(order, score, reasons, {"influence": scored.counts})
 
 
 class _Table:
@@ -157,10 +145,8 @@ class _Table:
         return indices
 
 
-def _choose(table: _Table, runner: InfluenceRunner) -> Chosen:
+def _choose(table: _Table, runner: InfluenceRunner) -> Order:
     statistics = table.statistics
-    if runner.config.per_class:
-        return by_class(table.spread(table.shards.gathered("by_class"), np.nan), statistics, table.labels)
     if runner.config.choice == "top_k":
         parts = (shard["scores"] for shard in table.shards.read())
         ranks = best_ranks(parts, len(table.columns), table.units.count)  # type: ignore[arg-type]
@@ -181,38 +167,14 @@ def _write_helpful(table: _Table, runner: InfluenceRunner) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """All candidates in an order, best first, and the classes that took them in turn."""
-
-    order: Order
-    shared: SharedOrder | None = None
-
-
-def by_best_scores(score: Scores, statistics: SelectionStatistics) -> Chosen:
+def by_best_scores(score: Scores, statistics: SelectionStatistics) -> Order:
     """Return the highest score first; candidates without a score (NaN) come last, by BM25 rank."""
     scored = np.flatnonzero(~np.isnan(score))
     order = by_score(score[scored], _some(statistics, scored))
-    return Chosen(_with_rest(scored[order], statistics))
+    return _with_rest(scored[order], statistics)
 
 
-def by_class(by_class: NDArray[np.float32], statistics: SelectionStatistics, labels: tuple[str, ...]) -> Chosen:
-    """Let the classes take in turn what helps each most; `by_class` (candidates, classes) may hold NaN."""
-    scored = np.flatnonzero(~np.isnan(by_class).any(axis=1))
-    ranks = np.stack([_ranks(by_class[scored, number]) for number in range(len(labels))], axis=1).astype(np.int32)
-    few = SelectionStatistics(
-        ranks.min(axis=1).astype(np.int64), statistics.score[scored], statistics.bytes[scored], ranks
-    )
-    shared = share_among_classes(few, labels)
-    taken_by = np.full(len(by_class), -1, dtype=np.int64)
-    taken_by[scored] = shared.taken_by
-    spread = np.zeros((len(by_class), len(labels)), dtype=np.int32)
-    spread[scored] = ranks
-    order = _with_rest(scored[shared.order], statistics)
-    return Chosen(order, shared=SharedOrder(order, taken_by, spread, labels))
-
-
-def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionStatistics) -> Chosen:
+def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionStatistics) -> Order:
     """Order by the best rank that any target gives: the first k ranks of all targets together are ISS's union.
 
     The budget decides how far down the ranks go. `ranks` are 0 for candidates that were not scored.
@@ -220,7 +182,7 @@ def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionS
     scored = np.flatnonzero(ranks)
     few = _some(statistics, scored)
     order = scored[np.lexsort((np.arange(len(scored)), -few.score, few.rank, -score[scored], ranks[scored]))]
-    return Chosen(_with_rest(order, statistics))
+    return _with_rest(order, statistics)
 
 
 def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) -> NDArray[np.int64]:
@@ -240,12 +202,6 @@ def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) 
         np.put_along_axis(ranks, order, np.arange(1, units + 1)[:, None], axis=0)
         np.minimum(best, ranks.min(axis=1), out=best)
     return best
-
-
-def _ranks(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    ranks = np.empty(len(values), dtype=np.int64)
-    ranks[np.argsort(-values, kind="stable")] = np.arange(1, len(values) + 1)
-    return ranks
 
 
 def _some(statistics: SelectionStatistics, indices: Order) -> SelectionStatistics:
