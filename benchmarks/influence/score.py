@@ -31,11 +31,23 @@ from endtask.io.atomic import atomic_file
 from endtask.io.compression import zstd
 from endtask.seeds import generator
 from endtask.selectors.influence import influence_config
-from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw
-from endtask.selectors.influence.fit import Fold, fit, prepare_folds, scoring_settings
-from endtask.selectors.influence.folds import class_shares, columns_of
 from endtask.selectors.influence.limits import target_memory
-from endtask.selectors.influence.scorer import Scorer, Shards, ShardStatistics, score_units
+from endtask.selectors.influence.scorer import (
+    CandidateUnits,
+    Scorer,
+    Shards,
+    ShardStatistics,
+    calibration_draw,
+    score_units,
+)
+from endtask.selectors.influence.scoring_model import (
+    Fold,
+    class_shares,
+    columns_of,
+    fit,
+    prepare_folds,
+    scoring_settings,
+)
 from endtask.task import Task
 from endtask.task.stored import read_task
 from endtask.tokenization.packed_texts import PackedTexts

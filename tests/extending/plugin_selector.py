@@ -14,8 +14,17 @@ from pydantic import Field
 from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.io.selection_table import read_batches
-from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
-from endtask.selectors.ranking import by_score, ranks_of
+from endtask.selectors.base import (
+    Candidates,
+    Order,
+    PartConfig,
+    Ranking,
+    RunContext,
+    Selector,
+    by_score,
+    ranks_of,
+    selectors,
+)
 from endtask.task import Task
 
 

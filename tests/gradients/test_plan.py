@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from endtask.errors import InputError
-from endtask.gradients.plan import STRATEGIES, BlockCosts, Counted, Options, Strategy, Workload, make_plan
 from endtask.gradients.rows import Block, Gradients, LinearRows, LookupRows
+from endtask.gradients.targets import STRATEGIES, BlockCosts, Counted, Options, Strategy, Workload, make_plan
 
 BASE = Block("layers.11.attn.Wo", 768, 768)
 WORDS = Block("embeddings", 30000, 768)

@@ -13,9 +13,8 @@ import numpy as np
 from endtask.corpus import Corpus
 from endtask.corpus.sources import find_sources, parse_source
 from endtask.retrieval.bm25.join import JoinedCorpus
-from endtask.retrieval.bm25.rankings import Ranking, Rankings
-from endtask.retrieval.fetch import fetch_passages, locate_matches
-from endtask.retrieval.matched_queries import MatchedPassages
+from endtask.retrieval.bm25.score import Ranking, Rankings
+from endtask.retrieval.matched_queries import MatchedPassages, fetch_passages, locate_matches
 from endtask.retrieval.words import words_of
 
 Row = Mapping[str, Any]

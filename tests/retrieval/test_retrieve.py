@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from endtask.config import ColumnSettings, RetrieveSettings
 from endtask.corpus import Corpus
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
-from endtask.io.selection_table import read_selection, read_statistics
+from endtask.io.selection_table import read_selection
 from endtask.progress import set_quiet
 from endtask.records import Example, Selected
 from endtask.retrieval import retrieve as stage
@@ -187,9 +186,6 @@ def test_unlabelled_texts_ask_too_unless_dev_or_test_has_them(task: Task, corpus
     without = retrieve(task, corpus, RetrieveSettings(), tmp_path / "without")
     assert without["unlabelled_texts"] == 0
     assert 3 not in retrieved(tmp_path / "without")
-    ranks = read_statistics(tmp_path / "with" / RETRIEVED).class_ranks
-    assert ranks is not None
-    assert ranks[list(found).index(3)].tolist() == [0, 0], "no class asked for it"
 
 
 def test_unlabelled_texts_by_the_columns_of_the_task(task: Task, corpus: Corpus, tmp_path: Path) -> None:
@@ -206,23 +202,6 @@ def test_key_phrases_ask(corpus: Corpus, tmp_path: Path) -> None:
     asked = {words: ids for words, ids in queries_of(tmp_path).items() if ids == ["0"]}
     assert len(asked) == 1
     assert {"stone", "bridges"} <= set(" ".join(asked).split()) <= {"stone", "bridges", "old", "town"}
-
-
-def test_near_duplicates_collapse_and_are_counted(task: Task, tmp_path: Path) -> None:
-    chance = random.Random(1)
-    long = " ".join(chance.choice(["pears", "apples", "stone", "autumn", "hill", "wind", "sea"]) for _ in range(200))
-    texts = [long, f"{long} indeed", "apples", "pears and stones", long.upper()]
-    corpus = write_corpus(tmp_path / "alike.jsonl", texts)
-    plain = retrieve(task, corpus, RetrieveSettings(contamination_filter=False), tmp_path / "plain")
-    counts = retrieve(
-        task, corpus, RetrieveSettings(contamination_filter=False, near_duplicates=0.8), tmp_path / "collapsed"
-    )
-    assert (plain["near_duplicates"], plain["passages_scored"]) == (0, 5)
-    assert (counts["near_duplicates"], counts["passages_scored"]) == (2, 3)
-    assert set(retrieved(tmp_path / "plain")) == {0, 1, 2, 3, 4}
-    assert set(retrieved(tmp_path / "collapsed")) == {0, 2, 3}, "the first of those alike stays"
-    sizes = np.load(tmp_path / "collapsed" / PASSAGE_SIZES)
-    assert np.flatnonzero(sizes == 0).tolist() == [1, 4], "and random selection does not draw the others"
 
 
 def test_the_papers_top_k(task: Task, corpus: Corpus, tmp_path: Path) -> None:

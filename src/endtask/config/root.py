@@ -103,12 +103,6 @@ class RetrieveSettings(Section):
     k1: float = Field(1.2, ge=0, description="BM25: how soon repeats of a word stop counting")
     b: float = Field(0.75, ge=0, le=1, description="BM25: how much the length of a passage lowers its score")
     contamination_filter: bool = Field(True, description="drop passages that contain a dev or test text")
-    near_duplicates: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="collapse passages at least this alike (MinHash, e.g. 0.8); unset: only equal ones",
-    )
 
 
 class SelectSettings(PartSection):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from endtask.corpus.sources import DOCSTRINGS, Source, is_text_file
+from endtask.corpus.sources import DOCSTRINGS, HUB_PREFIX, Source, is_text_file
 from endtask.errors import InputError, did_you_mean
 from endtask.io.compression import ReadProgress
 from endtask.io.digests import file_digest, file_size
@@ -45,7 +46,7 @@ def read_source(
     if source.path == DOCSTRINGS:
         yield from _read_docstrings(source)
     elif not source.files:
-        from endtask.corpus.hub import hub_rows
+        from endtask.corpus.reading import hub_rows
 
         yield from _read_rows(source, hub_rows(source.path), source.path, "", with_links)
     for file in source.files:
@@ -64,7 +65,7 @@ def source_contents(source: Source) -> dict[str, Any]:
 
         return {**head, "docstrings": docstring_fingerprint()}
     if not source.files:
-        from endtask.corpus.hub import hub_digests
+        from endtask.corpus.reading import hub_digests
 
         return {**head, "hub": hub_digests(source.path)}
     files = [[file.label, file_size(file.path), file_digest(file.path)] for file in source.files]
@@ -186,3 +187,61 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 def _not_links(problem: str, path: Path | str, row: int) -> InputError:
     hint = "links are [[start, end], ...] in characters of the text"
     return InputError(f"column {LINKS_COLUMN!r} {problem}", path=path, row=row, hint=hint)
+
+
+def hub_rows(path: str) -> Iterator[tuple[int, Row]]:
+    """Yield (row number, row) of `hf:NAME[:CONFIG[:SPLIT]]`; the default split is `train`."""
+    datasets = _datasets(path)
+    name, config, split = split_address(path)
+    with _input_errors(path, datasets):
+        rows = datasets.load_dataset(name, config, split=split, streaming=True)
+        yield from enumerate(rows, start=1)
+
+
+def hub_digests(path: str) -> list[list[str]]:
+    """Return what identifies the data: addresses with their revision, or name and digest of local files."""
+    datasets = _datasets(path)
+    name, config, split = split_address(path)
+    with _input_errors(path, datasets):
+        builder = datasets.load_dataset_builder(name, config)
+    files = (builder.config.data_files or {}).get(split, ())
+    return [["builder", type(builder).__name__, builder.config.name, split], *map(_digest, files)]
+
+
+def split_address(path: str) -> tuple[str, str | None, str]:
+    """Return name, config and split of a hub address.
+
+    >>> split_address("hf:wikimedia/wikipedia:20231101.simple")
+    ('wikimedia/wikipedia', '20231101.simple', 'train')
+    """
+    name, config, split, *rest = [*path.removeprefix(HUB_PREFIX).split(":"), "", ""]
+    if not name or any(rest):
+        raise InputError(
+            "not an address on the hub",
+            path=path,
+            hint="write hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT",
+        )
+    return name, config or None, split or "train"
+
+
+def _digest(address: str) -> list[str]:
+    local = Path(address)
+    return [local.name, file_digest(local)] if local.is_file() else [address]
+
+
+def _datasets(path: str) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        message = "reading from the hub needs the package `datasets`"
+        raise InputError(message, path=path, hint="pip install 'endtask[hub]'") from None
+    return datasets
+
+
+@contextmanager
+def _input_errors(path: str, datasets: Any) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot be loaded: {reason}", path=path) from None

@@ -5,11 +5,17 @@ Unlabelled texts of the task (`retrieve.unlabelled`) are queries too, except tho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
+from functools import cache
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from endtask.config import ColumnSettings, RetrieveSettings
 from endtask.corpus.reading import TEXT_COLUMNS
@@ -17,8 +23,7 @@ from endtask.corpus.sources import find_files, is_text_file
 from endtask.errors import InputError, did_you_mean
 from endtask.io.tables import Row, find_column, read_lines, read_rows
 from endtask.records import Example
-from endtask.retrieval.rake import key_phrases
-from endtask.retrieval.words import words_of
+from endtask.retrieval.words import LETTER, character_classes, fold, words_of
 from endtask.task import Task, normalize, remove_entity_markers
 from endtask.task.columns import Columns, find_columns
 
@@ -188,3 +193,98 @@ def _cell(row: Row, column: str, path: Path, number: int) -> str:
         raise InputError(f"no column {column!r}", path=path, row=number, hint=did_you_mean(column, row))
     kind = "null" if value is None else f"of type {type(value).__name__}"
     raise InputError(f"column {column!r} is {kind}, not a text", path=path, row=number)
+
+
+Words = tuple[str, ...]
+Link = tuple[Words, Words, Words]
+"""Two candidates that adjoin, with the stop words between them."""
+
+_SHORT_FORM = re.compile(r"(?:n't|'(?:s|m|d|re|ve|ll))\b")
+# What may stand between two words of a phrase: blanks, with one line end at most; inside a word, "'" or "-".
+_JOINT = r"(?:['-]|[^\S\n]+(?:\n[^\S\n]*)?|\n[^\S\n]*)"
+
+
+@cache
+def english_stop_words() -> frozenset[str]:
+    """Scikit-learn's list. It is read late: a task of short texts needs no key phrases."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS)
+
+
+def key_phrases(
+    text: str, *, count: int | None = None, stop_words: AbstractSet[str] | None = None
+) -> list[tuple[str, float]]:
+    """The best phrases of a text with their scores; by default a third as many as there are distinct words.
+
+    `stop_words`: English ones by default.
+
+    >>> key_phrases("Fast retrieval of short passages, and retrieval without an index", count=2)
+    [('short passages', 4.0), ('fast retrieval', 3.5)]
+    """
+    candidates, links = find_candidates(text, english_stop_words() if stop_words is None else stop_words)
+    if count is None:
+        count = round(len({word for words in candidates for word in words}) / 3)
+    return [(" ".join(words), score) for words, score in rank_candidates(candidates, links)[:count]]
+
+
+def find_candidates(text: str, stop_words: AbstractSet[str]) -> tuple[list[Words], list[Link]]:
+    """The runs of words between stop words and punctuation, in order, and the pairs that only stop words separate.
+
+    >>> find_candidates("The axis of evil: a phrase", {"the", "of", "a"})
+    ([('axis',), ('evil',), ('phrase',)], [(('axis',), ('of',), ('evil',))])
+    """
+    candidates: list[Words] = []
+    links: list[Link] = []
+    for segment in _segments(text):
+        runs = [(stop, tuple(words)) for stop, words in groupby(segment.split(), stop_words.__contains__)]
+        candidates += (words for stop, words in runs if not stop)
+        triples = zip(runs, runs[1:], runs[2:], strict=False)
+        links += ((first, between, second) for (_, first), (stop, between), (_, second) in triples if stop)
+    return candidates, links
+
+
+def rank_candidates(candidates: Sequence[Words], links: Iterable[Link] = ()) -> list[tuple[Words, float]]:
+    """Distinct candidates and the pairs linked at least twice, best first; of equals the one met first, pairs last.
+
+    >>> rank_candidates([("linear", "constraints"), ("set",), ("minimal", "set")])
+    [(('linear', 'constraints'), 4.0), (('minimal', 'set'), 3.5), (('set',), 1.5)]
+    """
+    scores = _word_scores(candidates)
+    # Rounded, so that the same numbers added in another order stay equal.
+    ranked = {words: round(sum(map(scores.__getitem__, words)), 9) for words in candidates}
+    linked = [link for link, times in Counter(links).items() if times > 1]
+    pairs = {first + between + second: round(ranked[first] + ranked[second], 9) for first, between, second in linked}
+    return sorted((ranked | pairs).items(), key=lambda item: -item[1])
+
+
+def _word_scores(candidates: Iterable[Words]) -> dict[str, float]:
+    """Degree over frequency: the mean length of the candidates that a word stands in."""
+    frequency: defaultdict[str, int] = defaultdict(int)
+    degree: defaultdict[str, int] = defaultdict(int)
+    for words in candidates:
+        for word in words:
+            frequency[word] += 1
+            degree[word] += len(words)
+    return {word: degree[word] / times for word, times in frequency.items()}
+
+
+def _segments(text: str) -> list[str]:
+    """The stretches of a text that no punctuation interrupts; "dog's" is read as "dog", and "isn't" as "is"."""
+    # An underscore counts as a letter for regular expressions, but is none.
+    folded = _SHORT_FORM.sub("", fold(text).replace("’", "'").replace("_", "|"))
+    return (_ASCII_SEGMENT if folded.isascii() else _any_segment()).findall(folded)
+
+
+def _segment_pattern(letters: str) -> re.Pattern[str]:
+    return re.compile(f"[{letters}]+(?:{_JOINT}[{letters}]+)*")
+
+
+_ASCII_SEGMENT = _segment_pattern("a-z0-9")
+
+
+@cache
+def _any_segment() -> re.Pattern[str]:
+    # Regular expressions do not count marks, such as the vowel signs of Hindi, as letters.
+    letters = map(chr, np.flatnonzero(character_classes() == LETTER).tolist())
+    return _segment_pattern(r"\w" + "".join(letter for letter in letters if not letter.isalnum()))

@@ -23,7 +23,7 @@ from endtask.task import Task, remove_entity_markers
 
 if TYPE_CHECKING:  # these import Numba, which takes a while
     from endtask.retrieval.bm25.join import JoinedCorpus
-    from endtask.retrieval.bm25.rankings import Rankings
+    from endtask.retrieval.bm25.score import Rankings
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,8 @@ def _read(
 
     filtered = list(evaluation_texts(task)) if settings.contamination_filter else []
     words = (word for query in of_task.queries for word in query.words)
-    alike = settings.near_duplicates
-    spec = ScanSpec.of(words, filtered, signatures=alike is not None)
-    joined = read_corpus(corpus, spec, paths.scratch / "shards", workers=paths.workers, near_duplicates=alike)
+    spec = ScanSpec.of(words, filtered)
+    joined = read_corpus(corpus, spec, paths.scratch / "shards", workers=paths.workers)
     return joined, spec.words
 
 
@@ -112,12 +111,9 @@ def _rank(
     return rank_passages(joined, terms, folder, top_k=top_k, k1=settings.k1, b=settings.b, workers=paths.workers)
 
 
-def _write_retrieved(
-    joined: JoinedCorpus, rankings: Rankings, queries: Sequence[Query], paths: RetrievePaths
-) -> int:
+def _write_retrieved(joined: JoinedCorpus, rankings: Rankings, queries: Sequence[Query], paths: RetrievePaths) -> int:
     """Write the passages that match a query, in corpus order, with their queries; returns their number."""
-    from endtask.retrieval.fetch import fetch_passages, locate_matches
-    from endtask.retrieval.matched_queries import QueryMatches
+    from endtask.retrieval.matched_queries import QueryMatches, fetch_passages, locate_matches
 
     folder = paths.scratch / "texts"
     shutil.rmtree(folder, ignore_errors=True)
@@ -179,7 +175,6 @@ def _counts(joined: JoinedCorpus, of_task: TaskQueries) -> dict[str, Any]:
     return {
         **of_task.counts(),
         "dropped_by_contamination_filter": joined.contaminated,
-        "near_duplicates": joined.near_duplicates,
         "unknown_exclusions": list(joined.unknown_exclusions),
         "passages_scored": joined.scored,
         "mean_length": joined.mean_length,

@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 from endtask.io.selection_table import Batch, read_statistics
-from endtask.selectors.base import Ranking, RunContext, Selected, Selector, selectors
-from endtask.selectors.ranking import Candidates, Order, by_bm25_rank, write_rows
+from endtask.selectors.base import (
+    Candidates,
+    Order,
+    Ranking,
+    RunContext,
+    Selected,
+    Selector,
+    by_bm25_rank,
+    selectors,
+    write_rows,
+)
 
 
 @selectors.register("best_rank")

@@ -13,8 +13,19 @@ from pydantic import Field, SerializeAsAny, field_validator
 from endtask.config import Settings
 from endtask.config.part_section import PartSection
 from endtask.registry import Registry
-from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
-from endtask.selectors.ranking import by_score, fill, overlap, ranks_of
+from endtask.selectors.base import (
+    Candidates,
+    Order,
+    PartConfig,
+    Ranking,
+    RunContext,
+    Selector,
+    by_score,
+    fill,
+    overlap,
+    ranks_of,
+    selectors,
+)
 from endtask.task import Task
 
 _DAMPING = 60

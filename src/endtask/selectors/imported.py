@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from endtask.config import Settings, SizeBudget
-from endtask.corpus.deduplicate import Seen, key_of
+from endtask.corpus.corpus import Seen, key_of
 from endtask.corpus.reading import TEXT_COLUMNS
 from endtask.corpus.sources import derived_name
 from endtask.errors import InputError, did_you_mean, nearest
@@ -20,8 +20,7 @@ from endtask.io.tables import Row, find_column, read_rows
 from endtask.progress import say
 from endtask.records import Document
 from endtask.records import Selected as Passage
-from endtask.selectors.base import PartConfig, RunContext, Selected, Selector, selectors
-from endtask.selectors.ranking import by_bm25_rank, write_rows
+from endtask.selectors.base import PartConfig, RunContext, Selected, Selector, by_bm25_rank, selectors, write_rows
 from endtask.task import Task
 from endtask.task.cells import as_number
 

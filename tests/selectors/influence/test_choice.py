@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from endtask.config import SizeBudget
 from endtask.io.selection_table import SelectionStatistics
+from endtask.selectors.base import fill
 from endtask.selectors.influence.selector import best_ranks, by_best_rank, by_best_scores, by_class
-from endtask.selectors.ranking import fill
 
 SIZES = st.integers(1, 30)
 

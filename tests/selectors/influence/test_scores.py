@@ -13,13 +13,12 @@ from torch import Tensor
 
 from endtask.encoders.batch import lay_out
 from endtask.encoders.network import Network
-from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.gradients.engine import masked_lm_losses, task_losses
 from endtask.objectives.masking import mask_texts
 from endtask.seeds import derive
-from endtask.selectors.influence.candidates import CandidateUnits
-from endtask.selectors.influence.fit import Fold
 from endtask.selectors.influence.runner import InfluenceRunner
-from endtask.selectors.influence.scorer import Scorer, score_units
+from endtask.selectors.influence.scorer import CandidateUnits, Scorer, score_units
+from endtask.selectors.influence.scoring_model import Fold
 from tests.gradients.oracle import flat_gradients
 from tests.selectors.influence.small import make_candidates, make_runner, small_settings, write_table
 

@@ -77,8 +77,8 @@ def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
 
 def select(run: RunContext) -> Counts:
     """Write the selection to `run.folder` and return counts for the manifest."""
+    from endtask.selectors.base import budget_in_bytes
     from endtask.selectors.quality import quality
-    from endtask.selectors.ranking import budget_in_bytes
 
     folder = run.folder
     assert folder is not None

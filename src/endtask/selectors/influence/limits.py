@@ -13,13 +13,12 @@ from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network
 from endtask.encoders.sizes import shape_of
 from endtask.errors import InputError
-from endtask.gradients.layers import choose_weights
-from endtask.gradients.plan import Plan
+from endtask.gradients.capture import choose_weights
+from endtask.gradients.targets import Plan
 from endtask.io.machine import available_memory
 from endtask.io.selection_table import write_selection
-from endtask.selectors.influence.config import InfluenceConfig, influence_config
-from endtask.selectors.influence.fit import Fold, prepare_folds, scoring_settings
-from endtask.selectors.influence.folds import folds_of
+from endtask.selectors.influence.scoring_model import Fold, folds_of, prepare_folds, scoring_settings
+from endtask.selectors.influence.selector import InfluenceConfig, influence_config
 from endtask.task import Task
 from endtask.training.budget_plan import measure_cost
 from endtask.training.phase import Phase

@@ -20,28 +20,33 @@ from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import INFLUENCE_WORK, RETRIEVED
 from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
-from endtask.selectors.base import Order, RunContext
-from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw, pack_candidates, scoring_order
-from endtask.selectors.influence.config import InfluenceConfig
-from endtask.selectors.influence.fit import (
+from endtask.selectors.base import Order, RunContext, by_bm25_rank, fill
+from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
+from endtask.selectors.influence.scorer import (
+    CandidateUnits,
+    Scorer,
+    Shards,
+    ShardStatistics,
+    calibration_draw,
+    pack_candidates,
+    score_units,
+    scoring_order,
+)
+from endtask.selectors.influence.scoring_model import (
     TOKENIZER,
+    Column,
     Fold,
     check_layers_known,
-    fit,
-    prepare_folds,
-    scoring_settings,
-)
-from endtask.selectors.influence.folds import (
-    Column,
     class_names,
     class_shares,
     columns_of,
+    fit,
     folds_of,
     labels_with_targets,
+    prepare_folds,
+    scoring_settings,
 )
-from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
-from endtask.selectors.influence.scorer import Scorer, Shards, ShardStatistics, score_units
-from endtask.selectors.ranking import by_bm25_rank, fill
+from endtask.selectors.influence.selector import InfluenceConfig
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
