@@ -40,7 +40,7 @@ class Perplexity(Selector):
 
     config: Config
 
-    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
         """Raise `InputError` where no train text is long enough for an n-gram."""
         super().preflight(task, settings, has_corpus=has_corpus)
         if task is not None and all(len(example.text) < self.config.order for example in task.train):

@@ -164,16 +164,16 @@ def test_a_full_disk_is_met_before_encoding(encoder: Path, tmp_path: Path, monke
 def test_a_missing_or_unfit_tokenizer_is_met_ahead(encoder: Path, tmp_path: Path) -> None:
     selector = SelectSettings(name="nearest_neighbors", embedding=str(tmp_path / "encoder")).part
     folder = shutil.copytree(encoder, tmp_path / "encoder")
-    selector.preflight(None, Settings(), has_corpus=True, labels=())
+    selector.preflight(None, Settings(), has_corpus=True)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens([f"more{number}" for number in range(500)])
     save_tokenizer(tokenizer, folder)
     with pytest.raises(InputError, match=r"key 'select\.embedding': the tokenizer has \d+ tokens, the checkpoint"):
-        selector.preflight(None, Settings(), has_corpus=True, labels=())
+        selector.preflight(None, Settings(), has_corpus=True)
     for file in folder.glob("*token*"):
         file.unlink()
     with pytest.raises(InputError, match=r"key 'select\.embedding': holds no tokenizer"):
-        selector.preflight(None, Settings(), has_corpus=True, labels=())
+        selector.preflight(None, Settings(), has_corpus=True)
 
 
 def test_the_fingerprint_is_that_of_weights_and_tokenizer(encoder: Path, tmp_path: Path) -> None:

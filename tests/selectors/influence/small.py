@@ -84,7 +84,6 @@ def make_run(
         settings.select,
         folder,
         corpus_bytes=BYTES,
-        labels=task.labels,
         seed=settings.seed,
         examples=task.train,
         folder=output,
