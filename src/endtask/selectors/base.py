@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +35,27 @@ from endtask.task import Task
 
 __all__ = ["Candidates", "Order", "PartConfig", "Ranking", "RunContext", "Selected", "Selector", "selectors"]
 
+Order = NDArray[np.int64]
+"""Indices of candidates, best first."""
+
+Candidates = SelectionStatistics
+"""The table of retrieved passages in columns: `rank`, `score`, `bytes` and `class_ranks`, one entry per candidate."""
+
+Reason = Callable[[Batch, Order], Any]
+"""Returns the column of reasons for a batch of selected rows, given their indices in the table of candidates."""
+
+NewValues = Mapping[str, NDArray[Any]]
+"""Values that replace a column, one for each row of the table of candidates."""
+
 
 @dataclass(frozen=True)
 class RunContext:
     """What a selector may read.
 
     `retrieved` is the folder of the retrieve stage; `corpus_bytes` is the size of all texts in the corpus, 0 without
-    one; `is_contaminated` returns whether a text contains a dev or test text (None: no
-    check); `examples` are the train rows; `folder` is the stage's folder, also for scratch files; `device` is
-    where a model computes vectors. A selector that trains a model also reads the `task`, all settings of the `run` and
+    a corpus; `is_contaminated` returns whether a text contains a dev or test text (None: no check); `examples` are the
+    train rows; `folder` is the stage's folder, also for scratch files; `device` is where a model computes vectors. A
+    selector that trains a model also reads the `task`, all settings of the `run` and
     the `stage`, whose plan stores decisions for a resumed run.
     """
 
@@ -99,31 +111,43 @@ class Ranking:
     counts: dict[str, Any] = field(default_factory=dict)
 
 
-class SelectionCost(Protocol):
-    """The cost of a selector that runs a model, as `endtask check` prints it."""
+@dataclass(frozen=True)
+class SelectionCost:
+    """The cost of a selector that runs a model, as `endtask check` prints it: seconds, and peak memory and disk.
 
-    @property
-    def memory_bytes(self) -> float:
-        """Peak memory."""
-        ...
+    `fitting_seconds` are spent before the first candidate is scored; `budget_share` is the limit of all seconds, as a
+    share of the training budget (None: no limit).
+    """
 
-    @property
-    def disk_bytes(self) -> float:
-        """Peak disk space."""
-        ...
-
-    @property
-    def budget_share(self) -> float | None:
-        """The upper limit of the cost, as a share of the training budget."""
-        ...
-
-    def within(self, allowed: float) -> tuple[float, str]:
-        """Return the seconds it takes under a limit in seconds, and a warning or an empty string."""
-        ...
+    fitting_seconds: float
+    scoring_seconds: float
+    memory_bytes: float
+    disk_bytes: float
+    budget_share: float | None = None
 
     def is_refused(self, allowed: float) -> bool:
-        """Return whether it cannot start under a limit in seconds."""
-        ...
+        """Return whether fitting alone takes more than the seconds allowed."""
+        return self.fitting_seconds > allowed
+
+    def within(self, allowed: float) -> tuple[float, str]:
+        """Return the seconds of both under a limit in seconds, and a warning or an empty string.
+
+        >>> SelectionCost(26, 10, 0, 0).within(4)
+        (4, 'fitting the scoring models would take about 26 s, more than the 4 s that it may: a run would be refused')
+        >>> SelectionCost(26, 10, 0, 0).within(31)
+        (31, 'of the candidates, only about 50% would be scored, the best-ranked, in the 31 s that it may take')
+        >>> SelectionCost(26, 10, 0, 0).within(60)
+        (36, '')
+        """
+        if self.is_refused(allowed):
+            fitting = f"fitting the scoring models would take about {self.fitting_seconds:.0f} s"
+            return allowed, f"{fitting}, more than the {allowed:.0f} s that it may: a run would be refused"
+        seconds = self.fitting_seconds + self.scoring_seconds
+        if seconds <= allowed:
+            return seconds, ""
+        share = (allowed - self.fitting_seconds) / self.scoring_seconds
+        few = f"of the candidates, only about {share:.0%} would be scored, the best-ranked"
+        return allowed, f"{few}, in the {allowed:.0f} s that it may take"
 
 
 class Selector:
@@ -213,19 +237,6 @@ class Selector:
         new_values = {"rank": ranks_of(ranking.order), "score": ranking.score}
         written = write_rows(run.table, selected, path, reason, new_values)
         return Selected(written, int(candidates.bytes[selected].sum()), ranking.counts)
-
-
-Order = NDArray[np.int64]
-"""Indices of candidates, best first."""
-
-Candidates = SelectionStatistics
-"""The table of retrieved passages in columns: `rank`, `score`, `bytes` and `class_ranks`, one entry per candidate."""
-
-Reason = Callable[[Batch, Order], Any]
-"""Returns the column of reasons for a batch of selected rows, given their indices in the table of candidates."""
-
-NewValues = Mapping[str, NDArray[Any]]
-"""Values that replace a column, one for each row of the table of candidates."""
 
 
 def ranks_of(order: Order) -> Order:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -183,8 +183,7 @@ class Influence(Selector):
         """Return what fitting the scoring models and scoring the candidates cost."""
         from endtask.selectors.influence.limits import influence_cost
 
-        cost = influence_cost(task, sample, settings, folder, candidates=candidates, bytes_each=bytes_each)
-        return replace(cost, budget_share=self.config.share_of_budget)
+        return influence_cost(task, sample, settings, folder, candidates=candidates, bytes_each=bytes_each)
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
         """Rank by how much a step down each candidate's masked-LM loss lowers the task's loss, to first order."""
