@@ -125,7 +125,7 @@ def small_task() -> Task:
 
 def test_a_task_asks_with_its_train_texts() -> None:
     asked = task_queries(small_task(), RetrieveSettings())
-    assert asked.queries == [Query("red fox", ("t1",), ("x",)), Query("blue whale", ("t2",), ("y",))]
+    assert asked.queries == [Query("red fox", ("t1",)), Query("blue whale", ("t2",))]
     assert asked.counts() == {
         "queries": 2,
         "texts_without_words": 1,
@@ -139,8 +139,8 @@ def test_unlabelled_texts_ask_too_but_never_dev_or_test_texts(tmp_path: Path) ->
     file.write_text("Red fox!\nGreen FROG\nGrey wolf.\nblack bear\n???\n")
     asked = task_queries(small_task(), RetrieveSettings(unlabelled=str(file)))
     assert asked.queries == [
-        Query("red fox", ("t1", "unlabelled/1"), ("x",)),
-        Query("blue whale", ("t2",), ("y",)),
+        Query("red fox", ("t1", "unlabelled/1")),
+        Query("blue whale", ("t2",)),
         Query("black bear", ("unlabelled/4",)),
     ]
     assert asked.counts() == {

@@ -126,7 +126,7 @@ def test_a_shard_that_is_not_whole_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "shard"
     assert ShardFolder.open(path) is None
     writer = ShardWriter(path)
-    writer.add(np.zeros(1, dtype=PASSAGE), np.zeros(0, np.uint32), np.zeros((1, 0), np.uint32))
+    writer.add(np.zeros(1, dtype=PASSAGE), np.zeros(0, np.uint32))
     writer.close()
     assert ShardFolder.open(path) is None, "not finished"
     for damage in ("passages", "pairs", "frequency", "shard.json"):

@@ -153,8 +153,8 @@ class Corpus:
                 passages = 0
                 for passage_id, (text, links) in linked_passages_of(document, self.passage_characters):
                     passages += 1
-                    unique_id = _unique(passage_id, document.location, ids)
-                    if document.id in self.exclude or unique_id in self.exclude:
+                    unique = unique_id(passage_id, document.location, ids)
+                    if document.id in self.exclude or unique in self.exclude:
                         counts.excluded += 1
                         continue
                     if self.deduplicate and not texts.add(key_of_words(text)):
@@ -162,7 +162,7 @@ class Corpus:
                         continue
                     counts.passages += 1
                     counts.bytes += len(text) if text.isascii() else len(text.encode())
-                    yield Document(unique_id, text, source.name, document.title, document.license, links)
+                    yield Document(unique, text, source.name, document.title, document.license, links)
                 counts.documents += passages > 0
                 counts.empty += passages == 0
         statistics.check_not_empty(self.sources)
@@ -183,11 +183,11 @@ def linked_passages_of(document: SourceDocument, passage_characters: int) -> Ite
     return number_passages(document.id, passages)
 
 
-def _unique(passage_id: str, location: str, ids: Seen) -> str:
-    """Return the id, with the passage's location appended if an earlier passage has the same id."""
-    unique = passage_id
+def unique_id(wanted: str, location: str, ids: Seen) -> str:
+    """Return the id, with its location appended if an earlier text has the same id, and add it to `ids`."""
+    unique = wanted
     while not ids.add(key_of(unique)):
-        unique = f"{passage_id}~{location}" if unique == passage_id else f"{unique}~"
+        unique = f"{wanted}~{location}" if unique == wanted else f"{unique}~"
     return unique
 
 

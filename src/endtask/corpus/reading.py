@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from endtask.corpus.sources import DOCSTRINGS, HUB_PREFIX, Source, is_text_file
-from endtask.errors import InputError, did_you_mean
+from endtask.errors import InputError, did_you_mean, nearest
 from endtask.io.compression import ReadProgress
 from endtask.io.digests import file_digest, file_size
 from endtask.io.tables import Row, find_column, read_lines, read_rows
@@ -89,10 +89,10 @@ def _read_rows(
 ) -> Iterator[SourceDocument]:
     column: str | None = None
     for number, row in rows:
-        column = column or _text_column(source, row, path)
-        text = row.get(column)
-        if not isinstance(text, str):
-            raise _not_a_text(row, column, path, number)
+        if column is None:
+            hint = f"name it with the path: corpus.sources=[{{path: {path}, text: COLUMN}}]"
+            column = text_column(row, source.text, path=path, key="corpus.sources", hint=hint)
+        text = text_cell(row, column, path=path, row_number=number)
         location, given_id = f"{prefix}{number}", row.get("id")
         document_id = _prefixed(source, location if given_id is None or given_id == "" else str(given_id))
         license = _optional(row.get("licence")) or _optional(row.get("license")) or source.license
@@ -109,24 +109,25 @@ def _optional(value: Any) -> str | None:
     return str(value) if value not in (None, "") else None
 
 
-def _text_column(source: Source, row: Row, path: Path | str) -> str:
-    columns = list(row)
-    column = find_column(columns, source.text, TEXT_COLUMNS, path=path, role="text")
+def text_column(row: Row, named: str | None, *, path: Path | str, key: str, hint: str | None = None) -> str:
+    """Return the column of the text: the named one, or the first usual name; raises `InputError` without one."""
+    column = find_column(list(row), named, TEXT_COLUMNS, path=path, role="text")
     if column is None:
-        raise InputError(
-            f"no column for the text among {', '.join(columns) or 'none'}",
-            path=path,
-            key="corpus.sources",
-            hint=f"name it with the path: corpus.sources=[{{path: {path}, text: COLUMN}}]",
-        )
+        close = next((name for name in row if nearest(name, TEXT_COLUMNS)), None)
+        hint = hint or (f"rename {close!r} to 'text'" if close else f"known: {', '.join(TEXT_COLUMNS)}")
+        raise InputError(f"no column for the text among {', '.join(row) or 'none'}", path=path, key=key, hint=hint)
     return column
 
 
-def _not_a_text(row: Row, column: str, path: Path | str, number: int) -> InputError:
+def text_cell(row: Row, column: str, *, path: Path | str, row_number: int) -> str:
+    """Return the text in a column of a row; raises `InputError` for anything else."""
+    text = row.get(column)
+    if isinstance(text, str):
+        return text
     if column not in row:
-        return InputError(f"no column {column!r}", path=path, row=number, hint=did_you_mean(column, row))
-    kind = "null" if row[column] is None else f"of type {type(row[column]).__name__}"
-    return InputError(f"column {column!r} is {kind}, not a text", path=path, row=number)
+        raise InputError(f"no column {column!r}", path=path, row=row_number, hint=did_you_mean(column, row))
+    kind = "null" if text is None else f"of type {type(text).__name__}"
+    raise InputError(f"column {column!r} is {kind}, not a text", path=path, row=row_number)
 
 
 def _text_blocks(path: Path, progress: ReadProgress | None) -> Iterator[str]:

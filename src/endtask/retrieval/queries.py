@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 
 from endtask.config import ColumnSettings, RetrieveSettings
-from endtask.corpus.reading import TEXT_COLUMNS
+from endtask.corpus.reading import text_cell, text_column
 from endtask.corpus.sources import find_files, is_text_file
-from endtask.errors import InputError, did_you_mean
-from endtask.io.tables import Row, find_column, read_lines, read_rows
+from endtask.errors import InputError
+from endtask.io.tables import Row, read_lines, read_rows
 from endtask.records import Example
 from endtask.retrieval.words import LETTER, character_classes, fold, words_of
 from endtask.task import Task, normalize, remove_entity_markers
@@ -164,22 +164,20 @@ def _lines(path: Path) -> Iterator[tuple[int, str, None]]:
 def _table(path: Path, named: ColumnSettings) -> Iterator[tuple[int, str, str | None]]:
     columns: Columns | None = None
     for number, row in read_rows(path):
-        columns = columns or _columns(list(row), named, path)
+        columns = columns or _columns(row, named, path)
         text = _cell(row, columns.text or columns.tokens or "", path, number)
         pair = columns.text_pair if row.get(columns.text_pair or "") is not None else None
         yield number, text, _cell(row, pair, path, number) if pair else None
 
 
-def _columns(present: list[str], named: ColumnSettings, path: Path) -> Columns:
+def _columns(row: Row, named: ColumnSettings, path: Path) -> Columns:
     """Find the columns of text; these are other files than the task's, so its column names are optional."""
+    present = list(row)
     given = {role: name for role, name in named.model_dump().items() if name in present}
     found = find_columns(present, ColumnSettings(**given), str(path))
-    if found.text is None and found.tokens is None:
-        found = Columns(text=find_column(present, None, TEXT_COLUMNS, path=path, role="text"))
-    if found.text is None and found.tokens is None:
-        message = f"no column for the text among {', '.join(present) or 'none'}"
-        raise InputError(message, path=path, key=_KEY, hint="name it 'text', or as in task.columns.text")
-    return found
+    if found.text is not None or found.tokens is not None:
+        return found
+    return Columns(text=text_column(row, None, path=path, key=_KEY, hint="name it 'text', or as in task.columns.text"))
 
 
 def _cell(row: Row, column: str, path: Path, number: int) -> str:
@@ -187,12 +185,7 @@ def _cell(row: Row, column: str, path: Path, number: int) -> str:
     value: Any = row.get(column)
     if isinstance(value, list) and all(isinstance(token, str) for token in value):
         return " ".join(value)
-    if isinstance(value, str):
-        return value
-    if column not in row:
-        raise InputError(f"no column {column!r}", path=path, row=number, hint=did_you_mean(column, row))
-    kind = "null" if value is None else f"of type {type(value).__name__}"
-    raise InputError(f"column {column!r} is {kind}, not a text", path=path, row=number)
+    return text_cell(row, column, path=path, row_number=number)
 
 
 Words = tuple[str, ...]

@@ -101,7 +101,7 @@ def test_the_scoring_models_settings_are_its_own() -> None:
         }
     )
     found = scoring_settings(run)
-    assert (found.model.architecture, found.model.size, found.model.pooling) == ("lean", "mini", "cls")
+    assert (found.model.architecture, found.model.size, found.model.pooling) == ("bert", "mini", "cls")
     assert (found.pretrain.weighting.rho1, found.pretrain.objectives["task"].rho2, found.pretrain.mask_probability) == (
         0,
         3.0,

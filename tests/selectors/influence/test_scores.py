@@ -26,7 +26,7 @@ MAX_LENGTH = 16
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"measure": "dot", "candidate_batch": 3, "target_batch": 4, "targets": "dev", "recipe": "paper", "masks": 1},
-    {"masks": 3, "pooling": "mean", "layers": ["half", "last"]},
+    {"masks": 3, "layers": ["half", "last"]},
     {"architecture": "bert", "layers": ["embedding"]},
 ]
 

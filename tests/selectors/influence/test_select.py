@@ -122,7 +122,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: in
 
 @pytest.mark.parametrize(
     ("owner", "name", "calls"),
-    [("fit", "save_weights", 1), ("scorer", "score_units", 2), ("selector", "write_helpful", 0)],
+    [("scoring_model", "save_weights", 1), ("scorer", "score_units", 2), ("helpful", "write_helpful", 0)],
 )
 def test_a_killed_selection_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str, name: str, calls: int
@@ -220,7 +220,7 @@ def test_a_budget_of_what_was_retrieved_needs_something_retrieved(tmp_path: Path
     values = {"name": "imported", "path": str(path), "budget": "20%retrieved"}
     settings = resolve({"select": values})
     with pytest.raises(InputError, match=r"key 'select.budget': for an imported selection nothing is retrieved"):
-        settings.select.part.preflight(None, settings, has_corpus=True, labels=("a",))
+        settings.select.part.preflight(None, settings, has_corpus=True)
 
 
 def test_the_same_seed_gives_the_same_table_and_another_another(tmp_path: Path) -> None:
