@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from endtask.task.task import read_all
 from tests.conftest import Answer
 from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_settings, write_toy
+
+pytestmark = pytest.mark.slow
 
 KINDS = ("token_classification", "regression", "multilabel", "pair")
 METRICS = {"token_classification": "span_f1", "regression": "pearson", "multilabel": "micro_f1", "pair": "macro_f1"}
@@ -140,7 +143,8 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
     assert run.stages["pretrain"]["objectives"]["token_classification"]["tokens"] > 0
     assert "tasks" not in run.stages["evaluate"]
     assert not (run.folder / "model" / "tasks").exists()
-    alone = endtask.run({**one, "output_dir": str(tmp_path / "alone"), "skip_finetuning": True})
+    shutil.copytree(run.folder, tmp_path / "alone")
+    alone = endtask.run({**one, "output_dir": str(tmp_path / "alone"), "skip_finetuning": True}, start="finetune")
     assert alone.stages["evaluate"]["tasks"].keys() == {"token_classification"}
     assert (alone.folder / "model" / "tasks" / "token_classification" / "config.json").exists()
     outcome = few_shot([run.folder], FewShotSpec(labels=(8,), samples=1, seeds=(0,), epochs=2), tmp_path / "few")

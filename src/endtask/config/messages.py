@@ -94,8 +94,8 @@ def explain(
         bare = isinstance(first["input"], dict) and first["input"].keys() == {"weight"}
         if (path == "--set" or bare) and _is_named(location[:-1], root):
             return _unknown_name(location, path, tree or {})
-    hint = _right_value(same_location)
-    return InputError(message + _what_was_given(first), path=path, key=_dotted(location) or None, hint=hint)
+    value_hint = _right_value(same_location)
+    return InputError(message + _what_was_given(first), path=path, key=_dotted(location) or None, hint=value_hint)
 
 
 def _part_section_at(location: Location, root: type[BaseModel], tree: Mapping[str, Any]) -> type[PartSection] | None:

@@ -49,10 +49,10 @@ def without_default_names(tree: dict[str, Any]) -> dict[str, Any]:
     >>> "objectives" in without_default_names(Settings().model_dump(mode="json"))["pretrain"]
     False
     """
-    pretrain = tree["pretrain"]
     default = {name: item.model_dump(mode="json") for name, item in tlm_objectives().items()}
-    kept = {key: value for key, value in pretrain.items() if key != "objectives" or value != default}
-    return {**tree, "pretrain": kept}
+    if tree["pretrain"]["objectives"] != default:
+        return tree
+    return {**tree, "pretrain": {key: value for key, value in tree["pretrain"].items() if key != "objectives"}}
 
 
 def _holds_names(above: Sequence[str], last: str) -> bool:
