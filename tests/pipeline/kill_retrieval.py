@@ -91,8 +91,8 @@ def moments(targets: list[str]) -> dict[str, Kill]:
     second = at_call(statistics_pass.ShardWriter, "finish", 1)
     chosen["while another process reads too"] = beside_another_process(second)
     chosen["while passages are ranked"] = at_call(score.QueryBlock, "score", 1)
-    chosen["while the second shard's texts are fetched"] = at_call(matched_queries, "_rows", 1)
-    chosen["while the table is written"] = at_call(matched_queries, "_with_matches", 1)
+    chosen["while the second shard's texts are fetched"] = at_call(fetch, "_rows", 1)
+    chosen["while the table is written"] = at_call(fetch, "_with_matches", 1)
     return chosen
 
 
