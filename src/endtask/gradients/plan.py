@@ -1,4 +1,4 @@
-"""Choose, from samples, how the target gradients of each weight are stored; docs/gradients.md has the cost formulas."""
+"""Choose, from samples, how the target gradients of each weight are stored; docs/concepts/gradients.md has the cost formulas."""
 
 from __future__ import annotations
 
