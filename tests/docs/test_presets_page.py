@@ -17,7 +17,7 @@ from endtask.weighting.interleave import automatic_rho1
 
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
-    return (repository / "docs" / "presets.md").read_text(encoding="utf-8")
+    return (repository / "docs" / "reference" / "presets.md").read_text(encoding="utf-8")
 
 
 def all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -44,7 +44,7 @@ def own_keys(part: Any, seen: set[type[BaseModel]]) -> Iterator[str]:
 
 def test_the_committed_page_is_current(generator: dict[str, Any]) -> None:
     written = generator["PAGE"].read_text(encoding="utf-8")
-    assert written == generator["page"](), "docs/settings.md is out of date: run `make docs`"
+    assert written == generator["page"](), "docs/reference/settings.md is out of date: run `make docs`"
 
 
 def test_every_setting_has_one_row(generator: dict[str, Any]) -> None:

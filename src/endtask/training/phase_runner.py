@@ -204,7 +204,7 @@ class _PhaseRun:
     def _run_callback(self, step: int, memory: TrainState, metrics: MetricsFile) -> None:
         if self.callback is None:
             return
-        with nullcontext() if self.averaging is None else self.averaging.in_place():
+        with nullcontext() if self.averaging is None else self.averaging.applied():
             row = {"step": step, **self.callback.action(step, memory)}
         self.phase.network.train()
         self._log(row, metrics)
