@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from endtask.config.part_section import PartSection
 from pydantic import BaseModel
 
 from endtask.config import Settings
 from endtask.config.messages import section_of
-from endtask.config.part_section import PartSection
 
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(<?([^)>\s]+)>?\)")
@@ -73,7 +73,9 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def test_every_setting_that_a_page_names_exists(repository: Path) -> None:
     keys = set(keys_of(Settings))
     pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
-    current = [page for page in pages if page.parent.name != "results" and page.name not in ("decisions.md", "glossary.md")]
+    current = [
+        page for page in pages if page.parent.name != "results" and page.name not in ("decisions.md", "glossary.md")
+    ]
     unknown = []
     for page in current:
         for key in _KEY.findall(page.read_text(encoding="utf-8")):
