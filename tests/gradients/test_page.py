@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.gradients.engine import masked_lm_losses, task_losses
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients
 
 
 def test_the_program_on_the_page_gives_the_products(repository: Path) -> None:
-    page = (repository / "docs" / "gradients.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "concepts" / "gradients.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     network = make_network()
     names: dict[str, Any] = {

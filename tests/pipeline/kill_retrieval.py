@@ -77,22 +77,22 @@ def beside_another_process(kill: Kill) -> Kill:
 
 
 def moments(targets: list[str]) -> dict[str, Kill]:
-    from endtask.retrieval import fetch
+    from endtask.retrieval import matched_queries as fetch
     from endtask.retrieval.bm25 import score, statistics_pass
 
     first = next(number for number, target in enumerate(targets) if "/scratch/" in target)
     last = max(number for number, target in enumerate(targets) if target.endswith("/retrieve"))
     chosen: dict[str, Kill] = {}
     for number in range(first, last + 1):
-        for done in (False, True):
-            place = targets[number].partition("/unbroken/")[2]
-            chosen[f"{'after' if done else 'before'} rename {number} to {place}"] = at_rename(number, done)
+        done = number % 2 == 1  # after one rename and before the next is the same moment on disk
+        place = targets[number].partition("/unbroken/")[2]
+        chosen[f"{'after' if done else 'before'} rename {number} to {place}"] = at_rename(number, done)
     chosen["while the second shard is read"] = at_call(statistics_pass.ShardWriter, "add", 1)
     second = at_call(statistics_pass.ShardWriter, "finish", 1)
     chosen["while another process reads too"] = beside_another_process(second)
     chosen["while passages are ranked"] = at_call(score.QueryBlock, "score", 1)
     chosen["while the second shard's texts are fetched"] = at_call(fetch, "_rows", 1)
-    chosen["while the table is written"] = at_call(fetch, "_with_figures", 1)
+    chosen["while the table is written"] = at_call(fetch, "_with_matches", 1)
     return chosen
 
 

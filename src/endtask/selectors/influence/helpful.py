@@ -1,0 +1,238 @@
+"""The most and the least helpful texts of each target and class: a small table that `endtask why` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.errors import InputError, did_you_mean
+from endtask.io.atomic import atomic_file
+from endtask.io.parquet_lookup import rows_where
+from endtask.io.run_layout import HELPFUL, RETRIEVED, SELECTION
+from endtask.io.selection_table import read_batches
+from endtask.io.tables import read_rows
+from endtask.progress import say
+
+if TYPE_CHECKING:
+    from endtask.selectors.influence.scoring_model import Column
+
+LISTED = 10
+"""How many of the most and the least helpful units are stored for each target."""
+_ROWS_AT_ONCE = 10_000
+_SHOWN = ("id", "source", "title", "license", "text")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Units at the two ends of a scale, best (or worst) first: (listed, columns)."""
+
+    most: NDArray[np.int64]
+    most_scores: NDArray[np.float32]
+    least: NDArray[np.int64]
+    least_scores: NDArray[np.float32]
+
+
+def merge_lists(shards: Iterable[Mapping[str, NDArray[Any]]]) -> Listed:
+    """Return the ends over all shards, from the ends of each."""
+    held: dict[str, NDArray[Any]] = {}
+    for shard in shards:
+        for side, sign in (("most", -1), ("least", 1)):
+            units, scores = (
+                np.concatenate([held[name], shard[name]]) if name in held else shard[name]
+                for name in (f"{side}_units", f"{side}_scores")
+            )
+            order = np.argsort(sign * scores, axis=0, kind="stable")[:LISTED]
+            held[f"{side}_units"] = np.take_along_axis(units, order, axis=0)
+            held[f"{side}_scores"] = np.take_along_axis(scores, order, axis=0)
+    return Listed(held["most_units"], held["most_scores"], held["least_units"], held["least_scores"])
+
+
+def class_lists(by_class: NDArray[np.float32]) -> Listed:
+    """Return the ends of each class's mean scores: (units, classes)."""
+    rising = np.argsort(by_class, axis=0, kind="stable")
+    falling = np.argsort(-by_class, axis=0, kind="stable")
+    count = min(LISTED, len(by_class))
+    most, least = falling[:count], rising[:count]
+    return Listed(most, np.take_along_axis(by_class, most, 0), least, np.take_along_axis(by_class, least, 0))
+
+
+def write_helpful(
+    path: Path,
+    columns: list[Column],
+    by_column: Listed,
+    labels: tuple[str, ...],
+    by_class: Listed,
+    members: Callable[[int], list[int]],
+    table: Path,
+) -> None:
+    """Write a row for each listed passage; `members` returns the indices of a unit's candidates."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    parts = [
+        _Part("example", [[example.id for example in column.examples] for column in columns], by_column),
+        _Part("class", [[label] for label in labels], by_class),
+    ]
+    distinct, unit = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)
+    passages = _passages(table, [members(unit) for unit in distinct.tolist()])
+    rows = arrow.concat_tables([_rows(part) for part in parts])
+    rows = rows.append_column("passages", passages.take(arrow.array(unit)))
+    with atomic_file(path) as aside:
+        parquet.write_table(rows, aside, row_group_size=_ROWS_AT_ONCE)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Return rows of one kind: for each name the most helpful units, then the least."""
+
+    kind: str
+    names: list[list[str]]
+    listed: Listed
+
+    @property
+    def units(self) -> NDArray[np.int64]:
+        return np.concatenate([self.listed.most.T, self.listed.least.T], axis=1).ravel()
+
+    @property
+    def scores(self) -> NDArray[np.float32]:
+        return np.concatenate([self.listed.most_scores.T, self.listed.least_scores.T], axis=1).ravel()
+
+
+def _rows(part: _Part) -> Any:
+    """Return the Arrow table of a part, without the passages."""
+    import pyarrow as arrow
+
+    most, least, count = len(part.listed.most), len(part.listed.least), len(part.names)
+    targets = arrow.array(part.names, arrow.list_(arrow.string()))
+    return arrow.table(
+        {
+            "kind": arrow.array(np.repeat(part.kind, (most + least) * count), arrow.string()),
+            "targets": targets.take(arrow.array(np.repeat(np.arange(count), most + least))),
+            "side": arrow.array(np.tile(np.repeat(["most", "least"], [most, least]), count), arrow.string()),
+            "rank": np.tile(np.concatenate([np.arange(most), np.arange(least)]) + 1, count),
+            "score": part.scores.astype(np.float64),
+        }
+    )
+
+
+def _passages(table: Path, indices: list[list[int]]) -> Any:
+    """Return the ids of the passages at lists of indices of a table, as an Arrow array of lists."""
+    import pyarrow as arrow
+
+    wanted = np.unique(np.concatenate([np.asarray(some, dtype=np.int64) for some in indices]))
+    parts, start = [], 0
+    for batch in read_batches(table, columns=["id"]):
+        here = wanted[(wanted >= start) & (wanted < start + len(batch))] - start
+        parts.append(batch.column(0).take(arrow.array(here)).cast(arrow.string()))
+        start += len(batch)
+    ids = arrow.concat_arrays(parts)
+    ends = np.cumsum([0, *(len(some) for some in indices)])
+    flat = np.searchsorted(wanted, np.concatenate([np.asarray(some, dtype=np.int64) for some in indices]))
+    return arrow.ListArray.from_arrays(arrow.array(ends, arrow.int32()), ids.take(arrow.array(flat)))
+
+
+@dataclass(frozen=True)
+class HelpfulPassage:
+    """A text and its score: in deviations above (or below) the usual candidate's for this target.
+
+    `reason` is why it was selected, possibly for another target; None where it was not.
+    """
+
+    id: str
+    source: str
+    title: str | None
+    license: str | None
+    text: str
+    score: float
+    selected: bool
+    reason: str | None
+
+
+Passages = tuple[HelpfulPassage, ...]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class WhyHelpful:
+    """The most and the least helpful texts of a target or class; mini-batches of targets share their texts."""
+
+    kind: str
+    name: str
+    split: str | None
+    text: str | None
+    label: str | None
+    targets: tuple[str, ...]
+    most: Passages
+    least: Passages
+
+
+def why_example_is_helped(run: Path, example_id: str, *, top: int = 5) -> WhyHelpful | None:
+    """Return the texts that help an example; None where the selection used no gradients or not this example."""
+    if not lists_helpful(run):
+        return None
+    rows = [row for row in rows_where(run / "select" / HELPFUL, "targets", {example_id}) if row["kind"] == "example"]
+    if not rows:
+        return None
+    listed = _listed(run, rows, top)
+    return WhyHelpful("example", example_id, *_example(run, example_id), tuple(rows[0]["targets"]), *listed)
+
+
+def lists_helpful(run: Path) -> bool:
+    """Return whether the run's selection used gradients, so that helpful texts are stored."""
+    return (run / "select" / HELPFUL).exists()
+
+
+def why_class_is_helped(run: Path, label: str, *, top: int = 5) -> WhyHelpful:
+    """Return the texts that help a class, by the mean over its targets."""
+    path = run / "select" / HELPFUL
+    if not lists_helpful(run):
+        hint = "select.name=influence lists them"
+        raise InputError("this run has no texts listed by class", path=run, hint=hint)
+    rows = [row for row in rows_where(path, "targets", {label}) if row["kind"] == "class"]
+    if not rows:
+        known = {row["targets"][0] for row in rows_where(path, "kind", {"class"}, ["targets"])}
+        raise InputError(f"no class {label!r}", path=run, hint=did_you_mean(label, known))
+    return WhyHelpful("class", label, None, None, label, (), *_listed(run, rows, top))
+
+
+def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
+    """Return the most and the least helpful texts of some rows of the table."""
+    listed = {side: _ranked(rows, side, top) for side in ("most", "least")}
+    if top > (most_listed := max(map(len, listed.values()))):
+        say(f"{most_listed} of the most and of the least helpful texts are on record, no more")
+    wanted = {passage for pairs in listed.values() for passage, _ in pairs}
+    texts = {row["id"]: row for row in rows_where(run / "retrieve" / RETRIEVED, "id", wanted, list(_SHOWN))}
+    selected = rows_where(run / "select" / SELECTION, "id", wanted, ["id", "reason"])
+    reasons = {row["id"]: row["reason"] for row in selected}
+    most, least = (
+        tuple(
+            HelpfulPassage(**texts[passage], score=score, selected=passage in reasons, reason=reasons.get(passage))
+            for passage, score in pairs
+        )
+        for pairs in listed.values()
+    )
+    return most, least
+
+
+def _ranked(rows: list[Row], side: str, top: int) -> list[tuple[str, float]]:
+    """Return the passages of one side with their scores, in order; passages of a unit are consecutive."""
+    here = sorted((row for row in rows if row["side"] == side), key=lambda row: row["rank"])
+    return [(passage, row["score"]) for row in here for passage in row["passages"]][:top]
+
+
+def _example(run: Path, example_id: str) -> tuple[str, str, str]:
+    """Return the split, the text and the class of a target."""
+    for split in ("train", "dev"):
+        for _, row in read_rows(run / "read" / f"{split}.jsonl"):
+            if row["id"] == example_id:
+                text = " ".join(row[key] for key in ("text", "text_pair") if row.get(key))
+                return split, text, str(row.get("label"))
+    hint = "was a file changed by hand?"
+    raise InputError(
+        f"the row {example_id!r} is a target of the selection, but no row of the task", path=run, hint=hint
+    )

@@ -1,0 +1,343 @@
+"""The scoring models: their settings, and their training with masked LM and the task in the common training loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
+from endtask.config.objectives import TASK_OBJECTIVE
+from endtask.encoders.checkpoint import load_network, open_checkpoint
+from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.flops import training_flops
+from endtask.encoders.network import Network, build_network
+from endtask.encoders.sizes import SIZES, Shape, shape_of
+from endtask.encoders.weights import load_weights, save_weights
+from endtask.errors import InputError
+from endtask.gradients.capture import DEPTHS, EMBEDDING, choose_weights
+from endtask.io.atomic import write_json
+from endtask.io.selection_table import write_selection
+from endtask.objectives.context import masking_of
+from endtask.objectives.masking import Masking
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_objective import task_objective
+from endtask.records import Example
+from endtask.selectors.influence.selector import InfluenceConfig, influence_config
+from endtask.task import Task
+from endtask.task.split import carve
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.packing import pack, tokenizer_for
+from endtask.tokenization.tokenizer import save_tokenizer
+from endtask.training.budget_plan import parameters_of
+from endtask.training.checkpoint import CHECKPOINT
+from endtask.training.device import choose_device_context, move
+from endtask.training.initial_network import network_for
+from endtask.training.phase import Phase
+from endtask.training.phase_runner import run_phase
+from endtask.training.pretrain_phase import pretrain_phase
+
+TOKENIZER = "tokenizer"
+_PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
+_TIMES_SMALLER = 10
+"""Published budgets: selection by gradients pays off with a scoring model about ten times smaller than the model."""
+_RATE_FROM_RANDOM, _RATE_FROM_CHECKPOINT = 1e-3, 5e-5
+_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS, _POOLING = 3.0, 0.1, 128, "cls"
+"""The weight of masked LM relative to the task loss, the dropout in fitting, the most tokens of a text, and what the
+head reads (ISS): of the first token, a target's gradient has a single row."""
+_TOKENIZER_TEXTS = 50_000
+
+
+def scoring_settings(settings: Settings) -> Settings:
+    """Return settings with which pre-training fits the scoring model on the task's text.
+
+    >>> found = scoring_settings(Settings(model=ModelSettings(size="base")))
+    >>> found.model.size, found.pretrain.objectives["task"].rho2, found.pretrain.learning_rate
+    ('mini', 3.0, 0.001)
+    """
+    config, max_length = influence_config(settings), min(_MOST_TOKENS, settings.pretrain.max_length)
+    changed = {
+        "model": _model_settings(settings, config, max_length),
+        "pretrain": _pretrain_settings(settings, config, max_length),
+        "finetune": FinetuneSettings(max_length=max_length),
+        "tokenizer": settings.tokenizer.model_copy(
+            update={"train_texts": min(_TOKENIZER_TEXTS, settings.tokenizer.train_texts or _TOKENIZER_TEXTS)}
+        ),
+        "skip_pretraining": False,
+        "compile": "graphs",  # a few minutes of a small network are over before it would be compiled
+        "report_to": (),
+    }
+    return settings.model_copy(update=changed)
+
+
+def size_for(model: ModelSettings) -> str:
+    """Return the largest named size with at most a tenth of the encoder's weights, else the smallest.
+
+    >>> [size_for(ModelSettings(size=size)) for size in ("large", "base", "compact", "tiny")]
+    ['medium', 'mini', 'tiny', 'tiny']
+    """
+    most = _weights(shape_of(model)) / _TIMES_SMALLER
+    fitting = [name for name in SIZES if _weights(shape_of(ModelSettings(size=name))) <= most]
+    return max(fitting, key=lambda name: _weights(shape_of(ModelSettings(size=name))), default="tiny")
+
+
+def _weights(shape: Shape) -> int:
+    """Return about the number of weights of the layers."""
+    return 12 * shape.hidden_size**2 * shape.num_hidden_layers
+
+
+def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> ModelSettings:
+    if settings.model.path is not None:
+        return settings.model.model_copy(update={"dropout": _DROPOUT})
+    return ModelSettings(
+        architecture=settings.model.architecture,
+        size=size_for(settings.model) if config.size == "auto" else config.size,
+        pooling=_POOLING,
+        dropout=_DROPOUT,
+        attention=settings.model.attention,
+        max_position_embeddings=max(max_length, settings.model.max_position_embeddings),
+    )
+
+
+def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> PretrainSettings:
+    automatic = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
+    return PretrainSettings(
+        seed=settings.seed,
+        learning_rate=automatic if config.learning_rate == "auto" else config.learning_rate,
+        weight_decay=0.0,
+        batch_size=BatchSize.parse(str(config.recipe_values.batch_size)),
+        max_length=max_length,
+        mask_probability=config.recipe_values.mask_probability,
+        weighting={"name": "interleave", "rho1": 0},
+        objectives={TASK_OBJECTIVE: {"rho2": _MLM_WEIGHT}},
+        dropout=_DROPOUT,
+    )
+
+
+def check_influence(task: Task, settings: Settings) -> None:
+    """Raise `InputError` for train rows that cannot be halved and layers that the scoring model lacks."""
+    config = influence_config(settings)
+    folds_of(task, config, settings.seed)
+    if not set(config.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
+        check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), config.layers)
+
+
+def _without_vocabulary(task: Task, model: ModelSettings) -> Network:
+    """Return a scoring model with a tiny vocabulary, for the names of its layers."""
+    if model.path is not None:
+        checkpoint = open_checkpoint(model.path)
+        return load_network(checkpoint, model, pad_id=0, labels=task.labels, seed=0, task_type=task.type)
+    special_ids = {"pad": 0, "cls": 1, "sep": 2}
+    return build_network(model, vocabulary=8, special_ids=special_ids, labels=task.labels, seed=0, task_type=task.type)
+
+
+def check_layers_known(network: Network, layers: tuple[str, ...]) -> None:
+    """Raise `InputError`, naming the setting, for layers that the network does not have."""
+    try:
+        choose_weights(network, layers)
+    except InputError as error:
+        raise InputError(str(error).replace("'layers'", "'select.layers'")) from None
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A fold in its folder: its scoring model is fitted on the task's train rows and scores for its dev rows."""
+
+    task: Task
+    settings: Settings
+    folder: Path
+
+    @property
+    def packed(self) -> Path:
+        """The folder of the fold's tokens."""
+        return self.folder / _PACKED
+
+    @property
+    def targets(self) -> PackedTexts:
+        """The tokens of the target rows."""
+        return PackedTexts(self.packed / "dev")
+
+    @property
+    def masking(self) -> Masking:
+        """How tokens are masked in fitting, and in targets."""
+        return masking_of(self.packed, self.settings)
+
+    @property
+    def context(self) -> DeviceContext:
+        """The device of the model."""
+        return choose_device_context(self.settings)
+
+    @property
+    def weights(self) -> Path:
+        """The file of the fitted weights."""
+        return self.folder / "weights.safetensors"
+
+    def network(self) -> Network:
+        """Return a network with initial weights."""
+        return move(network_for(self.task, self.packed, self.settings), self.settings, self.context)
+
+    def fitted_network(self) -> Network:
+        """Return the fitted scoring model."""
+        network = self.network()
+        load_weights(self.weights, network)
+        return network
+
+    def answers(self, network: Network) -> TaskObjective:
+        """Return the task objective over the targets."""
+        stream = TextStream("targets", self.targets, network, batch_size=BatchSize.parse("32"), seed=0)
+        return task_objective(self.task, "targets", stream, split="dev")
+
+    def phase(self) -> Phase:
+        """Return the training phase of the scoring model."""
+        phase = pretrain_phase(self.task, self.packed, self.settings)
+        batches = phase.objectives[TASK_OBJECTIVE].stream.plan.batches_per_epoch  # type: ignore[attr-defined]
+        return replace(phase, steps=influence_config(self.settings).epochs * batches)
+
+
+def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Settings, folder: Path) -> list[Fold]:
+    """Learn or load the tokenizer and tokenize each fold's rows; a resumed run reuses finished files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / _LEARNED).exists():
+        tokenizer = tokenizer_for(task, retrieved, settings)
+        save_tokenizer(tokenizer, folder / TOKENIZER)
+        write_json(folder / _LEARNED, {"vocabulary": len(tokenizer)})
+    given = settings.tokenizer.model_copy(update={"path": str(folder / TOKENIZER)})
+    with_tokenizer = settings.model_copy(update={"tokenizer": given})
+    folds = [Fold(part, with_tokenizer, folder / f"fold-{number}") for number, part in enumerate(parts)]
+    for fold in folds:
+        if not (fold.folder / _IS_PACKED).exists():
+            fold.folder.mkdir(exist_ok=True)
+            write_selection(fold.folder / "none.parquet", [])
+            counts = pack(fold.task, fold.folder / "none.parquet", with_tokenizer, fold.packed)
+            write_json(fold.folder / _IS_PACKED, counts)
+    return folds
+
+
+def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Train a fold's scoring model and save its weights; returns counts for the manifest."""
+    if (fold.folder / _FITTED).exists():
+        done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
+        return done
+    phase = fold.phase()
+    memory = run_phase(phase, fold.folder, label=label, on_checkpoint=on_checkpoint)
+    save_weights(fold.weights, phase.network)
+    counts = {**memory, "flops": training_flops(parameters_of(phase), memory["tokens"])}
+    write_json(fold.folder / _FITTED, counts)
+    (fold.folder / CHECKPOINT).unlink(missing_ok=True)
+    return counts
+
+
+Rows = tuple[Example, ...]
+EVERY_SCORE = "every score"
+
+
+def folds_of(task: Task, settings: InfluenceConfig, seed: int) -> list[Task]:
+    """Tasks whose train rows a scoring model is fitted on and whose dev rows are its targets.
+
+    Halves of train are cut by group, as splits are: variants of a sentence are never on both sides.
+    """
+    if settings.targets == "dev":
+        parts = [(task.train, task.dev)]
+    else:
+        first, second = carve(task.train, 0.5, seed, salt="influence")
+        if not second:
+            raise InputError(
+                f"the {len(task.train)} train rows cannot be cut into two halves",
+                key="select.targets",
+                hint="use targets: dev",
+            )
+        parts = [(tuple(first), tuple(second)), (tuple(second), tuple(first))]
+    most = settings.recipe_values.most_targets
+    each = None if most is None else max(1, most // len(parts))
+    return [replace(task, splits={"train": fit, "dev": draw_targets(rows, each, seed)}) for fit, rows in parts]
+
+
+def draw_targets(rows: Rows, most: int | None, seed: int) -> Rows:
+    """Return all rows, or a sample by hashed ids, in their order: proportional to the classes, at least one of each.
+
+    Rows without a single class are sampled together.
+    """
+    if most is None or len(rows) <= most:
+        return rows
+    from endtask.selectors.hashing import draws  # numba: a machine that only fits and scores may lack it
+
+    numbers = draws([row.id for row in rows], seed, "influence targets")
+    names = [row.label if isinstance(row.label, str) else "" for row in rows]
+    _, classes, counts = np.unique(names, return_inverse=True, return_counts=True)
+    drawn = np.argsort(numbers, kind="stable")
+    by_class = drawn[np.argsort(classes[drawn], kind="stable")]
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # The first of every class, then evenly from all: the second of ten rows comes before the third of fifteen.
+    urgency = np.where(within == 0, -1.0, within / np.repeat(counts, counts))
+    chosen = by_class[np.lexsort((numbers[by_class], urgency))[: max(most, len(counts))]]
+    return tuple(rows[index] for index in np.sort(chosen).tolist())
+
+
+@dataclass(frozen=True)
+class Column:
+    """The target rows whose mean gradient is a column of the scores."""
+
+    examples: tuple[Example, ...]
+
+    @property
+    def name(self) -> str:
+        """The row and its class as text, or the first row of several."""
+        first = self.examples[0]
+        more = f" and {len(self.examples) - 1} more" if len(self.examples) > 1 else ""
+        return f"{first.id}{more} ({_answer(first)})"
+
+
+def _answer(example: Example) -> str:
+    if isinstance(example.label, float):
+        return f"score {example.label:g}"
+    kind = "class" if isinstance(example.label, str) else "labels" if example.tokens is None else "tags"
+    return f"{kind} {', '.join(classes_of(example)) or 'none'}"
+
+
+def columns_of(parts: list[Task], target_batch: int) -> list[Column]:
+    """Return the columns in the scorer's order: fold after fold, in the order of the rows."""
+    return [
+        Column(part.dev[first : first + target_batch])
+        for part in parts
+        for first in range(0, len(part.dev), target_batch)
+    ]
+
+
+def class_names(task: Task) -> tuple[str, ...]:
+    """Return the classes, labels or tags over which target scores are averaged; regression has a single mean."""
+    return task.labels or (EVERY_SCORE,)
+
+
+def classes_of(example: Example) -> tuple[str, ...]:
+    """Return the classes of a row: its class, its labels, or the tags of its words.
+
+    >>> classes_of(Example("1", "a b c", ("O", "B", "O"), tokens=("a", "b", "c")))
+    ('B', 'O')
+    """
+    if isinstance(example.label, str):
+        return (example.label,)
+    return tuple(sorted(set(example.label))) if isinstance(example.label, tuple) else (EVERY_SCORE,)
+
+
+def memberships(examples: Sequence[Example], names: Sequence[str]) -> NDArray[np.int64]:
+    """Return 1 where a row belongs to a class, else 0: (rows, classes); unknown names are ignored."""
+    return np.asarray([[name in found for name in names] for found in map(classes_of, examples)], dtype=np.int64)
+
+
+def labels_with_targets(columns: list[Column], labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the classes that have targets; nothing can be selected for the others."""
+    found = {name for column in columns for example in column.examples for name in classes_of(example)}
+    return tuple(label for label in labels if label in found)
+
+
+def class_shares(columns: list[Column], labels: tuple[str, ...]) -> NDArray[np.float32]:
+    """Return the share of each column in the mean over a class's targets: (columns, classes)."""
+    counts = np.stack([memberships(column.examples, labels).sum(axis=0) for column in columns])
+    shares: NDArray[np.float32] = (counts / np.maximum(counts.sum(axis=0), 1)).astype(np.float32)
+    return shares
