@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmarks.kept import PACKED, read_tree
+
 from benchmarks.results_file import RESULTS, read_results, this_machine, write_results
 from endtask.errors import InputError
 

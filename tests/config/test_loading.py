@@ -155,6 +155,7 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
         },
     )
 )
+@settings(max_examples=15)
 def test_writing_and_reading_changes_nothing(tree: dict[str, Any]) -> None:
     chosen = resolve(tree)
     assert resolve(yaml.safe_load(dump_yaml(chosen))) == chosen

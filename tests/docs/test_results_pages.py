@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def maker(repository: Path) -> ModuleType:
     found = importlib.util.spec_from_file_location("make_results", repository / "docs" / "make_results.py")
     assert found is not None
@@ -20,9 +20,10 @@ def maker(repository: Path) -> ModuleType:
 
 
 def test_pages_are_current(maker: ModuleType) -> None:
-    for page in maker.PAGES:
+    pages = maker.pages()
+    assert len(pages) > 8
+    for page in pages:
         text = page.read_text(encoding="utf-8")
-        assert "<!-- results: " in text
         assert maker.filled(text) == text, "run `make docs`"
 
 
@@ -31,13 +32,3 @@ def test_the_pictures_are_current(maker: ModuleType) -> None:
     assert drawn
     for path, picture in drawn.items():
         assert path.read_text(encoding="utf-8") == picture, "run `make docs`"
-
-
-def test_links_between_the_pages_lead_somewhere(repository: Path) -> None:
-    import re
-
-    pages = [repository / "README.md", repository / "CONTRIBUTING.md", *sorted((repository / "docs").glob("*.md"))]
-    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))]
-    assert links
-    broken = [(page.name, link) for page, link in links if "://" not in link and not (page.parent / link).exists()]
-    assert broken == []

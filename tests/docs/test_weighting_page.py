@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
 from benchmarks.tartan.cells import base_settings, cells
+
 from endtask.config import load_settings
 from endtask.experiments import check_study
 from endtask.experiments.variants import listed_variants, make_plan
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "weighting.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "concepts" / "weighting.md"
 
 
 def shown(start: str) -> Any:

@@ -67,11 +67,10 @@ def retrieve(
     *,
     workers: int = 1,
     columns: ColumnSettings | None = None,
-    keep_scratch: bool = True,
 ) -> dict[str, Any]:
     """The stage with its results in `folder` and its scratch beside them."""
     folder.mkdir(exist_ok=True)
-    place = stage.RetrievePaths(folder, folder / "scratch", workers, keep_scratch)
+    place = stage.RetrievePaths(folder, folder / "scratch", workers)
     return stage.retrieve(task, corpus, settings, place, columns)
 
 
@@ -209,10 +208,9 @@ def test_the_papers_top_k(task: Task, corpus: Corpus, tmp_path: Path) -> None:
     assert retrieve(task, corpus, RetrieveSettings(top_k=3), tmp_path)["top_k"] == 3
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_scratch_stays_if_wanted(task: Task, corpus: Corpus, tmp_path: Path, keep: bool) -> None:
-    retrieve(task, corpus, RetrieveSettings(), tmp_path, keep_scratch=keep)
-    assert (tmp_path / "scratch").exists() == keep
+def test_shards_stay_and_rankings_go(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    retrieve(task, corpus, RetrieveSettings(), tmp_path)
+    assert [entry.name for entry in (tmp_path / "scratch").iterdir()] == ["shards"]
     assert set(retrieved(tmp_path)) == {0, 2, 6}
 
 

@@ -235,8 +235,9 @@ def test_a_loop_of_replays_trains_as_any_other(
 
 @needs_gpu
 def test_recorded_steps_have_the_losses_of_computed_ones(tmp_path: Path) -> None:
-    from benchmarks.gpu_checks import random_texts
     from benchmarks.replay import Case, run_case
+
+    from benchmarks.gpu_checks import random_texts
 
     texts = random_texts(tmp_path / "texts", 300)
     losses = [

@@ -37,7 +37,6 @@ class RetrievePaths:
     folder: Path
     scratch: Path
     workers: int
-    keep_scratch: bool = True
 
 
 def retrieve(
@@ -68,7 +67,7 @@ def retrieve(
     _write_words(words, joined, paths.folder / QUERY_WORDS)
     _write_sizes(joined, paths.folder / PASSAGE_SIZES)
     # A later run over a changed corpus can reuse shards; only a killed run over the same corpus can reuse rankings.
-    shutil.rmtree(folder if paths.keep_scratch else paths.scratch, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     return {
         **_counts(joined, of_task),
         "queries": len(queries),

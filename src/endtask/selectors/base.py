@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from endtask.config import SelectSettings, Settings, SizeBudget
 from endtask.config.data_usage import DataUse
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.io.run_layout import RETRIEVED

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config import DomainSettings, Settings, SizeBudget
-from endtask.config.objectives import is_tlm
 from endtask.corpus import Corpus
 from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import DOMAIN
@@ -61,19 +60,6 @@ def select_domain(
         "sources": [source.name for source in domain.sources],
         **({"less_than_requested": settings.amount.in_words(train_rows)} if is_less else {}),
     }
-
-
-def check_texts_exist(settings: Settings) -> None:
-    """Raise `InputError` for an objective of pre-training that has no text to read."""
-    if settings.skip_pretraining or is_tlm(settings.pretrain.objectives):  # TLM's objectives without text are left out
-        return
-    available = {"selection": settings.has_selection, "domain": bool(settings.corpus.sources)}
-    for name, objective in settings.pretrain.objectives.items():
-        if objective.weight and not available.get(objective.reads, True):
-            hint = f"--corpus path/to/text, or leave the objective out: pretrain.objectives.{name}.weight=0"
-            raise InputError(
-                f"there is no {objective.reads} to read", key=f"pretrain.objectives.{name}.texts", hint=hint
-            )
 
 
 def check_sources_known(settings: Settings) -> None:
