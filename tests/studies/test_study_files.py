@@ -40,6 +40,7 @@ def test_every_variant_resolves(path: Path, tmp_path: Path) -> None:
             assert named == {variant.name for variant in plan.variants}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_every_variant_passes_the_checks_before_training(path: Path, tmp_path: Path, shared_data: Path) -> None:
     """Needs the sample data; reads the tasks, not the corpus."""
