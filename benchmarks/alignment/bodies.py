@@ -36,8 +36,7 @@ from endtask.task import Task
 from endtask.task.targets import as_lists, numbered
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
-from endtask.training.pretrain import WEIGHTS
-from endtask.training.pretrain_phase import pretrain_objectives
+from endtask.training.pretrain import WEIGHTS, pretrain_objectives
 
 Tree = dict[str, Any]
 RUN, HELD_OUT = "body", "held_out"

@@ -45,7 +45,7 @@ from endtask.task import Task
 from endtask.training.averaging import put_in_mean
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
-from endtask.training.finetune_phase import finetune_phase
+from endtask.training.finetune import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.phase import Phase

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from endtask.config import Budget, Settings, load_settings
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED
 from endtask.errors import InputError
 
 Tree = dict[str, Any]

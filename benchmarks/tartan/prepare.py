@@ -24,7 +24,7 @@ from benchmarks.tartan.cells import DOMAINS, PLAIN, TABLES, Body, base_settings,
 from endtask.bundle import write_bundle
 from endtask.config import Settings
 from endtask.config.overrides import with_values
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED
 from endtask.errors import InputError
 from endtask.experiments import ComparisonResult, compare
 from endtask.pipeline.run import Run

@@ -21,14 +21,13 @@ from endtask.objectives.stream import TextStream
 from endtask.training.device import choose_device_context, move
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.pretrain_phase import phase_of
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
 from endtask.weighting.meta import MetaConfig
-from endtask.weighting.meta.build import TextHeldOut
 from endtask.weighting.meta.folds import FOLD_STEPS, Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes
-from endtask.weighting.meta.rule import Meta
+from endtask.weighting.meta.rule import Meta, TextHeldOut
 
 _FOLDS = 16
 """So many parts that the end task's batches hardly shrink: all engines read the same batches."""

@@ -40,7 +40,7 @@ from endtask.config import Settings, SizeBudget
 from endtask.config.overrides import with_values
 from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
-from endtask.training.reused_head import kept_objective
+from endtask.training.initial_network import kept_objective
 from tests.aligned_toy import make_documents
 from tests.tiny import WORDS
 

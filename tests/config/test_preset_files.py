@@ -10,7 +10,7 @@ import pytest
 
 from endtask.config import Settings, load_settings, preset_names
 from endtask.config.preset_files import preset_layers
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED
 from endtask.errors import InputError
 from endtask.selectors.influence.fit import scoring_settings
 from endtask.weighting.meta.head import HEAD_LEARNING_RATE, HEAD_STEPS, HEAD_WEIGHT_DECAY

@@ -16,9 +16,15 @@ from transformers import BertModel
 
 import endtask
 from endtask.config import ModelSettings, resolve
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
 from endtask.encoders.checkpoint import load_network, open_checkpoint
-from endtask.encoders.checkpoint_files import checkpoint_fingerprint, config_file, weight_files
+from endtask.encoders.checkpoint_files import (
+    SMALL_PRETRAINED,
+    SMALL_PRETRAINED_NOTE,
+    checkpoint_fingerprint,
+    config_file,
+    small_pretrained,
+    weight_files,
+)
 from endtask.errors import InputError
 from endtask.pipeline.check import check
 from endtask.pipeline.run import Run

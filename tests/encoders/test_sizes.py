@@ -8,8 +8,8 @@ import pytest
 
 from endtask.config import ModelSettings
 from endtask.config.model import Size
+from endtask.encoders.base import FLAT_SIZES, SIZES, Shape, shape_of
 from endtask.encoders.modernbert import gated_width
-from endtask.encoders.sizes import FLAT_SIZES, SIZES, Shape, shape_of
 from endtask.errors import InputError
 
 

@@ -11,8 +11,8 @@ from torch._dynamo.testing import CompileCounter
 from endtask.config import BatchSize
 from endtask.encoders.network import MASKED_LM, Network
 from endtask.objectives.mlm import MaskedLM
-from endtask.objectives.own_dropout import OwnDropout
 from endtask.objectives.stream import TextStream
+from endtask.training.pretrain import OwnDropout
 from tests.tiny import make_masking, make_network, make_packed
 
 

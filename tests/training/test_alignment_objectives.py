@@ -17,10 +17,9 @@ from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.pipeline.run import Run
 from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts
-from endtask.training.initial_network import network_for
+from endtask.training.initial_network import aligned_class, keep_aligned_head, network_for
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain_phase import pretrain_phase
-from endtask.training.reused_head import aligned_class, keep_aligned_head
+from endtask.training.pretrain import pretrain_phase
 from tests.aligned_toy import linked_rows
 from tests.toy_run import toy_settings, write_rows
 

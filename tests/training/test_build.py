@@ -24,15 +24,13 @@ from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.pretrain import pretrain
-from endtask.training.pretrain_phase import pretrain_phase
+from endtask.training.pretrain import pretrain, pretrain_phase
 from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta import folds as meta_folds
-from endtask.weighting.meta.build import TextHeldOut
 from endtask.weighting.meta.folds import Folds, fold_steps
 from endtask.weighting.meta.gradient import HeldOutGradient, counted_weights
 from endtask.weighting.meta.head import Classes
-from endtask.weighting.meta.rule import Meta
+from endtask.weighting.meta.rule import Meta, TextHeldOut
 from tests.tiny import LABELS, make_labels, make_network, make_packed, make_texts
 
 from .conftest import CPU, MakeStage, changed, packed_in

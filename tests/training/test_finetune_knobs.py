@@ -21,8 +21,7 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training import finetune as finetune_module
 from endtask.training.averaging import put_in_mean
 from endtask.training.budget_plan import measure_cost
-from endtask.training.finetune import finetune
-from endtask.training.finetune_phase import finetune_phase
+from endtask.training.finetune import finetune, finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from endtask.config import Settings
-from endtask.encoders.auxiliary_heads import auxiliary_head
-from endtask.encoders.network import TASK
+from endtask.encoders.network import TASK, auxiliary_head
 from endtask.encoders.weights import load_weights, save_weights
 from endtask.evaluation.probabilities import class_probabilities
 from endtask.io.run_layout import BEST_WEIGHTS
@@ -23,11 +22,9 @@ from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_of
 from endtask.tokenization.packing import TrainingTexts
-from endtask.training.finetune import finetune
-from endtask.training.finetune_phase import batches_per_epoch, finetune_phase
+from endtask.training.finetune import batches_per_epoch, finetune, finetune_phase
 from endtask.training.initial_network import network_for, network_of_auxiliary_task
-from endtask.training.pretrain import WEIGHTS
-from endtask.training.pretrain_phase import pretrain_objectives
+from endtask.training.pretrain import WEIGHTS, pretrain_objectives
 from tests.tiny import make_texts, shake
 from tests.toy_run import hashes
 

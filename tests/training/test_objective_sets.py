@@ -16,7 +16,6 @@ from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.io.selection_table import write_selection
 from endtask.io.stage_folder import StageFolder
-from endtask.objectives.own_dropout import OwnDropout
 from endtask.records import Document, Selected
 from endtask.reporting.costs import what_was_done
 from endtask.task import Task
@@ -27,8 +26,16 @@ from endtask.training.budget_plan import measure_cost
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain
-from endtask.training.pretrain_phase import parts_of, pretrain_phase, total_state, weighting_context
+from endtask.training.pretrain import (
+    BEST_PRETRAINED,
+    WEIGHTS,
+    OwnDropout,
+    parts_of,
+    pretrain,
+    pretrain_phase,
+    total_state,
+    weighting_context,
+)
 from endtask.weighting.meta import build as meta_build
 from endtask.weighting.sequence import split_steps
 from tests.tiny import make_texts

@@ -22,8 +22,7 @@ from endtask.tokenization.packing import pack
 from endtask.training import finetune as finetune_module
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
-from endtask.training.finetune import finetune
-from endtask.training.finetune_phase import finetune_phase
+from endtask.training.finetune import finetune, finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from endtask.encoders.attention import Guide
+    from endtask.encoders.base import Shape
     from endtask.encoders.batch import TextBatch
-    from endtask.encoders.sizes import Shape
 
 
 @encoders.register("bert")
@@ -47,7 +47,7 @@ class Bert(Encoder):
         dropout: float,
         pooling: Pooling,
     ) -> Any:
-        from endtask.encoders.packed_attention import ATTENTION
+        from endtask.encoders.attention import ATTENTION
 
         return self.config_class()(
             vocab_size=vocabulary,
@@ -71,7 +71,7 @@ class Bert(Encoder):
         return bool(config.type_vocab_size >= 2)
 
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
-        from endtask.encoders.packed_attention import ATTENTION
+        from endtask.encoders.attention import ATTENTION
 
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         config.classifier_dropout = None  # that of the encoder

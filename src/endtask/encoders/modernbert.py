@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from endtask.encoders.base import Shape
     from endtask.encoders.batch import TextBatch
-    from endtask.encoders.sizes import Shape
 
 _ROUND = 128
 

@@ -10,7 +10,7 @@ from endtask.encoders.bert import Bert
 if TYPE_CHECKING:
     from torch import nn
 
-    from endtask.encoders.sizes import Shape
+    from endtask.encoders.base import Shape
 
 
 @encoders.register("roberta")
@@ -37,7 +37,7 @@ class Roberta(Bert):
         dropout: float,
         pooling: Pooling,
     ) -> Any:
-        from endtask.encoders.packed_attention import ATTENTION
+        from endtask.encoders.attention import ATTENTION
 
         return self.config_class()(
             vocab_size=vocabulary,

@@ -27,8 +27,7 @@ from transformers.models.modernbert.modeling_modernbert import ModernBertPredict
 
 from endtask.encoders.base import Encoder, encoders, markers_of
 from endtask.encoders.batch import Layout, TextBatch, lay_out_tokens
-from endtask.encoders.heads import MaskedLMHead
-from endtask.encoders.pooling import pool
+from endtask.encoders.heads import MaskedLMHead, pool
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from endtask.config import Settings, read_tree, resolve
 from endtask.config.loading import merge
 from endtask.config.overrides import with_values
 from endtask.config.preset_files import preset_layers
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
 from endtask.errors import InputError
 from endtask.experiments.spec import TRAINED_BASELINES, UNTRAINED_BASELINES, Study
 from endtask.experiments.trials import Variant, check_keys, effective_seeds

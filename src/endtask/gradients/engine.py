@@ -17,8 +17,7 @@ from torch import Tensor
 
 from endtask.encoders.attention import Guide, guide_for
 from endtask.encoders.batch import TextBatch
-from endtask.encoders.compiling import allow_shapes
-from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.device_context import DeviceContext, allow_shapes
 from endtask.encoders.lean_layers import Layer, LeanEncoder
 from endtask.encoders.network import Network
 from endtask.gradients.capture import Capture, Use, frozen, rows_of, wide

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config import ObjectiveSettings, Settings
-from endtask.encoders.auxiliary_heads import auxiliary_head
-from endtask.encoders.network import TASK, TLM_TASK, Network
+from endtask.encoders.network import TASK, TLM_TASK, Network, auxiliary_head
 from endtask.io.run_layout import TASKS
 from endtask.objectives.masking import Masking, rare_token_weights
 from endtask.objectives.stream import TextStream

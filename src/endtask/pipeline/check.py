@@ -101,7 +101,7 @@ def check(settings: Settings) -> CheckResult:
     preflight(task, settings)
 
     # Imported this late, for it takes seconds, which a slip in the data should not wait for.
-    from endtask.training.pretrain_phase import pretrain_phase
+    from endtask.training.pretrain import pretrain_phase
     from endtask.weighting.meta.folds import groups_in
 
     _check_aligned_files(settings)

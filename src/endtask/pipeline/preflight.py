@@ -56,7 +56,7 @@ def _check_task_type(task: Task, settings: Settings) -> None:
 
 def _check_model(task: Task, settings: Settings) -> None:
     if settings.model.path is None:
-        from endtask.encoders.sizes import shape_of
+        from endtask.encoders.base import shape_of
 
         shape_of(settings.model)
     else:
@@ -118,6 +118,6 @@ def _check_aligned(task: Task, settings: Settings) -> None:
                     hint="name it under tokenizer.entity_markers too",
                 )
     if aligned.keep_head and not settings.skip_finetuning:
-        from endtask.training.reused_head import kept_objective
+        from endtask.training.initial_network import kept_objective
 
         kept_objective(task.task_type, task.labels, settings)

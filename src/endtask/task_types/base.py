@@ -7,6 +7,7 @@ modules import torch inside methods only, since tasks are read and checked witho
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from endtask.task import Task
     from endtask.task.columns import Columns
     from endtask.task.split_tables import Table
+
 
 __all__ = ["Answers", "TaskType", "task_types"]
 
@@ -175,3 +177,52 @@ class TaskType:
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         """Return linear models of different strengths, of which dev chooses one."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The most probable label, and the probability of every label."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+    def __str__(self) -> str:
+        return f"{self.label}\t{self.probability:.4f}"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number on the scale of the training data."""
+
+    score: float
+
+    def __str__(self) -> str:
+        return f"{self.score:.4f}"
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """All labels that are probable enough, and the probability of every label."""
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+
+    def __str__(self) -> str:
+        return ", ".join(self.labels)
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A tag for each word, its probability (0 for a word that was cut off), and the spans that the tags make."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    spans: tuple[dict[str, Any], ...]
+
+    def __str__(self) -> str:
+        return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
+
+
+Answer = Prediction | Score | LabelSet | Tagged

@@ -105,7 +105,7 @@ class MultiLabel(TaskType):
         return _with_unknown(task, outputs >= threshold)
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.predictions import LabelSet
+        from endtask.task_types.base import LabelSet
 
         by_label = dict(zip(labels, outputs, strict=True))
         return LabelSet(tuple(label for label, value in by_label.items() if value >= threshold), by_label)

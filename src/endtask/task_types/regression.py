@@ -98,7 +98,7 @@ class Regression(TaskType):
         return mean + deviation * outputs[:, 0].astype(np.float64)
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.predictions import Score
+        from endtask.task_types.base import Score
 
         return Score(outputs[0])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,7 @@ class Text(TaskType):
         return best
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.predictions import Prediction
+        from endtask.task_types.base import Prediction
 
         best = max(range(len(outputs)), key=outputs.__getitem__)
         return Prediction(labels[best], outputs[best], dict(zip(labels, outputs, strict=True)))
@@ -110,3 +110,17 @@ class Text(TaskType):
             for strength in (1.0, 10.0, 100.0)
         )
         return tfidf_models(task, models, lambda found: found.astype(np.int64))
+
+
+@task_types.register("pair")
+class Pair(Text):
+    """One class for each pair of texts, which the encoder reads together."""
+
+    aliases: ClassVar[tuple[str, ...]] = ("sentence_pair",)
+    columns: ClassVar[tuple[str, ...]] = ("text", "text_pair", "label")
+    second_text: ClassVar[Literal["never", "optional", "always"]] = "always"
+    card_title = "A classifier of text pairs"
+    detection_order = 3
+
+    def detect(self, columns: Columns, train: Table, labels: dict[int, Any], delimiter: str | None) -> bool:
+        return columns.text_pair is not None

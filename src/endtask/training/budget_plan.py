@@ -13,8 +13,8 @@ from statistics import median
 from endtask.config import Budget, Settings
 from endtask.encoders.flops import training_flops
 from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training.device import explained_memory_trouble
 from endtask.training.loop import StepRecord, build_optimizer, train
-from endtask.training.out_of_memory import explained_memory_trouble
 from endtask.training.phase import Phase
 from endtask.training.prefetch import batches_of
 

@@ -15,11 +15,11 @@ from endtask.errors import TrainingError
 from endtask.progress import bar, say
 from endtask.training.averaging import Averaging
 from endtask.training.checkpoint import Checkpoints
+from endtask.training.device import explained_memory_trouble
 from endtask.training.loggers import Trackers
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.metrics_file import MetricsFile
 from endtask.training.optimizer import Optimizer
-from endtask.training.out_of_memory import explained_memory_trouble
 from endtask.training.phase import Phase
 
 TrainState = dict[str, Any]

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from endtask.encoders.auxiliary_heads import add_task_heads
 from endtask.encoders.batch import lay_out
+from endtask.encoders.network import add_task_heads
 from endtask.errors import InputError
 from endtask.experiments.few_shot.auxiliary_tasks import AuxiliaryRows, AuxiliaryTask, labels_for_all
 from endtask.experiments.few_shot.encoder_trials import EncoderTrials

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from endtask.encoders.auxiliary_heads import auxiliary_head
-from endtask.encoders.network import Network
+from endtask.encoders.network import Network, auxiliary_head
 from endtask.errors import InputError
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
 from endtask.experiments.few_shot.label_draws import Draw, Indices, TaskRows, held_out_of, make_draws

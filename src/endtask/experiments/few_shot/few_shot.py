@@ -32,7 +32,7 @@ from endtask.io.atomic import remove_leftovers
 from endtask.io.lock import make_own_folder, run_lock
 from endtask.progress import bar, say
 from endtask.reporting.format import plural
-from endtask.training.out_of_memory import explained_memory_trouble
+from endtask.training.device import explained_memory_trouble
 
 RECORD = record_file("few-shot")
 _SCRATCH = ".texts-"

@@ -46,7 +46,7 @@ class Pretrain(Stage):
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Train."""
-        from endtask.training.out_of_memory import explained_memory_trouble
+        from endtask.training.device import explained_memory_trouble
         from endtask.training.pretrain import pretrain
 
         with explained_memory_trouble():

@@ -10,11 +10,11 @@ from typing import Any
 
 from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
 from endtask.config.objectives import TASK_OBJECTIVE
+from endtask.encoders.base import SIZES, Shape, shape_of
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network, build_network
-from endtask.encoders.sizes import SIZES, Shape, shape_of
 from endtask.encoders.weights import load_weights, save_weights
 from endtask.errors import InputError
 from endtask.gradients.layers import DEPTHS, EMBEDDING, choose_weights
@@ -38,7 +38,7 @@ from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain_phase import pretrain_phase
+from endtask.training.pretrain import pretrain_phase
 
 TOKENIZER = "tokenizer"
 _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"

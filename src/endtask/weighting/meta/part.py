@@ -124,13 +124,13 @@ class MetaWeighting(Weighting):
 
     def build(self, run: WeightingContext, steps: int | None) -> Rule:
         """Return the rule with its held-out gradient."""
-        from endtask.weighting.meta.build import meta_rule
+        from endtask.weighting.meta.rule import meta_rule
 
         return meta_rule(run, self, steps)
 
     def extra_cost(self, run: WeightingContext) -> ExtraCost | None:
         """Return the cost of a weight update."""
-        from endtask.weighting.meta.build import held_out_cost
+        from endtask.weighting.meta.rule import held_out_cost
 
         return held_out_cost(run, self.config)
 
