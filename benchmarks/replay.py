@@ -26,9 +26,9 @@ from endtask.config import BatchSize, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.base import BuiltObjective, Loss
-from endtask.objectives.classification import Classification
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
 from endtask.training.graph_replay import Backward

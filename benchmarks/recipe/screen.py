@@ -38,7 +38,7 @@ from endtask.encoders.weights import load_weights
 from endtask.experiments.stage_reuse import reuse_data, reuse_stages
 from endtask.io.run_layout import BEST_WEIGHTS, SETTINGS_FILE
 from endtask.io.stage_folder import read_manifest
-from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_losses import TaskObjective
 from endtask.pipeline.run import Run
 from endtask.progress import set_quiet
 from endtask.task import Task

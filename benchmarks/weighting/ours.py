@@ -14,10 +14,10 @@ from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.base import BuiltObjective
-from endtask.objectives.classification import Classification
 from endtask.objectives.masking import Masking
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.training.device import choose_device_context, move
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase

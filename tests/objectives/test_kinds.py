@@ -15,13 +15,16 @@ from endtask.config import BatchSize, ModelSettings
 from endtask.encoders.batch import IGNORED, TextBatch, lay_out
 from endtask.encoders.huggingface import to_classifier, to_masked_lm
 from endtask.encoders.network import Network, build_network
-from endtask.objectives.classification import Classification
-from endtask.objectives.multilabel import MultiLabel
-from endtask.objectives.regression import Regression
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import JointTask, TaskObjective
-from endtask.objectives.task_objective import task_objective
-from endtask.objectives.token_classification import Tagging
+from endtask.objectives.task_losses import (
+    Classification,
+    JointTask,
+    MultiLabel,
+    Regression,
+    Tagging,
+    TaskObjective,
+    task_objective,
+)
 from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packing import pack_task_texts

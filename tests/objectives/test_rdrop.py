@@ -15,8 +15,8 @@ from torch.nn import functional
 from endtask.config import BatchSize
 from endtask.encoders.batch import Room, TextBatch
 from endtask.encoders.network import Network
-from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.tokenization.packed_texts import PackedTexts
 from tests.encoders.layouts import batch_of
 from tests.tiny import ARCHITECTURES, make_labels, make_network, make_packed, shake

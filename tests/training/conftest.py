@@ -14,10 +14,9 @@ from endtask.config import BatchSize, PretrainSettings, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.io.selection_table import write_selection
 from endtask.io.stage_folder import StageFolder
-from endtask.objectives.classification import Classification
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import JointTask
+from endtask.objectives.task_losses import Classification, JointTask
 from endtask.records import Document, Example, Selected
 from endtask.task import Task
 from endtask.tokenization.packing import pack

@@ -17,8 +17,8 @@ from endtask.config import BatchSize, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK
 from endtask.errors import InputError
-from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts

@@ -17,7 +17,7 @@ from endtask.encoders.weights import load_weights, save_weights
 from endtask.evaluation.probabilities import class_probabilities
 from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.io.stage_folder import MANIFEST, StageFolder
-from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_losses import TaskObjective
 from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_of

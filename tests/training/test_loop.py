@@ -16,8 +16,8 @@ from torch import Tensor
 from endtask.config import BatchSize
 from endtask.encoders.batch import TextBatch, lay_out
 from endtask.objectives.base import Loss
-from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.seeds import derive
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.optimizer import StepOutcome

@@ -36,7 +36,7 @@ from endtask.training.pretrain import (
     total_state,
     weighting_context,
 )
-from endtask.weighting.meta import build as meta_build
+from endtask.weighting.meta import rule as meta_build
 from endtask.weighting.sequence import split_steps
 from tests.tiny import make_texts
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from endtask.encoders.batch import TextBatch
 
 
-__all__ = ["Backend", "Encoder", "Pooling", "encoders", "markers_of"]
+__all__ = ["Backend", "Encoder", "Pooling", "StockEncoder", "encoders", "markers_of"]
 
 
 class Encoder:
@@ -188,6 +188,37 @@ class Encoder:
         from endtask.encoders.saved_model import EncoderForMaskedLM
 
         return EncoderForMaskedLM(config)
+
+
+class StockEncoder(Encoder):
+    """Base class of encoders whose configuration, encoder and saved models are Hugging Face's own classes."""
+
+    stock: ClassVar[str]
+    """How the names of these classes begin: `Bert` for `BertModel`."""
+
+    def config_class(self) -> Any:
+        return self._stock_class("Config")
+
+    def accepts(self, config: Any) -> bool:
+        return True
+
+    def encoder(self, config: Any) -> nn.Module:
+        encoder: nn.Module = self._stock_class("Model")(config)
+        return encoder
+
+    def classifier(self, config: Any) -> Any:
+        return self._stock_class("ForSequenceClassification")(config)
+
+    def token_classifier(self, config: Any) -> Any:
+        return self._stock_class("ForTokenClassification")(config)
+
+    def masked_lm(self, config: Any) -> Any:
+        return self._stock_class("ForMaskedLM")(config)
+
+    def _stock_class(self, ending: str) -> Any:
+        import transformers
+
+        return getattr(transformers, self.stock + ending)
 
 
 def markers_of(config: Any) -> tuple[int, ...]:

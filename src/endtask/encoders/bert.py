@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from endtask.encoders.base import Backend, Encoder, Pooling, encoders
+from endtask.encoders.base import Backend, Pooling, StockEncoder, encoders
 
 if TYPE_CHECKING:
     import torch
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 @encoders.register("bert")
-class Bert(Encoder):
+class Bert(StockEncoder):
     """The encoder of the TLM and ISS papers."""
 
+    stock = "Bert"
     padded = True
     backends: ClassVar[tuple[Backend, ...]] = ("varlen", "padded")
     input_names: ClassVar[tuple[str, ...]] = ("input_ids", "token_type_ids", "attention_mask")
@@ -59,14 +60,6 @@ class Bert(Encoder):
             **vars(shape),
         )
 
-    def config_class(self) -> Any:
-        from transformers import BertConfig
-
-        return BertConfig
-
-    def accepts(self, config: Any) -> bool:
-        return True
-
     def separates_pairs(self, config: Any) -> bool:
         return bool(config.type_vocab_size >= 2)
 
@@ -81,9 +74,7 @@ class Bert(Encoder):
         return "cls"
 
     def encoder(self, config: Any) -> nn.Module:
-        from transformers import BertModel
-
-        encoder: nn.Module = BertModel(config, add_pooling_layer=False)
+        encoder: nn.Module = self._stock_class("Model")(config, add_pooling_layer=False)
         return encoder
 
     def embeddings(self, encoder: nn.Module) -> nn.Embedding:
@@ -125,18 +116,3 @@ class Bert(Encoder):
         from endtask.encoders.heads import TokenHead
 
         return TokenHead(config)
-
-    def classifier(self, config: Any) -> Any:
-        from transformers import BertForSequenceClassification
-
-        return BertForSequenceClassification(config)
-
-    def token_classifier(self, config: Any) -> Any:
-        from transformers import BertForTokenClassification
-
-        return BertForTokenClassification(config)
-
-    def masked_lm(self, config: Any) -> Any:
-        from transformers import BertForMaskedLM
-
-        return BertForMaskedLM(config)

@@ -103,6 +103,11 @@ class Network(nn.Module):
         """Return the `TaskType` of the task that a head answers."""
         return self._types.get(head, self.task_type)
 
+    def rows_read(self, batch: TextBatch, head: str) -> int:
+        """Return how many vectors of a batch a task's head reads."""
+        rows: int = self.type_of(head).rows_read(batch)
+        return rows
+
     def pooled(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
         """What a head reads of each text: (N, hidden) -> (S, hidden)."""
         pooling = "cls" if head == TLM_TASK else self.architecture.pooling(self.config)

@@ -15,13 +15,13 @@ from endtask.encoders.network import TASK, TLM_TASK, Network, auxiliary_head
 from endtask.io.run_layout import TASKS
 from endtask.objectives.masking import Masking, rare_token_weights
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import task_objective
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_of
 from endtask.tokenization.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
 
 TEXT_FOLDERS = ("selection", "task", "domain", "aligned")
 """The folders of the pack stage that an objective may read; a section's `texts` has the same names."""

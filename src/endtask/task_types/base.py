@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from endtask.evaluation.baseline_model import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
     from endtask.task.split_tables import Table
@@ -144,9 +144,13 @@ class TaskType:
         """Return how many vectors of a batch the head reads."""
         return batch.real_tokens if self.per_token else batch.texts
 
+    def objective_class(self) -> type[TaskObjective]:
+        """Return the class of the objective that learns such a task."""
+        raise NotImplementedError
+
     def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Return the loss of each answer: (S, outputs) -> (S,), of words (N, outputs) -> (N,)."""
-        raise NotImplementedError
+        return self.objective_class().losses(logits, batch)
 
     def activation(self, logits: Tensor) -> Tensor:
         """Return what is averaged over windows and shown: probabilities, or numbers as they are."""
@@ -156,7 +160,17 @@ class TaskType:
         self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
     ) -> TaskObjective:
         """Return the objective that learns a split, whose packed texts the stream reads."""
-        raise NotImplementedError
+        texts, of_texts = stream.texts, cast(Any, self.objective_class())
+        weights = (1.0 / texts.windows[texts.examples]).astype(np.float32)  # the windows of one long text count as one
+        answers = self.learned_answers(task, split)[texts.examples]
+        built: TaskObjective = of_texts(name, stream, answers, head=head, text_weights=weights, rdrop=rdrop)
+        return built
+
+    def learned_answers(self, task: Task, split: str) -> Answers:
+        """Return the answers of a split as the loss compares them with the head's outputs."""
+        from endtask.task.targets import targets
+
+        return targets(task, split)
 
     # Predictions
 

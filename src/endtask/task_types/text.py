@@ -14,13 +14,9 @@ from endtask.task.cells import WrongCell, as_class, is_missing
 from endtask.task_types.base import Answers, TaskType, task_types
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from endtask.encoders.batch import TextBatch
     from endtask.evaluation.baseline_model import BaselineModel
     from endtask.evaluation.metrics.base import Form
-    from endtask.objectives.stream import TextStream
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
     from endtask.task.split_tables import Table
@@ -63,20 +59,10 @@ class Text(TaskType):
     def to_names(self, answers: Answers, labels: Sequence[str]) -> list[Any]:
         return [labels[int(number)] for number in answers]
 
-    def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
-        from endtask.encoders.per_example_loss import class_errors
+    def objective_class(self) -> type[TaskObjective]:
+        from endtask.objectives.task_losses import Classification
 
-        return class_errors(logits, batch)
-
-    def objective(
-        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
-    ) -> TaskObjective:
-        from endtask.objectives.classification import Classification
-        from endtask.objectives.task_base import window_weights
-        from endtask.task.targets import targets
-
-        classes = targets(task, split)[stream.texts.examples]
-        return Classification(name, stream, classes, head=head, text_weights=window_weights(stream.texts), rdrop=rdrop)
+        return Classification
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
         best: Answers = outputs.argmax(axis=-1)

@@ -20,8 +20,7 @@ from endtask.io.atomic import write_json
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.io.stage_folder import StageFolder
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.progress import say
 from endtask.seeds import derive
 from endtask.task import Task

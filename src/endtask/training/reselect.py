@@ -32,8 +32,7 @@ from endtask.gradients.targets import Targets
 from endtask.objectives.context import masking_of, pretrain_head
 from endtask.objectives.masking import Masking, mask_texts
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.seeds import derive, generator
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts

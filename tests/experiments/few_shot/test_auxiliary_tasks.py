@@ -25,7 +25,7 @@ from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
 from endtask.experiments.few_shot.few_shot_variants import VariantTrainer
 from endtask.experiments.few_shot.label_draws import TaskRows, make_draws
 from endtask.experiments.few_shot.trial_rows import batches_of
-from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_losses import TaskObjective
 from endtask.records import Example
 from endtask.task import Task
 from endtask.task.split import group_key

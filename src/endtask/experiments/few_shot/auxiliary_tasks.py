@@ -14,8 +14,7 @@ from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
 from endtask.experiments.few_shot.label_draws import Draw, Indices, TaskRows, held_out_of, make_draws
 from endtask.experiments.few_shot.prediction_units import pack_rows
 from endtask.experiments.few_shot.trial_rows import SelectedTexts, batches_of
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.records import Example
 from endtask.task import Task
 from endtask.task.leaks import TextKey, eval_keys, train_keys

@@ -20,9 +20,7 @@ from endtask.experiments.few_shot.few_shot_spec import FewShotTrial, TrainedPart
 from endtask.experiments.few_shot.head_trials import not_finite
 from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, Indices
 from endtask.experiments.few_shot.trial_rows import SelectedTexts, TrialRows, phase_settings
-from endtask.objectives.classification import Classification
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.token_classification import Tagging
+from endtask.objectives.task_losses import Classification, Tagging, TaskObjective
 from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
 from endtask.tokenization.packed_texts import PackedTexts

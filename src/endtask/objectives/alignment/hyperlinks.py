@@ -14,7 +14,7 @@ from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import Network
 from endtask.objectives.alignment.pairs import MadeStream
 from endtask.objectives.base import Loss
-from endtask.objectives.classification import cross_entropy
+from endtask.objectives.task_losses import cross_entropy
 from endtask.tokenization.aligned_texts import AlignedTexts
 from endtask.tokenization.packed_texts import Ragged
 

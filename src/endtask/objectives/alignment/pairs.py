@@ -15,8 +15,7 @@ from endtask.config import BatchSize
 from endtask.encoders.batch import TextBatch, lay_out, lay_out_tokens, room_for
 from endtask.encoders.network import Network
 from endtask.objectives.base import Loss
-from endtask.objectives.classification import cross_entropy
-from endtask.objectives.task_base import with_answers
+from endtask.objectives.task_losses import cross_entropy, with_answers
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import AlignedTexts
 from endtask.tokenization.packed_texts import PackedTexts

@@ -23,8 +23,7 @@ from endtask.io.selection_table import write_selection
 from endtask.objectives.context import masking_of
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.registry import encoders
 from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.folds import folds_of

@@ -24,7 +24,7 @@ from endtask.gradients.scoring import Calibration, like_lengths, prefetch
 from endtask.gradients.targets import Targets
 from endtask.io.atomic import atomic_file
 from endtask.objectives.masking import Masking, mask_texts
-from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_losses import TaskObjective
 from endtask.progress import bar
 from endtask.seeds import derive
 from endtask.selectors.influence.candidates import CandidateUnits, UnitTexts

@@ -16,8 +16,7 @@ from endtask.encoders.network import Network
 from endtask.errors import InputError
 from endtask.objectives.context import pretrain_head
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.seeds import derive, generator
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
