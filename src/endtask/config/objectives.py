@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails
 
 from endtask.config.budget import BatchSize
 from endtask.config.part_section import PartSection
-from endtask.config.section import Fraction, PositiveNumber
+from endtask.config.section import Fraction, PositiveNumber, Warmup
 from endtask.registry import Registry, objectives
 
 CORPUS_OBJECTIVE, TASK_OBJECTIVE = "corpus", "task"
@@ -47,18 +47,13 @@ class ObjectiveSettings(PartSection):
         description="its weight in `equal`, the initial weight in `meta`, its share of the steps in `alternate` and "
         "`sequence`; 0: not trained",
     )
-    batch_size: BatchSize | None = Field(
-        None, description="unset: pretrain.batch_size, of task texts pretrain.task_batch_size"
-    )
+    batch_size: BatchSize | None = Field(None, description="unset: pretrain.batch_size")
     dropout: Fraction | None = Field(None, description="dropout for this objective; unset: pretrain.dropout")
-    mask_probability: float | None = Field(
-        None, gt=0, lt=1, description="share of masked tokens; unset: pretrain.mask_probability"
-    )
     learning_rate: PositiveNumber | None = Field(
         None, description="peak learning rate of this objective's part of a `sequence`; unset: pretrain.learning_rate"
     )
-    warmup_fraction: Fraction | None = Field(
-        None, description="warm-up of this objective's part of a `sequence`; unset: as in `pretrain`"
+    warmup_steps: Warmup | None = Field(
+        None, description="warm-up of this objective's part of a `sequence`; unset: pretrain.warmup_steps"
     )
 
     @classmethod
@@ -78,8 +73,6 @@ class ObjectiveSettings(PartSection):
             raise ValueError(f"texts: {self.kind} reads {' or '.join(can)}, not {self.texts}")
         if self.task is not None and self.reads != "task":
             raise ValueError(f"task: {self.kind} reads {self.reads} here, not the texts of a task")
-        if self.mask_probability is not None and not self.part_class.masks:
-            raise ValueError(f"mask_probability: {self.kind} masks no tokens")
         return self
 
     @property

@@ -5,11 +5,21 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[int, Field(gt=0)]
 PositiveNumber = Annotated[float, Field(gt=0)]
+
+
+def _steps_or_share(value: float) -> float:
+    if value >= 1 and value % 1:
+        raise ValueError(f"{value} is neither a whole number of steps nor a share of them below 1")
+    return int(value) if value >= 1 else value
+
+
+Warmup = Annotated[float, Field(ge=0), AfterValidator(_steps_or_share)]
+"""A number of steps, or below 1 a share of all steps, as Hugging Face's `warmup_steps`."""
 
 
 class Section(BaseModel):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from endtask.config.model import Backend, ModelSettings, Pooling
+from endtask.config.model import Backend, ModelSettings, Pooling, size_of
 from endtask.config.part_section import PartConfig
 from endtask.errors import InputError
 from endtask.registry import encoders
@@ -236,31 +236,13 @@ class Shape:
     intermediate_size: int
 
 
-SIZES = {
-    "tiny": (128, 2, 2),
-    "mini": (256, 4, 4),
-    "compact": (384, 6, 6),
-    "small": (512, 4, 8),
-    "medium": (512, 8, 8),
-    "base": (768, 12, 12),
-    "large": (1024, 24, 16),
-}
-"""Hidden size, layers, attention heads."""
-
-HEAD_SIZE = 64
-FLAT_SIZES = {
-    f"{hidden}x{layers}": (hidden, layers, hidden // HEAD_SIZE) for hidden in (256, 512, 768) for layers in (1, 2, 3)
-}
-"""The sizes of "Aligning the Pretraining and Finetuning Objectives", for answers within a few milliseconds."""
-
-
 def shape_of(settings: ModelSettings) -> Shape:
     """The named size with the settings' explicit numbers put in.
 
     >>> shape_of(ModelSettings(architecture="bert", size="tiny", num_hidden_layers=1))
     Shape(hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=512)
     """
-    named_hidden, named_layers, named_heads = (SIZES | FLAT_SIZES)[settings.size]
+    named_hidden, named_layers, named_heads = size_of(settings.size)
     hidden = settings.hidden_size or named_hidden
     encoder = settings.part
     shape = Shape(

@@ -10,7 +10,8 @@ from typing import Any
 
 from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
 from endtask.config.objectives import TASK_OBJECTIVE
-from endtask.encoders.base import SIZES, Shape, shape_of
+from endtask.config.model import SIZES
+from endtask.encoders.base import Shape, shape_of
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
