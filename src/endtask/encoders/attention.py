@@ -38,7 +38,7 @@ class Guide(NamedTuple):
 
 
 def choose_backend(
-    asked: str,
+    requested: str,
     device: torch.device,
     dtype: torch.dtype,
     *,
@@ -46,12 +46,12 @@ def choose_backend(
     among: tuple[Backend, ...] = FASTEST_FIRST,
     head_size: int = USUAL_SIZE,
 ) -> Backend:
-    """The backend asked for, or the fastest of some that works on this device in this precision."""
-    wanted = (one for one in among if asked in ("auto", one))  # what nobody asked for is not tried, which takes seconds
+    """The requested backend, or the fastest of some that works on this device in this precision."""
+    wanted = (one for one in among if requested in ("auto", one))  # each attempt takes seconds
     found = next((one for one in wanted if _works(one, device, dtype, fixed_shapes, head_size)), None)
     if found is None:
         raise InputError(
-            f"{asked} does not work here ({device}, {dtype}, torch {torch.__version__})",
+            f"{requested} does not work here ({device}, {dtype}, torch {torch.__version__})",
             key="model.attention",
             hint="varlen needs a GPU and bfloat16, flex a GPU and compile: true; auto takes what works",
         )
@@ -158,8 +158,8 @@ def _flex_works(device: torch.device) -> bool:
 
 def _finite_after_backward(device: torch.device, guide: Guide, tokens: int, head_size: int) -> bool:
     part = torch.randn(tokens, 2, head_size, device=device, dtype=torch.bfloat16, requires_grad=True)
-    work = attend if guide.block_mask is None else torch.compile(attend)
-    work(part, part, part, guide).float().square().sum().backward()  # type: ignore[no-untyped-call]
+    function = attend if guide.block_mask is None else torch.compile(attend)
+    function(part, part, part, guide).float().square().sum().backward()  # type: ignore[no-untyped-call]
     return part.grad is not None and bool(part.grad.isfinite().all())
 
 
@@ -175,7 +175,7 @@ def packed_attention(
     attention_mask: Tensor | None,
     *,
     guide: Guide | None = None,
-    **asked: Any,
+    **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Without a guide the library's own over a padded table; with one, (1, heads, N, size) -> (1, N, heads, size).
 
@@ -183,18 +183,18 @@ def packed_attention(
     """
     if guide is None:
         padded: tuple[Tensor, Tensor | None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, **asked
+            module, query, key, value, attention_mask, **options
         )
         return padded
     query, key, value = (part[0].transpose(0, 1) for part in (query, key, value))  # each (N, heads, size)
     return attend(query, key, value, guide)[None], None
 
 
-def table_mask(*asked: Any, attention_mask: Tensor | None = None, **named: Any) -> Tensor | None:
+def table_mask(*options: Any, attention_mask: Tensor | None = None, **named: Any) -> Tensor | None:
     """The mask of a padded table, none without padding: while it is traced the library would make one all the same."""
     if attention_mask is None:
         return None
-    mask: Tensor | None = sdpa_mask(*asked, attention_mask=attention_mask, **named)
+    mask: Tensor | None = sdpa_mask(*options, attention_mask=attention_mask, **named)
     return mask
 
 

@@ -73,10 +73,10 @@ def open_checkpoint(path: str) -> Checkpoint:
 
 def check_tokenizer(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, *, key: str) -> None:
     """Raise where the checkpoint has no vectors for a tokenizer's tokens; `key` is the setting that named it."""
-    room = checkpoint.config.vocab_size
-    if len(tokenizer) > room:
+    capacity = checkpoint.config.vocab_size
+    if len(tokenizer) > capacity:
         raise InputError(
-            f"the tokenizer has {len(tokenizer)} tokens, the checkpoint {checkpoint.path} vectors for {room}",
+            f"the tokenizer has {len(tokenizer)} tokens, the checkpoint {checkpoint.path} vectors for {capacity}",
             key=key,
             hint="tokenizer.entity_markers that are no tokens yet count too",
         )
@@ -161,7 +161,7 @@ _NOT_ENCODER = ("embeddings.position_ids", "embeddings.token_type_ids", "pooler.
 Tensors = dict[str, Tensor]
 
 
-def check_whole(files: Iterable[Path]) -> None:
+def check_complete(files: Iterable[Path]) -> None:
     """Refuse files that were cut off, by their headers alone."""
     for file in files:
         try:

@@ -88,7 +88,7 @@ class _TextAnswers(TaskObjective):
     """
 
     dtype: ClassVar[type] = np.int64
-    padding: ClassVar[float] = IGNORED
+    padding_label: ClassVar[float] = IGNORED
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class _TextAnswers(TaskObjective):
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """Return the batch with the answers of its texts; those of padding have no weight."""
         weights = self._weights[positions] / len(positions)
-        return with_answers(batch, self._answers[positions], weights, padding=self.padding)
+        return with_answers(batch, self._answers[positions], weights, padding_label=self.padding_label)
 
 
 class Classification(_TextAnswers):
@@ -164,7 +164,7 @@ class Regression(_TextAnswers):
     """
 
     dtype = np.float32
-    padding = 0.0
+    padding_label = 0.0
 
     @staticmethod
     def losses(logits: Tensor, batch: TextBatch) -> Tensor:
@@ -200,11 +200,11 @@ class Tagging(TaskObjective):
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """Return the batch with tags at tokens, every tagged word with the same weight; 0 where no word has a token."""
         starts = batch.offsets[: len(positions)].numpy().astype(np.int64)
-        numbers, places = self._words.gather(positions, starts)
+        numbers, token_positions = self._words.gather(positions, starts)
         tags = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         weights = np.zeros(len(batch.input_ids), dtype=np.float32)
-        tags[places] = self._tags[numbers]
-        weights[places] = 1.0 / max(1, len(places))
+        tags[token_positions] = self._tags[numbers]
+        weights[token_positions] = 1.0 / max(1, len(token_positions))
         return replace(batch, labels=torch.from_numpy(tags), weights=torch.from_numpy(weights))
 
     @staticmethod
@@ -277,11 +277,11 @@ def weighted_sum(each: Tensor, batch: TextBatch) -> Tensor:
 
 
 def with_answers(
-    batch: TextBatch, answers: NDArray[Any], weights: NDArray[Any] | float, *, padding: float = IGNORED
+    batch: TextBatch, answers: NDArray[Any], weights: NDArray[Any] | float, *, padding_label: float = IGNORED
 ) -> TextBatch:
     """Return the batch with an answer (texts, ...) and a weight for each text; texts of padding have no weight."""
     size, texts = len(batch.offsets) - 1, len(answers)
-    labels = np.full((size, *answers.shape[1:]), padding, dtype=answers.dtype)
+    labels = np.full((size, *answers.shape[1:]), padding_label, dtype=answers.dtype)
     all_weights = np.zeros(size, dtype=np.float32)
     labels[:texts], all_weights[:texts] = answers, weights
     return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(all_weights))

@@ -41,15 +41,15 @@ def choose_device(settings: Settings) -> torch.device:
 
 def move(network: Network, settings: Settings, context: DeviceContext, *, tokens: float = math.inf) -> Network:
     """Put the network on the device and set how it computes there, for training on about so many tokens."""
-    way = _way(network, settings, context, tokens)
-    compiled = way == "compiled"
+    mode = _execution_mode(network, settings, context, tokens)
+    compiled = mode == "compiled"
     network.to(context.device)
     network.dtype = context.dtype
     network.backend = network.choose_backend(settings.model.attention, context, fixed_shapes=compiled)
     if compiled:
         allow_shapes()
         network.compile_parts()
-    network.fixed_shapes = way != "plain"
+    network.fixed_shapes = mode != "plain"
     return network
 
 
@@ -61,7 +61,7 @@ def check_device(settings: Settings) -> None:
         choose_backend(settings.model.attention, context.device, context.dtype, fixed_shapes=compiled)
 
 
-def _way(
+def _execution_mode(
     network: Network, settings: Settings, context: DeviceContext, tokens: float
 ) -> Literal["plain", "compiled", "graphs"]:
     """How steps are computed; compiling pays from some tokens on, and always for padded tables."""
@@ -95,9 +95,9 @@ _HINT = (
 class OutOfMemory(TrainingError):
     """The memory ran out; a stage around may know better what to lower."""
 
-    def __init__(self, said: str, hint: str) -> None:
-        super().__init__(f"the device is out of memory: {said}", hint=hint)
-        self.said = said
+    def __init__(self, detail: str, hint: str) -> None:
+        super().__init__(f"the device is out of memory: {detail}", hint=hint)
+        self.detail = detail
 
 
 @contextmanager
@@ -109,9 +109,9 @@ def explained_memory_trouble(hint: str | None = None) -> Iterator[None]:
     try:
         yield
     except OutOfMemory as error:
-        raise (error if hint is None else OutOfMemory(error.said, hint)) from None
+        raise (error if hint is None else OutOfMemory(error.detail, hint)) from None
     except (MemoryError, RuntimeError) as error:
-        said = (str(error).splitlines() or ["no more was said"])[0]
-        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and not any(sign in said for sign in _SIGNS):
+        detail = (str(error).splitlines() or ["no details"])[0]
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and not any(sign in detail for sign in _SIGNS):
             raise
-        raise OutOfMemory(said, hint or _HINT) from None
+        raise OutOfMemory(detail, hint or _HINT) from None

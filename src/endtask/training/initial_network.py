@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from endtask.config import Settings
-from endtask.encoders.checkpoint import Checkpoint, check_tokenizer, check_whole, load_network, open_checkpoint
+from endtask.encoders.checkpoint import Checkpoint, check_complete, check_tokenizer, load_network, open_checkpoint
 from endtask.encoders.checkpoint_files import weight_files
 from endtask.encoders.network import (
     TASK,
@@ -92,7 +92,7 @@ def check_checkpoint(task: Task, settings: Settings) -> None:
     check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
     _check_texts(checkpoint, task, settings)
     pooling_of(settings.model, checkpoint.architecture, (0,))  # whatever number its marks will have
-    check_whole(weight_files(settings.model.path))
+    check_complete(weight_files(settings.model.path))
 
 
 def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None:
@@ -138,7 +138,7 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
     Classes with types, such as B-gene, all begin as the one without.
     """
-    head, rows = kept_objective(network.task_type, tuple(network.config.id2label.values()), settings)
+    head, rows = reused_objective(network.task_type, tuple(network.config.id2label.values()), settings)
     _copy(network.heads[head], network.heads[TASK], rows)
 
 
@@ -150,7 +150,7 @@ def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Sett
         _copy(network.heads[found[0]], network.heads[auxiliary_head(name)], found[1])
 
 
-def kept_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
+def reused_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
     """Return the head that a task of this type can start from, and its class for each label; raises `InputError`."""
     if not task_type.one_label:
         reason = f"a task of type {task_type.name!r} has no classes to start from"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
-from endtask.config.objectives import TASK_OBJECTIVE
 from endtask.config.model import SIZES
+from endtask.config.objectives import TASK_OBJECTIVE
 from endtask.encoders.base import Shape, shape_of
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.device_context import DeviceContext
