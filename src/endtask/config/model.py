@@ -107,8 +107,8 @@ class ModelSettings(PartSection):
     )
     size: Size = Field(
         "tiny",
-        description="tiny (128 x 2), mini (256 x 4), compact (384 x 6), small (512 x 4), medium (512 x 8), base (768 x 12) "
-        "or large (1024 x 24); or WIDTHxLAYERS such as 256x3, with attention heads of width 64",
+        description="tiny (128 x 2), mini (256 x 4), compact (384 x 6), small (512 x 4), medium (512 x 8), "
+        "base (768 x 12), large (1024 x 24); or WIDTHxLAYERS such as 256x3, with attention heads of width 64",
     )
     hidden_size: Positive | None = Field(None, description="width of a token's vector")
     num_hidden_layers: Positive | None = Field(None, description="number of layers")

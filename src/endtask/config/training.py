@@ -11,7 +11,7 @@ from endtask.config.objectives import Objectives, ObjectiveSettings, check_names
 from endtask.config.part_section import PartSection
 from endtask.config.reselect import ReselectSettings
 from endtask.config.section import Fraction, Positive, PositiveNumber, Section, Warmup
-from endtask.registry import Registry, weightings
+from endtask.registry import Registry, objectives, weightings
 
 
 class WeightingSettings(PartSection):
@@ -87,8 +87,8 @@ class PretrainSettings(PhaseSettings):
     )
     task_head: Literal["stock", "tlm"] = Field(
         "stock",
-        description="pre-training's head: that of the saved model; or as in the authors' code dense, GELU, dense, which "
-        "momentum and weight decay move between its batches too",
+        description="pre-training's head: that of the saved model; or dense, GELU, dense as in the TLM authors' code, "
+        "which momentum and weight decay move between its batches too",
     )
     dropout: Fraction = Field(0.0, description="dropout during pre-training; little text is seen twice")
     reselect: ReselectSettings = Field(
@@ -156,7 +156,10 @@ class PretrainSettings(PhaseSettings):
         return any(item.reads == texts for item in self.used_objectives.values())
 
 
-class FinetuneSettings(PhaseSettings):
+_FinetuningLoss: Any = objectives.get("task").finetuning  # type: ignore[attr-defined]
+
+
+class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
     """Fine-tuning: plain fine-tuning from pre-training's weights with a new head, once per seed."""
 
     learning_rate: PositiveNumber | Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] = Field(
@@ -166,11 +169,6 @@ class FinetuneSettings(PhaseSettings):
     max_length: int = Field(128, ge=8, description="tokens per text; the rest is cut off, or read by windows")
     window_stride: int | None = Field(
         None, ge=1, description="read long texts by windows that start so many tokens apart; unset: cut them off"
-    )
-    rdrop: float = Field(
-        0.0,
-        ge=0,
-        description="weight of R-Drop: each batch is read twice, and answers that differ by dropout cost this much",
     )
     epochs: Positive = Field(10, description="at most; a budget may allow fewer")
     max_steps: Positive | None = Field(None, description="steps instead of epochs")

@@ -11,8 +11,8 @@
       chemprot: {task.path: "${data}/tasks/chemprot", evaluate.metric: micro_f1, variants: [plain, tapt]}
     shared_tokenizer: {domain.amount: all}      # a run with these settings is packed first; all use its tokenizer
     variants:                                   # settings in which each differs, and its title in tables
-      plain: &anew {title: plain fine-tuning, skip_pretraining: true, finetune.reset_head: true}
-      tapt: {title: TAPT, pretrain.objectives.task.weight: 0, finetune.reset_head: true}
+      plain: &anew {title: plain fine-tuning, skip_pretraining: true, finetune.head: new}
+      tapt: {title: TAPT, pretrain.objectives.task.weight: 0, finetune.head: new}
       meta: {title: META, pretrain.weighting: meta}
       paper: {preset: tlm-small, budget: 570steps}     # from another preset, with the same `settings` and task
     grid:                                       # one variant for every combination

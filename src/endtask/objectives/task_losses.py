@@ -21,18 +21,14 @@ from endtask.tokenization.word_alignment import WordStarts
 
 
 class TaskObjective(ABC):
-    """Learn a task; subclasses attach the targets to a batch and compute the loss of each answer.
+    """Learn a task; subclasses attach the targets to a batch and compute the loss of each answer."""
 
-    With `rdrop` each batch is read twice under different dropout: the loss is the mean of both readings' losses, and
-    `rdrop` times half the sum of the divergences between their answers both ways (R-Drop: Liang et al., 2021, Eq. 3).
-    """
-
+    passes = 1
     replayable = True
 
-    def __init__(self, name: str, stream: TextStream, *, head: str = TASK, rdrop: float = 0.0) -> None:
+    def __init__(self, name: str, stream: TextStream, *, head: str = TASK) -> None:
         self.name, self.stream, self.head = name, stream, head
         self.heads: tuple[str, ...] = (head,)
-        self.passes, self._rdrop = 2 if rdrop else 1, rdrop
 
     @abstractmethod
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
@@ -57,27 +53,25 @@ class TaskObjective(ABC):
         return self.answered(self.stream.batch(step), self.stream.positions(step))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Return the loss of one reading, or of two."""
-        if not self._rdrop:
-            value = self.answer_loss(self._read(network, batch), batch)
-            return Loss(self.share(batch) * value, {"task": value})
-        # Both readings are one call: a GPU with a small batch waits for its kernels to be launched.
-        logits, again = self._read(network, batch.twice()).chunk(2)
-        task = 0.5 * (self.answer_loss(logits, batch) + self.answer_loss(again, batch))
-        divergence = 0.5 * weighted_sum(self.differences(logits, again), batch)
-        total = self.share(batch) * (task + self._rdrop * divergence)
-        return Loss(total, {"task": task, "rdrop": divergence})
+        """Return the loss of a batch."""
+        value = self.answer_loss(self.logits(network, batch), batch)
+        return Loss(self.share(batch) * value, {"task": value})
+
+    def divergence(self, logits: Tensor, other: Tensor, batch: TextBatch) -> Tensor:
+        """Return the weighted sum of the divergences of two answers: ()."""
+        return weighted_sum(self.differences(logits, other), batch)
 
     def share(self, batch: TextBatch) -> float:
         """Return the factor of a batch's mean loss with which all texts count the same."""
         return batch.text_share
 
-    def _read(self, network: Network, batch: TextBatch) -> Tensor:
+    def logits(self, network: Network, batch: TextBatch) -> Tensor:
+        """Return the head's answers."""
         return network.task_logits(network(batch), batch, self.head)
 
     def flops(self, network: Network, batch: TextBatch) -> float:
-        """Return the cost of the encoder, and of the head once per text or token, at each reading."""
-        return self.passes * network.training_flops(batch, texts=network.rows_read(batch, self.head), head=self.head)
+        """Return the cost of the encoder, and of the head once per text or token."""
+        return network.training_flops(batch, texts=network.rows_read(batch, self.head), head=self.head)
 
 
 class _TextAnswers(TaskObjective):
@@ -98,9 +92,8 @@ class _TextAnswers(TaskObjective):
         *,
         head: str = TASK,
         text_weights: NDArray[np.float32] | None = None,
-        rdrop: float = 0.0,
     ) -> None:
-        super().__init__(name, stream, head=head, rdrop=rdrop)
+        super().__init__(name, stream, head=head)
         self._answers = answers.astype(self.dtype)
         self._weights = np.ones(len(answers)) if text_weights is None else text_weights / text_weights.mean()
 
@@ -192,9 +185,8 @@ class Tagging(TaskObjective):
         tags: NDArray[np.int64],
         *,
         head: str = TASK,
-        rdrop: float = 0.0,
     ) -> None:
-        super().__init__(name, stream, head=head, rdrop=rdrop)
+        super().__init__(name, stream, head=head)
         self._words, self._tags = words, tags
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
@@ -258,10 +250,10 @@ class JointTask:
 
 
 def task_objective(
-    task: Task, name: str, stream: TextStream, *, head: str = TASK, rdrop: float = 0.0, split: str = "train"
+    task: Task, name: str, stream: TextStream, *, head: str = TASK, split: str = "train"
 ) -> TaskObjective:
     """Return the objective that learns a split, whose packed texts or windows the stream reads."""
-    objective: TaskObjective = task.task_type.objective(task, name, stream, head=head, rdrop=rdrop, split=split)
+    objective: TaskObjective = task.task_type.objective(task, name, stream, head=head, split=split)
     return objective
 
 

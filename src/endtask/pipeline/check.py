@@ -144,10 +144,7 @@ def _unnamed_markers(task: Task, settings: Settings) -> tuple[str, ...]:
 def _check_aligned_files(settings: Settings) -> None:
     """Raise `InputError` for missing files of aligned objectives, which a run reads for its fingerprints."""
     if settings.reads_aligned:
-        from endtask.tokenization.span_finders import span_finder
-
         Corpus.aligned(settings.aligned, settings.corpus)
-        span_finder(settings.aligned)
 
 
 def _sample(task: Task) -> Task:
@@ -195,9 +192,8 @@ def _stand_in(section: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSet
         batch_size=section.batch_size or batch_size,
         weight=section.weight,
         dropout=section.dropout,
-        mask_probability=section.mask_probability,
         learning_rate=section.learning_rate,
-        warmup_fraction=section.warmup_fraction,
+        warmup_steps=section.warmup_steps,
     )
 
 

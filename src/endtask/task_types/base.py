@@ -156,14 +156,12 @@ class TaskType:
         """Return what is averaged over windows and shown: probabilities, or numbers as they are."""
         return logits.softmax(-1)
 
-    def objective(
-        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
-    ) -> TaskObjective:
+    def objective(self, task: Task, name: str, stream: TextStream, *, head: str, split: str) -> TaskObjective:
         """Return the objective that learns a split, whose packed texts the stream reads."""
         texts, of_texts = stream.texts, cast(Any, self.objective_class())
         weights = (1.0 / texts.windows[texts.examples]).astype(np.float32)  # the windows of one long text count as one
         answers = self.learned_answers(task, split)[texts.examples]
-        built: TaskObjective = of_texts(name, stream, answers, head=head, text_weights=weights, rdrop=rdrop)
+        built: TaskObjective = of_texts(name, stream, answers, head=head, text_weights=weights)
         return built
 
     def learned_answers(self, task: Task, split: str) -> Answers:

@@ -92,9 +92,7 @@ class TokenClassification(TaskType):
 
         return Tagging
 
-    def objective(
-        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
-    ) -> TaskObjective:
+    def objective(self, task: Task, name: str, stream: TextStream, *, head: str, split: str) -> TaskObjective:
         from endtask.encoders.batch import IGNORED
         from endtask.objectives.task_losses import Tagging
         from endtask.task.targets import NO_WORD, targets
@@ -103,7 +101,7 @@ class TokenClassification(TaskType):
         answers = targets(task, split)
         known = answers[answers != NO_WORD]
         known = np.where(known < len(task.labels), known, IGNORED)  # of dev, what no model can give
-        return Tagging(name, stream, WordStarts(stream.texts), known, head=head, rdrop=rdrop)
+        return Tagging(name, stream, WordStarts(stream.texts), known, head=head)
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
         """Return the best tags; a word that was cut off gets the tag of words outside spans, or train's commonest."""

@@ -41,6 +41,11 @@ def parameters_of(phase: Phase) -> int:
     return sum(parameter.numel() for part in parts for parameter in part.parameters())
 
 
+def flops_of(phase: Phase, tokens: float) -> float:
+    """Return the cost of training on so many tokens, by the papers' rule."""
+    return training_flops(parameters_of(phase), tokens)
+
+
 def split_budget(settings: Settings) -> tuple[Budget, Budget | None]:
     """What pre-training and all of fine-tuning may use; steps are pre-training's, fine-tuning then has no limit.
 

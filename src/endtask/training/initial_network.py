@@ -121,7 +121,7 @@ def _tokenizer_key(settings: Settings) -> str:
     return "tokenizer.path" if settings.tokenizer.path else "model.path"
 
 
-_KEY = "aligned.keep_head"
+_KEY = "finetune.head"
 _OTHER_NAMES = {
     "none": ("none", "n", "o", "neither"),
     "start": ("start", "s", "begin"),
@@ -154,13 +154,13 @@ def reused_objective(task_type: Any, labels: Sequence[str], settings: Settings) 
     """Return the head that a task of this type can start from, and its class for each label; raises `InputError`."""
     if not task_type.one_label:
         reason = f"a task of type {task_type.name!r} has no classes to start from"
-        raise InputError(reason, key=_KEY, hint="leave it off")
+        raise InputError(reason, key=_KEY, hint="use new or pretrained")
     found = fitting_objective(task_type, labels, settings)
     if found is None:
         raise InputError(
             f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
             key=_KEY,
-            hint="leave it off, or see docs/alignment.md for the names that are understood",
+            hint="use new or pretrained, or see docs/alignment.md for the names that are understood",
         )
     return found
 

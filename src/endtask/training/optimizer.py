@@ -16,6 +16,8 @@ from endtask.config.training import PhaseSettings
 from endtask.encoders.network import GENERATOR, MASKED_LM
 
 _HEADS = "heads."
+ADAM_BETA1, ADAM_EPSILON = 0.9, 1e-6
+"""The values of all four papers' code."""
 _WITH_ENCODER = (f"heads.{MASKED_LM}.", f"heads.{GENERATOR}.")
 
 
@@ -236,8 +238,7 @@ def _build_adamw(
         peak = base_rate(name, settings, learning_rate)
         alike.setdefault((peak, decay if weight.ndim >= 2 else 0.0), []).append(weight)
     groups = [{"params": weights, "weight_decay": decay, "peak_rate": peak} for (peak, decay), weights in alike.items()]
-    betas = (settings.adam_beta1, settings.adam_beta2)
-    adamw = _AdamW(groups, betas=betas, eps=settings.adam_epsilon, fused=fused or None)
+    adamw = _AdamW(groups, betas=(ADAM_BETA1, settings.adam_beta2), eps=ADAM_EPSILON, fused=fused or None)
     for weight in parameters.values():
         adamw.state[weight] = {
             "step": torch.zeros((), device=weight.device if fused else "cpu"),

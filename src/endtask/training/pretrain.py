@@ -26,9 +26,8 @@ from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
-from endtask.training.loggers import open_trackers
 from endtask.training.phase import Phase
-from endtask.training.phase_runner import Callback, TrainState, nothing_yet, run_phase
+from endtask.training.phase_runner import Callback, TrainState, nothing_yet, run_stage_phase
 from endtask.training.reselect import count_reselection, packed_round, reselection_of, with_reselection
 from endtask.weighting.base import ExtraCost, Rule, WeightingContext, left_out_of_batches
 from endtask.weighting.equal import Equal
@@ -81,19 +80,8 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
 
 def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: StageFolder) -> TrainState:
     """Train a part of the stage, from its last checkpoint if there is one; the next part continues with the network."""
-    folder = stage.partial / part.name
-    run = f"{Path(settings.output_dir).name} pre-training {part.name}".rstrip()
-    folder.mkdir(exist_ok=True)
-    with open_trackers(settings.report_to, folder, run, settings.model_dump(mode="json")) as trackers:
-        return run_phase(
-            part.phase,
-            folder,
-            label=part.label,
-            callback=_dev_callback(part.phase, task, packed, settings, stage.partial),
-            on_checkpoint=stage.keep_time,
-            max_skipped_steps=settings.max_skipped_steps,
-            trackers=trackers,
-        )
+    callback = _dev_callback(part.phase, task, packed, settings, stage.partial)
+    return run_stage_phase(part.phase, stage.partial / part.name, stage, settings, label=part.label, callback=callback)
 
 
 def _uses(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
@@ -206,7 +194,7 @@ def phase_of(
         context=context,
         accumulation=train.gradient_accumulation_steps,
         ramp_fraction=train.batch_ramp_fraction,
-        update_unused_heads=train.update_unused_heads,
+        update_unused_heads=train.task_head == "tlm",
         head_weight_decay=train.head_weight_decay,
         clip_heads_apart=train.clip_heads_apart,
     )
@@ -299,9 +287,9 @@ def parts_of(phase: Phase, settings: Settings) -> list[Part]:
 
 def _settings_of(section: ObjectiveSettings, settings: PhaseSettings) -> PhaseSettings:
     """Return the settings of the phase, with the objective's own warm-up if it has one."""
-    if section.warmup_fraction is None:
+    if section.warmup_steps is None:
         return settings
-    return settings.model_copy(update={"warmup_fraction": section.warmup_fraction, "warmup_steps": None})
+    return settings.model_copy(update={"warmup_steps": section.warmup_steps})
 
 
 def total_state(states: Sequence[TrainState]) -> TrainState:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from endtask.config import PhaseSettings
 from endtask.experiments.few_shot.stacked_heads import Weights
+from endtask.training.optimizer import ADAM_BETA1, ADAM_EPSILON
 
 
 class StackedAdamW:
@@ -29,8 +30,8 @@ class StackedAdamW:
             for parts in self._parts.values()
             for part, (rate, _) in zip(parts, groupby(rates), strict=True)
         ]
-        betas = (settings.adam_beta1, settings.adam_beta2)
-        self._adamw = torch.optim.AdamW(groups, betas=betas, eps=settings.adam_epsilon, fused=True)
+        betas = (ADAM_BETA1, settings.adam_beta2)
+        self._adamw = torch.optim.AdamW(groups, betas=betas, eps=ADAM_EPSILON, fused=True)
 
     @torch.no_grad()
     def step(self, gradients: Weights) -> None:

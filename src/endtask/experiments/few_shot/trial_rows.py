@@ -59,7 +59,7 @@ def batches_of(spec: FewShotSpec, trial: FewShotTrial, task: str = RANDOM_STREAM
 
 def phase_settings() -> PhaseSettings:
     """Return AdamW with a constant learning rate: the best epoch is chosen, so none needs to be the last."""
-    return PhaseSettings(lr_scheduler_type="constant", warmup_fraction=0.0)
+    return PhaseSettings(lr_scheduler_type="constant", warmup_steps=0)
 
 
 class SelectedTexts(TextStream):

@@ -16,7 +16,7 @@ class Finetune(Stage):
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the section of fine-tuning, and what scores dev."""
-        return (*_READ, *(("aligned.keep_head",) if settings.reads_aligned else ()))
+        return _READ
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Train every seed."""

@@ -20,14 +20,6 @@ _READ = (
     "compile",
     "max_skipped_steps",
 )
-_READ_BY_ALIGNED = (
-    "aligned.recipe",
-    "aligned.span_labels",
-    "aligned.labelled_tokens",
-    "aligned.pairs_from",
-    "aligned.guide_acronyms",
-    "aligned.entity_markers",
-)
 
 
 class Pretrain(Stage):
@@ -38,7 +30,7 @@ class Pretrain(Stage):
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the sections of the model and of pre-training."""
         metric = ("evaluate.metric",) if settings.pretrain.eval_steps is not None else ()
-        return (*_READ, *metric, *(_READ_BY_ALIGNED if settings.reads_aligned else ()))
+        return (*_READ, *metric)
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the checkpoint that training starts from."""

@@ -225,7 +225,7 @@ def held_out_cost(run: WeightingContext, config: MetaConfig) -> ExtraCost:
         validation, held_out = train, max(1, len(train) // min(config.folds, groups_in(run.task.train)))
         rest = max(1, len(train) - held_out)
     tokens, flops = _pass_cost(run.network, validation, min(config.gradient_batch, held_out))
-    if config.same_head:
+    if config.head == "task":
         return ExtraCost(LEARNED_WEIGHTS, config.every, tokens, tokens, flops)
     fit_tokens, fit_flops = _pass_cost(run.network, train, min(config.fit_batch, rest))
     return ExtraCost(
