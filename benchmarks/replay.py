@@ -28,6 +28,7 @@ from endtask.encoders.network import Network, build_network
 from endtask.objectives.base import BuiltObjective, Loss
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task import FinetunedTask, FinetuningLoss
 from endtask.objectives.task_losses import Classification
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
@@ -113,7 +114,8 @@ def build_objective(kind: str, network: Network, texts: PackedTexts) -> BuiltObj
         return MaskedLM(kind, TextStream(kind, texts, network, batch_size=size, seed=0, masking=MASKING))
     stream = TextStream(kind, texts, network, batch_size=BatchSize.parse("32"), seed=0)
     labels = np.random.default_rng(0).integers(0, len(CLASSES), len(texts.lengths))
-    return (Breaking if kind == "breaking" else Classification)(kind, stream, labels, rdrop=1.0)
+    task = (Breaking if kind == "breaking" else Classification)(kind, stream, labels)
+    return FinetunedTask(task, FinetuningLoss(rdrop=0.0 if kind == "breaking" else 1.0))
 
 
 def build_weighting(case: Case, network: Network, context: DeviceContext) -> Rule:

@@ -48,7 +48,7 @@ class Body:
     def values(self) -> Tree:
         """In what it differs from the settings that all share."""
         left_out = {f"pretrain.objectives.{name}.weight": 0 for name in self.without}
-        return {"model.size": self.size, **left_out, **({} if self.guided else {"aligned.guide_acronyms": False})}
+        return {"model.size": self.size, **left_out, **({} if self.guided else {"pretrain.objectives.acronyms.guided": False})}
 
 
 ALIGNED = Body(LARGEST)
@@ -207,7 +207,7 @@ def base_settings(task: str, sources: Sequence[Tree], tokenizer: str | None) -> 
         "task": {"path": task},
         "aligned": {
             "sources": list(sources),
-            "subword_sampling": {"sources": [one["name"] for one in sources if one["name"] == SPELLED]},
+            "subword_sampling": [one["name"] for one in sources if one["name"] == SPELLED],
         },
         "tokenizer": {"path": tokenizer, "kind": "unigram", "vocab_size": 16_000, "spell_capitals": True},
         "model": {"architecture": "lean", "size": LARGEST},

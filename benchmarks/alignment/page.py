@@ -103,7 +103,7 @@ _PAGE = """# Aligned objectives: what they gain
 
 The tables of Pierse and Lu (2020) at a small part of their budget, on tasks like theirs. What aligned objectives are
 stands in [its own page](alignment.md), how this was measured in [the benchmarks](../benchmarks/README.md). The last
-line of Table 5 asks about acronyms as the paper does; all other bodies are guided (`aligned.guide_acronyms`).
+line of Table 5 asks about acronyms as the paper does; all other bodies are guided (`guided`).
 
 <!-- results: alignment -->
 {tables}<!-- end -->

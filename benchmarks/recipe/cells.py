@@ -21,7 +21,7 @@ MARKS: dict[str, tuple[str, ...]] = {"chemprot": ("[[", "]]", "<<", ">>"), "scii
 """What stands around the two names that a text is asked about."""
 SEEDS = (0, 1, 2)
 CELL = "recipe"
-NO_CORPUS: Tree = {"budget": "300steps", "pretrain.task_batch_size": "16384tok"}
+NO_CORPUS: Tree = {"budget": "300steps", "pretrain.objectives.task.batch_size": "16384tok"}
 """Pre-training of the baseline without a corpus: 20 to 60 times through its texts; the recipe's steps would be hundreds."""
 SHORT: Tree = {
     "pretrain.batch_size": "32768tok",
@@ -33,8 +33,8 @@ SHORT: Tree = {
 PAPER_IN_A_MINUTE: Tree = {
     "budget": "570steps",
     "select": {"budget": "110MB"},
-    "pretrain": {"warmup_steps": None, "warmup_fraction": 0.067},
-    "finetune": {"warmup_steps": None, "warmup_fraction": 0.1, "max_steps": None, "eval_steps": None, "epochs": 20},
+    "pretrain": {"warmup_steps": 0.067},
+    "finetune": {"warmup_steps": 0.1, "max_steps": None, "eval_steps": None, "epochs": 20},
 }
 """The paper's values where its 150,000 steps and 30,000 of fine-tuning make no sense in a minute of an H200."""
 

@@ -42,10 +42,9 @@ from endtask.objectives.task_losses import TaskObjective
 from endtask.pipeline.run import Run
 from endtask.progress import set_quiet
 from endtask.task import Task
-from endtask.training.averaging import put_in_mean
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
-from endtask.training.finetune import finetune_phase
+from endtask.training.finetune import END_TASK, finetune_phase, steps_per_epoch
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.phase import Phase
@@ -115,20 +114,14 @@ class Finetuner:
         folder = self._scratch / "stage2" / job.stage1 / job.stage2 / str(job.seed)
         shutil.rmtree(folder, ignore_errors=True)  # what an earlier call left has no fingerprint
         metric = f"dev/{settings.evaluate.metric}"
-        curves, members = [], [folder / str(member) for member in range(settings.finetune.members)]
-        for number, member in enumerate(members):
-            load_weights(run / "pretrain" / WEIGHTS, network)
-            phase = finetune_phase(network, task, run / "pack", settings, context, seed=job.seed, member=number)
-            scores = self._scores(network, task, run, settings, context, member)
-            run_phase(phase, member, label="finetune", callback=scores.callback(_steps_per_epoch(phase)))
-            curves.append([row[metric] for row in read_metrics(member / "metrics.jsonl") if metric in row])
-        dev = max(curves[0])
-        if len(members) > 1:
-            put_in_mean(network, [member / BEST_WEIGHTS for member in members])
-            dev = self._scores(network, task, run, settings, context, folder).score(0, {})[metric]
+        load_weights(run / "pretrain" / WEIGHTS, network)
+        phase = finetune_phase(network, task, run / "pack", settings, context, seed=job.seed)
+        scores = self._scores(network, task, run, settings, context, folder)
+        run_phase(phase, folder, label="finetune", callback=scores.callback(steps_per_epoch(phase.objectives[END_TASK])))
+        curve = [row[metric] for row in read_metrics(folder / "metrics.jsonl") if metric in row]
         shutil.rmtree(folder)
         seconds = round(time.perf_counter() - started, 1)
-        return {**asdict(job), "dev": dev, "dev_last": curves[0][-1], "curve": curves[0], "seconds": seconds}
+        return {**asdict(job), "dev": max(curve), "dev_last": curve[-1], "curve": curve, "seconds": seconds}
 
     def _scores(
         self, network: Network, task: Task, run: Path, settings: Settings, context: DeviceContext, folder: Path
@@ -146,12 +139,6 @@ class Finetuner:
             network = move(network_for(task, run / "pack", settings), settings, context)
             self._networks[shape] = (network, context, task)
         return self._networks[shape]
-
-
-def _steps_per_epoch(phase: Phase) -> int:
-    objective = phase.objectives["task"]
-    assert isinstance(objective, TaskObjective)
-    return objective.stream.plan.batches_per_epoch
 
 
 def run_in(folder: Path, overrides: list[str] | None = None) -> Run:

@@ -36,10 +36,10 @@ _FINETUNED: Tree = {
     "pretrain.eval_steps": None,
     "pretrain.early_stopping_patience": None,
     "finetune.start_from": "last",
-    "finetune.reset_head": True,
+    "finetune.head": "new",
     "finetune.keep_better": False,
     "finetune.lr_scheduler_type": "linear",
-    "finetune.warmup_fraction": 0.06,
+    "finetune.warmup_steps": 0.06,
     "finetune.batch_size": 32,
 }
 """The head is new where the task had no part in pre-training, and fine-tuning is more than a last touch."""
@@ -147,7 +147,7 @@ TABLES: dict[str, tuple[Arm, ...]] = {
         _learned("slow", "a fifth of eta", {"learning_rate": 0.01}),
         _learned("average", "cosines averaged over ten looks or so", None),
         _learned("dot", "products in place of cosines", None),
-        _learned("same-head", "the task's own head", {"same_head": True}),
+        _learned("same-head", "the task's own head", {"head": "task"}),
         _learned("examples", "weights of examples too", None),
     ),
 }

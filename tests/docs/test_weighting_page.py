@@ -55,5 +55,5 @@ def test_the_variants_of_the_ways_to_train() -> None:
     }
     assert {name for name, one in cells.items() if one.skip_pretraining} == {"plain"}
     before = [cells[name] for name in ("tapt", "dapt", "dapt-tapt")]
-    assert all(one.finetune.reset_head and one.pretrain.eval_steps is None for one in before)
+    assert all(one.finetune.head == "new" and one.pretrain.eval_steps is None for one in before)
     assert [str(one.budget) for one in before] == ["300steps", "300steps", "600steps"]

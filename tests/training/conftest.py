@@ -48,7 +48,7 @@ def make_phase(tmp_path: Path) -> MakePhase:
             objectives={"corpus": external, "task": internal},
             weighting=Interleave("corpus", "task", rho1=1),
             steps=6,
-            settings=PretrainSettings.model_validate({"weight_decay": 0.1, "warmup_fraction": 0.3, **settings}),
+            settings=PretrainSettings.model_validate({"weight_decay": 0.1, "warmup_steps": 0.3, **settings}),
             learning_rate=3e-3,
             seed=seed,
             context=CPU,

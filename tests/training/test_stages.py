@@ -168,7 +168,7 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
     scores = iter([0.2, 0.9, 0.9, 0.5])
     monkeypatch.setattr(Measure, "all_scores", lambda *_: {"macro_f1": next(scores)})
     kept: list[bytes] = []
-    original = finetune_module.run_phase
+    original = finetune_module.run_stage_phase
 
     def watch(phase: Any, folder: Path, **options: Any) -> Any:
         keep = options["callback"].keep
@@ -180,7 +180,7 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
         options["callback"] = replace(options["callback"], keep=watched)
         return original(phase, folder, **options)
 
-    monkeypatch.setattr(finetune_module, "run_phase", watch)
+    monkeypatch.setattr(finetune_module, "run_stage_phase", watch)
     settings = changed(run_settings, finetune={"epochs": 4, "seeds": [5]})
     stage = make_stage("finetune")
     (result,) = finetune(task, packed, pretrained[0], settings, stage)["seeds"]
@@ -219,10 +219,10 @@ def test_finished_seeds_are_not_trained_again(
     (folder / "seed-1" / SEED_RESULT).unlink()
     (folder / "seed-1" / BEST_WEIGHTS).unlink()
     labels = []
-    original = finetune_module.run_phase
+    original = finetune_module.run_stage_phase
     monkeypatch.setattr(
         finetune_module,
-        "run_phase",
+        "run_stage_phase",
         lambda phase, folder, **options: labels.append(options["label"]) or original(phase, folder, **options),
     )
     assert finetune(task, packed, pretrained[0], run_settings, make_stage("finetune")) == first

@@ -156,7 +156,7 @@ class PretrainSettings(PhaseSettings):
         return any(item.reads == texts for item in self.used_objectives.values())
 
 
-_FinetuningLoss: Any = objectives.get("task").finetuning  # type: ignore[attr-defined]
+_FinetuningLoss: Any = objectives.get("task").finetuning
 
 
 class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]

@@ -94,7 +94,7 @@ class _TextAnswers(TaskObjective):
         text_weights: NDArray[np.float32] | None = None,
     ) -> None:
         super().__init__(name, stream, head=head)
-        self._answers = answers.astype(self.dtype)
+        self._answers: NDArray[Any] = answers.astype(self.dtype)
         self._weights = np.ones(len(answers)) if text_weights is None else text_weights / text_weights.mean()
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:

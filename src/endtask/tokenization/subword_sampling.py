@@ -135,7 +135,9 @@ class SubwordSampler:
         return self._scores.get(subword, self._unknown_score)
 
 
-def sampling_encoder(tokenizer: PreTrainedTokenizerFast, sources: Collection[str], seed: int) -> TextEncoder:
+def sampling_encoder(
+    tokenizer: PreTrainedTokenizerFast, sources: Collection[str], seed: int, *, alpha: float = ALPHA
+) -> TextEncoder:
     """Return an encoder that samples the subwords of the texts of some sources.
 
     The samples of a passage depend on the seed and its id alone.
@@ -143,7 +145,7 @@ def sampling_encoder(tokenizer: PreTrainedTokenizerFast, sources: Collection[str
     plain = plain_encoder(tokenizer)
     if not sources:
         return plain
-    sampler = SubwordSampler(tokenizer, ALPHA)
+    sampler = SubwordSampler(tokenizer, alpha)
 
     def encode(documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
         encoded = plain(documents, texts)

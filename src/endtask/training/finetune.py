@@ -94,9 +94,8 @@ def finetuned_tasks(
     """Return the end task, and by their names the auxiliary tasks that are fine-tuned with it."""
     finetune, found = settings.finetune, {}
     parts = {END_TASK: (task, packed, TASK)}
-    parts |= {
-        name: (task.auxiliary[name], packed_of(packed, name), auxiliary_head(name)) for name in settings.scored_tasks
-    }
+    for name in settings.scored_tasks:
+        parts[name] = task.auxiliary[name], packed_of(packed, name), auxiliary_head(name)
     for name, (one, folder, head) in parts.items():
         stream = TextStream(name, PackedTexts(folder / "train"), network, batch_size=finetune.batch_size, seed=seed)
         found[name] = FinetunedTask(task_objective(one, name, stream, head=head), finetune)

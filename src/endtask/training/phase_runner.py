@@ -67,8 +67,7 @@ def run_phase(
     runner = _PhaseRun(phase, optimizer, folder, callback, on_checkpoint, max_skipped_steps, trackers)
     checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, phase.refresh)
     with explained_memory_trouble(), closing(checkpoints):
-        memory = runner.go(checkpoints, label)
-    return memory
+        return runner.go(checkpoints, label)
 
 
 def run_stage_phase(

@@ -202,7 +202,7 @@ class AcronymsObjective(AlignedObjective):
         guided: bool = Field(
             True,
             description="texts are cut into pieces, mostly short ones, and a second head learns of every token whether "
-            "it belongs to the words that the letters come from; false: whole texts and one answer each, as in the paper",
+            "it belongs to the words that the letters come from; false: whole texts, one answer each, as in the paper",
         )
 
     config: Config

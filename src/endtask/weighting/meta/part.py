@@ -61,8 +61,8 @@ class MetaConfig(PartConfig):
     head: Literal["closed_form", "adamw", "task"] = Field(
         # Paper: adamw.
         "closed_form",
-        description="the head of the held-out loss: fitted to the encoder's features by one regularised Newton step; by "
-        "a few steps from random weights, as in the paper; or the task's own, which drives the task's weight to 1",
+        description="the head of the held-out loss: fitted to the encoder's features by one regularised Newton step; "
+        "by a few steps from random weights, as in the paper; or the task's own, which drives the task's weight to 1",
     )
 
 
