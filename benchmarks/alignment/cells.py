@@ -48,7 +48,11 @@ class Body:
     def values(self) -> Tree:
         """In what it differs from the settings that all share."""
         left_out = {f"pretrain.objectives.{name}.weight": 0 for name in self.without}
-        return {"model.size": self.size, **left_out, **({} if self.guided else {"pretrain.objectives.acronyms.guided": False})}
+        return {
+            "model.size": self.size,
+            **left_out,
+            **({} if self.guided else {"pretrain.objectives.acronyms.guided": False}),
+        }
 
 
 ALIGNED = Body(LARGEST)

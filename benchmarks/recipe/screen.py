@@ -38,7 +38,6 @@ from endtask.encoders.weights import load_weights
 from endtask.experiments.stage_reuse import reuse_data, reuse_stages
 from endtask.io.run_layout import BEST_WEIGHTS, SETTINGS_FILE
 from endtask.io.stage_folder import read_manifest
-from endtask.objectives.task_losses import TaskObjective
 from endtask.pipeline.run import Run
 from endtask.progress import set_quiet
 from endtask.task import Task
@@ -47,7 +46,6 @@ from endtask.training.device import choose_device_context, move
 from endtask.training.finetune import END_TASK, finetune_phase, steps_per_epoch
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
-from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain import WEIGHTS
 
@@ -117,7 +115,9 @@ class Finetuner:
         load_weights(run / "pretrain" / WEIGHTS, network)
         phase = finetune_phase(network, task, run / "pack", settings, context, seed=job.seed)
         scores = self._scores(network, task, run, settings, context, folder)
-        run_phase(phase, folder, label="finetune", callback=scores.callback(steps_per_epoch(phase.objectives[END_TASK])))
+        run_phase(
+            phase, folder, label="finetune", callback=scores.callback(steps_per_epoch(phase.objectives[END_TASK]))
+        )
         curve = [row[metric] for row in read_metrics(folder / "metrics.jsonl") if metric in row]
         shutil.rmtree(folder)
         seconds = round(time.perf_counter() - started, 1)

@@ -74,7 +74,15 @@ FAMILIES = {
     "mt": Family("mt-tartan-scratch", "text", (TARTAN,)),
     "dapt-tapt": Family("dapt-tapt-scratch", "text", (TARTAN, {"pretrain": {"eval_steps": None}})),
     "gpu": Family(
-        "gpu", "text", ({"precision": "float32", "pretrain": {"objectives": {"task": {"batch_size": 8}}}, "select": {"budget": "50%"}},)
+        "gpu",
+        "text",
+        (
+            {
+                "precision": "float32",
+                "pretrain": {"objectives": {"task": {"batch_size": 8}}},
+                "select": {"budget": "50%"},
+            },
+        ),
     ),
     "pair": Family(None, "pair", (TWO_TO_ONE,)),
     "token_classification": Family(None, "token_classification", (TWO_TO_ONE,)),

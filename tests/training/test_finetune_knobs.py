@@ -13,23 +13,18 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 
 from endtask.config import Budget, Settings
-from endtask.encoders.weights import load_tensors, load_weights
-from endtask.evaluation.probabilities import class_probabilities
-from endtask.io.run_layout import BEST_WEIGHTS
+from endtask.encoders.weights import load_weights
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training import finetune as finetune_module
 from endtask.training.budget_plan import measure_cost
 from endtask.training.finetune import finetune, finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.loop import build_optimizer, train
-from endtask.training.metrics_file import read_metrics
 from endtask.training.phase import Phase
 from endtask.training.pretrain import WEIGHTS
-from tests.evaluation.sklearn_scores import score_all
 
 from .conftest import CPU, MakeStage, changed
-from .test_phase_runner import Killed, check_resume
+from .test_phase_runner import check_resume
 
 Pretrained = tuple[Path, dict[str, Any]]
 MakeFinetune = Callable[..., Phase]
