@@ -26,6 +26,7 @@ from endtask.training.budget_plan import measure_cost
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
+from endtask.training.optimizer import ADAM_BETA1, ADAM_EPSILON
 from endtask.training.pretrain import (
     BEST_PRETRAINED,
     WEIGHTS,
