@@ -143,6 +143,7 @@ def test_the_tokenizer_forgets_the_length_it_was_saved_with(carrier: Path, tmp_p
     assert (saved["truncation"], saved["padding"]) == (None, None)
 
 
+@pytest.mark.slow
 def test_a_whole_run_from_a_package(carrier: Path, toy: Path, tmp_path: Path) -> None:
     result = endtask.run(from_package(toy, tmp_path / "run"))
     assert result.score is not None

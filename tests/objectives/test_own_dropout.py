@@ -50,6 +50,7 @@ def test_it_is_the_same_objective_otherwise(tmp_path: Path) -> None:
     assert wrapped.stream.positions(1).tolist() == inner.stream.positions(1).tolist()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_rates_that_take_turns_are_compiled_once_each(tmp_path: Path) -> None:
     torch._dynamo.reset()
     network, counter = make_network().train(), CompileCounter()

@@ -6,6 +6,7 @@ modules import torch inside methods only, since tasks are read and checked witho
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
@@ -183,8 +184,17 @@ class TaskType:
     # Baselines
 
     def commonest(self, task: Task) -> BaselineModel:
-        """Return the model that gives the commonest answer of train."""
-        raise NotImplementedError
+        """Return the model that gives the commonest answer of train; the first in alphabetical order of several."""
+        from endtask.evaluation.baseline_model import BaselineModel
+
+        counts = Counter(example.label for example in task.train)
+        commonest = min(counts, key=lambda label: (-counts[label], label))
+        answer = self.to_array([commonest], task.all_labels)
+        return BaselineModel(lambda rows: np.repeat(answer, len(rows), axis=0), self.commonest_phrase(commonest))
+
+    def commonest_phrase(self, answer: Any) -> str:
+        """Return how reports call the model that always gives this answer."""
+        return f"majority class ({answer!r})"
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         """Return linear models of different strengths, of which dev chooses one."""

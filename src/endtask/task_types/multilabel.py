@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -101,18 +100,8 @@ class MultiLabel(TaskType):
         by_label = dict(zip(labels, outputs, strict=True))
         return LabelSet(tuple(label for label, value in by_label.items() if value >= threshold), by_label)
 
-    def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baseline_model import BaselineModel
-
-        counts = Counter(example.label for example in task.train)
-        commonest = min(counts, key=lambda label: (-counts[label], label))
-        answer = self.to_array([commonest], task.all_labels)
-        names = ", ".join(commonest) if isinstance(commonest, tuple) and commonest else "none"
-
-        def predict(examples: Sequence[Example]) -> Answers:
-            return np.repeat(answer, len(examples), axis=0)
-
-        return BaselineModel(predict, f"commonest labels ({names})")
+    def commonest_phrase(self, answer: Any) -> str:
+        return f"commonest labels ({', '.join(answer) or 'none'})"
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import LogisticRegression

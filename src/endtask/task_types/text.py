@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.records import Example, Label
+from endtask.records import Label
 from endtask.task.cells import WrongCell, as_class, is_missing
 from endtask.task_types.base import Answers, TaskType, task_types
 
@@ -73,18 +72,6 @@ class Text(TaskType):
 
         best = max(range(len(outputs)), key=outputs.__getitem__)
         return Prediction(labels[best], outputs[best], dict(zip(labels, outputs, strict=True)))
-
-    def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baseline_model import BaselineModel
-
-        counts = Counter(example.label for example in task.train)
-        commonest = min(counts, key=lambda label: (-counts[label], label))
-        answer = self.to_array([commonest], task.all_labels)
-
-        def predict(examples: Sequence[Example]) -> Answers:
-            return np.repeat(answer, len(examples), axis=0)
-
-        return BaselineModel(predict, f"majority class ({commonest!r})")
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import LogisticRegression

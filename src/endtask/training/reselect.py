@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.config import BatchSize, ObjectiveSettings, Settings
-from endtask.config.reselect import RESELECTION_FOLDS, ReselectSettings
+from endtask.config.training import RESELECTION_FOLDS, ReselectSettings
 from endtask.encoders.batch import Layout, TextBatch, lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops

@@ -29,7 +29,7 @@ from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, pack_examples
 from endtask.tokenization.word_alignment import pack_tagged
-from endtask.training.optimizer import build_optimizer
+from endtask.training.optimizer import Optimizer
 from tests.tiny import ARCHITECTURES, MAX_LENGTH, WORDS, make_texts, make_tokenizer, shake
 
 CPU = DeviceContext(torch.device("cpu"))
@@ -146,7 +146,7 @@ def plain_loop(toy: Toy, key: FewShotTrial) -> tuple[list[float], Weights]:
     toy.first_weights(key.seed)
     head = with_given_dropout(copy.deepcopy(toy.network.heads[TASK]))
     holder = nn.ModuleDict({"heads": head})
-    optimizer = build_optimizer(holder, phase_settings(), torch.device("cpu"), learning_rate=key.learning_rate)
+    optimizer = Optimizer(holder, phase_settings(), torch.device("cpu"), learning_rate=key.learning_rate)
     names = [name for name, _ in head.named_buffers() if name.endswith("factors")]
     batches, held_out = rows.batches(key), rows.units.of(rows.held_out(key))
     for step in range(batches.batches_per_epoch * toy.plan.epochs):
