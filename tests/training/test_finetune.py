@@ -131,7 +131,7 @@ def test_a_killed_stage_goes_on_with_the_pairs_that_are_left(
     train = finetune_module.run_stage_phase
 
     def watched(phase: Any, folder: Path, *given: Any, **options: Any) -> Any:
-        trained.append(given["label"])
+        trained.append(options["label"])
         return train(phase, folder, *given, **options)
 
     monkeypatch.setattr(finetune_module, "run_stage_phase", watched)

@@ -45,7 +45,7 @@ from .conftest import MakeStage, changed, pretrained_in
 
 OBJECTIVES: dict[str, Any] = {
     "task": {"kind": "task", "batch_size": 6},
-    "tapt": {"kind": "mlm", "texts": "task", "mask_probability": 0.4},
+    "tapt": {"kind": "mlm", "texts": "task"},
     "dapt": {"kind": "mlm", "texts": "domain", "batch_size": 4},
 }
 

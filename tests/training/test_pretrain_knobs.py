@@ -34,7 +34,7 @@ def turns_of(
     def call(budget: str, **training: Any) -> Turns:
         found: Turns = []
 
-        def look(phase: Any, folder: Path, **options: Any) -> Any:
+        def look(phase: Any, *given: Any, **options: Any) -> Any:
             found.extend(phase.weighting.schedule(step)[0].objective for step in range(phase.steps))
             raise Killed
 

@@ -170,7 +170,7 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
     kept: list[bytes] = []
     original = finetune_module.run_stage_phase
 
-    def watch(phase: Any, folder: Path, **options: Any) -> Any:
+    def watch(phase: Any, folder: Path, *given: Any, **options: Any) -> Any:
         keep = options["callback"].keep
 
         def watched(memory: Any) -> None:
@@ -178,7 +178,7 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
             kept.append((folder / BEST_WEIGHTS).read_bytes())
 
         options["callback"] = replace(options["callback"], keep=watched)
-        return original(phase, folder, **options)
+        return original(phase, folder, *given, **options)
 
     monkeypatch.setattr(finetune_module, "run_stage_phase", watch)
     settings = changed(run_settings, finetune={"epochs": 4, "seeds": [5]})
@@ -223,7 +223,7 @@ def test_finished_seeds_are_not_trained_again(
     monkeypatch.setattr(
         finetune_module,
         "run_stage_phase",
-        lambda phase, folder, **options: labels.append(options["label"]) or original(phase, folder, **options),
+        lambda *given, **options: labels.append(options["label"]) or original(*given, **options),
     )
     assert finetune(task, packed, pretrained[0], run_settings, make_stage("finetune")) == first
     assert labels == ["finetune seed 1"]
