@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from endtask.config.part_section import PartSection
-from endtask.config.section import Fraction, Positive, Section
+from endtask.config.section import Fraction, PartSection, Positive, Section
 from endtask.errors import did_you_mean
 from endtask.registry import Registry, encoders
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.budget import BatchSize
-from endtask.config.objectives import Objectives, ObjectiveSettings, check_names, tlm_objectives, with_tlm_kinds
-from endtask.config.part_section import PartSection
-from endtask.config.section import Fraction, Positive, PositiveNumber, Section, Warmup
+from endtask.config.objectives import Objectives, ObjectiveSettings, check_names, is_tlm, tlm_objectives, with_tlm_kinds
+from endtask.config.section import Fraction, PartSection, Positive, PositiveNumber, Section, Warmup
 from endtask.registry import Registry, objectives, weightings
 
 
@@ -147,6 +146,11 @@ class PretrainSettings(PhaseSettings):
         if self.weighting.part.sequential:
             raise ValueError("reselect.every: a sequence does not learn the task and the selection together")
         return self
+
+    @property
+    def skips_objectives_without_text(self) -> bool:
+        """Whether these are TLM's two objectives, whatever their options; others must have text to read."""
+        return is_tlm(self.objectives)
 
     @property
     def used_objectives(self) -> Objectives:

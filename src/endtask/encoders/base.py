@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from endtask.config.model import Backend, ModelSettings, Pooling, size_of
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.errors import InputError
 from endtask.registry import encoders
 

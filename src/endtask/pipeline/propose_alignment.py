@@ -38,7 +38,7 @@ def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
     """
     aligned, reason, more = _objective(task, sources)
     objectives = {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "joint"}, "aligned": aligned}
-    shared = {"aligned.sources": sources, "pretrain.weighting": "equal", "pretrain.objectives": objectives}
+    shared = {"aligned.sources": sources, "pretrain.weighting.name": "equal", "pretrain.objectives": objectives}
     return Proposal({**shared, **more}, reason)
 
 

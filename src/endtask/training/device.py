@@ -16,7 +16,7 @@ from endtask.encoders.network import Network
 from endtask.errors import InputError, TrainingError
 
 _COMPILED_FROM = 30e6
-"""Tokens whose training gains by compiling what that takes, a quarter of a minute (`python -m benchmarks.replay`)."""
+"""Tokens whose training gains by compiling what that takes, a quarter of a minute (benchmarks/results/replay.json)."""
 
 
 def choose_device_context(settings: Settings) -> DeviceContext:
@@ -88,7 +88,7 @@ _SIGNS = (
 
 _HINT = (
     "lower pretrain.batch_size (and raise pretrain.gradient_accumulation_steps by as much), pretrain.max_length or "
-    "model.size; for fine-tuning finetune.batch_size, for scoring evaluate.batch_size; resume with --from STAGE"
+    "model.size; for fine-tuning finetune.batch_size; resume with --from STAGE"
 )
 
 

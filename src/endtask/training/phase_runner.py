@@ -31,6 +31,9 @@ _IN_A_ROW, _SKIPPED = "skipped_in_a_row", "skipped_steps"
 _SECONDS_BETWEEN = 30.0
 """A GPU may be done with an epoch sooner than a disk with its checkpoint."""
 
+MAX_SKIPPED_STEPS = 10
+"""Steps in a row with a loss that is not finite, before training goes back to its last checkpoint."""
+
 
 @dataclass(frozen=True)
 class Callback:
@@ -55,7 +58,7 @@ def run_phase(
     label: str,
     callback: Callback | None = None,
     on_checkpoint: Callable[[], None] = lambda: None,
-    max_skipped_steps: int = 10,
+    max_skipped_steps: int = MAX_SKIPPED_STEPS,
     trackers: Trackers | None = None,
 ) -> TrainState:
     """Train to the end, from the last checkpoint if there is one; returns the memory with its counts.
@@ -83,7 +86,6 @@ def run_stage_phase(
             label=label,
             callback=callback,
             on_checkpoint=stage.keep_time,
-            max_skipped_steps=settings.max_skipped_steps,
             trackers=trackers,
         )
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from endtask.config import Budget, ObjectiveSettings, PhaseSettings, Settings
 from endtask.config.data_usage import data_usage
-from endtask.config.objectives import is_tlm
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network
@@ -241,7 +240,7 @@ def _has_text(name: str, section: ObjectiveSettings, run: BuildContext) -> bool:
     """Whether an objective has something to read; an objective that the user has named must have."""
     if run.texts(section) is not None:
         return True
-    if not is_tlm(run.settings.pretrain.objectives):
+    if not run.settings.pretrain.skips_objectives_without_text:
         raise InputError(
             f"there is no text to read: the {section.reads} is empty",
             key=f"pretrain.objectives.{name}.texts",

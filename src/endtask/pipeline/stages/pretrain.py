@@ -18,7 +18,6 @@ _READ = (
     "threads",
     "precision",
     "compile",
-    "max_skipped_steps",
 )
 
 
