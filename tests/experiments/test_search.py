@@ -191,7 +191,7 @@ def test_a_search_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path, st
     before = (tmp_path / "search" / RECORD).read_bytes()
     with pytest.raises(InputError, match=r"changed: budget \(60steps -> 90steps\)"):
         search(toy(toy_files, tmp_path / "search", budget="90steps"), GRID)
-    with pytest.raises(InputError, match=r"space\.train\.rho1 \(\[1, 19\] -> \[1, 7\]\)"):
+    with pytest.raises(InputError, match=r"space\.pretrain\.weighting\.rho1 \(\[1, 19\] -> \[1, 7\]\)"):
         search(settings, GridSearch({**GRID.axes, "pretrain.weighting.rho1": (1, 7)}))
     with pytest.raises(InputError, match=r"settings\.retrieve\.top_k \(5 -> 6\).*another --output"):
         search(toy(toy_files, tmp_path / "search", budget="60steps", retrieve={"top_k": 6}), GRID)

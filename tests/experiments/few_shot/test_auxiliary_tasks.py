@@ -162,7 +162,7 @@ def test_turns_are_those_of_a_plain_loop(tmp_path: Path) -> None:
 
 def test_an_epoch_reads_every_row_of_every_task_once(tmp_path: Path) -> None:
     plan = FewShotSpec(samples=2, seeds=(0,), epochs=3, batch_size=5)
-    toy = Together("tags", plan, tmp_path)
+    toy = Together("token_classification", plan, tmp_path)
     for key in plan.trials((12, 20), "all"):
         phase = toy.runs("all").phase(key)
         tasks = {name: one for name, one in phase.objectives.items() if isinstance(one, TaskObjective)}
@@ -252,7 +252,7 @@ def test_all_tasks_are_a_line_of_their_own_and_resume_run_by_run(
     ]
     assert outcome.rows[-1].name == "run, transformer, new head, all tasks"
     assert outcome.rows[-1].entries != outcome.rows[-2].entries
-    assert outcome.notes == ("All tasks: trained in turn with the end task, on as many labels of each: tags, score.",)
+    assert outcome.notes == ("All tasks: trained in turn with the end task, on as many labels of each: token_classification, regression.",)
     made = hashes(outcome.folder / "runs" / "run")
     assert len(made) == 3 * 4
     main = {name: value for name, value in made.items() if name.startswith("transformer-new/")}
@@ -277,7 +277,7 @@ def test_tasks_that_are_not_there_or_too_small_are_refused(both_run: Path, plain
     with pytest.raises(InputError, match=r"--tasks all: the run has no auxiliary tasks \(--tasks main, or"):
         few_shot([plain_run], plan, tmp_path / "out")
     many = plan.model_copy(update={"labels": (50,), "held_out": "dev"})
-    with pytest.raises(InputError, match="--tasks all --labels 50: the auxiliary task 'tags' has 48 rows to draw from"):
+    with pytest.raises(InputError, match="--tasks all --labels 50: the auxiliary task 'token_classification' has 48 rows to draw from"):
         few_shot([both_run], many, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

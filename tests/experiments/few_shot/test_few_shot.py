@@ -136,7 +136,7 @@ def test_what_cannot_be_done_is_refused(plain_run: Path, toy_pairs: Path, tmp_pa
     tree = json.loads(manifest.read_text(encoding="utf-8"))
     manifest.write_text(json.dumps({**tree, "inputs": {"task": "other"}}), encoding="utf-8")
     assert "changed since this run was made" in refused(changed)
-    assert "this is labels" in refused(make_run(write_kind(tmp_path / "data", "multilabel"), tmp_path / "labels"))
+    assert "not multilabel" in refused(make_run(write_kind(tmp_path / "data", "multilabel"), tmp_path / "labels"))
     other = make_run(toy_pairs, tmp_path / "pairs")
     assert "another task than that of" in refused(plain_run, other)
 
