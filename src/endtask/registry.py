@@ -17,7 +17,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -26,7 +26,7 @@ from endtask.errors import InputError, did_you_mean
 
 PLUGINS_VARIABLE = "ENDTASK_PLUGINS"
 """The environment variable that names plug-in files, so that worker processes load what the command line loaded."""
-_PLUGIN_MODULE = "endtask_plugin_"
+PLUGIN_MODULE = "endtask_plugin_"
 
 P = TypeVar("P")
 
@@ -72,6 +72,10 @@ class Registry(Generic[P]):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self.names()
 
+    def forget(self, modules: Collection[str]) -> None:
+        """Remove the parts that these modules registered."""
+        self._parts = {name: part for name, part in self._parts.items() if part.__module__ not in modules}
+
     def _find(self, name: str) -> None:
         module = f"{self.package}.{name}"
         if name.isidentifier() and importlib.util.find_spec(module) is not None:
@@ -100,7 +104,7 @@ def load_plugin(path: str | Path) -> None:
     file = Path(path).expanduser().resolve()
     if not file.is_file():
         raise InputError("no such plug-in file", path=path)
-    name = _PLUGIN_MODULE + hashlib.blake2b(str(file).encode(), digest_size=6).hexdigest()
+    name = PLUGIN_MODULE + hashlib.blake2b(str(file).encode(), digest_size=6).hexdigest()
     if name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(name, file)
@@ -146,3 +150,5 @@ encoders: Registry[Any] = Registry("encoder", "endtask.encoders")
 metrics: Registry[Any] = Registry("metric", "endtask.evaluation.metrics")
 task_types: Registry[Any] = Registry("task type", "endtask.task_types")
 """The kinds of parts. They are defined here, below everything else, so that the settings can ask them."""
+
+REGISTRIES = (selectors, objectives, weightings, encoders, metrics, task_types)

@@ -6,13 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from endtask.evaluation.metrics import metrics
 from endtask.evaluation.significance import bootstrap_interval, metric_permutation
 from endtask.evaluation.task_metrics import Measure
 from endtask.registry import load_plugin
@@ -22,13 +20,8 @@ PLUGIN = Path(__file__).with_name("plugin_metric.py")
 
 
 @pytest.fixture(autouse=True)
-def _plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("ENDTASK_PLUGINS", str(PLUGIN))
+def _plugin() -> None:
     load_plugin(PLUGIN)
-    yield
-    metrics._parts.pop("cheapness", None)
-    for name in [name for name in sys.modules if name.startswith("endtask_plugin_")]:
-        del sys.modules[name]
 
 
 def test_by_default_it_is_accuracy_in_every_test_and_interval() -> None:

@@ -47,6 +47,6 @@ def test_some_texts_add_their_share_to_their_units() -> None:
     assert torch.allclose(as_flat(merged), as_flat(gradients).flip(0) / 3)
 
 
-def test_places_must_match_the_gradients() -> None:
-    with pytest.raises(ValueError, match="3 places for the gradients of 2 texts"):
+def test_indices_must_match_the_gradients() -> None:
+    with pytest.raises(ValueError, match="3 indices for the gradients of 2 texts"):
         Units.single(5).merge(random_gradients(2, torch.Generator()), np.arange(3))

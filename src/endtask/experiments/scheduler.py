@@ -20,7 +20,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
 from endtask.io.exit_with_parent import end_with
-from endtask.io.gpu_memory import cuda_at_work
+from endtask.io.gpu_memory import initialized_cuda
 from endtask.io.machine import usable_cores
 from endtask.progress import warn
 
@@ -158,7 +158,7 @@ def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, .
 
 def _free_gpu_memory() -> None:
     gc.collect()
-    cuda = cuda_at_work()
+    cuda = initialized_cuda()
     if cuda is not None:
         cuda.empty_cache()
 

@@ -14,12 +14,12 @@ from endtask.io.compression import zstd
 
 
 @contextmanager
-def whole_compressed_file(path: Path) -> Iterator[IO[bytes]]:
+def atomic_compressed_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a stream whose content appears at `path` when the block ends well; `.gz`, `.zst` and `.xz` compress it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with whole_compressed_file(Path(folder, "note.txt.gz")) as stream:
+    ...     with atomic_compressed_file(Path(folder, "note.txt.gz")) as stream:
     ...         _ = stream.write(b"short")
     ...     gzip.decompress(Path(folder, "note.txt.gz").read_bytes())
     b'short'

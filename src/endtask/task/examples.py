@@ -121,6 +121,6 @@ def _check_delimiter(table: Table, split: str, columns: Columns, type_name: str,
     strings = [cell for cell in cells if isinstance(cell, str) and cell.strip() and not is_list(cell)]
     if split != "train" or not strings or any(delimiter in cell for cell in strings):
         return
-    other = next((mark for mark in _DELIMITERS if any(mark in cell for cell in strings)), None)
+    other = next((candidate for candidate in _DELIMITERS if any(candidate in cell for cell in strings)), None)
     hint = f"did you mean {other!r}?" if other else "type 'text' is for one label in each row"
     raise InputError(f"no row of column {columns.label!r} holds {delimiter!r}", path=table.path, key=key, hint=hint)
