@@ -22,11 +22,10 @@ from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import TASK, Network
 from endtask.encoders.weights import load_tensors, load_weights, save_tensors
 from endtask.experiments.few_shot.auxiliary_tasks import auxiliary_rows, labels_for_all
-from endtask.experiments.few_shot.few_shot_results import FewShotResult
+from endtask.experiments.few_shot.few_shot_scores import FewShotResult
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, Tasks
-from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer
+from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, PretrainedRun, VariantTrainer
 from endtask.experiments.few_shot.label_draws import TaskRows, fitting_labels, make_draws
-from endtask.experiments.few_shot.pretrained_runs import PretrainedRun
 from endtask.experiments.stage_reuse import reuse_data, reuse_stages
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.io.stage_folder import read_manifest

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.alignment.cells import USUAL, Effort, plan_of
-from endtask.experiments.few_shot.few_shot_results import FewShotResult
+from endtask.experiments.few_shot.few_shot_scores import FewShotResult
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 from endtask.io.tables import Row
 

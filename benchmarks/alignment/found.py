@@ -13,11 +13,10 @@ from benchmarks.alignment.rows_file import made_as, not_a_row, read_rows, refuse
 from benchmarks.compared import type_of
 from endtask.errors import InputError
 from endtask.evaluation.task_metrics import Measure
-from endtask.experiments.few_shot.few_shot_results import FewShotResult
-from endtask.experiments.few_shot.few_shot_scores import FewShotScoring
+from endtask.experiments.few_shot.few_shot_scores import FewShotResult, FewShotScoring
 from endtask.experiments.few_shot.few_shot_spec import FewShotTrial
 from endtask.experiments.few_shot.label_draws import Draw
-from endtask.experiments.few_shot.prediction_units import PredictionUnits
+from endtask.experiments.few_shot.trial_rows import PredictionUnits
 from endtask.registry import task_types
 from endtask.task.targets import Answers, from_lists
 

@@ -52,7 +52,10 @@ def test_an_empty_file_asks_for_the_settings_against_all_baselines(tmp_path: Pat
 def test_infinity_is_the_word_for_it() -> None:
     """What was asked is written down as JSON, which knows no infinity."""
     found = check_study(
-        {"variants": {"a": {"pretrain": {"weighting": {"rho1": float("inf")}}}}, "grid": {"pretrain.weighting.rho1": [float("inf")]}}
+        {
+            "variants": {"a": {"pretrain": {"weighting": {"rho1": float("inf")}}}},
+            "grid": {"pretrain.weighting.rho1": [float("inf")]},
+        }
     )
     assert (found.variants["a"].values, found.grid) == (
         {"pretrain.weighting.rho1": "inf"},

@@ -221,7 +221,11 @@ def test_baselines_that_do_not_apply_are_left_out_or_refused(changes: dict[str, 
 def test_the_checkpoint_is_fine_tuned_the_plain_way_with_the_same_fine_tuning_seeds() -> None:
     tree = {"checkpoint": "models/mine", "seeds": [0, 1], "finetune_seeds": [5, 6]}
     found = plan(
-        tree, model={"hidden_size": 64}, pretrain={"weighting": {"rho1": 99}}, finetune={"keep_better": False}, skip_finetuning=True
+        tree,
+        model={"hidden_size": 64},
+        pretrain={"weighting": {"rho1": 99}},
+        finetune={"keep_better": False},
+        skip_finetuning=True,
     )
     variant = found.variant("checkpoint")
     assert variant.settings.skip_pretraining

@@ -120,7 +120,7 @@ def _run_study(
     output: Path | None,
 ) -> dict[str, FewShotOutcome]:
     from endtask.config import Settings
-    from endtask.experiments.few_shot_study import few_shot_study
+    from endtask.experiments.few_shot.few_shot import few_shot_study
     from endtask.experiments.flags import read_names, read_variables
     from endtask.experiments.spec import read_study
     from endtask.experiments.study_tasks import study_tasks
