@@ -23,7 +23,7 @@ from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
 from endtask.experiments import ComparisonResult, compare, read_comparison_folder
-from endtask.experiments.results_file import write_results
+from endtask.experiments.comparison import write_results
 from endtask.gradients.scoring import Calibration
 from endtask.io.selection_table import read_statistics
 from endtask.selectors.influence import shards

@@ -36,7 +36,7 @@ from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
 from endtask.experiments import check_study
-from endtask.experiments.results_file import write_results
+from endtask.experiments.comparison import write_results
 from endtask.experiments.variants import listed_variants
 from endtask.training.metrics_file import read_metrics
 

@@ -11,7 +11,8 @@ import yaml
 from benchmarks.tartan.cells import base_settings, cells
 from endtask.config import load_settings
 from endtask.experiments import check_study
-from endtask.experiments.variants import listed_variants, make_plan
+from endtask.experiments.trial_runs import make_plan
+from endtask.experiments.variants import listed_variants
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "weighting.md"
 

@@ -106,7 +106,7 @@ def test_a_run_is_written_down_before_baselines_are_worked_out(
     def killed(*_: object, **__: object) -> None:
         raise Killed
 
-    monkeypatch.setitem(sys.modules["endtask.experiments.simple_baselines"]._MAKERS, "tfidf", killed)
+    monkeypatch.setitem(sys.modules["endtask.experiments.baselines"]._UNTRAINED, "tfidf", killed)
     with pytest.raises(Killed):
         compare(toy(toy_files, tmp_path / "out"), TWO, results=file)
     tree = json.loads(file.read_text())

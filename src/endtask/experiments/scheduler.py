@@ -152,6 +152,16 @@ def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, .
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:
+        return run_job(function, arguments)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _free_gpu_memory()
+
+
+def run_job(function: Callable[..., None], arguments: tuple[Any, ...]) -> JobEnd:
+    """Call a function; return how it ended."""
+    try:
         function(*arguments)
     except InputError as error:
         print(f"endtask: {error}", file=sys.stderr)
@@ -159,10 +169,6 @@ def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, .
     except Exception as error:
         traceback.print_exc()
         return JobEnd("stopped", f"{type(error).__name__}: {error}")
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        _free_gpu_memory()
     return JobEnd("finished")
 
 

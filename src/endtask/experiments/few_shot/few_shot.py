@@ -42,8 +42,7 @@ from endtask.progress import bar, say
 from endtask.training.out_of_memory import explained_memory_trouble
 
 if TYPE_CHECKING:
-    from endtask.experiments.spec import Study
-    from endtask.experiments.study_tasks import TaskStudy
+    from endtask.experiments.spec import Study, TaskStudy
 
 RECORD = record_file("few-shot")
 _STUDY_FOLDER = "few-shot"
