@@ -163,14 +163,13 @@ class BodyWork:
     def _results(self, task: str, plan: FewShotSpec) -> Iterator[FewShotResult]:
         one = self.stage_one(task, plan.tasks[0])
         rows = TaskRows.of(one.task)
-        arm = FewShotVariant(one, *next(plan.combinations()), plan)
+        arm = FewShotVariant.of(next(plan.combinations(one.name)), [one], plan, "few_shot")
         arm.check()
         draws = make_draws(rows, plan)
         labels = labels_for_all(fitting_labels(draws, plan), plan, auxiliary_rows(one.task, rows, draws, plan))
         with tempfile.TemporaryDirectory() as scratch:
             work = VariantTrainer(one, rows, draws, plan, labels, Path(scratch))
-            for results in work.train(arm, list(plan.trials(labels, arm.train))):
-                yield from results
+            yield from work.train(arm, arm.trials(labels))
 
     def held_out(self, batches: int = BATCHES) -> Iterator[Tree]:
         """Accuracy and perplexity of masked LM and next sentences on pages that no body has read."""

@@ -71,7 +71,8 @@ class VectorBatch:
 class HeadObjective:
     """Cross-entropy of the task's head on vectors of a frozen encoder."""
 
-    passes, replayable, heads = 1, False, (TASK,)
+    passes, replayable = 1, False
+    heads: tuple[str, ...] = (TASK,)
 
     def __init__(self, rows: TrialRows, cache: FeatureCache, trial: FewShotTrial) -> None:
         self.name = RANDOM_STREAM
