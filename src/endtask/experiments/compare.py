@@ -38,7 +38,7 @@ TOKENIZER = "tokenizer"
 LAST_STAGE = {"test": "evaluate", "dev": "finetune"}
 """Where runs stop, by the split that they are compared on."""
 # These never change what a run comes to.
-_MAY_CHANGE = ("output_dir", "keep_scratch", "bundle_size")
+_MAY_CHANGE = ("output_dir",)
 _FINETUNE_SEEDS = "finetune.seeds"
 
 Tree = dict[str, Any]
