@@ -9,12 +9,11 @@ from typing import Any
 
 import endtask
 from benchmarks.few_examples.texts import write_task
-from endtask.experiments.few_shot.encoder_trials import EncoderTrials
 from endtask.experiments.few_shot.few_shot import few_shot
-from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
-from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer
+from endtask.experiments.few_shot.few_shot_spec import FewShotRow, FewShotSpec
+from endtask.experiments.few_shot.few_shot_trials import FewShotTrials
+from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer, open_pretrained
 from endtask.experiments.few_shot.label_draws import TaskRows, make_draws
-from endtask.experiments.few_shot.pretrained_runs import open_pretrained
 from endtask.serving.latency import measure_latency
 
 Row = dict[str, Any]
@@ -64,9 +63,10 @@ def one_by_one(run: Path, kind: str, size: str, runs: int, epochs: int) -> Row:
     with tempfile.TemporaryDirectory() as scratch:
         work = VariantTrainer(one, rows, make_draws(rows, plan), plan, (LABELS,), Path(scratch))
         keys = list(plan.trials((LABELS,), "head"))[:runs]
-        loop: EncoderTrials = work.encoder_trials(FewShotVariant(one, "head", "new", "main", plan))
+        variant = FewShotVariant.of(FewShotRow(variant=one.name), [one], plan, "few_shot")
+        loop: FewShotTrials = work.trials_of(variant, cached=False)
         start = time.perf_counter()
-        done = sum(len(results) for results in loop.train(keys, work.reset_head))
+        done = sum(1 for _ in loop.train(keys, work.reset_head))
         seconds = time.perf_counter() - start
     return {"what": "one by one", "kind": kind, "size": size, "runs": done, "epochs": epochs, "seconds": seconds}
 
