@@ -75,7 +75,7 @@ def collect_alignment(folder: Path, results: Path = RESULTS) -> Path:
         raise InputError("no few-shot study there", path=folder, hint="endtask few-shot studies/alignment.yaml")
     rows = list(encoder_rows(records[0].parents[1]))
     for record in records:
-        outcome = read_record(record.parent, "few-shot").outcome
+        outcome = read_record(record.parent, "few-shot").outcome or {"tables": ()}
         rows += few_shot_rows(record.parents[1].name, outcome)
     return write_results("alignment", "endtask few-shot studies/alignment.yaml", rows, {"rows": len(rows)}, results)
 

@@ -141,11 +141,14 @@ class Compared:
 
     def interval(self, variant: str, against: str) -> tuple[float, float]:
         """Return the 95% interval of the difference over other rows and other seeds."""
-        names = (variant, against)
-        systems = [self.predictions(each).reshape(len(self._runs(each)), -1, *self.truth.shape) for each in names]
-        seeds = [[run["seed"] for run in self._runs(each)] for each in names]
-        paired = seeds[0] == seeds[1] and systems[0].shape == systems[1].shape
-        return bootstrap_interval(*systems, self.truth, self.measure, groups=self.groups, paired_runs=paired)
+        one, other = self._by_seed(variant), self._by_seed(against)
+        seeds = [[run["seed"] for run in self._runs(each)] for each in (variant, against)]
+        paired = seeds[0] == seeds[1] and one.shape == other.shape
+        return bootstrap_interval(one, other, self.truth, self.measure, groups=self.groups, paired_runs=paired)
+
+    def _by_seed(self, variant: str) -> Answers:
+        """Return predictions, (pre-training seeds, models of each, rows, ...)."""
+        return self.predictions(variant).reshape(len(self._runs(variant)), -1, *self.truth.shape)
 
     def over(self, one: str, other: str) -> Tree:
         """Return the difference of two variants, its interval and p, and the same for rows that are not in train."""

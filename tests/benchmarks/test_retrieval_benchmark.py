@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
-from benchmarks.retrieval.picture import COMPARED, retrieval_picture
 
 from benchmarks.results_file import Results, this_machine
 from benchmarks.retrieval.agreement import compare
 from benchmarks.retrieval.engines import ENGINES
 from benchmarks.retrieval.inputs import cut_corpus, task_queries, whole_corpus
 from benchmarks.retrieval.measure import Bench, EngineFailed
+from benchmarks.retrieval.page import COMPARED, retrieval_picture
 from benchmarks.retrieval.plan import (
     GENERATED_SIZES,
     Journal,

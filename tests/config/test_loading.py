@@ -127,7 +127,7 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
     assert load_settings(write(tmp_path, text, f"settings{suffix}")) == chosen
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.fixed_dictionaries(
         {},
@@ -155,7 +155,6 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
         },
     )
 )
-@settings(max_examples=15)
 def test_writing_and_reading_changes_nothing(tree: dict[str, Any]) -> None:
     chosen = resolve(tree)
     assert resolve(yaml.safe_load(dump_yaml(chosen))) == chosen

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from endtask.config.part_section import PartSection
 from pydantic import BaseModel
 
 from endtask.config import Settings
 from endtask.config.messages import section_of
+from endtask.config.section import PartSection
 
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(<?([^)>\s]+)>?\)")

@@ -56,7 +56,7 @@ def test_every_setting_has_one_row(generator: dict[str, Any]) -> None:
 
 def test_unions_and_lists_are_told_in_words(generator: dict[str, Any]) -> None:
     page = generator["page"]()
-    assert "| `retrieve.top_k` | whole number or `auto` | `auto` |" in page
+    assert "| `retrieve.top_k` | whole number or `auto`, `auto_large` | `auto` |" in page
     assert "| `finetune.seeds` | list of: whole number | `[0, 1, 2]` |" in page
     assert "| `corpus.sources[].path` | text | (required) |" in page
     assert "| `pretrain.weighting.rho1` | whole number or `inf`, `auto` | `19` |" in page
