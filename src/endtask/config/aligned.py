@@ -60,8 +60,8 @@ class AlignedSettings(Section):
     )
     guide_acronyms: bool = Field(
         True,
-        description="acronyms: pieces of texts are read, short ones most often, and every token is asked whether it "
-        "stands in the words that the letters come from; false: whole texts, one answer each, as in the paper",
+        description="acronyms: read segments of texts, short ones most often, and predict for every token whether it "
+        "belongs to the words that the letters come from; false: whole texts, one answer each, as in the paper",
     )
     entity_markers: tuple[str, str, str, str] = Field(
         ("[[", "]]", "<<", ">>"),
