@@ -197,7 +197,7 @@ def test_unlabelled_texts_by_the_columns_of_the_task(task: Task, corpus: Corpus,
 
 def test_key_phrases_ask(corpus: Corpus, tmp_path: Path) -> None:
     text = "It is what it is: the stone bridges of the old town, and then there is more of it."
-    retrieve(asking((text, "x"), ("apples", "y")), corpus, RetrieveSettings(query="rake", query_words=4), tmp_path)
+    retrieve(asking((text, "x"), ("apples", "y")), corpus, RetrieveSettings(query="rake"), tmp_path)
     asked = {words: ids for words, ids in queries_of(tmp_path).items() if ids == ["0"]}
     assert len(asked) == 1
     assert {"stone", "bridges"} <= set(" ".join(asked).split()) <= {"stone", "bridges", "old", "town"}

@@ -93,15 +93,12 @@ class RetrieveSettings(Section):
         "auto",
         description="the full text, or its RAKE key phrases; auto: key phrases of texts over 150 words",
     )
-    query_words: Positive = Field(64, description="words of a query with `rake`")
     unlabelled: str | None = Field(None, description="a file, folder or glob of unlabelled task texts, also queries")
     top_k: Positive | Literal["auto", "auto_large"] = Field(
         "auto",
         description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500; auto_large: "
         "twice as many, as TLM's large scale",
     )
-    k1: float = Field(1.2, ge=0, description="BM25: how soon repeats of a word stop counting")
-    b: float = Field(0.75, ge=0, le=1, description="BM25: how much the length of a passage lowers its score")
     contamination_filter: bool = Field(True, description="drop passages that contain a dev or test text")
 
 
