@@ -155,9 +155,7 @@ class MetaWeighting(Weighting):
         from endtask.config.data_usage import DataUse, held_out_by_fold
 
         # A separate head is fitted to train.
-        by_dev = (
-            "dev" if self.config.same_head else "train, held-out gradient of dev"
-        )  # a separate head is fitted to train
+        by_dev = "dev" if self.config.same_head else "train, held-out gradient of dev"
         split = by_dev if self.config.split == "dev" else held_out_by_fold(self.config.folds, groups)
         yield DataUse(LEARNED_WEIGHTS, "which objectives help", "the task's texts", split, True)
 
