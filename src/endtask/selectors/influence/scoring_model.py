@@ -252,7 +252,7 @@ def folds_of(task: Task, settings: InfluenceConfig, seed: int) -> list[Task]:
         first, second = carve(task.train, 0.5, seed, salt="influence")
         if not second:
             raise InputError(
-                f"the {len(task.train)} train rows cannot be cut into two halves",
+                f"the {len(task.train)} train rows cannot be split into two folds",
                 key="select.targets",
                 hint="use targets: dev",
             )
