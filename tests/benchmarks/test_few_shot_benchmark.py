@@ -1,4 +1,4 @@
-"""The benchmark of few-example learning: it runs, and what is made of its figures."""
+"""The benchmark of few-shot learning: it runs, and what is made of its figures."""
 
 from __future__ import annotations
 
@@ -6,32 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.few_examples import texts
-from benchmarks.few_examples.measure import Row, latency, make_run, one_by_one, side_by_side
-from benchmarks.few_examples.summary import few_examples_table, summarize
+from benchmarks import few_shot as benchmark
+from benchmarks.few_shot import Row, few_shot_table, latency, make_run, one_by_one, stacked, summarize, write_task
 from benchmarks.results_file import read_results, write_results
 from endtask.task import Task
 
 
-@pytest.mark.parametrize("kind", ["pair", "token_classification"])
-def test_every_measurement_runs(kind: str, tmp_path: Path) -> None:
-    run = make_run(tmp_path, kind, "tiny")
-    row = side_by_side(run, kind, "tiny", runs=2, epochs=1)
+@pytest.mark.slow
+def test_every_measurement_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "SPLITS", {"train": 60, "dev": 10, "test": 20})
+    monkeypatch.setattr(benchmark, "LABELS", 20)
+    run = make_run(tmp_path, "pair", "tiny")
+    row = stacked(run, trials=2, epochs=1)
     assert (row["runs"], row["epochs"]) == (2, 1)
-    assert row["seconds"] > 0
-    assert one_by_one(run, kind, "tiny", runs=1, epochs=1)["runs"] == 1
-    assert latency(run, kind, "tiny")["texts"] == texts.SPLITS["test"]
+    assert one_by_one(run, trials=1, epochs=1)["runs"] == 1
+    assert latency(run, "pair")["texts"] == 20
 
 
 def test_made_up_tasks_are_read_as_what_they_are(tmp_path: Path) -> None:
-    pairs, tags = (Task.read(texts.write_task(tmp_path / kind, kind)) for kind in ("pair", "token_classification"))
+    pairs, tags = (Task.read(write_task(tmp_path / kind, kind)) for kind in benchmark.KINDS)
     assert (pairs.type, tags.type) == ("pair", "token_classification")
-    assert pairs.labels == ("n", "y")
-    assert tags.labels == ("none", "start")
-    assert (
-        texts.write_task(tmp_path / "again", "tags").joinpath("train.jsonl").read_text()
-        == (tmp_path / "tags" / "train.jsonl").read_text()
-    )
+    assert (pairs.labels, tags.labels) == (("n", "y"), ("none", "start"))
+    again = write_task(tmp_path / "again", "tags").joinpath("train.jsonl").read_text()
+    assert again == (tmp_path / "tags" / "train.jsonl").read_text()
 
 
 def made_up(what: str, seconds: float, runs: int, kind: str = "pair") -> Row:
@@ -52,6 +49,6 @@ def test_headline_figures(tmp_path: Path) -> None:
         "head_only_runs_per_minute_cpu_tags": 50.0,
     }
     write_results("few_examples", "python", rows, summary, tmp_path)
-    page = few_examples_table(read_results("few_examples", tmp_path))
+    page = few_shot_table(read_results("few_examples", tmp_path))
     assert "| 150.0 | 50.0 times |" in page
     assert "| 256x3 | 2.5 ms, 4.0 ms | 1.5 ms, 2.0 ms |" in page
