@@ -76,9 +76,9 @@ def attempt(run: Callable[[CaseT, BenchT], Row], case: CaseT, bench: BenchT) -> 
     import torch
 
     on_gpu = getattr(case, "device", "cpu") == "cuda"
-    torch._dynamo.reset()  # each case compiles for its own shapes, as it would alone
     gc.collect()
     if on_gpu:
+        torch._dynamo.reset()  # each case compiles for its own shapes, as it would alone
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     try:

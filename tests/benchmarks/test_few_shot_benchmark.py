@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import few_shot as benchmark
 from benchmarks.few_shot import Row, few_shot_table, latency, make_run, one_by_one, stacked, summarize, write_task
 from benchmarks.results_file import read_results, write_results
+from endtask.config import resolve
 from endtask.task import Task
 
 
-@pytest.mark.slow
-def test_every_measurement_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "SPLITS", {"train": 60, "dev": 10, "test": 20})
-    monkeypatch.setattr(benchmark, "LABELS", 20)
-    run = make_run(tmp_path, "pair", "tiny")
-    row = stacked(run, trials=2, epochs=1)
+def test_heads_are_trained_side_by_side_and_one_by_one(
+    finished_pair_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "LABELS", 12)
+    row = stacked(finished_pair_run, trials=2, epochs=1)
     assert (row["runs"], row["epochs"]) == (2, 1)
-    assert one_by_one(run, trials=1, epochs=1)["runs"] == 1
-    assert latency(run, "pair")["texts"] == 20
+    assert one_by_one(finished_pair_run, trials=1, epochs=1)["runs"] == 1
+
+
+def test_runs_and_texts_of_made_up_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SimpleNamespace(folder=tmp_path / "tags-tiny")
+    monkeypatch.setattr("endtask.run", lambda tree: resolve(tree) and run)  # a wrong setting raises
+    assert make_run(tmp_path, "tags", "tiny") == run.folder
+    monkeypatch.setattr(benchmark, "measure_latency", lambda folder, texts: {"texts": len(texts)})
+    assert latency(run.folder, "tags") == {"what": "latency", "texts": benchmark.SPLITS["test"]}
 
 
 def test_made_up_tasks_are_read_as_what_they_are(tmp_path: Path) -> None:

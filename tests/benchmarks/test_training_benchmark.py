@@ -219,9 +219,7 @@ def test_a_part_of_the_results_replaces_only_itself(tmp_path: Path) -> None:
     assert read_results("training", tmp_path).rows == gpu[:1]
 
 
-@pytest.mark.parametrize(
-    ("engine", "text"), [(OURS, "full"), (OURS, "task"), (TRAINER, "full"), (TRAINER, "task"), (REFERENCE, "full")]
-)
+@pytest.mark.parametrize(("engine", "text"), [(OURS, "full"), (OURS, "task"), (TRAINER, "task"), (REFERENCE, "full")])
 def test_engines_train_and_count_real_tokens(
     engine: str, text: cases_module.Text, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
