@@ -33,13 +33,3 @@ def test_the_pictures_are_current(maker: ModuleType) -> None:
     assert drawn
     for path, picture in drawn.items():
         assert path.read_text(encoding="utf-8") == picture, "run `make docs`"
-
-
-def test_links_between_the_pages_lead_somewhere(repository: Path) -> None:
-    import re
-
-    pages = [repository / "README.md", repository / "CONTRIBUTING.md", *sorted((repository / "docs").rglob("*.md"))]
-    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))]
-    assert links
-    broken = [(page.name, link) for page, link in links if "://" not in link and not (page.parent / link).exists()]
-    assert broken == []

@@ -78,9 +78,7 @@ def answer(
     head: str = TASK,
 ) -> Answered:
     """What the network says about the packed texts of a split, whose name is that of their folder."""
-    outputs = class_probabilities(
-        network, PackedTexts(texts), batch_size=settings.batch_size, context=context, head=head
-    )
+    outputs = class_probabilities(network, PackedTexts(texts), context=context, head=head)
     return Answered(answers_of(task, texts.name, outputs, threshold=threshold), outputs)
 
 

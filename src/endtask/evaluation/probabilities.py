@@ -12,10 +12,13 @@ from endtask.encoders.network import TASK, Network
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.word_alignment import WordStarts
 
+BATCH_SIZE, GPU_BATCH_SIZE = 64, 512
+"""Texts in a forward pass."""
+
 
 @torch.inference_mode()
 def class_probabilities(
-    network: Network, texts: PackedTexts, *, batch_size: int, context: DeviceContext, head: str = TASK
+    network: Network, texts: PackedTexts, *, context: DeviceContext, batch_size: int | None = None, head: str = TASK
 ) -> NDArray[np.float32]:
     """Probabilities (examples, classes) in order; those of an example's windows are averaged.
 
@@ -25,6 +28,7 @@ def class_probabilities(
     Batches hold texts of like length to spare padding. Never compiled: shapes differ from batch to batch, and one pass
     over a split is over before a compiler is.
     """
+    batch_size = batch_size or (BATCH_SIZE if context.device.type == "cpu" else GPU_BATCH_SIZE)
     network.eval()
     order = np.argsort(texts.lengths, kind="stable")
     task_type = network.type_of(head)
