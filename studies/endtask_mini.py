@@ -104,7 +104,7 @@ def clean_texts(data: Path, corpora: Iterable[str], limit: int | None) -> tuple[
 
     evaluation = sorted(set(evaluation_texts(data / "tasks")))
     contamination = ContaminationFilter.of(evaluation)
-    scanner = Scanner(Terms(["the"]), contamination.table, signatures=False)
+    scanner = Scanner(Terms(["the"]), contamination.table)
     corpus = Corpus.read([data / name for name in corpora])
     documents = islice(corpus.documents(), limit)
     kept: list[str] = []
