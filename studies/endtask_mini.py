@@ -49,7 +49,7 @@ from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.device import choose_device_context, move
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain_phase import phase_of
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
 
 CORPORA = ("corpus", "corpus_biomedical", "corpus_science")
@@ -78,7 +78,7 @@ def settings_of(*, learning_rate: float, batch_tokens: int, size: str = "mini", 
             mask_probability=0.2,
             learning_rate=learning_rate,
             lr_scheduler_type="warmup_stable_decay",
-            warmup_fraction=0.02,
+            warmup_steps=0.02,
             checkpoint_steps=100,
         ),
     )
