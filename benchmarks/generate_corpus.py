@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from endtask.config.budget import SizeBudget
 from endtask.errors import InputError
 from endtask.io.atomic import write_json, write_text
-from endtask.io.compressed_output import whole_compressed_file
+from endtask.io.compression import atomic_compressed_file
 
 _SYLLABLES = 128
 VOCABULARY = _SYLLABLES + _SYLLABLES**2 + _SYLLABLES**3  # all words of one, two and three syllables: 2.1 million
@@ -191,7 +191,7 @@ def _check_recipe(path: Path, recipe: dict[str, int]) -> None:
 
 def _write_shard(seed: int, path: Path, number: int, text_bytes: int) -> None:
     random = np.random.default_rng([seed, number])
-    with whole_compressed_file(path) as stream:
+    with atomic_compressed_file(path) as stream:
         for block in _blocks(random, number, text_bytes):
             stream.write(block)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.generate_corpus import generate
 from endtask.corpus import Corpus
 from endtask.io.atomic import write_json, write_text
-from endtask.io.compressed_output import whole_compressed_file
+from endtask.io.compression import atomic_compressed_file
 from endtask.io.tables import Row, read_rows
 from endtask.retrieval.words import words_of
 from endtask.task import remove_entity_markers
@@ -85,7 +85,7 @@ def _first_rows(path: Path, share: float) -> Iterator[Row]:
 
 
 def _write_rows(path: Path, rows: Iterable[Row]) -> None:
-    with whole_compressed_file(path) as stream:
+    with atomic_compressed_file(path) as stream:
         for row in rows:
             stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from endtask.io.compressed_output import whole_compressed_file
-from endtask.io.compression import open_bytes
+from endtask.io.compression import atomic_compressed_file, open_bytes
 
 NAMES = ["plain.txt", "a.txt.gz", "a.txt.zst", "a.txt.xz", "A.TXT.GZ"]
 
@@ -18,7 +17,7 @@ NAMES = ["plain.txt", "a.txt.gz", "a.txt.zst", "a.txt.xz", "A.TXT.GZ"]
 @given(parts=st.lists(st.binary(max_size=2000), min_size=1, max_size=5))
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_round_trip(tmp_path: Path, name: str, parts: list[bytes]) -> None:
-    with whole_compressed_file(tmp_path / name) as stream:
+    with atomic_compressed_file(tmp_path / name) as stream:
         for part in parts:
             stream.write(part)
     with open_bytes(tmp_path / name) as file:
@@ -30,7 +29,7 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path, name: str) -> Non
     contents = []
     for folder in ("first", "second"):
         (tmp_path / folder).mkdir()
-        with whole_compressed_file(tmp_path / folder / name) as stream:
+        with atomic_compressed_file(tmp_path / folder / name) as stream:
             stream.write(b"text " * 100)
         contents.append((tmp_path / folder / name).read_bytes())
     assert contents[0] == contents[1]
@@ -40,7 +39,7 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path, name: str) -> None:
     def broken() -> None:
-        with whole_compressed_file(tmp_path / name) as stream:
+        with atomic_compressed_file(tmp_path / name) as stream:
             stream.write(b"half")
             raise RuntimeError("stopped")
 

@@ -19,7 +19,7 @@ from endtask.experiments.train_trials import LAST_STAGE, TrainTrials, is_scored
 from endtask.experiments.trial_runs import LAST_PREPARED, TrialRuns
 from endtask.experiments.trials import VARIANTS
 from endtask.experiments.variants import Plan, Presets, make_plan
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.io.run_layout import STAGES
 from endtask.io.stage_folder import MANIFEST
 from endtask.pipeline.run import Run

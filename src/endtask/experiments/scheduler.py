@@ -19,9 +19,8 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
-from endtask.io.exit_with_parent import end_with
-from endtask.io.gpu_memory import cuda_at_work
-from endtask.io.machine import usable_cores
+from endtask.io.machine import cuda_in_use, usable_cores
+from endtask.io.processes import end_with
 from endtask.progress import warn
 
 LOG = "log.txt"
@@ -158,7 +157,7 @@ def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, .
 
 def _free_gpu_memory() -> None:
     gc.collect()
-    cuda = cuda_at_work()
+    cuda = cuda_in_use()
     if cuda is not None:
         cuda.empty_cache()
 

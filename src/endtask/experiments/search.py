@@ -15,7 +15,7 @@ from endtask.experiments.record import Record, check_spec, read_record, record_f
 from endtask.experiments.search_report import write_search_page
 from endtask.experiments.search_strategies import Strategy, budget_per_trial
 from endtask.experiments.search_trials import SearchResult, SearchTrial, prepare_base, run_trial
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.pipeline.run import Run
 from endtask.progress import say
 from endtask.reporting import format as shown

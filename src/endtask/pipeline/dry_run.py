@@ -9,7 +9,7 @@ from typing import Any
 from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.io.atomic import disk_error
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.pipeline.bundled_inputs import first_missing
 from endtask.pipeline.external_inputs import needs_corpus

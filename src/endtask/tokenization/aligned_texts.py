@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from endtask.corpus.passages import sentence_starts
 from endtask.corpus.reading import Links
-from endtask.records import Document
+from endtask.records import Document, batched
 from endtask.tokenization.packed_texts import PackedTexts, Ragged, save_array, write_packed
 from endtask.tokenization.span_finders import Finder, from_markup
 from endtask.tokenization.word_spans import NO_LETTER, SIGN, TokenSpans, initial_finder, word_spans
@@ -143,8 +142,8 @@ class _Packing:
     def texts(self, documents: Iterable[Document]) -> Iterator[tuple[list[int], int]]:
         """Yield the token ids of each text, for `write_packed`."""
         initial = initial_finder(self.tokenizer)
-        stream, last = iter(documents), None
-        while chunk := list(islice(stream, _BATCH)):
+        last = None
+        for chunk in batched(documents, _BATCH):
             found = [self.find(document) for document in chunk]
             encoded = self.encode(chunk, [text for text, _ in found])
             for document, (text, spans), tokenizations in zip(chunk, found, encoded, strict=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from endtask.io.atomic import atomic_file, write_json
 from endtask.io.run_layout import TASKS
+from endtask.records import batched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -149,8 +149,7 @@ def pack_passages(
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
 
     def encoded() -> Iterator[tuple[list[int], int]]:
-        stream = iter(texts)
-        while chunk := list(islice(stream, _BATCH)):
+        for chunk in batched(texts, _BATCH):
             for ids in tokenizer(chunk, add_special_tokens=False, verbose=False)["input_ids"]:
                 for start in range(0, min(len(ids), 1) if truncate else len(ids), max_length - 2):
                     text = [cls, *ids[start : start + max_length - 2], sep]
@@ -170,8 +169,7 @@ def pack_examples(
     """Tokenise task texts, one packed text per example, truncated to `max_length`."""
 
     def encoded() -> Iterator[tuple[list[int], int]]:
-        stream = iter(texts)
-        while chunk := list(islice(stream, _BATCH)):
+        for chunk in batched(texts, _BATCH):
             for ids, types in encode(chunk, tokenizer, max_length):
                 yield ids, len(types) - sum(types)
 
@@ -189,8 +187,8 @@ def pack_windows(
     options = window_options(tokenizer, max_length, window_stride)
 
     def windows() -> Iterator[tuple[list[int], int]]:
-        stream, before = iter(texts), 0
-        while chunk := list(islice(stream, _BATCH)):
+        before = 0
+        for chunk in batched(texts, _BATCH):
             encoding = tokenizer(chunk, max_length=max_length, **options)
             for example, ids in zip(encoding["overflow_to_sample_mapping"], encoding["input_ids"], strict=True):
                 examples.append(before + example)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.records import batched
 from endtask.tokenization.packed_texts import PackedTexts, Ragged, runs, write_packed
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ def pack_tagged(
     word_starts: list[NDArray[np.int32]] = []
 
     def encoded() -> Iterator[tuple[list[int], int]]:
-        stream = iter(texts)
-        while chunk := list(islice(stream, _BATCH)):
+        for chunk in batched(texts, _BATCH):
             encoding = tokenizer(
                 [" ".join(words) for words in chunk],
                 truncation=True,

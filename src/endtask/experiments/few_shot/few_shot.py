@@ -29,7 +29,7 @@ from endtask.experiments.few_shot.pretrained_runs import PretrainedRun, open_all
 from endtask.experiments.record import Record, check_spec, read_record, record_file
 from endtask.experiments.scheduler import LOG, DeviceWorker, Job, JobEnd, StartWorker, check_devices, run_jobs
 from endtask.io.atomic import remove_leftovers
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.progress import bar, say
 from endtask.reporting.format import plural
 from endtask.training.out_of_memory import explained_memory_trouble

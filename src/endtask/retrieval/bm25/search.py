@@ -7,8 +7,8 @@ from pathlib import Path
 
 from endtask.corpus import Corpus
 from endtask.errors import InputError
-from endtask.io.lock import run_lock
 from endtask.io.machine import usable_cores
+from endtask.io.processes import run_lock
 from endtask.retrieval.bm25.rankings import Rankings
 from endtask.retrieval.bm25.score import number_terms, rank_passages
 from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
