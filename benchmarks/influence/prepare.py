@@ -42,7 +42,7 @@ from endtask.selectors.influence.candidates import pack_candidates
 from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
 from endtask.selectors.influence.folds import folds_of
 from endtask.selectors.ranking import by_score, ranks_of, write_rows
-from endtask.task.stored import task_files
+from endtask.task.task import task_files
 from endtask.tokenization.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]

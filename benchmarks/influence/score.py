@@ -37,7 +37,7 @@ from endtask.selectors.influence.folds import class_shares, columns_of
 from endtask.selectors.influence.limits import target_memory
 from endtask.selectors.influence.scorer import Scorer, Shards, ShardStatistics, score_units
 from endtask.task import Task
-from endtask.task.stored import read_task
+from endtask.task.task import read_task
 from endtask.tokenization.packed_texts import PackedTexts
 
 SETTINGS, TASK, FOLDS, CANDIDATES = "settings.yaml", "task", "folds.json", "candidates"

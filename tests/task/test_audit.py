@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from endtask.records import Example
 from endtask.task import Audit, Task, audit, leaked_ids, normalize
-from endtask.task.counts import Overlap
+from endtask.task.audit import Overlap
 
 
 def rows(split: str, *pairs: tuple[str, str]) -> list[Example]:

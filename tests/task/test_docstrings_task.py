@@ -17,7 +17,7 @@ from endtask.errors import InputError
 from endtask.records import Document
 from endtask.task import docstrings_task as docstrings_task_module
 from endtask.task.docstrings_task import LIBRARIES, OPENING_CHARACTERS, SPLIT_SIZES, docstring_splits, opening
-from endtask.task.normalize import normalize
+from endtask.task.leaks import normalize
 from endtask.task.task import Task
 
 PER_LIBRARY = sum(SPLIT_SIZES.values())

@@ -19,7 +19,7 @@ from endtask.pipeline.bundled_inputs import COPIES, LEVELS_ABOVE, RECORD, Bundle
 from endtask.pipeline.external_inputs import input_path, requested_inputs, tokenizer_files
 from endtask.pipeline.run import Run
 from endtask.task import Task
-from endtask.task.stored import task_files
+from endtask.task.task import task_files
 
 Kind = Literal["tokens", "text"]
 LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}

@@ -22,7 +22,7 @@ from endtask.evaluation.task_metrics import Measure, measure_of
 from endtask.io.atomic import write_json, write_text
 from endtask.io.run_layout import PREDICTIONS, RESULTS, SEED_RESULT, TASKS
 from endtask.task import Task, leaked_ids
-from endtask.task.targets import Answers, named, targets
+from endtask.task.targets import Answers, targets
 from endtask.tokenization.packed_texts import PackedTexts
 
 
@@ -155,7 +155,7 @@ def mean_and_spread(prefix: str, values: list[float]) -> dict[str, float]:
 
 def prediction_lines(task: Task, split: str, found: Mapping[int, Answered]) -> str:
     """What each seed answered, row by row, as JSON lines."""
-    by_seed = {seed: named(one.answers, task.type, task.all_labels) for seed, one in found.items()}
+    by_seed = {seed: task.task_type.to_names(one.answers, task.all_labels) for seed, one in found.items()}
     lines = []
     for index, example in enumerate(task.splits[split]):
         predicted = {seed: answers[index] for seed, answers in by_seed.items()}

@@ -15,7 +15,7 @@ from endtask.io.stage_folder import StageFolder, left_out
 from endtask.pipeline.external_inputs import EXTERNAL_INPUTS, input_path, requested_inputs
 from endtask.pipeline.stages import STAGES
 from endtask.task import Task
-from endtask.task.stored import read_task
+from endtask.task.task import read_task
 
 RECORD = "external_inputs.json"
 COPIES = "external_inputs"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from endtask.records import Example, Label
 from endtask.registry import task_types
-from endtask.task.cells import WrongCell
+from endtask.task.columns import WrongCell
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

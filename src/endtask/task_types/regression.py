@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.records import Example, Label
-from endtask.task.cells import WrongCell, as_number, is_missing
+from endtask.task.columns import WrongCell, as_number, is_missing
 from endtask.task_types.base import Answers, TaskType, task_types
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.records import Example, Label
-from endtask.task.cells import WrongCell, as_class, split_cell
+from endtask.task.columns import WrongCell, as_class, split_cell
 from endtask.task_types.base import Answers, TaskType, task_types
 from endtask.task_types.multilabel import names_in_lists
 
