@@ -19,7 +19,7 @@ import torch
 from benchmarks.results_file import RESULTS, read_results, write_results
 from endtask.config import Settings
 from endtask.encoders.base import encoders
-from endtask.encoders.batch import lay_out, room_for
+from endtask.encoders.batch import batch_shape_for, lay_out
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking
 from endtask.objectives.mlm import MaskedLM
@@ -85,8 +85,8 @@ def loss_and_gradient(phase: Phase, texts: PackedTexts) -> tuple[float, torch.Te
     layout = network.layout(LONGEST)
     if network.fixed_shapes:
         tokens = -(-int(texts.lengths.sum()) // LONGEST) * LONGEST
-        layout = replace(layout, room=room_for(tokens, len(texts), MASKING.probability, layout))
-    batch = MASKING.apply(lay_out(texts, np.arange(len(texts)), layout), generator(0, "checks"), layout.room)
+        layout = replace(layout, fixed_shape=batch_shape_for(tokens, len(texts), MASKING.probability, layout))
+    batch = MASKING.apply(lay_out(texts, np.arange(len(texts)), layout), generator(0, "checks"), layout.fixed_shape)
     batch = batch.to(phase.context.device)
     network.zero_grad()
     with phase.context.autocast():

@@ -14,7 +14,7 @@ from benchmarks.job import Folders
 from benchmarks.selection.cases import LENGTH, SIZES, Case
 from benchmarks.training.inputs import MASKED_SHARE, SEED, shuffled, vocabulary_folder
 from endtask.config import ModelSettings
-from endtask.encoders.batch import TextBatch, lay_out, room_for
+from endtask.encoders.batch import TextBatch, batch_shape_for, lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking
@@ -88,11 +88,11 @@ def candidate_batches(bench: Bench, network: Network, size: int, count: int, tex
     masking = masking_of(bench)
     layout = network.layout(LENGTH)
     # Full sequences are equally long, so only the number of masked places may vary.
-    room = room_for(size * LENGTH, size, MASKED_SHARE, layout) if text == "full" else None
+    fixed_shape = batch_shape_for(size * LENGTH, size, MASKED_SHARE, layout) if text == "full" else None
     order = shuffled(len(texts), size * count)
     for number in range(count):
         batch = lay_out(texts, order[number * size : (number + 1) * size], layout)
-        yield masking.apply(batch, generator(SEED, "selection benchmark", number), room)
+        yield masking.apply(batch, generator(SEED, "selection benchmark", number), fixed_shape)
 
 
 def target_batches(bench: Bench, network: Network, size: int) -> Iterator[tuple[np.ndarray[Any, Any], TextBatch]]:

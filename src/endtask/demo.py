@@ -76,18 +76,18 @@ def run_demo(output: Path) -> Outcome:
     """Run both arms and the baseline; finished parts are not done again."""
     with_corpus = load_settings(preset="demo", given={"output_dir": str(output / "with-corpus")})
     say("1 of 2: with the corpus")
-    work = Run(with_corpus)
-    first = _run(work)
+    run = Run(with_corpus)
+    first = _run(run)
     say("2 of 2: the same model without the corpus")
     second = _run(Run(_without_corpus(output, first)))
-    outcome = _compare(work, first, second)
+    outcome = _compare(run, first, second)
     write_json(output / "demo.json", outcome.statistics())
     return outcome
 
 
-def _run(work: Run) -> RunResult:
+def _run(run: Run) -> RunResult:
     """Run, redoing what rests on libraries that were installed, upgraded or removed since the last time."""
-    return work.go(start=work.first_clash())
+    return run.go(start=run.first_clash())
 
 
 def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
@@ -108,9 +108,9 @@ def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
     )
 
 
-def _compare(work: Run, first: RunResult, second: RunResult) -> Outcome:
-    task = work.task
-    baseline = tfidf_baseline(task, measure_of(task, work.settings.evaluate))
+def _compare(run: Run, first: RunResult, second: RunResult) -> Outcome:
+    task = run.task
+    baseline = tfidf_baseline(task, measure_of(task, run.settings.evaluate))
     right = baseline.predicted == np.asarray(task.label_numbers("test"))
     rows = (
         Row(baseline.description, float(right.mean()), 0.0, 1, baseline.seconds, 0.0),
@@ -134,8 +134,8 @@ def _row(name: str, result: RunResult) -> Row:
     manifests = (read_manifest(result.folder / stage) for stage in result.stages)
     seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
     scores = [seed["scores"]["accuracy"] for seed in _results(result.folder)["seeds"]]
-    kept = result.stages["select"]["bytes"] / 1e6
-    return Row(name, statistics.fmean(scores), statistics.stdev(scores), len(scores), seconds, kept)
+    megabytes = result.stages["select"]["bytes"] / 1e6
+    return Row(name, statistics.fmean(scores), statistics.stdev(scores), len(scores), seconds, megabytes)
 
 
 def _results(folder: Path) -> dict[str, Any]:

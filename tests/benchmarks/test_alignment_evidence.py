@@ -40,7 +40,7 @@ from endtask.config import Settings, SizeBudget
 from endtask.config.overrides import with_values
 from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
-from endtask.training.reused_head import kept_objective
+from endtask.training.reused_head import reused_objective
 from tests.aligned_toy import make_documents
 from tests.tiny import WORDS
 
@@ -200,7 +200,7 @@ def test_a_half_made_stage_one_and_another_worker_do_no_harm(
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_the_head_that_is_kept_is_that_of_the_own_objective(place: Place, task: str) -> None:
     found = place.tasks[task]
-    assert kept_objective(found.kind, found.labels, place.run("body").settings)[0] == OWN[task]
+    assert reused_objective(found.kind, found.labels, place.run("body").settings)[0] == OWN[task]
 
 
 @pytest.mark.parametrize(("tasks", "trained"), [("main", "head"), ("all", "transformer")])

@@ -8,17 +8,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.encoders.batch import Room, TextBatch, lay_out
+from endtask.encoders.batch import BatchShape, TextBatch, lay_out
 from endtask.encoders.network import Network
 from endtask.tokenization.packed_texts import PackedTexts
 
 
 def batch_of(
-    network: Network, texts: PackedTexts, positions: NDArray[np.int64] | None = None, room: Room | None = None
+    network: Network,
+    texts: PackedTexts,
+    positions: NDArray[np.int64] | None = None,
+    fixed_shape: BatchShape | None = None,
 ) -> TextBatch:
     """Some or all texts, laid out for the network."""
     chosen = np.arange(len(texts)) if positions is None else positions
-    return lay_out(texts, chosen, replace(network.layout(int(texts.lengths.max())), room=room))
+    return lay_out(texts, chosen, replace(network.layout(int(texts.lengths.max())), fixed_shape=fixed_shape))
 
 
 def stock_inputs(network: Network, texts: PackedTexts) -> dict[str, torch.Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from endtask.encoders import attention
 from endtask.encoders.attention import Backend, attend, choose_backend, guide_for
-from endtask.encoders.batch import Layout, Room, TextBatch, lay_out
+from endtask.encoders.batch import BatchShape, Layout, TextBatch, lay_out
 from endtask.encoders.network import Network
 from endtask.errors import InputError
 from endtask.tokenization.packed_texts import PackedTexts
@@ -39,9 +39,11 @@ def texts_of(folder: Path, lengths: list[int]) -> PackedTexts:
 
 
 def laid_out(folder: Path, lengths: list[int], *, grid: bool = True, spare: int | None = None) -> TextBatch:
-    """A batch of texts of these lengths, in a room with `spare` tokens and three more texts if asked."""
-    room = None if spare is None else Room(sum(lengths) + spare, len(lengths) + 3 + spare // LONGEST)
-    return lay_out(texts_of(folder, lengths), np.arange(len(lengths)), Layout(0, LONGEST, grid=grid, room=room))
+    """A batch of texts of these lengths, in a shape with `spare` tokens and three more texts if asked."""
+    fixed_shape = None if spare is None else BatchShape(sum(lengths) + spare, len(lengths) + 3 + spare // LONGEST)
+    return lay_out(
+        texts_of(folder, lengths), np.arange(len(lengths)), Layout(0, LONGEST, grid=grid, fixed_shape=fixed_shape)
+    )
 
 
 def parts(tokens: int, **options: Any) -> list[Tensor]:
@@ -148,7 +150,7 @@ def _losses_and_gradients(
     network = _gpu_network(backend).to(device)
     if backend == "flex":
         network.compile_parts()
-    batch = full_batch(network, texts, Room(tokens=13, texts=40, masked=128)).to(device)
+    batch = full_batch(network, texts, BatchShape(tokens=13, texts=40, masked=128)).to(device)
     with torch.autocast("cuda", dtype=torch.bfloat16):
         losses = both_losses(network, batch)
     return [loss.item() for loss in losses], gradients(network, sum(losses))  # type: ignore[arg-type]

@@ -13,7 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from endtask.encoders.batch import IGNORED, Layout, Room, TextBatch, as_table, from_table, lay_out, room_for
+from endtask.encoders.batch import (
+    IGNORED,
+    BatchShape,
+    Layout,
+    TextBatch,
+    as_table,
+    batch_shape_for,
+    from_table,
+    lay_out,
+)
 from endtask.tokenization.packed_texts import PackedTexts
 from tests.tiny import make_packed
 
@@ -59,10 +68,10 @@ def check_real_texts(batch: TextBatch, texts: PackedTexts, positions: list[int])
 
 
 def check_room(batch: TextBatch, layout: Layout) -> None:
-    """Padding fills the room exactly, behind the real texts."""
-    room = layout.room
-    assert room is not None
-    tokens, texts = room.tokens, room.texts
+    """Padding fills the fixed shape exactly, behind the real texts."""
+    fixed_shape = layout.fixed_shape
+    assert fixed_shape is not None
+    tokens, texts = fixed_shape.tokens, fixed_shape.texts
     assert [len(part) for part in (batch.input_ids, batch.position_ids, batch.token_type_ids, batch.text_ids)] == (
         [tokens] * 4
     )
@@ -98,7 +107,7 @@ def test_every_field_is_that_of_a_loop_over_texts(
     layout = Layout(PAD, longest, grid=grid or padded, padded=padded)
     if more is not None:
         most = int(texts.lengths[positions].sum()) + more
-        layout = replace(layout, room=room_for(most, len(positions), 0.15, layout))
+        layout = replace(layout, fixed_shape=batch_shape_for(most, len(positions), 0.15, layout))
     batch = lay_out(texts, positions, layout)
     check_real_texts(batch, texts, positions.tolist())
     assert (batch.grid is None) == (not layout.grid)
@@ -122,28 +131,30 @@ def test_what_a_room_is_made_for_fits_into_it(tmp_path: Path, tokens: int, longe
     texts = packed_of(tmp_path / "texts", lengths, 0)
     for grid in (False, True):
         layout = Layout(PAD, longest, grid=grid)
-        layout = replace(layout, room=room_for(tokens, len(lengths), 0.15, layout))
+        layout = replace(layout, fixed_shape=batch_shape_for(tokens, len(lengths), 0.15, layout))
         check_room(lay_out(texts, np.arange(len(lengths)), layout), layout)
 
 
-@pytest.mark.parametrize("room", [Room(tokens=11, texts=9), Room(tokens=100, texts=2), Room(tokens=24, texts=3)])
-def test_a_room_too_small_is_refused(tmp_path: Path, room: Room) -> None:
+@pytest.mark.parametrize(
+    "fixed_shape", [BatchShape(tokens=11, texts=9), BatchShape(tokens=100, texts=2), BatchShape(tokens=24, texts=3)]
+)
+def test_a_room_too_small_is_refused(tmp_path: Path, fixed_shape: BatchShape) -> None:
     texts = packed_of(tmp_path, [4, 4, 4], 0)
-    with pytest.raises(ValueError, match=r"3 texts of 12 tokens do not fit into Room\(tokens="):
-        lay_out(texts, np.arange(3), Layout(PAD, 4, grid=False, room=room))
-    fitting = Layout(PAD, 4, grid=False, room=Room(tokens=24, texts=6))
+    with pytest.raises(ValueError, match=r"3 texts of 12 tokens do not fit into BatchShape\(tokens="):
+        lay_out(texts, np.arange(3), Layout(PAD, 4, grid=False, fixed_shape=fixed_shape))
+    fitting = Layout(PAD, 4, grid=False, fixed_shape=BatchShape(tokens=24, texts=6))
     assert lay_out(texts, np.arange(3), fitting).offsets.tolist() == [0, 4, 8, 12, 16, 20, 24]
 
 
 def test_a_full_room_needs_no_padding(tmp_path: Path) -> None:
     texts = packed_of(tmp_path, [4, 4], 0)
-    batch = lay_out(texts, np.arange(2), Layout(PAD, 4, room=Room(tokens=8, texts=3)))
+    batch = lay_out(texts, np.arange(2), Layout(PAD, 4, fixed_shape=BatchShape(tokens=8, texts=3)))
     assert batch.even
-    assert not lay_out(texts, np.arange(2), Layout(PAD, 4, room=Room(tokens=9, texts=3))).even
-    assert not lay_out(texts, np.arange(2), Layout(PAD, 5, room=Room(tokens=8, texts=3))).even
+    assert not lay_out(texts, np.arange(2), Layout(PAD, 4, fixed_shape=BatchShape(tokens=9, texts=3))).even
+    assert not lay_out(texts, np.arange(2), Layout(PAD, 5, fixed_shape=BatchShape(tokens=8, texts=3))).even
     assert batch.offsets.tolist() == [0, 4, 8, 8]
     short = packed_of(tmp_path / "short", [3, 3], 0)
-    assert not lay_out(short, np.arange(2), Layout(PAD, 4, room=Room(tokens=8, texts=3))).even
+    assert not lay_out(short, np.arange(2), Layout(PAD, 4, fixed_shape=BatchShape(tokens=8, texts=3))).even
     assert batch.real_tokens == len(batch.input_ids) == 8
     assert batch.grid is not None
     assert batch.grid[2].tolist() == [8, 8, 8, 8]
@@ -151,7 +162,7 @@ def test_a_full_room_needs_no_padding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("probability", "tokens"), [(0.15, 4096), (0.3, 100), (0.99, 640), (0.0, 50)])
 def test_a_room_has_places_for_all_masked_tokens(probability: float, tokens: int) -> None:
-    masked = room_for(tokens, 10, probability, Layout(PAD, 64)).masked
+    masked = batch_shape_for(tokens, 10, probability, Layout(PAD, 64)).masked
     assert masked % 64 == 0
     assert max(1, round(probability * tokens)) <= masked <= probability * tokens + 65
 
@@ -193,11 +204,11 @@ def test_an_absent_field_stays_absent(tmp_path: Path) -> None:
     assert (batch.grid, batch.masked_positions, batch.labels, batch.weights) == (None,) * 4
 
 
-@pytest.mark.parametrize("room", [None, Room(tokens=60, texts=8)])
-def test_a_table_and_back(tmp_path: Path, room: Room | None) -> None:
+@pytest.mark.parametrize("fixed_shape", [None, BatchShape(tokens=60, texts=8)])
+def test_a_table_and_back(tmp_path: Path, fixed_shape: BatchShape | None) -> None:
     texts = make_packed(tmp_path, pairs=True)
     positions = np.array([3, 0, 5])
-    batch = lay_out(texts, positions, Layout(PAD, 16, padded=True, room=room))
+    batch = lay_out(texts, positions, Layout(PAD, 16, padded=True, fixed_shape=fixed_shape))
     table = as_table(batch, PAD)
     for row, position in enumerate(positions):
         length = len(texts[position])

@@ -16,7 +16,7 @@ from transformers import DistilBertConfig
 
 from endtask.config import ModelSettings
 from endtask.encoders.checkpoint import check_tokenizer, load_network, open_checkpoint
-from endtask.encoders.checkpoint_weights import check_whole
+from endtask.encoders.checkpoint_weights import check_complete
 from endtask.encoders.huggingface import save_classifier, save_masked_lm
 from endtask.encoders.network import MASKED_LM, TASK, TLM_TASK, Network
 from endtask.errors import InputError
@@ -318,7 +318,7 @@ def test_a_cut_off_checkpoint_is_refused(kept: int, tmp_path: Path) -> None:
     save_stock(tmp_path, "bert")
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
-    for attempt in (lambda: load(tmp_path), lambda: check_whole([path])):
+    for attempt in (lambda: load(tmp_path), lambda: check_complete([path])):
         with pytest.raises(InputError, match=r"model.safetensors: damaged: .*download the checkpoint again") as raised:
             attempt()
         assert "\n" not in str(raised.value)

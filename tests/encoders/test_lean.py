@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from endtask.encoders.batch import IGNORED, Room, TextBatch
+from endtask.encoders.batch import IGNORED, BatchShape, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.huggingface import to_classifier, to_masked_lm
 from endtask.encoders.lean_layers import rotary_base, rotary_table, rotate
@@ -21,25 +21,27 @@ from tests.encoders.layouts import batch_of, stock_inputs
 from tests.tiny import ARCHITECTURES, make_labels, make_masking, make_network, make_packed, shake
 
 # How many tokens more than the texts have, and places for texts and masked tokens.
-ROOMS = [
+FIXED_SHAPES = [
     None,
-    Room(tokens=0, texts=25, masked=128),
-    Room(tokens=9, texts=25, masked=128),
-    Room(tokens=13, texts=40, masked=192),
-    Room(tokens=150, texts=26, masked=128),
+    BatchShape(tokens=0, texts=25, masked=128),
+    BatchShape(tokens=9, texts=25, masked=128),
+    BatchShape(tokens=13, texts=40, masked=192),
+    BatchShape(tokens=150, texts=26, masked=128),
 ]
-ROOM_NAMES = ["exact", "full", "padded", "empty texts", "long padding"]
+SHAPE_NAMES = ["exact", "full", "padded", "empty texts", "long padding"]
 
 
-def room_beyond(texts: PackedTexts, room: Room | None) -> Room | None:
-    """A room with so many tokens more than the texts have."""
-    return room and replace(room, tokens=int(texts.lengths.sum()) + room.tokens)
+def shape_beyond(texts: PackedTexts, fixed_shape: BatchShape | None) -> BatchShape | None:
+    """A shape with so many tokens more than the texts have."""
+    return fixed_shape and replace(fixed_shape, tokens=int(texts.lengths.sum()) + fixed_shape.tokens)
 
 
-def full_batch(network: Network, texts: PackedTexts, room: Room | None) -> TextBatch:
+def full_batch(network: Network, texts: PackedTexts, fixed_shape: BatchShape | None) -> TextBatch:
     """All texts, masked and labelled."""
-    room = room_beyond(texts, room)
-    batch = make_masking().apply(batch_of(network, texts, room=room), np.random.default_rng(0), room)
+    fixed_shape = shape_beyond(texts, fixed_shape)
+    batch = make_masking().apply(
+        batch_of(network, texts, fixed_shape=fixed_shape), np.random.default_rng(0), fixed_shape
+    )
     size = len(batch.offsets) - 1
     labels = torch.full((size,), IGNORED)
     labels[: len(texts)] = torch.from_numpy(make_labels(len(texts)))
@@ -66,11 +68,11 @@ def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("room", ROOMS[1:], ids=ROOM_NAMES[1:])
-def test_a_room_changes_neither_loss_nor_gradients(architecture: str, room: Room, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fixed_shape", FIXED_SHAPES[1:], ids=SHAPE_NAMES[1:])
+def test_a_room_changes_neither_loss_nor_gradients(architecture: str, fixed_shape: BatchShape, tmp_path: Path) -> None:
     network, texts = shake(make_network(architecture)), make_packed(tmp_path, pairs=True)
-    exact, filled = (full_batch(network, texts, one) for one in (None, room))
-    assert len(filled.input_ids) == exact.real_tokens + room.tokens
+    exact, filled = (full_batch(network, texts, one) for one in (None, fixed_shape))
+    assert len(filled.input_ids) == exact.real_tokens + fixed_shape.tokens
     for one, other in zip(both_losses(network, exact), both_losses(network, filled), strict=True):
         assert one.item() == pytest.approx(other.item(), rel=1e-5)
     assert_same(
@@ -79,13 +81,13 @@ def test_a_room_changes_neither_loss_nor_gradients(architecture: str, room: Room
     )
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=ROOM_NAMES)
-def test_our_encoder_trains_as_the_stock_one(room: Room | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fixed_shape", FIXED_SHAPES, ids=SHAPE_NAMES)
+def test_our_encoder_trains_as_the_stock_one(fixed_shape: BatchShape | None, tmp_path: Path) -> None:
     """Same weights, same names, same losses and gradients as `ModernBertModel` over a padded table."""
     lean, stock = shake(make_network("lean")), make_network("modernbert")
     stock.load_state_dict(lean.state_dict(), strict=True)
     texts = make_packed(tmp_path, pairs=True)
-    ours, theirs = full_batch(lean, texts, room), full_batch(stock, texts, None)
+    ours, theirs = full_batch(lean, texts, fixed_shape), full_batch(stock, texts, None)
     for one, other in zip(both_losses(lean, ours), both_losses(stock, theirs), strict=True):
         assert one.item() == pytest.approx(other.item(), rel=1e-5)
     assert_same(

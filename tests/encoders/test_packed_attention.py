@@ -13,7 +13,7 @@ from transformers import AttentionInterface
 
 from endtask.encoders import attention, packed_attention
 from endtask.encoders.attention import Guide
-from endtask.encoders.batch import Room
+from endtask.encoders.batch import BatchShape
 from endtask.encoders.huggingface import to_classifier
 from endtask.encoders.network import Network
 from endtask.gradients.engine import GradientEngine
@@ -49,12 +49,12 @@ def packed(network: Network) -> Network:
 
 @BOTH
 @pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("room", [None, Room(tokens=400, texts=40)])
+@pytest.mark.parametrize("fixed_shape", [None, BatchShape(tokens=400, texts=40)])
 def test_vectors_are_those_of_the_stock_model(
-    architecture: str, pairs: bool, room: Room | None, tmp_path: Path
+    architecture: str, pairs: bool, fixed_shape: BatchShape | None, tmp_path: Path
 ) -> None:
     network, texts = shake(make_network(architecture)).eval(), make_packed(tmp_path, pairs=pairs)
-    batch = batch_of(packed(network), texts, room=room)
+    batch = batch_of(packed(network), texts, fixed_shape=fixed_shape)
     assert batch.grid is None
     stock = to_classifier(network).base_model.eval()
     inputs = stock_inputs(network, texts)

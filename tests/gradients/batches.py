@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from endtask.config import ModelSettings
-from endtask.encoders.batch import Room, TextBatch, lay_out
+from endtask.encoders.batch import BatchShape, TextBatch, lay_out
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking
 from tests.tiny import shake
@@ -77,22 +77,29 @@ def random_texts(lengths: list[int], seed: int) -> RandomTexts:
 
 
 def masked_batch(
-    network: Network, lengths: list[int], *, seed: int = 0, probability: float = 0.3, room: Room | None = None
+    network: Network,
+    lengths: list[int],
+    *,
+    seed: int = 0,
+    probability: float = 0.3,
+    fixed_shape: BatchShape | None = None,
 ) -> TextBatch:
     """Candidates; a random token may be any, [PAD] too, as with the real masking."""
     masking = Masking(probability, MASK, VOCABULARY, (PAD, CLS, SEP, MASK))
-    batch = _laid_out(network, lengths, seed, room)
-    return masking.apply(batch, np.random.default_rng(seed), room)
+    batch = _laid_out(network, lengths, seed, fixed_shape)
+    return masking.apply(batch, np.random.default_rng(seed), fixed_shape)
 
 
-def labelled_batch(network: Network, lengths: list[int], *, seed: int = 0, room: Room | None = None) -> TextBatch:
+def labelled_batch(
+    network: Network, lengths: list[int], *, seed: int = 0, fixed_shape: BatchShape | None = None
+) -> TextBatch:
     """Targets."""
-    batch = _laid_out(network, lengths, seed, room)
+    batch = _laid_out(network, lengths, seed, fixed_shape)
     labels = torch.full((len(batch.offsets) - 1,), -100)
     labels[: batch.texts] = torch.from_numpy(np.random.default_rng(seed).integers(CLASSES, size=batch.texts))
     return replace(batch, labels=labels)
 
 
-def _laid_out(network: Network, lengths: list[int], seed: int, room: Room | None) -> TextBatch:
-    layout = replace(network.layout(max(lengths)), room=room)
+def _laid_out(network: Network, lengths: list[int], seed: int, fixed_shape: BatchShape | None) -> TextBatch:
+    layout = replace(network.layout(max(lengths)), fixed_shape=fixed_shape)
     return lay_out(random_texts(lengths, seed), np.arange(len(lengths)), layout)  # type: ignore[arg-type]

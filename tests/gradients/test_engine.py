@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from endtask.encoders.batch import Room, TextBatch
+from endtask.encoders.batch import BatchShape, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TLM_TASK, Network
 from endtask.gradients.engine import GradientEngine
@@ -118,10 +118,13 @@ def test_any_loss_will_do() -> None:
 @pytest.mark.parametrize("architecture", ["lean", "bert"])
 def test_a_room_with_padding_changes_nothing(architecture: str) -> None:
     network, lengths = make_network(architecture), [6, 9, 3]
-    room = Room(tokens=25, texts=6, masked=16)
+    fixed_shape = BatchShape(tokens=25, texts=6, masked=16)
     exact = engine_products(network, masked_batch(network, lengths), labelled_batch(network, lengths), ("*",))
     padded = engine_products(
-        network, masked_batch(network, lengths, room=room), labelled_batch(network, lengths, room=room), ("*",)
+        network,
+        masked_batch(network, lengths, fixed_shape=fixed_shape),
+        labelled_batch(network, lengths, fixed_shape=fixed_shape),
+        ("*",),
     )
     assert padded.shape == (3, 3)
     assert torch.allclose(padded, exact, rtol=1e-10)

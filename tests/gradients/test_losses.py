@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from endtask.encoders.batch import Room
+from endtask.encoders.batch import BatchShape
 from endtask.gradients.losses import masked_lm_losses, task_losses
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import alone
@@ -36,7 +36,7 @@ def test_a_masked_text_has_the_mean_that_training_uses() -> None:
 
 
 def test_padding_texts_have_no_loss() -> None:
-    network, room = make_network(), Room(tokens=20, texts=5, masked=16)
-    masked, labelled = (make(network, [6, 9], room=room) for make in (masked_batch, labelled_batch))
+    network, fixed_shape = make_network(), BatchShape(tokens=20, texts=5, masked=16)
+    masked, labelled = (make(network, [6, 9], fixed_shape=fixed_shape) for make in (masked_batch, labelled_batch))
     assert masked_lm_losses(network, network(masked), masked)[2:].tolist() == [0, 0, 0]
     assert task_losses(network, network(labelled), labelled)[2:].tolist() == [0, 0, 0]

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.encoders.batch import Room, TextBatch
+from endtask.encoders.batch import BatchShape, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.gradients import engine as engine_module
@@ -22,7 +22,7 @@ from endtask.gradients.targets import products
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 
 LENGTHS = st.lists(st.integers(2, 9), min_size=1, max_size=5)
-ROOM = Room(tokens=50, texts=8, masked=40)
+FIXED_SHAPE = BatchShape(tokens=50, texts=8, masked=40)
 
 
 def caught(network: Network, layers: list[str], batch: TextBatch, losses: TextLosses) -> Gradients:
@@ -44,16 +44,16 @@ def only_rows(gradients: Gradients) -> LinearRows:
     seed=st.integers(0, 1000),
     layer=st.sampled_from(["quarter", "half", "last"]),
     pooling=st.sampled_from(["cls", "mean"]),
-    room=st.sampled_from([None, ROOM]),
+    fixed_shape=st.sampled_from([None, FIXED_SHAPE]),
     masked=st.booleans(),
 )
 def test_the_same_gradients_as_by_catching(
-    lengths: list[int], seed: int, layer: str, pooling: str, room: Room | None, masked: bool
+    lengths: list[int], seed: int, layer: str, pooling: str, fixed_shape: BatchShape | None, masked: bool
 ) -> None:
     network = make_network("lean", pooling=pooling, layers=3)
     make: Callable[..., TextBatch] = masked_batch if masked else labelled_batch
     losses = masked_lm_losses if masked else task_losses
-    batch = make(network, lengths, seed=seed, room=room)
+    batch = make(network, lengths, seed=seed, fixed_shape=fixed_shape)
     ours = GradientEngine(network, [layer]).gradients(batch, losses)
     theirs = caught(network, [layer], batch, losses)
     assert ours.blocks.keys() == theirs.blocks.keys()
@@ -71,9 +71,12 @@ def test_the_same_gradients_as_by_catching(
 
 def test_rows_of_a_room_are_those_that_the_loss_reads() -> None:
     network = make_network("lean", pooling="cls")
-    masked, labelled = masked_batch(network, [9, 6], room=ROOM), labelled_batch(network, [9, 6], room=ROOM)
+    masked, labelled = (
+        masked_batch(network, [9, 6], fixed_shape=FIXED_SHAPE),
+        labelled_batch(network, [9, 6], fixed_shape=FIXED_SHAPE),
+    )
     engine = GradientEngine(network)
-    assert len(only_rows(engine.gradients(masked, masked_lm_losses)).owners) == masked.masked < ROOM.masked
+    assert len(only_rows(engine.gradients(masked, masked_lm_losses)).owners) == masked.masked < FIXED_SHAPE.masked
     assert only_rows(engine.gradients(labelled, task_losses)).owners.tolist() == [0, 1]
 
 

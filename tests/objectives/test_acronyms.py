@@ -83,9 +83,9 @@ def test_every_positive_matches_a_span_and_no_negative_does(
     documents = [Document(str(number), text, "s") for number, text in enumerate(written)]
     packed = pack_aligned(documents, make_tokenizer(), 400, tmp_path_factory.mktemp("packed"))
     maker, random = AcronymMaker(whole_texts(packed)), np.random.default_rng(seed)
-    for piece, text in enumerate(maker.pieces.text):
+    for segment, text in enumerate(maker.segments.text):
         for wanted in (True, False):
-            letters, match = maker.make(piece, wanted, random)
+            letters, match = maker.make(segment, wanted, random)
             assert FEWEST_WORDS <= len(letters) <= MOST_WORDS
             assert match == matches(letters, written[packed.documents[text]])
             assert match or not wanted
@@ -98,13 +98,13 @@ def test_pieces_hold_every_token_of_texts_with_words_once(
 ) -> None:
     documents = [Document(str(number), " ".join(words), "s") for number, words in enumerate(passages)]
     packed = pack_aligned(documents, make_tokenizer(), 400, tmp_path_factory.mktemp("packed"))
-    pieces = cut_texts(packed, np.random.default_rng(seed)) if cut else whole_texts(packed)
+    segments = cut_texts(packed, np.random.default_rng(seed)) if cut else whole_texts(packed)
     for text, has_words in enumerate(np.diff(packed.plain_words[1]) > 0):
-        own = [token for piece in np.flatnonzero(pieces.text == text) for token in pieces.token_ids(piece)]
+        own = [token for segment in np.flatnonzero(segments.text == text) for token in segments.token_ids(segment)]
         assert own == (packed[text][1:-1].tolist() if has_words else [])
-    assert "".join(map(pieces.initials, range(len(pieces)))) == packed.initials
-    usable = [piece for piece in range(len(pieces)) if longest_run(pieces.initials(piece)) >= FEWEST_WORDS]
-    assert np.array_equal(AcronymMaker(pieces).pieces.tokens, pieces.tokens[usable])
+    assert "".join(map(segments.initials, range(len(segments)))) == packed.initials
+    usable = [segment for segment in range(len(segments)) if longest_run(segments.initials(segment)) >= FEWEST_WORDS]
+    assert np.array_equal(AcronymMaker(segments).segments.tokens, segments.tokens[usable])
 
 
 def test_pieces_have_few_words_and_many(tmp_path: Path) -> None:
@@ -126,7 +126,9 @@ def test_half_of_each_batch_matches(texts: AlignedTexts) -> None:
 
 def test_neither_length_nor_letters_tell_the_class(texts: AlignedTexts) -> None:
     maker, random = AcronymMaker(whole_texts(texts)), np.random.default_rng(0)
-    drawn = [maker.make(piece, wanted, random) for piece in range(len(maker.pieces)) for wanted in (True, False) * 20]
+    drawn = [
+        maker.make(segment, wanted, random) for segment in range(len(maker.segments)) for wanted in (True, False) * 20
+    ]
     lengths = {match: np.bincount([len(letters) for letters, own in drawn if own == match]) for match in (True, False)}
     share = {match: counts / counts.sum() for match, counts in lengths.items()}
     assert np.abs(share[True] - share[False]).max() < 0.05
@@ -139,7 +141,7 @@ def test_half_of_the_negatives_are_mutated_and_half_foreign(
 ) -> None:
     maker, random = AcronymMaker(whole_texts(texts)), np.random.default_rng(0)
     monkeypatch.setattr(maker, "mutate", lambda letters, random: "~" * len(letters))
-    monkeypatch.setattr(maker, "_foreign", lambda piece, size, random: "#" * size)
+    monkeypatch.setattr(maker, "_foreign", lambda segment, size, random: "#" * size)
     drawn = [maker.make(0, False, random) for _ in range(1000)]
     assert not any(match for _, match in drawn)
     assert abs(sum(letters[0] == "~" for letters, _ in drawn) / 1000 - 0.5) < 0.05
@@ -160,8 +162,8 @@ def test_inputs_are_pairs_as_the_tokenizer_frames_them(kind: str, tmp_path: Path
     batch = objective.batch(2)
     assert batch.labels is not None
     assert batch.token_labels is None
-    for number, (piece, letters, match) in enumerate(objective.letters(2)):
-        position = int(objective.maker.pieces.text[piece])
+    for number, (segment, letters, match) in enumerate(objective.letters(2)):
+        position = int(objective.maker.segments.text[segment])
         start, end = batch.offsets[number], batch.offsets[number + 1]
         ids, types = batch.input_ids[start:end].tolist(), batch.token_type_ids[start:end].tolist()
         acronym = tokenizer(letters.upper(), add_special_tokens=False)["input_ids"]
@@ -196,7 +198,7 @@ def test_all_places_with_these_initials_are_words_that_the_letters_come_from(tmp
     objective = make(packed)
     assert isinstance(objective, GuidedAcronyms)
     words = packed.plain_words[0][:, :2] - 1
-    inside = np.zeros(int(objective.maker.pieces.lengths[0]), dtype=np.int64)
+    inside = np.zeros(int(objective.maker.segments.lengths[0]), dtype=np.int64)
     inside[words[0, 0] : words[1, 1]] = inside[words[2, 0] : words[3, 1]] = 1
     assert objective.token_classes(0, "rs").tolist() == inside.tolist()
     assert not objective.token_classes(0, None).any()

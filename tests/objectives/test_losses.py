@@ -190,7 +190,7 @@ def test_windows_of_a_long_text_count_as_one_text_whatever_batch_they_meet_in(te
 
 @dataclass
 class ExactStream:
-    """The texts of a stream without its room, masked by the same draw."""
+    """The texts of a stream without its fixed shape, masked by the same draw."""
 
     stream: TextStream
     texts: PackedTexts

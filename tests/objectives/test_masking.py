@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.encoders.batch import IGNORED, Room, TextBatch
+from endtask.encoders.batch import IGNORED, BatchShape, TextBatch
 from endtask.objectives.masking import Masking, rare_token_weights
 
 VOCABULARY, MASK, SPECIAL = 1000, 4, (0, 1, 2, 3, 4)
@@ -145,27 +145,27 @@ def test_at_least_one_token_is_hidden() -> None:
     assert all(apply(masking(1e-9), np.array([2, 7, 3]), seed)[1].tolist() == [1] for seed in range(5))
 
 
-@pytest.mark.parametrize("room", [None, Room(tokens=4, texts=2, masked=64)])
+@pytest.mark.parametrize("fixed_shape", [None, BatchShape(tokens=4, texts=2, masked=64)])
 @pytest.mark.parametrize("weights", [None, np.zeros(VOCABULARY)])
-def test_where_nothing_can_be_hidden_nothing_is(room: Room | None, weights: np.ndarray | None) -> None:
+def test_where_nothing_can_be_hidden_nothing_is(fixed_shape: BatchShape | None, weights: np.ndarray | None) -> None:
     ids = np.array([2, 3, 2, 1]) if weights is None else np.array([2, 9, 9, 3])
-    batch = masking(weights=weights).apply(batch_of(ids), np.random.default_rng(0), room)
+    batch = masking(weights=weights).apply(batch_of(ids), np.random.default_rng(0), fixed_shape)
     assert batch.masked_positions is not None
     assert batch.masked_targets is not None
     assert batch.masked == 0
-    assert len(batch.masked_positions) == len(batch.masked_targets) == (room.masked if room else 0)
+    assert len(batch.masked_positions) == len(batch.masked_targets) == (fixed_shape.masked if fixed_shape else 0)
     assert batch.masked_targets.eq(IGNORED).all()
     assert batch.input_ids.tolist() == ids.tolist()
 
 
 def test_in_a_room_the_rest_is_ignored_and_padding_never_hidden() -> None:
     ids = np.random.default_rng(0).integers(5, VOCABULARY, size=40)
-    rule, room = masking(0.25), Room(tokens=90, texts=3, masked=64)
+    rule, fixed_shape = masking(0.25), BatchShape(tokens=90, texts=3, masked=64)
     exact = rule.apply(batch_of(ids), np.random.default_rng(3))
     # Padding of an id that may be hidden elsewhere: what is real decides, not the id.
     padded = batch_of(ids, padding=50)
     padded.input_ids[40:] = 9
-    roomy = rule.apply(padded, np.random.default_rng(3), room)
+    roomy = rule.apply(padded, np.random.default_rng(3), fixed_shape)
     assert exact.masked_positions is not None
     assert exact.masked_targets is not None
     assert roomy.masked_positions is not None

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from endtask.config import BatchSize
-from endtask.encoders.batch import Room, TextBatch
+from endtask.encoders.batch import BatchShape, TextBatch
 from endtask.encoders.network import Network
 from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
@@ -124,11 +124,13 @@ def test_by_default_the_loss_is_bit_for_bit_what_it_was(texts: PackedTexts) -> N
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("room", [None, Room(tokens=640, texts=20)])
-def test_two_readings_at_once_are_two_readings(architecture: str, room: Room | None, texts: PackedTexts) -> None:
-    """Without dropout both halves are what the batch alone gives, in a room with padding too."""
+@pytest.mark.parametrize("fixed_shape", [None, BatchShape(tokens=640, texts=20)])
+def test_two_readings_at_once_are_two_readings(
+    architecture: str, fixed_shape: BatchShape | None, texts: PackedTexts
+) -> None:
+    """Without dropout both halves are what the batch alone gives, in a fixed shape with padding too."""
     network = shake(make_network(architecture)).eval()
-    batch = batch_of(network, texts, np.arange(8), room)
+    batch = batch_of(network, texts, np.arange(8), fixed_shape)
     alone, both = (network.task_logits(network(one), one) for one in (batch, batch.twice()))
     for half in both.chunk(2):
         assert half[: batch.texts].allclose(alone[: batch.texts], atol=1e-5)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from endtask.config import BatchSize
-from endtask.encoders.batch import IGNORED, Room, TextBatch, lay_out
+from endtask.encoders.batch import IGNORED, BatchShape, TextBatch, lay_out
 from endtask.encoders.generator import add_generator
 from endtask.encoders.network import GENERATOR, REPLACED, Network
 from endtask.objectives.replaced import ReplacedTokens, fill_gaps
@@ -102,9 +102,11 @@ def test_padding_does_not_count(tmp_path: Path) -> None:
     network = shake(network_with_generator()).eval()
     texts, masking = make_packed(tmp_path / "texts"), make_masking()
     positions, layout = np.arange(5), network.layout(16)
-    room = Room(tokens=128, texts=12, masked=40)
+    fixed_shape = BatchShape(tokens=128, texts=12, masked=40)
     tight = masking.apply(lay_out(texts, positions, layout), np.random.default_rng(0))
-    roomy = masking.apply(lay_out(texts, positions, replace(layout, room=room)), np.random.default_rng(0), room)
+    roomy = masking.apply(
+        lay_out(texts, positions, replace(layout, fixed_shape=fixed_shape)), np.random.default_rng(0), fixed_shape
+    )
     objective = objective_over(tmp_path / "more", network)
     guesses = torch.randint(5, len(make_tokenizer()), (40,), generator=torch.Generator().manual_seed(0))
     detections = []

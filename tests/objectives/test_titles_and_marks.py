@@ -10,7 +10,7 @@ import torch
 
 from endtask.config import BatchSize
 from endtask.errors import InputError
-from endtask.objectives.alignment.marked_relation import MarkedRelation, mark_ids
+from endtask.objectives.alignment.marked_relation import MarkedRelation, marker_ids
 from endtask.objectives.alignment.pairs import NothingToMake
 from endtask.objectives.alignment.titles import Titles
 from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts, pack_aligned
@@ -60,7 +60,7 @@ def test_documents_without_titles_are_refused(tmp_path: Path) -> None:
 
 def test_marked_spans_stand_where_they_stood_or_are_of_another_document(texts: AlignedTexts) -> None:
     objective, tokenizer = make_relation(texts), make_tokenizer()
-    markers = [mark_ids(mark, tokenizer)[0] for mark in MARKS]
+    markers = [marker_ids(mark, tokenizer)[0] for mark in MARKS]
     own_classes = []
     for step in range(8):
         inputs, answers = objective.make(step)
@@ -83,11 +83,11 @@ def test_marked_inputs_are_a_pure_function_of_seed_and_step(texts: AlignedTexts)
 
 def test_marks_must_be_single_tokens() -> None:
     with pytest.raises(InputError, match=r"aligned\.entity_markers.*tokenizer\.entity_markers"):
-        mark_ids("((river", make_tokenizer())
+        marker_ids("((river", make_tokenizer())
 
 
 def test_a_mark_that_the_tokenizer_does_not_know_is_refused() -> None:
     tokenizer = make_tokenizer()
     assert tokenizer("\u2603", add_special_tokens=False)["input_ids"] == [tokenizer.unk_token_id]
     with pytest.raises(InputError, match=r"aligned\.entity_markers.*no token of its own"):
-        mark_ids("\u2603", tokenizer)
+        marker_ids("\u2603", tokenizer)

@@ -163,7 +163,7 @@ def test_weights_that_dev_chose_are_told(make_run: MakeRun, split: str) -> None:
 def test_whether_fine_tuning_helped_is_told_where_that_decided(make_run: MakeRun) -> None:
     folder = make_run()
     assert "on dev: the model has" not in text_of(page_of(folder))
-    text = text_of(page_of(with_counts(folder, "finetune", kept_from_before=1)))
+    text = text_of(page_of(with_counts(folder, "finetune", from_pretraining=1)))
     told = "ine-tuning did not help on dev: the model has the weights before it (1 of 2 seeds)"
     assert f"F{told}." in text
     assert f"2 seeds of 10 steps; f{told}" in text, "in the table of stages"

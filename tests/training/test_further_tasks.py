@@ -160,8 +160,10 @@ def test_an_epoch_reads_every_text_of_every_task_once(all_tasks: Task, told: Set
     for start in (0, epoch):
         read: Counter[tuple[str, int]] = Counter()
         for step in range(start, start + epoch):
-            (turn,) = phase.weighting.schedule(step)
-            read.update((turn.objective, int(row)) for row in tasks[turn.objective].stream.positions(turn.step))
+            (scheduled,) = phase.weighting.schedule(step)
+            read.update(
+                (scheduled.objective, int(row)) for row in tasks[scheduled.objective].stream.positions(scheduled.step)
+            )
         sizes = {"task": len(all_tasks.train), **{name: len(one.train) for name, one in all_tasks.auxiliary.items()}}
         assert read == {(name, row): 1 for name, size in sizes.items() for row in range(size)}
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from endtask.encoders.batch import Layout, Room, TextBatch, lay_out_tokens
+from endtask.encoders.batch import BatchShape, Layout, TextBatch, lay_out_tokens
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Loss
 from endtask.training.graph_replay import Backward, FormedBatch, _Recording, put_gradients
@@ -25,16 +25,16 @@ CPU = DeviceContext(torch.device("cpu"))
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 
 
-def batch_of(*lengths: int, room: Room | None = None, seed: int = 0) -> TextBatch:
+def batch_of(*lengths: int, fixed_shape: BatchShape | None = None, seed: int = 0) -> TextBatch:
     """Texts of random tokens."""
     tokens = np.random.default_rng(seed).integers(5, 50, sum(lengths))
-    layout = Layout(0, 8, grid=False, room=room)
+    layout = Layout(0, 8, grid=False, fixed_shape=fixed_shape)
     return lay_out_tokens(tokens, np.array(lengths), np.array(lengths), layout)
 
 
 def test_batches_that_fill_one_room_have_one_form_and_others_have_not() -> None:
-    room = Room(tokens=32, texts=8)
-    one, other = batch_of(3, 8, 5, room=room), batch_of(8, 2, seed=1, room=room)
+    fixed_shape = BatchShape(tokens=32, texts=8)
+    one, other = batch_of(3, 8, 5, fixed_shape=fixed_shape), batch_of(8, 2, seed=1, fixed_shape=fixed_shape)
     assert one.form == other.form
     assert one.form != batch_of(3, 8, 5).form
     assert one.form != replace(one, labels=torch.zeros(8)).form
@@ -42,8 +42,8 @@ def test_batches_that_fill_one_room_have_one_form_and_others_have_not() -> None:
 
 
 def test_a_batch_is_written_over_another() -> None:
-    room = Room(tokens=32, texts=8)
-    one, other = batch_of(3, 8, 5, room=room), batch_of(8, 2, seed=1, room=room)
+    fixed_shape = BatchShape(tokens=32, texts=8)
+    one, other = batch_of(3, 8, 5, fixed_shape=fixed_shape), batch_of(8, 2, seed=1, fixed_shape=fixed_shape)
     assert isinstance(one, FormedBatch)
     places = {field.name: id(getattr(other, field.name)) for field in fields(other)}
     one.write_over(other)

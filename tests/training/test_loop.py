@@ -106,10 +106,10 @@ def test_steps_equal_those_written_by_hand(make_phase: MakePhase, architecture: 
     state: dict[int, list[Any]] = {}
     network = by_hand.network.train()
     for step in range(6):
-        (turn,) = by_hand.weighting.schedule(step)
+        (scheduled,) = by_hand.weighting.schedule(step)
         torch.manual_seed(derive(by_hand.seed, "dropout", step))
-        objective = by_hand.objectives[turn.objective]
-        loss = objective.loss(network, objective.batch(turn.step))
+        objective = by_hand.objectives[scheduled.objective]
+        loss = objective.loss(network, objective.batch(scheduled.step))
         network.zero_grad()
         loss.total.backward()  # type: ignore[no-untyped-call]
         norm = torch.nn.utils.get_total_norm(
@@ -161,9 +161,9 @@ def test_a_step_counts_what_it_did(make_phase: MakePhase) -> None:
     phase = make_phase("bert")
     recorder, records = recorded(phase)
     for record, factor in zip(records, recorder.factors, strict=True):
-        (turn,) = phase.weighting.schedule(record.step - 1)
-        objective = phase.objectives[turn.objective]
-        batch = objective.batch(turn.step)
+        (scheduled,) = phase.weighting.schedule(record.step - 1)
+        objective = phase.objectives[scheduled.objective]
+        batch = objective.batch(scheduled.step)
         assert isinstance(batch, TextBatch)
         assert record.tokens == len(batch.input_ids)
         assert record.padded_tokens == batch.texts * batch.longest >= record.tokens

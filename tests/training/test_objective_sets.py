@@ -106,7 +106,10 @@ def test_given_weights_count_in_proportion(task: Task, packed: Path, run_setting
     phase = pretrain_phase(
         task, packed, changed(run_settings, pretrain={"weighting": "equal", "objectives": objectives})
     )
-    assert {turn.objective: turn.weight for turn in phase.weighting.schedule(0)} == {"task": 0.75, "tapt": 0.25}
+    assert {scheduled.objective: scheduled.weight for scheduled in phase.weighting.schedule(0)} == {
+        "task": 0.75,
+        "tapt": 0.25,
+    }
 
 
 def test_each_objective_has_its_own_texts_batches_and_masking(task: Task, packed: Path, run_settings: Settings) -> None:

@@ -132,17 +132,17 @@ def test_a_weighting_that_learns_is_resumed_exactly(tmp_path: Path) -> None:
 
 
 class Turned:
-    """A renewal that turns the sign of one regression's numbers, as often as it has been called."""
+    """A refresh hook that turns the sign of one regression's numbers, as often as it has been called."""
 
     steps = 4
 
     def __init__(self) -> None:
         self.sign, self.made = torch.tensor(1.0), []
 
-    def renew(self, step: int, memory: TrainState) -> dict[str, float]:
+    def apply(self, step: int, memory: TrainState) -> dict[str, float]:
         self.sign = -self.sign
-        memory["renewed"] = [*memory.get("renewed", []), step]
-        return {"renewed/sign": float(self.sign)}
+        memory["refreshed"] = [*memory.get("refreshed", []), step]
+        return {"refreshed/sign": float(self.sign)}
 
     def state(self) -> dict[str, Tensor]:
         return {"sign": self.sign}
@@ -165,15 +165,15 @@ def turned_phase(**changes: Any) -> Phase:
     return phase
 
 
-def test_a_renewal_is_resumed_exactly_and_no_batch_is_made_across_it(tmp_path: Path) -> None:
+def test_a_refresh_is_resumed_exactly_and_no_batch_is_made_across_it(tmp_path: Path) -> None:
     check_resume(turned_phase, tmp_path, range(1, 6))  # checkpoints after steps 3, 4, 6, 8, 9
     phase = turned_phase()
     memory = go(phase, tmp_path / "once more")
-    assert memory["renewed"] == [4, 8], "not after the last step"
+    assert memory["refreshed"] == [4, 8], "not after the last step"
     signs = {0: 1.0, 1: -1.0, 2: 1.0}
     assert phase.refresh.made == [(step, signs[step // 4]) for step in range(12)]  # type: ignore[union-attr]
     tensors, _ = load_tensors(tmp_path / "once more" / CHECKPOINT)
-    assert tensors["renewal/sign"] == 1.0
+    assert tensors["refresh/sign"] == 1.0
 
 
 @pytest.mark.parametrize("stop", [2, 4, 6])

@@ -11,7 +11,7 @@ import pytest
 
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.prefetch import batches_of, prepare_ahead
+from endtask.training.prefetch import batches_of, prefetched_batches
 from endtask.weighting.interleave import Interleave
 
 from .numbers import number_phase
@@ -38,26 +38,26 @@ def count_batches(phase: Phase, monkeypatch: pytest.MonkeyPatch, name: str = "su
 
 def test_batches_come_in_order_from_the_step_asked_for() -> None:
     phase = number_phase(weighting=Interleave("sum", "first", rho1=2), steps=9)
-    with prepare_ahead(phase, 4) as batches:
-        found = [[one.turn for one in ready] for ready in batches]
-    assert found == [[one.turn for one in batches_of(phase, step)] for step in range(4, 9)]
+    with prefetched_batches(phase, 4) as batches:
+        found = [[one.scheduled for one in prepared] for prepared in batches]
+    assert found == [[one.scheduled for one in batches_of(phase, step)] for step in range(4, 9)]
 
 
 def test_a_step_has_the_batches_of_all_its_turns() -> None:
     phase = number_phase(accumulation=2)
-    ready = batches_of(phase, 3)
-    assert [(one.turn.objective, one.turn.weight, one.turn.step) for one in ready] == (
+    prepared = batches_of(phase, 3)
+    assert [(one.scheduled.objective, one.scheduled.weight, one.scheduled.step) for one in prepared] == (
         [("sum", 0.5, 3)] * 2 + [("first", 0.5, 3)] * 2
     )
-    assert [one.flops for one in ready] == [400.0] * 4
+    assert [one.flops for one in prepared] == [400.0] * 4
     expected = [phase.objectives["sum"].batch(step) for step in (6, 7)]
-    assert [one.batch.inputs.tolist() for one in ready[:2]] == [one.inputs.tolist() for one in expected]  # type: ignore[attr-defined]
+    assert [one.batch.inputs.tolist() for one in prepared[:2]] == [one.inputs.tolist() for one in expected]  # type: ignore[attr-defined]
 
 
 def test_only_a_few_steps_are_prepared_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     phase = number_phase(steps=100)
     asked = count_batches(phase, monkeypatch)
-    with prepare_ahead(phase, 0) as batches:
+    with prefetched_batches(phase, 0) as batches:
         list(islice(batches, 3))
         deadline = time.monotonic() + 5
         while len(asked) < 7 and time.monotonic() < deadline:
@@ -129,5 +129,5 @@ def test_a_thread_that_waits_with_an_error_ends_too(monkeypatch: pytest.MonkeyPa
         return original(step)
 
     monkeypatch.setattr(phase.objectives["sum"], "batch", batch)
-    with prepare_ahead(phase, 0):
+    with prefetched_batches(phase, 0):
         assert raised.wait(5)

@@ -87,8 +87,8 @@ def test_batches_are_drawn_from_what_was_chosen_last(
 ) -> None:
     phase, refresh = phase_of(task, packed, reselecting(run_settings))
     seen, choices = watch(phase, refresh, monkeypatch), [chosen(refresh)]
-    original = refresh.renew
-    monkeypatch.setattr(refresh, "renew", lambda *a: (original(*a), choices.append(chosen(refresh)))[0])
+    original = refresh.apply
+    monkeypatch.setattr(refresh, "apply", lambda *a: (original(*a), choices.append(chosen(refresh)))[0])
     run_phase(phase, tmp_path, label="test")
     assert [len(choice) for choice in choices] == [62, 12, 12, 12]
     assert len({frozenset(choice) for choice in choices}) == 4
@@ -168,15 +168,15 @@ def test_a_run_killed_inside_a_re_selection_does_it_again(
     whole, _ = phase_of(task, packed, settings)
     run_phase(whole, tmp_path / "whole", label="test")
     killed, refresh = phase_of(task, packed, settings)
-    original, rounds = refresh.renew, count(1)
+    original, rounds = refresh.apply, count(1)
 
-    def renew(step: int, memory: dict[str, Any]) -> dict[str, float]:
+    def apply(step: int, memory: dict[str, Any]) -> dict[str, float]:
         found = original(step, memory)
         if next(rounds) == 2:
             raise Killed
         return found
 
-    monkeypatch.setattr(refresh, "renew", renew)
+    monkeypatch.setattr(refresh, "apply", apply)
     with pytest.raises(Killed):
         run_phase(killed, tmp_path / "killed", label="test")
     resumed, _ = phase_of(task, packed, settings)

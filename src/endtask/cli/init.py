@@ -45,20 +45,20 @@ def command(
     if not path.parent.is_dir():
         raise InputError("no such folder", path=path.parent)
     sources = [source_settings(entry) for entry in corpus or ["path/to/corpus/*.jsonl.zst"]]
-    asked = _asked(overrides or [])
+    requested = _requested(overrides or [])
     more = _aligned(task, corpus, sources, overrides or []) if align else {}
     text = starter_yaml(
         str(path),
         task=task or "path/to/task",
         corpus=sources,
         output_dir=str(output or f"runs/{path.stem}"),
-        more={**more, **asked},
+        more={**more, **requested},
     )
     write_text(path, text)
     print(f"wrote {path}; next: endtask check {path}")
 
 
-def _asked(overrides: list[str]) -> dict[str, Any]:
+def _requested(overrides: list[str]) -> dict[str, Any]:
     """What `--set` says, by dotted key; checked as every command does."""
     tree: dict[str, Any] = {}
     for override in overrides:

@@ -90,7 +90,7 @@ class AlignedSettings(Section):
             raise ValueError("aligned.spans_from: title_case can be read off the letters without tokenizer.lowercase")
 
     @model_validator(mode="after")
-    def recipe_is_whole(self) -> AlignedSettings:
+    def recipe_is_complete(self) -> AlignedSettings:
         if (self.spans_from == "word_list") != (self.word_list is not None):
             raise ValueError("word_list: name the file exactly where spans_from is word_list")
         return self

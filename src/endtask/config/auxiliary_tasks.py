@@ -54,7 +54,7 @@ def check_tasks(settings: Settings) -> None:
     if settings.finetune.tasks == "all" and not tasks:
         raise ValueError("finetune.tasks: there are no auxiliary tasks; name them under `tasks`")
     if not settings.skip_finetuning and settings.finetune.tasks == "all":
-        _check_kept(settings)
+        _check_keep_better(settings)
     elif not settings.skip_pretraining:
         _check_learned(settings)
 
@@ -66,7 +66,7 @@ def _check_objective(name: str, objective: ObjectiveSettings, tasks: Mapping[str
     raise ValueError(f"pretrain.objectives.{name}.task: there is no task {objective.task!r}; {hint}")
 
 
-def _check_kept(settings: Settings) -> None:
+def _check_keep_better(settings: Settings) -> None:
     """What pre-training made may be kept only where it answers every task that is scored."""
     if not settings.finetune.keep_better:
         return
@@ -98,8 +98,8 @@ def _remedy(name: str, settings: Settings) -> str:
 
 def _finetuning(settings: Settings) -> str:
     """What is missing for a fine-tuning that learns all tasks."""
-    asked = {
+    requested = {
         "skip_finetuning: false": str(settings.skip_finetuning).lower(),
         "finetune.tasks: all": settings.finetune.tasks,
     }
-    return " and ".join(setting for setting, value in asked.items() if not setting.endswith(f" {value}"))
+    return " and ".join(setting for setting, value in requested.items() if not setting.endswith(f" {value}"))

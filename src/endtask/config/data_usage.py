@@ -55,10 +55,10 @@ def chosen_by_dev(uses: Iterable[DataUse]) -> tuple[str, ...]:
     >>> chosen_by_dev(data_usage(Settings()))
     ()
     """
-    judged = [use.part for use in uses if use.part in _DEV_MAY_CHOOSE and use.split.endswith("dev")]
+    chosen = [use.part for use in uses if use.part in _DEV_MAY_CHOOSE and use.split.endswith("dev")]
     return tuple(
         f"labels of dev choose {what}, so dev scores are no longer those of unseen data; {instead} leaves dev alone"
-        for what, instead in map(_DEV_MAY_CHOOSE.__getitem__, judged)
+        for what, instead in map(_DEV_MAY_CHOOSE.__getitem__, chosen)
     )
 
 
@@ -91,12 +91,12 @@ def _pretraining(settings: Settings, groups: int | None) -> Iterator[DataUse]:
     yield from train.weighting.part.data_usage(groups)
     if train.reselect.every is not None:
         folds = train.weighting.part.number_of_folds or RESELECTION_FOLDS
-        yield DataUse("re-selection", "which texts to read", _TEXTS["task"], held_out_in_turn(folds, groups), True)
+        yield DataUse("re-selection", "which texts to read", _TEXTS["task"], held_out_by_fold(folds, groups), True)
     if train.eval_steps is not None:
         yield DataUse("best step of pre-training", "when to stop", _TEXTS["task"], "dev", True)
 
 
-def held_out_in_turn(folds: int, groups: int | None) -> str:
+def held_out_by_fold(folds: int, groups: int | None) -> str:
     """Return the split of parts of train that are held out in turn."""
     return f"train, 1/{folds if groups is None else min(folds, groups)} of it held out in turn"
 
@@ -109,14 +109,14 @@ def _finetuning(settings: Settings) -> Iterator[DataUse]:
         yield DataUse("best step", "when to stop", _TEXTS["task"], "dev", True)
 
 
-def objective_data_use(name: str, asked: ObjectiveSettings) -> DataUse:
+def objective_data_use(name: str, objective: ObjectiveSettings) -> DataUse:
     """Return what an objective of pre-training reads; corpus text belongs to no split."""
-    of_task = asked.reads == "task"
-    learns = asked.part_class.meaning().replace("`", "")
-    if asked.learned_task is not None:
-        learns = learns.replace("the task", f"the task {asked.task}", 1)
-    reads = _texts_of(asked.reads, asked.task)
-    return DataUse(name, learns, reads, "train" if of_task else "-", bool(asked.part_class.labels))
+    of_task = objective.reads == "task"
+    learns = objective.part_class.meaning().replace("`", "")
+    if objective.learned_task is not None:
+        learns = learns.replace("the task", f"the task {objective.task}", 1)
+    reads = _texts_of(objective.reads, objective.task)
+    return DataUse(name, learns, reads, "train" if of_task else "-", bool(objective.part_class.labels))
 
 
 def _texts_of(reads: str, task: str | None) -> str:

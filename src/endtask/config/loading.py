@@ -149,14 +149,14 @@ def _parse_json(text: str) -> Any:
 
 def _without_empty_sections(tree: Mapping[str, Any], model: type[BaseModel]) -> Tree:
     """Leave out sections whose keys are all commented out, which YAML reads as null."""
-    kept: Tree = {}
+    stored: Tree = {}
     for key, value in tree.items():
         section = section_of(model, key)
         if section is not None and isinstance(value, Mapping):
-            kept[key] = _without_empty_sections(value, section)
+            stored[key] = _without_empty_sections(value, section)
         elif section is None or value is not None:
-            kept[key] = value
-    return kept
+            stored[key] = value
+    return stored
 
 
 def merge(base: Tree, change: Mapping[str, Any], model: type[BaseModel] | None = Settings) -> None:
@@ -192,7 +192,7 @@ def _forget_options(base: Any, key: str, value: Any, section: type[BaseModel]) -
     if not isinstance(before, Mapping) or not isinstance(after, Mapping) or section.part_key not in after:
         return
     if section.chosen(before) != section.chosen(after):
-        base[key] = {name: kept for name, kept in before.items() if name in section.model_fields}
+        base[key] = {name: stored for name, stored in before.items() if name in section.model_fields}
     else:
         base[key] = dict(before)
 

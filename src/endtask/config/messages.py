@@ -72,43 +72,43 @@ def explain(
     if first["loc"][-1:] == (_KEY_ITSELF,) and first["type"] != "extra_forbidden":  # which may itself be named so
         *above, name, _ = first["loc"]
         return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
-    place = _place(tuple(first["loc"]), root)
+    location = _location_of(tuple(first["loc"]), root)
     if first["type"] == "extra_forbidden":
         # `--set fintune.epochs=3` makes a section that nobody knows: the complaint is about the section alone.
-        path = "--set" if _sets_below(place, overridden) else _origin(_dotted(place), "", where, overridden)
-        part = _part_section_at(place[:-1], root, tree or {})
+        path = "--set" if _sets_below(location, overridden) else _origin(_dotted(location), "", where, overridden)
+        part = _part_section_at(location[:-1], root, tree or {})
         if part is not None:
-            return _unknown_option(place, part, path)
-        return InputError("unknown setting", path=path, key=_dotted(place), hint=_right_key(place, root))
-    same_place = [each for each in complaints if _place(tuple(each["loc"]), root) == place]
-    message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_place))
+            return _unknown_option(location, part, path)
+        return InputError("unknown setting", path=path, key=_dotted(location), hint=_right_key(location, root))
+    same_location = [each for each in complaints if _location_of(tuple(each["loc"]), root) == location]
+    message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_location))
     # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
     message = message.replace(" or must be ", " or ")
-    place, message = _key_in_front(place, message, root, tree or {})
-    path = _origin(_dotted(place), message, where, overridden)
+    location, message = _key_in_front(location, message, root, tree or {})
+    path = _origin(_dotted(location), message, where, overridden)
     if first["type"] == "missing":  # of a section that `--set` may have made
-        path = "--set" if _sets_below(place[:-1], overridden) else path
+        path = "--set" if _sets_below(location[:-1], overridden) else path
         bare = isinstance(first["input"], dict) and first["input"].keys() == {"weight"}
-        if (path == "--set" or bare) and _is_named(place[:-1], root):
-            return _unknown_name(place, path, tree or {})
-    hint = _right_value(same_place)
-    return InputError(message + _what_was_given(first), path=path, key=_dotted(place) or None, hint=hint)
+        if (path == "--set" or bare) and _is_named(location[:-1], root):
+            return _unknown_name(location, path, tree or {})
+    hint = _right_value(same_location)
+    return InputError(message + _what_was_given(first), path=path, key=_dotted(location) or None, hint=hint)
 
 
-def _part_section_at(place: Location, root: type[BaseModel], tree: Mapping[str, Any]) -> type[PartSection] | None:
+def _part_section_at(location: Location, root: type[BaseModel], tree: Mapping[str, Any]) -> type[PartSection] | None:
     """Return the section of a part, with its options, that a place leads to; None for other places."""
-    section = _section_at(place, root)
+    section = _section_at(location, root)
     if section is None or not issubclass(section, PartSection):
         return None
     value: Any = tree
-    for part in place:
+    for part in location:
         value = value.get(part) if isinstance(value, Mapping) else None
     return section.for_part(section.chosen(value if isinstance(value, Mapping) else {}))
 
 
-def _unknown_option(place: Location, section: type[PartSection], path: str | None) -> InputError:
+def _unknown_option(location: Location, section: type[PartSection], path: str | None) -> InputError:
     """Return the line for an option that the part of a section does not have; others may have it."""
-    wrong = str(place[-1])
+    wrong = str(location[-1])
     registry, key = section.registry, section.part_key
     owners = [name for name in registry.names() if wrong in registry.get(name).Config.model_fields]
     name = section.part_name
@@ -116,9 +116,9 @@ def _unknown_option(place: Location, section: type[PartSection], path: str | Non
         hint = f"it is an option of {key}: {' or '.join(owners)}"
     else:
         hint = did_you_mean(wrong, section.model_fields).replace(
-            "did you mean '", f"did you mean '{_dotted(place[:-1])}."
+            "did you mean '", f"did you mean '{_dotted(location[:-1])}."
         )
-    return InputError(f"{registry.kind} {name!r} has no such option", path=path, key=_dotted(place), hint=hint)
+    return InputError(f"{registry.kind} {name!r} has no such option", path=path, key=_dotted(location), hint=hint)
 
 
 def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
@@ -135,59 +135,59 @@ def holds_named_sections(model: type[BaseModel], key: str) -> bool:
     return field is not None and get_origin(field.annotation) is dict
 
 
-def _place(location: Location, root: type[BaseModel]) -> Location:
+def _location_of(reported: Location, root: type[BaseModel]) -> Location:
     """The location as the user typed it: pydantic adds the name of a union's branch at the end."""
-    place: list[int | str] = []
-    for part in location:
+    location: list[int | str] = []
+    for part in reported:
         # The name of a named section leads to a section itself.
-        if isinstance(part, str) and _section_at(tuple(place), root) is None:
+        if isinstance(part, str) and _section_at(tuple(location), root) is None:
             break
-        place.append(part)
-    return tuple(place)
+        location.append(part)
+    return tuple(location)
 
 
 def _key_in_front(
-    place: Location, message: str, root: type[BaseModel], tree: Mapping[str, Any]
+    location: Location, message: str, root: type[BaseModel], tree: Mapping[str, Any]
 ) -> tuple[Location, str]:
     """A check over several keys of a section starts its message with the first of them, which is the place to name."""
-    model: type[BaseModel] | None = _part_section_at(place, root, tree) or _section_at(place, root)
+    model: type[BaseModel] | None = _part_section_at(location, root, tree) or _section_at(location, root)
     word, _, rest = message.partition(" ")
     names = word.removesuffix(":").split(".")
     known = iter(names)
     for name in known:
         if model is None or name not in model.model_fields:
-            return place, message
+            return location, message
         if holds_named_sections(model, name):
             next(known, None)
         model = section_of(model, name)
-    return (*place, *names), rest
+    return (*location, *names), rest
 
 
-def _sets_below(place: Location, overridden: Collection[str]) -> bool:
-    return any(name.startswith(f"{_dotted(place)}.") for name in overridden)
+def _sets_below(location: Location, overridden: Collection[str]) -> bool:
+    return any(name.startswith(f"{_dotted(location)}.") for name in overridden)
 
 
-def _is_named(place: Location, root: type[BaseModel]) -> bool:
+def _is_named(location: Location, root: type[BaseModel]) -> bool:
     """Whether a place is a section that has a name of the user's own."""
-    above = _section_at(place[:-2], root)
-    return len(place) > 1 and above is not None and holds_named_sections(above, str(place[-2]))
+    above = _section_at(location[:-2], root)
+    return len(location) > 1 and above is not None and holds_named_sections(above, str(location[-2]))
 
 
-def _unknown_name(place: Location, path: str | None, tree: Mapping[str, Any]) -> InputError:
+def _unknown_name(location: Location, path: str | None, tree: Mapping[str, Any]) -> InputError:
     """A named section without the key that each must have: more likely a misspelt name than a new one.
 
     >>> objectives = {"dap": {"weight": 1}, "dapt": {"kind": "mlm"}}
     >>> print(_unknown_name(("pretrain", "objectives", "dap", "kind"), None, {"pretrain": {"objectives": objectives}}))
     key 'pretrain.objectives.dap': there is no objective of this name, and a new one needs a kind (did you mean 'dapt'?)
     """
-    *above, name, needed = place
+    *above, name, needed = location
     siblings: Any = tree
     for part in above:
         siblings = siblings.get(part) if isinstance(siblings, Mapping) else None
     others = [str(other) for other in siblings if other != name] if isinstance(siblings, Mapping) else []
     message = f"there is no {str(above[-1]).removesuffix('s')} of this name, and a new one needs a {needed}"
     hint = did_you_mean(str(name), others) if others else None
-    return InputError(message, path=path, key=_dotted(place[:-1]), hint=hint)
+    return InputError(message, path=path, key=_dotted(location[:-1]), hint=hint)
 
 
 def _origin(key: str, message: str, where: str | None, overridden: Collection[str]) -> str | None:
@@ -197,10 +197,10 @@ def _origin(key: str, message: str, where: str | None, overridden: Collection[st
     return "--set" if blamed else where
 
 
-def _section_at(place: Location, root: type[BaseModel]) -> type[BaseModel] | None:
+def _section_at(location: Location, root: type[BaseModel]) -> type[BaseModel] | None:
     """The section that a place leads to, or None for a plain value."""
     model: type[BaseModel] | None = root
-    parts = iter(place)
+    parts = iter(location)
     for part in parts:
         if isinstance(part, str) and model is not None:
             if holds_named_sections(model, part):
@@ -209,15 +209,15 @@ def _section_at(place: Location, root: type[BaseModel]) -> type[BaseModel] | Non
     return model
 
 
-def _right_key(place: Location, root: type[BaseModel]) -> str:
+def _right_key(location: Location, root: type[BaseModel]) -> str:
     """A hint: our name for Hugging Face's, else the nearest of the section, else the same key elsewhere, else all."""
-    wrong, ours = str(place[-1]), _OTHER_KEYS.get(str(place[-1]))
-    if ours is not None and (keys := _keys_named(ours, place[:-1], root)):
+    wrong, own_key = str(location[-1]), _OTHER_KEYS.get(str(location[-1]))
+    if own_key is not None and (keys := _keys_named(own_key, location[:-1], root)):
         return _one_of(keys)
-    siblings = (_section_at(place[:-1], root) or root).model_fields
-    if nearest(wrong, siblings) is None and (elsewhere := _keys_named(wrong, place[:-1], root)):
+    siblings = (_section_at(location[:-1], root) or root).model_fields
+    if nearest(wrong, siblings) is None and (elsewhere := _keys_named(wrong, location[:-1], root)):
         return _one_of(elsewhere)
-    hint, prefix = did_you_mean(wrong, siblings), _dotted(place[:-1])
+    hint, prefix = did_you_mean(wrong, siblings), _dotted(location[:-1])
     return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
 
 
@@ -250,8 +250,8 @@ def _depth(key: str) -> int:
     return key.count(".")
 
 
-def _dotted(place: Location) -> str:
-    return ".".join(str(part) for part in place)
+def _dotted(location: Location) -> str:
+    return ".".join(str(part) for part in location)
 
 
 def _in_plain_words(complaint: Any) -> str:

@@ -67,15 +67,15 @@ def _tasks_of(preset: str) -> list[str]:
     """The tasks that a preset has values for: none of its rows leaves their column empty."""
     table = _table()
     rows = table[preset].values()
-    return [task for place, task in enumerate(table["tasks"]) if all(row[place] is not None for row in rows)]
+    return [task for index, task in enumerate(table["tasks"]) if all(row[index] is not None for row in rows)]
 
 
 def _columns() -> dict[str, int]:
     """Each name a task goes by, and its place in the rows of the table."""
     table = _table()
-    places = {task: place for place, task in enumerate(table["tasks"])}
-    others = {name: places[task] for task, names in table["also_called"].items() for name in names}
-    return places | others
+    indices = {task: index for index, task in enumerate(table["tasks"])}
+    others = {name: indices[task] for task, names in table["also_called"].items() for name in names}
+    return indices | others
 
 
 @cache

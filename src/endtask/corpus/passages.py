@@ -19,7 +19,7 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Figs?|Eqs?|Secs?|Tab|Refs?|No|Nos|al|vs|cf|ca|pp|e\.g|i\.e)\.$"
 )
 _LONGEST_ABBREVIATION = 8
-_LOOK_AHEAD = 64  # characters past a window that a pattern may see
+_LOOKAHEAD = 64  # characters past a window that a pattern may see
 
 
 def cut(text: str, limit: int) -> list[str]:
@@ -101,7 +101,7 @@ def _next_cut(text: str, start: int, limit: int) -> int:
 
 
 def _boundaries(pattern: re.Pattern[str], text: str, low: int, high: int) -> Iterator[int]:
-    for match in pattern.finditer(text, max(0, low - 2), high + _LOOK_AHEAD):
+    for match in pattern.finditer(text, max(0, low - 2), high + _LOOKAHEAD):
         boundary = match.start(match.lastindex or 0)
         if boundary > high:
             return

@@ -35,7 +35,7 @@ class Guide(NamedTuple):
 
 
 def choose_backend(
-    asked: str,
+    requested: str,
     device: torch.device,
     dtype: torch.dtype,
     *,
@@ -43,12 +43,12 @@ def choose_backend(
     among: tuple[Backend, ...] = FASTEST_FIRST,
     head_size: int = USUAL_SIZE,
 ) -> Backend:
-    """The backend asked for, or the fastest of some that works on this device in this precision."""
-    wanted = (one for one in among if asked in ("auto", one))  # what nobody asked for is not tried, which takes seconds
+    """The requested backend, or the fastest of some that works on this device in this precision."""
+    wanted = (one for one in among if requested in ("auto", one))  # each attempt takes seconds
     found = next((one for one in wanted if _works(one, device, dtype, fixed_shapes, head_size)), None)
     if found is None:
         raise InputError(
-            f"{asked} does not work here ({device}, {dtype}, torch {torch.__version__})",
+            f"{requested} does not work here ({device}, {dtype}, torch {torch.__version__})",
             key="model.attention",
             hint="varlen needs a GPU and bfloat16, flex a GPU and compile: true; auto takes what works",
         )
@@ -155,6 +155,6 @@ def _flex_works(device: torch.device) -> bool:
 
 def _finite_after_backward(device: torch.device, guide: Guide, tokens: int, head_size: int) -> bool:
     part = torch.randn(tokens, 2, head_size, device=device, dtype=torch.bfloat16, requires_grad=True)
-    work = attend if guide.block_mask is None else torch.compile(attend)
-    work(part, part, part, guide).float().square().sum().backward()  # type: ignore[no-untyped-call]
+    function = attend if guide.block_mask is None else torch.compile(attend)
+    function(part, part, part, guide).float().square().sum().backward()  # type: ignore[no-untyped-call]
     return part.grad is not None and bool(part.grad.isfinite().all())

@@ -19,8 +19,8 @@ IGNORED = -100
 
 
 @dataclass(frozen=True)
-class Room:
-    """Space that every batch of a stream fills exactly, so that a compiled step sees one shape only."""
+class BatchShape:
+    """The size that every batch of a stream is padded to, so that a compiled step sees one shape only."""
 
     tokens: int
     texts: int
@@ -33,21 +33,21 @@ class Layout:
 
     `grid`: the indices of a padded table travel along, for attention without a variable-length kernel.
     `padded`: the whole encoder runs over that table, as Hugging Face's classes do where no kernel spares it.
-    `longest` is the length of the longest text there may be; without a `room` the batch's own is used.
+    `longest` is the length of the longest text there may be; without a `fixed_shape` the batch's own is used.
     """
 
     pad_id: int
     longest: int
     grid: bool = True
     padded: bool = False
-    room: Room | None = None
+    fixed_shape: BatchShape | None = None
 
 
 @dataclass(frozen=True)
 class TextBatch:
     """N tokens of S texts, and the answers for whichever objectives use them; M positions are masked.
 
-    In a batch that fills a `Room`, texts of padding follow the real ones; their labels and targets are `IGNORED`.
+    In a batch padded to a `BatchShape`, texts of padding follow the real ones; their labels and targets are `IGNORED`.
     """
 
     input_ids: Tensor  # (N,) int64
@@ -81,14 +81,14 @@ class TextBatch:
 
     @property
     def form(self) -> Hashable:
-        """What a step's kernels depend on; batches that fill one room are alike in it."""
+        """What a step's kernels depend on; batches of one fixed shape are alike in it."""
         return self.longest, self.even, tuple((name, one.shape, one.dtype) for name, one in self._tensors().items())
 
     def write_over(self, other: TextBatch) -> None:
         """Put this batch into the tensors of another of its form."""
-        theirs = other._tensors()
+        target = other._tensors()
         for name, tensor in self._tensors().items():
-            theirs[name].copy_(tensor, non_blocking=True)
+            target[name].copy_(tensor, non_blocking=True)
 
     def twice(self) -> TextBatch:
         """All of it once more behind itself, so that two readings are one call: (2N,) tokens of 2S texts."""
@@ -127,12 +127,12 @@ def lay_out_tokens(
     """Put texts made on the way into a batch: their tokens end to end, and where each second text starts."""
     real, count = len(tokens), len(lengths)
     seconds = np.repeat(second, lengths)
-    sizes = lengths if layout.room is None else _with_padding(lengths, layout)
+    sizes = lengths if layout.fixed_shape is None else _with_padding(lengths, layout)
     offsets = np.concatenate([[0], np.cumsum(sizes)])  # (S + 1,)
     total = int(offsets[-1])
     text_ids = np.repeat(np.arange(len(sizes)), sizes)  # (N,)
     position_ids = (np.arange(total) - offsets[text_ids]) % layout.longest  # padding may be one long text
-    longest = int(lengths.max()) if layout.room is None else layout.longest
+    longest = int(lengths.max()) if layout.fixed_shape is None else layout.longest
     padding = np.full(total - real, layout.pad_id)
     types = np.concatenate([position_ids[:real] >= seconds, np.zeros(total - real, dtype=bool)])
     return TextBatch(
@@ -151,26 +151,26 @@ def lay_out_tokens(
     )
 
 
-def room_for(tokens: int, texts: int, mask_probability: float, layout: Layout) -> Room:
-    """Room for batches of at most so many tokens and texts, with places for texts of padding."""
-    places = 1 if layout.grid else tokens // layout.longest + 1
+def batch_shape_for(tokens: int, texts: int, mask_probability: float, layout: Layout) -> BatchShape:
+    """The shape for batches of at most so many tokens and texts, with rows for texts of padding."""
+    rows = 1 if layout.grid else tokens // layout.longest + 1
     masked = -(-int(tokens * mask_probability + 1) // _ROUND) * _ROUND
-    return Room(tokens, texts + places, masked)
+    return BatchShape(tokens, texts + rows, masked)
 
 
 def _with_padding(lengths: NDArray[np.int64], layout: Layout) -> NDArray[np.int64]:
-    """Sizes of all texts in a room: the real ones, padding that takes up what is left, empty ones.
+    """Sizes of all texts of a padded batch: the real ones, padding that takes up what is left, empty ones.
 
-    Kernels for texts of any length want none above the longest, so there padding comes in pieces; in a padded table
+    Kernels for texts of any length want none above the longest, so there padding comes in chunks; in a padded table
     one row of it does, whatever is computed there.
     """
-    assert layout.room is not None
-    left = layout.room.tokens - int(lengths.sum())
-    piece = max(left, 1) if layout.grid else layout.longest
-    padding = [min(piece, left - start) for start in range(0, left, piece)]
-    sizes = np.zeros(layout.room.texts, dtype=np.int64)
+    assert layout.fixed_shape is not None
+    left = layout.fixed_shape.tokens - int(lengths.sum())
+    chunk = max(left, 1) if layout.grid else layout.longest
+    padding = [min(chunk, left - start) for start in range(0, left, chunk)]
+    sizes = np.zeros(layout.fixed_shape.texts, dtype=np.int64)
     if left < 0 or len(lengths) + len(padding) > len(sizes):
-        raise ValueError(f"{len(lengths)} texts of {lengths.sum()} tokens do not fit into {layout.room}")
+        raise ValueError(f"{len(lengths)} texts of {lengths.sum()} tokens do not fit into {layout.fixed_shape}")
     sizes[: len(lengths) + len(padding)] = [*lengths, *padding]
     return sizes
 

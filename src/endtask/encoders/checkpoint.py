@@ -70,10 +70,10 @@ def open_checkpoint(path: str) -> Checkpoint:
 
 def check_tokenizer(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, *, key: str) -> None:
     """Raise where the checkpoint has no vectors for a tokenizer's tokens; `key` is the setting that named it."""
-    room = checkpoint.config.vocab_size
-    if len(tokenizer) > room:
+    capacity = checkpoint.config.vocab_size
+    if len(tokenizer) > capacity:
         raise InputError(
-            f"the tokenizer has {len(tokenizer)} tokens, the checkpoint {checkpoint.path} vectors for {room}",
+            f"the tokenizer has {len(tokenizer)} tokens, the checkpoint {checkpoint.path} vectors for {capacity}",
             key=key,
             hint="tokenizer.entity_markers that are no tokens yet count too",
         )

@@ -20,7 +20,7 @@ _NOT_ENCODER = ("embeddings.position_ids", "embeddings.token_type_ids", "pooler.
 Tensors = dict[str, Tensor]
 
 
-def check_whole(files: Iterable[Path]) -> None:
+def check_complete(files: Iterable[Path]) -> None:
     """Refuse files that were cut off, by their headers alone."""
     for file in files:
         try:

@@ -105,19 +105,19 @@ class Network(nn.Module):
         pooling = "cls" if head == TLM_TASK else self.architecture.pooling(self.config)
         return pool(hidden, batch, pooling, markers_of(self.config))
 
-    def choose_backend(self, asked: str, context: DeviceContext, *, fixed_shapes: bool) -> Backend:
+    def choose_backend(self, requested: str, context: DeviceContext, *, fixed_shapes: bool) -> Backend:
         """Return the attention backend for a device: the requested one, or for `auto` the fastest that works there."""
         name, backends = self.architecture.name, self.architecture.backends
-        if asked not in ("auto", *backends):
+        if requested not in ("auto", *backends):
             hint = "use auto"
-            raise InputError(f"{name} has {' and '.join(backends)}, not {asked}", key="model.attention", hint=hint)
+            raise InputError(f"{name} has {' and '.join(backends)}, not {requested}", key="model.attention", hint=hint)
         size = self.config.hidden_size // self.config.num_attention_heads
         return choose_backend(
-            asked, context.device, context.dtype, fixed_shapes=fixed_shapes, among=backends, head_size=size
+            requested, context.device, context.dtype, fixed_shapes=fixed_shapes, among=backends, head_size=size
         )
 
     def layout(self, longest: int) -> Layout:
-        """How batches for this network are laid out; rooms are the batch plan's matter."""
+        """How batches for this network are laid out; the batch plan chooses fixed shapes."""
         grid = self.backend == "padded"
         return Layout(self.config.pad_token_id, longest, grid=grid, padded=grid and self.architecture.padded)
 

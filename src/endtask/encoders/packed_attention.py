@@ -23,7 +23,7 @@ def packed_attention(
     attention_mask: Tensor | None,
     *,
     guide: Guide | None = None,
-    **asked: Any,
+    **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Without a guide the library's own over a padded table; with one, (1, heads, N, size) -> (1, N, heads, size).
 
@@ -31,18 +31,18 @@ def packed_attention(
     """
     if guide is None:
         padded: tuple[Tensor, Tensor | None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, **asked
+            module, query, key, value, attention_mask, **options
         )
         return padded
     query, key, value = (part[0].transpose(0, 1) for part in (query, key, value))  # each (N, heads, size)
     return attend(query, key, value, guide)[None], None
 
 
-def table_mask(*asked: Any, attention_mask: Tensor | None = None, **named: Any) -> Tensor | None:
+def table_mask(*options: Any, attention_mask: Tensor | None = None, **named: Any) -> Tensor | None:
     """The mask of a padded table, none without padding: while it is traced the library would make one all the same."""
     if attention_mask is None:
         return None
-    mask: Tensor | None = sdpa_mask(*asked, attention_mask=attention_mask, **named)
+    mask: Tensor | None = sdpa_mask(*options, attention_mask=attention_mask, **named)
     return mask
 
 

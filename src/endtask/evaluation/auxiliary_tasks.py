@@ -34,11 +34,11 @@ def evaluate_auxiliary_tasks(
 
     Each is scored by the default metric of its type: `evaluate.metric` is that of the end task.
     """
-    asked = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
+    setting = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
     results = {}
     for name in settings.scored_tasks:
         own, siblings = task.auxiliary[name], sibling_tasks(task, name)
-        one = _AuxiliaryTask(own, siblings, auxiliary_head(name), packed_of(packed, name), network, asked, context)
+        one = _AuxiliaryTask(own, siblings, auxiliary_head(name), packed_of(packed, name), network, setting, context)
         (folder / TASKS / name).mkdir(parents=True, exist_ok=True)
         results[name] = one.score(weights, folder / TASKS / name)
     return results
@@ -78,9 +78,9 @@ class _AuxiliaryTask:
 
     def _answered_dev(self) -> tuple[Answered, float]:
         """Dev, and the threshold of labels with which it was answered: as set, or the best there."""
-        asked = self.settings.threshold
-        if asked != "tuned":
-            return self._answered("dev", asked), asked
+        setting = self.settings.threshold
+        if setting != "tuned":
+            return self._answered("dev", setting), setting
         found = self._answered("dev", 0.5)
         if not self.task.task_type.has_threshold:
             return found, 0.5

@@ -79,7 +79,7 @@ def _words(examples: Sequence[Example]) -> Iterator[list[str]]:
 def _form(word: str) -> str:
     """Upper case, digits and signs without their number: `IL-2` is `A-0`."""
     kinds = ["A" if sign.isupper() else "a" if sign.isalpha() else "0" if sign.isdigit() else sign for sign in word]
-    return "".join(kind for place, kind in enumerate(kinds) if place == 0 or kind != kinds[place - 1])
+    return "".join(kind for index, kind in enumerate(kinds) if index == 0 or kind != kinds[index - 1])
 
 
 def texts_of(examples: Sequence[Example]) -> list[str]:

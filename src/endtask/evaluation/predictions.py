@@ -51,7 +51,7 @@ class Predictions:
 
     def part(self, rows: NDArray[np.bool_]) -> Predictions:
         """Some of the rows alone, such as those that do not also stand in train."""
-        ids = tuple(name for name, kept in zip(self.ids, rows, strict=True) if kept)
+        ids = tuple(name for name, chosen in zip(self.ids, rows, strict=True) if chosen)
         return Predictions(ids, self.truth[rows], self.predicted[:, rows], self.classes, self.seeds)
 
 

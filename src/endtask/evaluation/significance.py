@@ -128,8 +128,8 @@ class _Swaps:
         self._differ = (one != other).any(axis=tuple(axis for axis in range(one.ndim) if axis != 1))
         # What `other` says about the rows that may be swapped stands behind what `one` says about all of them, so
         # that a swap moves weight from one place to the other.
-        said = np.concatenate([one, other[:, self._differ]], axis=1)
-        self._counts = measure.counted(said, np.concatenate([truth, truth[self._differ]]))
+        answers = np.concatenate([one, other[:, self._differ]], axis=1)
+        self._counts = measure.counted(answers, np.concatenate([truth, truth[self._differ]]))
         weights = np.concatenate([np.where(self._differ, 1, 2), np.ones(self._differ.sum())])
         self._both_systems = self._counts.weighted(weights[:, None])
         self._unit_of = numbered_groups(groups[self._differ], int(self._differ.sum()))
@@ -147,9 +147,9 @@ class _Swaps:
     def differences(self, swapped_units: NDArray[np.bool_]) -> Values:
         """The first's mean score less the second's for each column of `swapped_units` (units, permutations)."""
         swapped = swapped_units[self._unit_of]
-        kept = np.ones((len(self._differ), swapped.shape[1]), dtype=np.float32)
-        kept[self._differ] = ~swapped
-        first = self._counts.weighted(np.concatenate([kept, swapped]))
+        unswapped = np.ones((len(self._differ), swapped.shape[1]), dtype=np.float32)
+        unswapped[self._differ] = ~swapped
+        first = self._counts.weighted(np.concatenate([unswapped, swapped]))
         second = self._both_systems - first
         leads = self._counts.scores(first) - self._counts.scores(second)
         means: Values = leads.mean(axis=0)
@@ -231,5 +231,5 @@ def _lead(scores: Values, shares: list[Values]) -> Values:
 def _times_drawn(chosen: NDArray[np.int64], choices: int) -> NDArray[np.int64]:
     """How often each of the choices stands in each column, (choices, columns)."""
     columns = chosen.shape[1]
-    places = chosen * columns + np.arange(columns)
-    return np.bincount(places.ravel(), minlength=choices * columns).reshape(choices, columns)
+    cells = chosen * columns + np.arange(columns)
+    return np.bincount(cells.ravel(), minlength=choices * columns).reshape(choices, columns)

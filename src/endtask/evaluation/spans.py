@@ -10,7 +10,7 @@ Span = tuple[str, int, int]
 """Type, first word, and the word behind the last."""
 
 _SAME = {"L": "E", "U": "S"}
-_PLACES = ("B", "I", "E", "S")
+_PREFIXES = ("B", "I", "E", "S")
 _ENDS = frozenset({"start", "end", "both", "none"})
 
 
@@ -24,7 +24,7 @@ def scheme_of(tags: Iterable[str]) -> Scheme:
     if {name.lower() for name in names} <= _ENDS and "none" in {name.lower() for name in names}:
         return "ends"
     inside = [name for name in names if name != "O"]
-    return "bio" if inside and all(_parts(name)[0] in _PLACES for name in inside) else "none"
+    return "bio" if inside and all(_parts(name)[0] in _PREFIXES for name in inside) else "none"
 
 
 def spans_of(tags: Sequence[str], scheme: Scheme, *, strict: bool = False) -> list[Span]:
@@ -45,37 +45,37 @@ def spans_of(tags: Sequence[str], scheme: Scheme, *, strict: bool = False) -> li
     if scheme == "none":
         return []
     parts = [_parts(tag) for tag in tags]
-    return list(_whole(parts) if strict else _chunks(parts))
+    return list(_strict_spans(parts) if strict else _chunks(parts))
 
 
 def _parts(tag: str) -> tuple[str, str]:
     """The place in a span and the span's type; the place is empty where the tag says none."""
     if tag == "O":
         return "O", ""
-    place, dash, kind = tag.partition("-")
-    place = _SAME.get(place, place)
-    return (place, kind) if place in _PLACES and (dash or len(tag) == 1) else ("", tag)
+    prefix, dash, kind = tag.partition("-")
+    prefix = _SAME.get(prefix, prefix)
+    return (prefix, kind) if prefix in _PREFIXES and (dash or len(tag) == 1) else ("", tag)
 
 
 def _chunks(parts: Sequence[tuple[str, str]]) -> Iterator[Span]:
     """Runs of words of one type; B and S begin a new one, E and S are its last."""
     start, before, kind = 0, "O", ""
-    for position, (place, name) in enumerate([*parts, ("O", "")]):
-        goes_on = place in ("I", "E") and before in ("B", "I") and name == kind
+    for position, (prefix, name) in enumerate([*parts, ("O", "")]):
+        goes_on = prefix in ("I", "E") and before in ("B", "I") and name == kind
         if before != "O" and not goes_on:
             yield kind, start, position
-        if place != "O" and not goes_on:
+        if prefix != "O" and not goes_on:
             start = position
-        before, kind = place, name
+        before, kind = prefix, name
 
 
-def _whole(parts: Sequence[tuple[str, str]]) -> Iterator[Span]:
+def _strict_spans(parts: Sequence[tuple[str, str]]) -> Iterator[Span]:
     """Spans that begin with B, or are a single S; where ends are marked, only those that have one."""
-    marked_ends = any(place in ("E", "S") for place, _ in parts)
-    for start, (place, kind) in enumerate(parts):
-        if place == "S":
+    marked_ends = any(prefix in ("E", "S") for prefix, _ in parts)
+    for start, (prefix, kind) in enumerate(parts):
+        if prefix == "S":
             yield kind, start, start + 1
-        if place != "B":
+        if prefix != "B":
             continue
         end = start + 1
         while end < len(parts) and parts[end] == ("I", kind):

@@ -88,17 +88,17 @@ def measure_of(task: Task, settings: EvaluateSettings) -> Measure:
     return Measure(name, task.type, task.all_labels, positive, options)
 
 
-def positive_class(labels: Sequence[str], asked: str | None = None) -> int:
+def positive_class(labels: Sequence[str], requested: str | None = None) -> int:
     """The number of the class that F1 is about: the one asked for, or the last whose name does not begin with `not`.
 
     >>> positive_class(["equivalent", "not_equivalent"]), positive_class(["0", "1"]), positive_class(["0", "1"], "0")
     (0, 1, 0)
     """
-    if asked is not None and asked not in labels:
-        raise InputError(f"no class {asked!r}", key="evaluate.positive_label", hint=did_you_mean(asked, labels))
-    if asked is not None:
-        return labels.index(asked)
-    usual = [place for place, label in enumerate(labels) if not label.lower().startswith("not")]
+    if requested is not None and requested not in labels:
+        raise InputError(f"no class {requested!r}", key="evaluate.positive_label", hint=did_you_mean(requested, labels))
+    if requested is not None:
+        return labels.index(requested)
+    usual = [index for index, label in enumerate(labels) if not label.lower().startswith("not")]
     return usual[-1] if usual else len(labels) - 1
 
 

@@ -19,7 +19,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
-from endtask.io.machine import cuda_in_use, usable_cores
+from endtask.io.machine import initialized_cuda, usable_cores
 from endtask.io.processes import end_with
 from endtask.progress import warn
 
@@ -157,7 +157,7 @@ def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, .
 
 def _free_gpu_memory() -> None:
     gc.collect()
-    cuda = cuda_in_use()
+    cuda = initialized_cuda()
     if cuda is not None:
         cuda.empty_cache()
 

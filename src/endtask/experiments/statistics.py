@@ -107,17 +107,17 @@ class PairedTests:
     def _score(self, trials: Sequence[TrialResult], chosen: NDArray[np.bool_]) -> Score:
         truth, metric, groups = self.rows.truth[chosen], self.rows.measure, self.rows.groups[chosen]
         options: Tree = {"groups": groups, "level": LEVEL, "samples": self.permutations}
-        mine = predictions(trials)[:, :, chosen]
-        low, high = bootstrap_interval(mine, None, truth, metric, **options)
-        score = replace(Score.of(score_runs(flat(mine), truth, metric)), low=low, high=high)
+        own = predictions(trials)[:, :, chosen]
+        low, high = bootstrap_interval(own, None, truth, metric, **options)
+        score = replace(Score.of(score_runs(flat(own), truth, metric)), low=low, high=high)
         if not self.against or trials is self.against:
             return score
         other = predictions(self.against)[:, :, chosen]
         mean = score.mean - float(score_runs(flat(other), truth, metric).mean())
         # What two variants share, such as one pre-training under two ways of fine-tuning, then cancels.
         paired = _seeds(trials) == _seeds(self.against)
-        low, high = bootstrap_interval(mine, other, truth, metric, **options, paired_runs=paired)
-        p_value = metric_permutation(mine, other, truth, metric, groups=groups, permutations=self.permutations)
+        low, high = bootstrap_interval(own, other, truth, metric, **options, paired_runs=paired)
+        p_value = metric_permutation(own, other, truth, metric, groups=groups, permutations=self.permutations)
         return replace(score, difference=Difference(mean, p_value, low=low, high=high))
 
     def _digest(self, trials: Sequence[TrialResult]) -> str:

@@ -41,8 +41,8 @@ class Variant:
 
     def difference_from(self, settings: Settings) -> dict[str, Any]:
         """Return the settings in which the variant differs, by dotted key, without another variant's tokenizer."""
-        mine, theirs = (each.model_dump(mode="json", exclude={"output_dir"}) for each in (self.settings, settings))
-        changed = {key: new for key, (_, new) in differences(theirs, mine).items()}
+        own, other = (each.model_dump(mode="json", exclude={"output_dir"}) for each in (self.settings, settings))
+        changed = {key: new for key, (_, new) in differences(other, own).items()}
         if self.tokenizer_from is not None:
             changed.pop("tokenizer.path")
         return changed

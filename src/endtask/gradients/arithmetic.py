@@ -192,15 +192,15 @@ def _rows_by_token(of_each: Tensor, counts: Tensor) -> tuple[list[_TokenGroup], 
     starts = counts.cumsum(0) - counts
     slots = torch.empty_like(of_each)
     slots[order] = torch.arange(len(order), device=order.device) - starts[of_each[order]]
-    rooms = torch.ceil(torch.log2(counts.double())).long()  # a token with 5 rows is padded to 2 ** 3
+    exponents = torch.ceil(torch.log2(counts.double())).long()  # a token with 5 rows is padded to 2 ** 3
     indices, groups, before = torch.empty_like(of_each), [], 0
-    for room in torch.unique(rooms).tolist():
-        tokens = torch.nonzero(rooms == room).squeeze(1)
-        rows = torch.nonzero(rooms[of_each] == room).squeeze(1)
+    for exponent in torch.unique(exponents).tolist():
+        tokens = torch.nonzero(exponents == exponent).squeeze(1)
+        rows = torch.nonzero(exponents[of_each] == exponent).squeeze(1)
         lines = torch.searchsorted(tokens, of_each[rows])
-        table = rows.new_zeros((len(tokens), 2**room))
+        table = rows.new_zeros((len(tokens), 2**exponent))
         table[lines, slots[rows]] = rows
-        indices[rows] = before + lines * 2**room + slots[rows]
+        indices[rows] = before + lines * 2**exponent + slots[rows]
         groups.append(_TokenGroup(tokens, table))
         before += table.numel()
     return groups, indices

@@ -106,7 +106,7 @@ class SplitEncoder:
         self._block = Block(_path(number), height, width, whole=height)
         if compiled:
             allow_shapes()
-        # Batches that fill one room have one shape; for others the compiler makes sizes variable when it meets them.
+        # Batches of one fixed shape compile once; for others the compiler makes sizes variable when it meets them.
         self._lower = torch.compile(lower) if compiled else lower
         self._upper = torch.compile(upper) if compiled else upper
 

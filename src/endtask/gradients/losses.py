@@ -42,7 +42,7 @@ def task_losses(network: Network, hidden: Tensor, batch: TextBatch, head: str = 
 class Reading:
     """The positions whose vectors a loss reads, and the batch as if it had no other tokens.
 
-    The first `real` positions are those of real texts and tokens; the rest fills a room.
+    The first `real` positions are those of real texts and tokens; the rest is padding.
     """
 
     positions: Tensor  # (M,) int64, indices into the N tokens
@@ -68,7 +68,7 @@ def _masked_positions(batch: TextBatch) -> Reading:
 
 
 def _first_tokens(batch: TextBatch) -> Reading:
-    # An empty text of a room starts behind the last token.
+    # An empty text of padding starts behind the last token.
     where = batch.offsets[:-1].long().clamp(max=len(batch.input_ids) - 1)
     indices = torch.arange(len(where) + 1, device=where.device)
     return Reading(where, batch.texts, replace(batch, offsets=indices.int(), text_ids=indices[:-1]))

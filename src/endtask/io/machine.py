@@ -173,18 +173,18 @@ def _processor(listed: Path = _PROCESSORS) -> str:
 
 def reset_peak_gpu_memory() -> None:
     """Start a new measurement of `peak_gpu_memory`."""
-    cuda = cuda_in_use()
+    cuda = initialized_cuda()
     for number in range(cuda.device_count()) if cuda is not None else ():
         cuda.reset_peak_memory_stats(number)
 
 
 def peak_gpu_memory() -> int:
     """Return the largest number of bytes reserved on any GPU since the reset; 0 without a GPU."""
-    cuda = cuda_in_use()
+    cuda = initialized_cuda()
     return 0 if cuda is None else max(cuda.max_memory_reserved(number) for number in range(cuda.device_count()))
 
 
-def cuda_in_use() -> Any:
+def initialized_cuda() -> Any:
     """Return `torch.cuda` if this process uses a GPU, else None; never imports torch."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

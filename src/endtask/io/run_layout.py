@@ -27,7 +27,7 @@ SELECTION = "selection.parquet"
 DOMAIN = "domain.parquet"
 # In `select`, for influence selection: the most and least helpful texts of each target and class; its working folder.
 HELPFUL = "helpful.parquet"
-INFLUENCE_WORK = "influence"
+INFLUENCE_FOLDER = "influence"
 
 # In `finetune/seed-N`: the weights of the seed's best step, and its scores and cost. Of several learning rates these
 # are of the best; the results of the others are in `finetune/rate-R/seed-N`, without weights.

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.encoders.batch import IGNORED, Room, TextBatch
+from endtask.encoders.batch import IGNORED, BatchShape, TextBatch
 from endtask.seeds import derive, spread, uniform
 
 MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
@@ -30,16 +30,16 @@ class Masking:
     special_ids: tuple[int, ...]
     weights: NDArray[np.float64] | None = None
 
-    def apply(self, batch: TextBatch, random: np.random.Generator, room: Room | None = None) -> TextBatch:
+    def apply(self, batch: TextBatch, random: np.random.Generator, fixed_shape: BatchShape | None = None) -> TextBatch:
         """Hide tokens of a batch; at least one, so that the loss is always defined."""
         ids = batch.input_ids.numpy().copy()  # (N,)
         chosen = self._choose(ids[: batch.real_tokens], random)
         targets = ids[chosen].copy()
-        lot = random.random(len(chosen))
-        ids[chosen[lot < MASKED_SHARE]] = self.mask_id
-        swapped = chosen[(lot >= MASKED_SHARE) & (lot < MASKED_SHARE + RANDOM_SHARE)]
+        draw = random.random(len(chosen))
+        ids[chosen[draw < MASKED_SHARE]] = self.mask_id
+        swapped = chosen[(draw >= MASKED_SHARE) & (draw < MASKED_SHARE + RANDOM_SHARE)]
         ids[swapped] = random.integers(self.vocabulary, size=len(swapped))
-        size = len(chosen) if room is None else room.masked
+        size = len(chosen) if fixed_shape is None else fixed_shape.masked
         return replace(
             batch,
             input_ids=torch.from_numpy(ids),
@@ -89,21 +89,25 @@ def _filled(values: NDArray[np.int64], size: int, filler: int) -> NDArray[np.int
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def mask_texts(batch: TextBatch, keys: NDArray[np.int64], masking: Masking, seed: int, turn: int = 0) -> TextBatch:
+def mask_texts(
+    batch: TextBatch, keys: NDArray[np.int64], masking: Masking, seed: int, mask_index: int = 0
+) -> TextBatch:
     """Hide the share `masking.probability` of each text's open tokens, at least one; `keys` are the texts' numbers.
 
     In training the share holds for a batch. Here each text has its own, so that its gradient never hangs on the
     texts beside it. The masks of several turns hide one token after the other: no token twice before each was once.
     """
     ids, owners = batch.input_ids.numpy().copy(), batch.text_ids.numpy()
-    own_seed = derive(seed, "turn", turn) if turn else seed
+    own_seed = derive(seed, "turn", mask_index) if mask_index else seed
     positions = batch.position_ids.numpy()
     is_open = ~np.isin(ids, masking.special_ids)
-    chosen = _in_turn(is_open, owners, _numbers(keys[owners], positions, seed, "order"), masking.probability, turn)
+    chosen = _rotating_choice(
+        is_open, owners, _numbers(keys[owners], positions, seed, "order"), masking.probability, mask_index
+    )
     targets = ids[chosen].copy()
-    lot = uniform(_numbers(keys[owners[chosen]], positions[chosen], own_seed, "lot"))
-    ids[chosen[lot < MASKED_SHARE]] = masking.mask_id
-    swapped = chosen[(lot >= MASKED_SHARE) & (lot < MASKED_SHARE + RANDOM_SHARE)]
+    draw = uniform(_numbers(keys[owners[chosen]], positions[chosen], own_seed, "lot"))
+    ids[chosen[draw < MASKED_SHARE]] = masking.mask_id
+    swapped = chosen[(draw >= MASKED_SHARE) & (draw < MASKED_SHARE + RANDOM_SHARE)]
     drawn = _numbers(keys[owners[swapped]], positions[swapped], own_seed, "token")
     ids[swapped] = (drawn % np.uint64(masking.vocabulary)).astype(np.int64)
     return replace(
@@ -121,18 +125,18 @@ def _numbers(keys: NDArray[np.int64], positions: NDArray[np.int64], seed: int, p
     return spread(spread(keys.astype(np.uint64) * _STEP ^ start) + positions.astype(np.uint64) * _STEP)
 
 
-def _in_turn(
-    is_open: NDArray[np.bool_], owners: NDArray[np.int64], numbers: NDArray[np.uint64], share: float, turn: int
+def _rotating_choice(
+    is_open: NDArray[np.bool_], owners: NDArray[np.int64], numbers: NDArray[np.uint64], share: float, mask_index: int
 ) -> NDArray[np.int64]:
     """Of each owner's open tokens, from the lowest number up and then again from it, those whose turn it is.
 
     Places in the order of the tokens.
     """
-    places = np.flatnonzero(is_open)
-    own = owners[places]
-    order = np.lexsort((numbers[places], own))  # by owner, then by number
+    maskable = np.flatnonzero(is_open)
+    own = owners[maskable]
+    order = np.lexsort((numbers[maskable], own))  # by owner, then by number
     sizes = np.bincount(own, minlength=int(owners.max()) + 1)
     wanted = np.minimum(sizes, np.maximum(1, np.rint(share * sizes).astype(np.int64)))
-    slot = np.arange(len(places)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from 0 in each owner
-    of_token, of_turn = np.repeat(sizes, sizes), np.repeat(wanted, sizes)
-    return np.sort(places[order[(slot - turn * of_turn) % of_token < of_turn]])
+    slot = np.arange(len(maskable)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from 0 in each owner
+    of_token, per_mask = np.repeat(sizes, sizes), np.repeat(wanted, sizes)
+    return np.sort(maskable[order[(slot - mask_index * per_mask) % of_token < per_mask]])

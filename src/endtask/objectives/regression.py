@@ -37,7 +37,9 @@ class Regression(TaskObjective):
 
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """The scores of the texts; those of padding have no weight."""
-        return with_answers(batch, self._scores[positions], self._weights[positions] / len(positions), unasked=0.0)
+        return with_answers(
+            batch, self._scores[positions], self._weights[positions] / len(positions), padding_label=0.0
+        )
 
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Mean squared error of (S, 1)."""

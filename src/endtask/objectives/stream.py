@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config import BatchSize
-from endtask.encoders.batch import Room, TextBatch, lay_out, room_for
+from endtask.encoders.batch import BatchShape, TextBatch, batch_shape_for, lay_out
 from endtask.encoders.network import Network
 from endtask.objectives.masking import Masking
 from endtask.seeds import generator
@@ -43,10 +43,10 @@ class TextStream:
         self._all = BatchPlan(texts.lengths, batch_size, seed, name, group_by_length=self._by_length)
         self.plan = self._all
         self._only: NDArray[np.int64] | None = None
-        self._room: Room | None = None
+        self._fixed_shape: BatchShape | None = None
         if network.fixed_shapes:
-            self._room = room_for(*self.plan.most, masking.probability if masking else 0.0, layout)
-        self._layout = replace(layout, room=self._room)
+            self._fixed_shape = batch_shape_for(*self.plan.most, masking.probability if masking else 0.0, layout)
+        self._layout = replace(layout, fixed_shape=self._fixed_shape)
 
     def narrow(self, only: NDArray[np.int64] | None) -> None:
         """Read these texts alone from now on, or all of them again; not while batches are being made."""
@@ -62,16 +62,16 @@ class TextStream:
         left_out = self._left_out(step)
         # Where nothing is left of a batch, the next one of which something is.
         batches = (self._planned(step + later) for later in range(2 * self.plan.batches_per_epoch))
-        return next(kept for batch in batches if len(kept := batch[~left_out[batch]]))
+        return next(remaining for batch in batches if len(remaining := batch[~left_out[batch]]))
 
     def _planned(self, step: int) -> NDArray[np.int64]:
-        # The room was made for batches of all texts: those of longer or shorter ones may be more than it holds.
+        # The shape was made for batches of all texts: those of longer or shorter ones may be more than it holds.
         found = self.plan.positions(step)
         return found if self._only is None else self.fitting(self._only[found])
 
     def fitting(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Texts of one's own choice, without the last few where a batch has no room for all of them."""
-        if self._room is None:
+        if self._fixed_shape is None:
             return positions
         tokens, texts = self._all.most
         return positions[:texts][np.cumsum(self.texts.lengths[positions[:texts]]) <= tokens]
@@ -86,4 +86,4 @@ class TextStream:
         batch = replace(self.lay_out(self.positions(step)), text_share=text_share, token_share=token_share)
         if self._masking is None:
             return batch
-        return self._masking.apply(batch, generator(self._seed, "mask", self._name, step), self._room)
+        return self._masking.apply(batch, generator(self._seed, "mask", self._name, step), self._fixed_shape)

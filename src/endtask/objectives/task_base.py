@@ -109,11 +109,11 @@ class JointTask:
 
 
 def with_answers(
-    batch: TextBatch, answers: NDArray[Any], weights: NDArray[Any] | float, *, unasked: float = IGNORED
+    batch: TextBatch, answers: NDArray[Any], weights: NDArray[Any] | float, *, padding_label: float = IGNORED
 ) -> TextBatch:
-    """The batch with an answer (texts, ...) and a weight for each text; padding has `unasked` and no weight."""
+    """The batch with an answer (texts, ...) and a weight for each text; padding has `padding_label` and no weight."""
     size, texts = len(batch.offsets) - 1, len(answers)
-    labels = np.full((size, *answers.shape[1:]), unasked, dtype=answers.dtype)
+    labels = np.full((size, *answers.shape[1:]), padding_label, dtype=answers.dtype)
     all_weights = np.zeros(size, dtype=np.float32)
     labels[:texts], all_weights[:texts] = answers, weights
     return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(all_weights))

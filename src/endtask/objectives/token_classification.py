@@ -40,11 +40,11 @@ class Tagging(TaskObjective):
     def answered(self, batch: TextBatch, positions: NDArray[np.int64]) -> TextBatch:
         """Tags stand at tokens, every tagged word weighing the same; 0 for all where no word has a token."""
         starts = batch.offsets[: len(positions)].numpy().astype(np.int64)
-        numbers, places = self._words.gather(positions, starts)
+        numbers, token_positions = self._words.gather(positions, starts)
         tags = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         weights = np.zeros(len(batch.input_ids), dtype=np.float32)
-        tags[places] = self._tags[numbers]
-        weights[places] = 1.0 / max(1, len(places))
+        tags[token_positions] = self._tags[numbers]
+        weights[token_positions] = 1.0 / max(1, len(token_positions))
         return replace(batch, labels=torch.from_numpy(tags), weights=torch.from_numpy(weights))
 
     def answer_loss(self, logits: Tensor, batch: TextBatch) -> Tensor:

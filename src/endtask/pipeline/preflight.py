@@ -118,6 +118,6 @@ def _check_aligned(task: Task, settings: Settings) -> None:
                     hint="name it under tokenizer.entity_markers too",
                 )
     if aligned.keep_head and not settings.skip_finetuning:
-        from endtask.training.reused_head import kept_objective
+        from endtask.training.reused_head import reused_objective
 
-        kept_objective(task.task_type, task.labels, settings)
+        reused_objective(task.task_type, task.labels, settings)

@@ -13,8 +13,8 @@ from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.task import Task
 
-_PASSAGES_LOOKED_AT = 200
-_EXAMPLES_LOOKED_AT = 500
+_SAMPLED_PASSAGES = 200
+_SAMPLED_EXAMPLES = 500
 _MOST = 0.8
 _LETTERS = re.compile(r"[^\W\d_][\w-]{1,7}")
 _SHORT, _SHORTER = 12, 3
@@ -81,13 +81,13 @@ def _has_links(sources: list[dict[str, str]]) -> bool:
     entries = tuple(SourceSettings.model_validate(source) for source in sources)
     corpus = Corpus.aligned(AlignedSettings(sources=entries), CorpusSettings())
     try:
-        return any(document.links for document in islice(corpus.documents(), _PASSAGES_LOOKED_AT))
+        return any(document.links for document in islice(corpus.documents(), _SAMPLED_PASSAGES))
     except InputError:
         return False  # a column of this name may hold something else
 
 
 def _pairs_from(task: Task) -> tuple[str, str]:
-    pairs = [(one.text, one.text_pair or "") for one in task.train[:_EXAMPLES_LOOKED_AT]]
+    pairs = [(one.text, one.text_pair or "") for one in task.train[:_SAMPLED_EXAMPLES]]
     if sum(_LETTERS.fullmatch(first.strip()) is not None for first, _ in pairs) >= _MOST * len(pairs):
         return "acronyms", "the first is mostly one short word: initials of words of the second"
     first, second = (median(len(text.split()) for text in texts) for texts in zip(*pairs, strict=True))
@@ -98,10 +98,10 @@ def _pairs_from(task: Task) -> tuple[str, str]:
 
 def _in_capitals(task: Task) -> bool:
     """Whether most of the letters of first texts are capitals; some, such as those of `mRNA`, are not."""
-    letters = [letter for example in task.train[:_EXAMPLES_LOOKED_AT] for letter in example.text if letter.isalpha()]
+    letters = [letter for example in task.train[:_SAMPLED_EXAMPLES] for letter in example.text if letter.isalpha()]
     return bool(letters) and sum(letter.isupper() for letter in letters) >= _MOST * len(letters)
 
 
 def _have(task: Task, markers: tuple[str, ...]) -> bool:
-    texts = [example.text for example in task.train[:_EXAMPLES_LOOKED_AT]]
-    return sum(all(mark in text for mark in markers) for text in texts) >= _MOST * len(texts)
+    texts = [example.text for example in task.train[:_SAMPLED_EXAMPLES]]
+    return sum(all(marker in text for marker in markers) for text in texts) >= _MOST * len(texts)

@@ -72,14 +72,14 @@ def less_of_domain(drawn: Counts) -> str:
 def better_weights(counts: Counts) -> str:
     """Return which weights `finetune.keep_better` chose, those before or after fine-tuning; empty if it was off.
 
-    >>> better_weights({"kept_from_before": 1, "seeds": [{}, {}, {}]})
+    >>> better_weights({"from_pretraining": 1, "seeds": [{}, {}, {}]})
     'fine-tuning did not help on dev: the model has the weights before it (1 of 3 seeds)'
-    >>> better_weights({"kept_from_before": 0, "seeds": [{}, {}]})
+    >>> better_weights({"from_pretraining": 0, "seeds": [{}, {}]})
     'fine-tuning helped on dev: the model has the weights after it (2 of 2 seeds)'
     """
-    if "kept_from_before" not in counts:
+    if "from_pretraining" not in counts:
         return ""
-    before, seeds = counts["kept_from_before"], len(counts["seeds"])
+    before, seeds = counts["from_pretraining"], len(counts["seeds"])
     if before:
         return f"fine-tuning did not help on dev: the model has the weights before it ({before:,} of {seeds:,} seeds)"
     return f"fine-tuning helped on dev: the model has the weights after it ({seeds:,} of {seeds:,} seeds)"

@@ -25,7 +25,7 @@ _LETTER = 6.6  # mean width of a letter of the legend
 _TOO_LARGE = 1e100  # far from where differences and margins would overflow
 _SMALLEST_SPAN = 1e-100  # below that all values count as one
 _MARKERS_UP_TO = 25
-_BAR, _BAR_GAP, _BAR_LABEL, _VALUE_ROOM = 13, 3, 20, 60
+_BAR, _BAR_GAP, _BAR_LABEL, _VALUE_WIDTH = 13, 3, 20, 60
 _DOT_LABEL, _DOT_ROW = 150, 20
 _LOG_MARGIN = 1.25  # factor between the outermost values and the ends of a logarithmic axis
 
@@ -169,7 +169,7 @@ def bar_chart(groups: Sequence[BarGroup], names: Sequence[str], *, title: str) -
     legend, legend_height = _legend(names, _BAR_SAMPLE) if len(names) > 1 else (Markup(""), 0)
     top = _TITLE_LINE + legend_height
     longest = max((group.end(bar) for group in groups for bar in range(len(group.values))), default=0.0)
-    along = Scale(0, longest or 1.0, 0, WIDTH - _VALUE_ROOM)
+    along = Scale(0, longest or 1.0, 0, WIDTH - _VALUE_WIDTH)
     group_height = _BAR_LABEL + len(names) * (_BAR + _BAR_GAP) + 6
     bars = Markup("").join(_bars(group, top + number * group_height, along) for number, group in enumerate(groups))
     words = "; ".join(
@@ -209,8 +209,8 @@ def picture(title: str, charts: Sequence[Markup], columns: int = 1) -> str:
     gap, placed, bottom = 24, [], 12.0
     for first in range(0, len(charts), columns):
         for column, chart in enumerate(charts[first : first + columns]):
-            place = f'<svg class="chart" x="{gap + column * (WIDTH + gap)}" y="{bottom:g}"'
-            placed.append(chart.replace(Markup('<svg class="chart"'), Markup(place), 1))
+            panel = f'<svg class="chart" x="{gap + column * (WIDTH + gap)}" y="{bottom:g}"'
+            placed.append(chart.replace(Markup('<svg class="chart"'), Markup(panel), 1))
         bottom += max(heights[first : first + columns]) + 12
     style = Path(__file__).with_name("chart.css").read_text(encoding="utf-8")
     document = Markup(
@@ -250,12 +250,12 @@ def _legend(names: Sequence[str], sample: Markup) -> tuple[Markup, int]:
 
 
 def _y_axis(across: Scale, up: Scale, label: str, y_format: Callable[[float], str]) -> Markup:
-    mark = Markup(
+    template = Markup(
         '<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
         '<text class="tick end" x="{text:g}" y="{base:.1f}">{value}</text>'
     )
-    places = {"left": across.start, "right": across.end, "text": across.start - 6}
-    parts = [mark.format(y=up(v), base=up(v) + 4, value=y_format(v), **places) for v in up.ticks()]
+    coordinates = {"left": across.start, "right": across.end, "text": across.start - 6}
+    parts = [template.format(y=up(v), base=up(v) + 4, value=y_format(v), **coordinates) for v in up.ticks()]
     frame = Markup(
         '<path class="axis" d="M{left:g} {top:g}V{bottom:g}"/>'
         '<text class="tick middle" transform="translate(11 {centre:g}) rotate(-90)">{label}</text>'
@@ -267,12 +267,12 @@ def _y_axis(across: Scale, up: Scale, label: str, y_format: Callable[[float], st
 
 
 def _x_axis(across: Scale, up: Scale, label: str, x_format: Callable[[float], str]) -> Markup:
-    mark = Markup(
+    template = Markup(
         '<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:g}" y2="{below:g}"/>'
         '<text class="tick middle" x="{x:.1f}" y="{base:g}">{value}</text>'
     )
-    places = {"bottom": up.start, "below": up.start + 4, "base": up.start + 17}
-    parts = [mark.format(x=across(v), value=x_format(v), **places) for v in across.ticks(least_step=1)]
+    coordinates = {"bottom": up.start, "below": up.start + 4, "base": up.start + 17}
+    parts = [template.format(x=across(v), value=x_format(v), **coordinates) for v in across.ticks(least_step=1)]
     frame = Markup(
         '<path class="axis" d="M{left:g} {bottom:g}H{right:g}"/>'
         '<text class="tick middle" x="{middle:g}" y="{under:g}">{label}</text>'
@@ -299,14 +299,14 @@ def _dots(row: DotRow, middle: float, across: Scale) -> Markup:
 
 
 def _line(style: int, line: Series, across: Scale, up: Scale) -> Markup:
-    places = [(across(x), up(y)) for x, y in line.finite]
+    coordinates = [(across(x), up(y)) for x, y in line.finite]
     path = Markup('<polyline class="line series-{}" points="{}"><title>{}</title></polyline>').format(
-        style, " ".join(f"{x:.1f},{y:.1f}" for x, y in places), line.name
+        style, " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates), line.name
     )
-    if len(places) > _MARKERS_UP_TO:
+    if len(coordinates) > _MARKERS_UP_TO:
         return path
     dot = Markup('<circle class="dot series-{}" cx="{:.1f}" cy="{:.1f}" r="3"/>')
-    return path + Markup("").join(dot.format(style, x, y) for x, y in places)
+    return path + Markup("").join(dot.format(style, x, y) for x, y in coordinates)
 
 
 def _bars(group: BarGroup, top: float, along: Scale) -> Markup:

@@ -35,27 +35,27 @@ class Kernel:
         self.function = function
         self.__doc__ = function.__doc__
         self._signature = signature
-        self._ready: Callable[..., Any] | None = None
+        self._kernel: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._ready is None:
+        if self._kernel is None:
             with _compiling:
-                self._ready = self._ready or self._compile()
-        return self._ready(*arguments)
+                self._kernel = self._kernel or self._compile()
+        return self._kernel(*arguments)
 
     def _compile(self) -> Callable[..., Any]:
         folder = cache_folder()
         # Numba names a function's cached code after file and function.
         if folder is None or not any(folder.rglob(f"*.{self.function.__name__}-*.nbi")):
-            _say_once()
+            _log_once()
         with _numba_caches_in(folder):
             compile_now = numba.njit(self._signature, nogil=True, cache=folder is not None)
-            ready: Callable[..., Any] = compile_now(self.function)
-        return ready
+            kernel: Callable[..., Any] = compile_now(self.function)
+        return kernel
 
 
 @cache
-def _say_once() -> None:
+def _log_once() -> None:
     say("compiling kernels (once after installing; 10 to 30 seconds)")
 
 

@@ -54,26 +54,26 @@ class NearDuplicates:
     def __init__(self, threshold: float) -> None:
         self._threshold = threshold
         self._rows, self._bands = banding(threshold)
-        self._kept = np.empty((1 << 10, BINS), dtype=np.uint8)
+        self._stored = np.empty((1 << 10, BINS), dtype=np.uint8)
         self._count = 0
         self._slots = np.zeros(1 << 10, dtype=np.uint64)
 
     def add(self, signatures: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Which of these passages are near-duplicates; how they are dealt into calls does not matter."""
         bins = np.ascontiguousarray(signatures).view(np.uint16)
-        self._make_room(len(bins))
+        self._grow(len(bins))
         is_near = np.zeros(len(bins), dtype=np.bool_)
         self._count = _collapse(
-            bins, self._threshold, self._rows, self._bands, self._kept, self._count, self._slots, is_near
+            bins, self._threshold, self._rows, self._bands, self._stored, self._count, self._slots, is_near
         )
         return is_near
 
-    def _make_room(self, more: int) -> None:
+    def _grow(self, more: int) -> None:
         wanted = self._count + more
-        if wanted > len(self._kept):
-            kept = np.empty((max(wanted, 2 * len(self._kept)), BINS), dtype=np.uint8)
-            kept[: self._count] = self._kept[: self._count]
-            self._kept = kept
+        if wanted > len(self._stored):
+            stored = np.empty((max(wanted, 2 * len(self._stored)), BINS), dtype=np.uint8)
+            stored[: self._count] = self._stored[: self._count]
+            self._stored = stored
         size = len(self._slots)
         while wanted * self._bands > _FULLEST * size:
             size *= 2
@@ -110,17 +110,17 @@ def sketch(hashes, count, signature):  # type: ignore[no-untyped-def]
     bins = signature.view(np.uint16)
     if count < FEWEST_WORDS:
         key = run_key(hashes, 0, count)
-        for place in range(BINS):
+        for index in range(BINS):
             key = (key ^ (key >> _HALF)) * _SPREAD
-            bins[place] = _EMPTY if count == 0 else _value(key >> _HALF)
+            bins[index] = _EMPTY if count == 0 else _value(key >> _HALF)
         return
     lowest = np.full(BINS, _NOTHING)
     for start in range(count - SHINGLE + 1):
         key = run_key(hashes, start, SHINGLE)
-        place = key >> _BIN_SHIFT
-        lowest[place] = min(lowest[place], key)
-    for place in range(BINS):
-        bins[place] = _EMPTY if lowest[place] == _NOTHING else _value(lowest[place])
+        index = key >> _BIN_SHIFT
+        lowest[index] = min(lowest[index], key)
+    for index in range(BINS):
+        bins[index] = _EMPTY if lowest[index] == _NOTHING else _value(lowest[index])
 
 
 @numba.njit
@@ -130,16 +130,16 @@ def _value(key):  # type: ignore[no-untyped-def]
 
 
 @compiled("int64(uint16[:, ::1], float64, int64, int64, uint8[:, ::1], int64, uint64[::1], boolean[::1])")
-def _collapse(signatures, threshold, rows, bands, kept, count, slots, is_near):  # type: ignore[no-untyped-def]
+def _collapse(signatures, threshold, rows, bands, stored, count, slots, is_near):  # type: ignore[no-untyped-def]
     """Fill `is_near` and enter the other passages; returns how many are kept by then."""
     borrowed = np.empty(BINS, dtype=np.uint16)
     prints = np.empty(bands, dtype=np.uint64)
     for passage in range(len(signatures)):
-        if not _borrow(signatures[passage], borrowed, kept[count]):
+        if not _borrow(signatures[passage], borrowed, stored[count]):
             continue
         for band in range(bands):
             prints[band] = _fingerprint(borrowed, band * rows, rows)
-            if _has_alike(prints[band], slots, kept, count, threshold):
+            if _has_alike(prints[band], slots, stored, count, threshold):
                 is_near[passage] = True
                 break
         if not is_near[passage]:
@@ -156,19 +156,19 @@ def _borrow(signature, borrowed, short):  # type: ignore[no-untyped-def]
     `short` receives the bins as they are, a byte each: of different shingles one pair in 255 is taken for equal.
     """
     filled = 0
-    for place in range(BINS):
-        value = signature[place]
-        short[place] = _EMPTY if value == _EMPTY else 1 + value % 255
+    for index in range(BINS):
+        value = signature[index]
+        short[index] = _EMPTY if value == _EMPTY else 1 + value % 255
         filled += value != _EMPTY
     if filled == 0:
         return False
-    for place in range(BINS):
-        donor = np.uint64(place)
-        step = np.uint64(place)
+    for index in range(BINS):
+        donor = np.uint64(index)
+        step = np.uint64(index)
         while signature[donor] == _EMPTY:
             step += np.uint64(BINS)
             donor = (step * _SPREAD) >> _BIN_SHIFT
-        borrowed[place] = signature[donor]
+        borrowed[index] = signature[donor]
     return True
 
 
@@ -176,8 +176,8 @@ def _borrow(signature, borrowed, short):  # type: ignore[no-untyped-def]
 def _fingerprint(bins, first, rows):  # type: ignore[no-untyped-def]
     """32 bits for the values of one band and for which band it is; the high ones choose the slot."""
     value = np.uint64(first + 1)
-    for place in range(first, first + rows):
-        value = (value ^ np.uint64(bins[place])) * _SPREAD
+    for index in range(first, first + rows):
+        value = (value ^ np.uint64(bins[index])) * _SPREAD
         value ^= value >> _HALF
     return (value * _SPREAD) >> _HALF
 
@@ -189,13 +189,13 @@ def _first_slot(fingerprint, slots):  # type: ignore[no-untyped-def]
 
 
 @numba.njit
-def _has_alike(fingerprint, slots, kept, count, threshold):  # type: ignore[no-untyped-def]
-    """Whether a kept passage with this band is alike the one that stands at `kept[count]`."""
+def _has_alike(fingerprint, slots, stored, count, threshold):  # type: ignore[no-untyped-def]
+    """Whether a kept passage with this band is alike the one that stands at `stored[count]`."""
     slot = _first_slot(fingerprint, slots)
     while slots[slot] != 0:
         if slots[slot] >> _HALF == fingerprint:
             other = np.int64(slots[slot] & _LOW_HALF) - 1
-            if _alike(kept[other], kept[count], threshold):
+            if _alike(stored[other], stored[count], threshold):
                 return True
         slot = (slot + 1) & (slots.size - 1)
     return False
@@ -205,9 +205,9 @@ def _has_alike(fingerprint, slots, kept, count, threshold):  # type: ignore[no-u
 def _alike(one, other, threshold):  # type: ignore[no-untyped-def]
     """The estimate: of the bins that one of the two fills, the share in which they agree."""
     either = equal = 0
-    for place in range(BINS):
-        either += one[place] | other[place] != _EMPTY
-        equal += one[place] == other[place] and one[place] != _EMPTY
+    for index in range(BINS):
+        either += one[index] | other[index] != _EMPTY
+        equal += one[index] == other[index] and one[index] != _EMPTY
     return equal >= threshold * either
 
 

@@ -115,7 +115,7 @@ def share_among_classes(candidates: Candidates, labels: tuple[str, ...]) -> Shar
     class_ranks = _checked_class_ranks(candidates, labels)
     queues = [_queue(class_ranks[:, number], candidates.score) for number in range(len(labels))]
     taken_by = np.full(len(candidates.rank), NO_CLASS, dtype=np.int64)
-    order = _take_in_turn(queues, taken_by)
+    order = _take_round_robin(queues, taken_by)
     rest = np.flatnonzero(taken_by == NO_CLASS)
     rest = rest[np.lexsort((rest, -candidates.score[rest], candidates.rank[rest]))]
     return SharedOrder(np.concatenate([order, rest]), taken_by, class_ranks, labels)
@@ -139,7 +139,7 @@ def _queue(ranks: NDArray[np.int32], score: NDArray[np.float64]) -> list[int]:
     return queue
 
 
-def _take_in_turn(queues: list[list[int]], taken_by: NDArray[np.int64]) -> Order:
+def _take_round_robin(queues: list[list[int]], taken_by: NDArray[np.int64]) -> Order:
     """Return indices taken from the queues in turn, each once; writes to `taken_by` which queue took it."""
     order: list[int] = []
     classes: list[int] = taken_by.tolist()

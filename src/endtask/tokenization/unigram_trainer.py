@@ -37,14 +37,14 @@ def learn_subwords(words: Mapping[str, int], alphabet: Sequence[str], size: int)
     """
     corpus = _to_arrays(_split_words(words, alphabet), alphabet)
     subwords = _candidates(corpus, len(alphabet))
-    roomy = max(size * 11 // 10, len(alphabet))
+    oversized = max(size * 11 // 10, len(alphabet))
     while True:
         for _ in range(2):
             subwords.counts = _expected_counts(corpus, subwords)
             subwords = subwords.filter(subwords.is_letter | (subwords.counts >= 0.5))
-        if len(subwords) <= roomy:
+        if len(subwords) <= oversized:
             break
-        subwords = _prune(subwords, max(roomy, int(len(subwords) * _KEEP_PER_ROUND)))
+        subwords = _prune(subwords, max(oversized, int(len(subwords) * _KEEP_PER_ROUND)))
     subwords = _prune(subwords, max(size, len(alphabet)))
     # Rounded: the last bits of a logarithm may differ between processors.
     scores = np.round(np.log(subwords.probabilities()[:-1]), 6).tolist()
@@ -227,9 +227,9 @@ def _groups(words: _Words, subwords: _Subwords) -> Iterator[tuple[int, FloatArra
             yield length, words.counts[start:end], np.ascontiguousarray(matches.transpose(1, 2, 0))
 
 
-def _prune(subwords: _Subwords, room: int) -> _Subwords:
-    """Return the `room` subwords whose removal would cost the most likelihood; of equals, the first ones."""
-    if len(subwords) <= room:
+def _prune(subwords: _Subwords, count: int) -> _Subwords:
+    """Return the `count` subwords whose removal would cost the most likelihood; of equals, the first ones."""
+    if len(subwords) <= count:
         return subwords
     probabilities = subwords.probabilities()
     longer = ~subwords.is_letter
@@ -237,7 +237,7 @@ def _prune(subwords: _Subwords, room: int) -> _Subwords:
     without = _best_alternative(subwords, probabilities)[longer]
     loss[longer] = subwords.counts[longer] * np.log(probabilities[:-1][longer] / without)
     selected = np.zeros(len(subwords), dtype=np.bool_)
-    selected[np.argsort(-np.round(loss, 6), kind="stable")[:room]] = True
+    selected[np.argsort(-np.round(loss, 6), kind="stable")[:count]] = True
     return subwords.filter(selected)
 
 

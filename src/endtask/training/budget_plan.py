@@ -135,8 +135,8 @@ def _first_steps(phase: Phase) -> list[int]:
     """The first step of every objective, which compiles for its shapes; a task batch may come late."""
     first: dict[str, int] = {}
     for step in range(_STEPS_SEARCHED):
-        for turn in phase.weighting.schedule(step):
-            first.setdefault(turn.objective, step)
+        for scheduled in phase.weighting.schedule(step):
+            first.setdefault(scheduled.objective, step)
         if len(first) == len(phase.objectives):
             break
     return sorted(set(first.values()))

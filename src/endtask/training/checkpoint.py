@@ -1,4 +1,4 @@
-"""Checkpoints: weights, average, optimizer, weighting, renewal and counters in one safetensors file, or none at all."""
+"""Checkpoints: weights, average, optimizer, weighting, refresh and counters in one safetensors file, or none at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "checkpoint.safetensors"
 _START_OVER = "delete it to train this stage again from its start"
-_NETWORK, _OPTIMIZER, _WEIGHTING, _AVERAGE, _REFRESH = "network/", "optimizer/", "weighting/", "average/", "renewal/"
+_NETWORK, _OPTIMIZER, _WEIGHTING, _AVERAGE, _REFRESH = "network/", "optimizer/", "weighting/", "average/", "refresh/"
 
 
 class Checkpoints:

@@ -91,9 +91,9 @@ class DevScores:
             write_text(self._best_weights.with_name(DEV_PREDICTIONS), best.answers)
 
     def _threshold(self, outputs: Outputs) -> float:
-        asked = self._evaluate.threshold
-        if asked != "tuned":
-            return asked
+        setting = self._evaluate.threshold
+        if setting != "tuned":
+            return setting
         return best_threshold(self._task, "dev", outputs, self._measure) if self._task.task_type.has_threshold else 0.5
 
     def _scores(self, answers: Answers, outputs: Outputs) -> dict[str, float]:

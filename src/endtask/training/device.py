@@ -40,15 +40,15 @@ def choose_device(settings: Settings) -> torch.device:
 
 def move(network: Network, settings: Settings, context: DeviceContext, *, tokens: float = math.inf) -> Network:
     """Put the network on the device and set how it computes there, for training on about so many tokens."""
-    way = _way(network, settings, context, tokens)
-    compiled = way == "compiled"
+    mode = _execution_mode(network, settings, context, tokens)
+    compiled = mode == "compiled"
     network.to(context.device)
     network.dtype = context.dtype
     network.backend = network.choose_backend(settings.model.attention, context, fixed_shapes=compiled)
     if compiled:
         allow_shapes()
         network.compile_parts()
-    network.fixed_shapes = way != "plain"
+    network.fixed_shapes = mode != "plain"
     return network
 
 
@@ -60,7 +60,7 @@ def check_device(settings: Settings) -> None:
         choose_backend(settings.model.attention, context.device, context.dtype, fixed_shapes=compiled)
 
 
-def _way(
+def _execution_mode(
     network: Network, settings: Settings, context: DeviceContext, tokens: float
 ) -> Literal["plain", "compiled", "graphs"]:
     """How steps are computed; compiling pays from some tokens on, and always for padded tables."""

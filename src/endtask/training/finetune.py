@@ -57,8 +57,8 @@ def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, sta
     context = choose_device_context(settings)
     network = move(network_for(task, packed, settings), settings, context, tokens=tokens_to_read(packed, settings))
     start = pretrained / (BEST_PRETRAINED if settings.finetune.start_from == "best" else WEIGHTS)
-    work = _Finetuning(network, task, packed, start, settings, context, stage)
-    return work.finetune() if not settings.skip_finetuning else work.take_pretrained()
+    finetuning = _Finetuning(network, task, packed, start, settings, context, stage)
+    return finetuning.finetune() if not settings.skip_finetuning else finetuning.take_pretrained()
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ class _Finetuning:
             "learning_rate": best,
             "rates": [{"learning_rate": rate, **score} for rate, score in scores.items()],
             **self._counts([result for found in results.values() for result in found]),
-            **self._kept_from_before(results[best]),
+            **self._seeds_from_pretraining(results[best]),
             "seeds": results[best],
         }
 
-    def _kept_from_before(self, results: Sequence[Result]) -> dict[str, int]:
+    def _seeds_from_pretraining(self, results: Sequence[Result]) -> dict[str, int]:
         """For how many seeds pre-training's model was kept, where it may be."""
-        asked = self.settings.finetune.keep_better
-        return {"kept_from_before": sum(result["best_step"] == 0 for result in results)} if asked else {}
+        reuses_pretrained = self.settings.finetune.keep_better
+        return {"from_pretraining": sum(result["best_step"] == 0 for result in results)} if reuses_pretrained else {}
 
     def take_pretrained(self) -> dict[str, Any]:
         """Score pre-training's weights with the head trained there, under the first seed's name."""
@@ -165,14 +165,14 @@ class _Finetuning:
         """What a rate and a seed scored and cost, trained now unless it was before."""
         folder = self._folder(rate, seed)
         if self.settings.finetune.members == 1:
-            return self._kept_or_made(folder, partial(self._train, rate, seed, folder))
+            return self._stored_or_trained(folder, partial(self._train, rate, seed, folder))
         members = [folder / f"member-{number}" for number in range(self.settings.finetune.members)]
-        result = self._kept_or_made(folder, partial(self._train_members, rate, seed, folder, members))
+        result = self._stored_or_trained(folder, partial(self._train_members, rate, seed, folder, members))
         for member in members:
             (member / BEST_WEIGHTS).unlink(missing_ok=True)
         return result
 
-    def _kept_or_made(self, folder: Path, make: Callable[[], Result]) -> Result:
+    def _stored_or_trained(self, folder: Path, make: Callable[[], Result]) -> Result:
         path = folder / SEED_RESULT
         if not path.exists():
             write_json(path, make())
@@ -183,7 +183,7 @@ class _Finetuning:
     def _train_members(self, rate: float, seed: int, folder: Path, members: Sequence[Path]) -> Result:
         """The mean of several trainings, scored as one model."""
         results = [
-            self._kept_or_made(member, partial(self._train, rate, seed, member, number))
+            self._stored_or_trained(member, partial(self._train, rate, seed, member, number))
             for number, member in enumerate(members)
         ]
         put_in_mean(self.network, [member / BEST_WEIGHTS for member in members])

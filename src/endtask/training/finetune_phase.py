@@ -48,7 +48,7 @@ def batches_per_epoch(tasks: Mapping[str, TaskObjective]) -> int:
     return sum(one.stream.plan.batches_per_epoch for one in tasks.values())
 
 
-def in_turn(tasks: Mapping[str, TaskObjective]) -> Alternate:
+def alternating(tasks: Mapping[str, TaskObjective]) -> Alternate:
     """Every task as often as it has batches, so that an epoch reads each of them once."""
     return Alternate(*tasks, weights=[one.stream.plan.batches_per_epoch for one in tasks.values()])
 
@@ -103,7 +103,7 @@ def finetune_phase(
     return Phase(
         network=network,
         objectives=tasks,
-        weighting=in_turn(tasks) if len(tasks) > 1 else Equal(*tasks),
+        weighting=alternating(tasks) if len(tasks) > 1 else Equal(*tasks),
         steps=finetune.max_steps or finetune.epochs * batches_per_epoch(tasks),
         settings=finetune,
         learning_rate=learning_rate or finetune.learning_rates[0],

@@ -177,15 +177,15 @@ class Backward:
         return _Recording(graph, own, weight, parts, gradients)
 
     @torch.no_grad()
-    def _replay(self, kept: _Recording, batch: FormedBatch, weight: float) -> dict[str, Tensor]:
-        batch.write_over(kept.batch)
-        kept.weight.fill_(weight)
-        for one, gradient in kept.gradients:
+    def _replay(self, recorded: _Recording, batch: FormedBatch, weight: float) -> dict[str, Tensor]:
+        batch.write_over(recorded.batch)
+        recorded.weight.fill_(weight)
+        for one, gradient in recorded.gradients:
             if one.grad is gradient:  # this step has replayed it before: what it left would be written over
                 one.grad = gradient.clone()
-        kept.graph.replay()
-        put_gradients(kept.gradients)
-        return {name: value.clone() for name, value in kept.parts.items()}
+        recorded.graph.replay()
+        put_gradients(recorded.gradients)
+        return {name: value.clone() for name, value in recorded.parts.items()}
 
 
 def put_gradients(gradients: list[tuple[nn.Parameter, Tensor]]) -> None:

@@ -8,7 +8,7 @@ from endtask.config import Settings
 from endtask.encoders.auxiliary_heads import add_task_heads, take_auxiliary_head
 from endtask.encoders.checkpoint import Checkpoint, check_tokenizer, load_network, open_checkpoint
 from endtask.encoders.checkpoint_files import weight_files
-from endtask.encoders.checkpoint_weights import check_whole
+from endtask.encoders.checkpoint_weights import check_complete
 from endtask.encoders.network import Network, build_network, pooling_of
 from endtask.errors import InputError
 from endtask.seeds import derive
@@ -81,7 +81,7 @@ def check_checkpoint(task: Task, settings: Settings) -> None:
     check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
     _check_texts(checkpoint, task, settings)
     pooling_of(settings.model, checkpoint.architecture, (0,))  # whatever number its marks will have
-    check_whole(weight_files(settings.model.path))
+    check_complete(weight_files(settings.model.path))
 
 
 def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None:

@@ -13,7 +13,7 @@ from endtask.training import optimizer as optimizers
 from endtask.training.graph_replay import Backward
 from endtask.training.optimizer import Optimizer
 from endtask.training.phase import Phase
-from endtask.training.prefetch import PreparedBatch, costs_by_objective, prepare_ahead
+from endtask.training.prefetch import PreparedBatch, costs_by_objective, prefetched_batches
 from endtask.weighting.gradients import ModuleGradients, SharedHeads
 
 
@@ -53,15 +53,15 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
     """Train from step `start` to the last or to `end`, yielding after every step; printing and saving are the caller's.
 
     Batches and dropout depend on (seed, step) alone, so weights, optimizer and weighting state are all a resumed run
-    needs. Nothing in here waits for the device. Where a phase has a renewal, its caller does it between two calls.
+    needs. Nothing in here waits for the device. Where a phase has a refresh hook, its caller runs it between two calls.
     """
     phase.network.train()
     gradients, heads = ModuleGradients(phase.network.encoder), SharedHeads(phase.network.heads, phase.objectives)
     backward = Backward(phase.network, phase.context)
-    with prepare_ahead(phase, start, end) as batches:
-        for step, ready in enumerate(batches, start):
+    with prefetched_batches(phase, start, end) as batches:
+        for step, prepared in enumerate(batches, start):
             torch.manual_seed(derive(phase.seed, "dropout", step))
-            losses = _gradients(phase, step, ready, gradients, heads, backward)
+            losses = _gradients(phase, step, prepared, gradients, heads, backward)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
             phase.weighting.after_step(step, outcome.skipped)
@@ -71,17 +71,17 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
                 factor * optimizer.rate_scale * phase.learning_rate,
                 losses,
                 outcome.grad_norm,
-                sum(one.tokens for one in ready),
-                sum(one.padded_tokens for one in ready),
-                sum(one.flops for one in ready),
-                costs_by_objective(ready),
+                sum(one.tokens for one in prepared),
+                sum(one.padded_tokens for one in prepared),
+                sum(one.flops for one in prepared),
+                costs_by_objective(prepared),
             )
 
 
 def _gradients(
     phase: Phase,
     step: int,
-    ready: list[PreparedBatch],
+    prepared: list[PreparedBatch],
     gradients: ModuleGradients,
     heads: SharedHeads,
     backward: Backward,
@@ -91,11 +91,11 @@ def _gradients(
     parts: dict[str, list[Tensor]] = {}
     gradients.start()
     heads.start()
-    for one in ready:
-        name = one.turn.objective
+    for one in prepared:
+        name = one.scheduled.objective
         # Batches of a step share its weight. Heads learn from their own objectives alone, so that a learned weight
         # has no part in their rate (TARTAN, Algorithm 1).
-        weight = (1.0 if sees_gradients else one.turn.weight) / phase.batches_in(step)
+        weight = (1.0 if sees_gradients else one.scheduled.weight) / phase.batches_in(step)
         for part, value in backward(phase.objectives[name], one.batch, weight).items():
             parts.setdefault(f"{name}/{part}", []).append(value)
         if sees_gradients:

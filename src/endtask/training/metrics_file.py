@@ -18,7 +18,7 @@ from endtask.training.loop import StepRecord
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PendingRow:
     """Values on their way from the device: for a row, and as they stood at its step."""
 
     step: int
@@ -51,9 +51,9 @@ class MetricsFile:
     def __init__(self, path: Path, *, start: int, every: int) -> None:
         self._path, self._every = path, every
         self._records: list[StepRecord] = []
-        self._asked: deque[_Asked] = deque()
-        kept = [row for row in read_metrics(path) if row["step"] <= start]
-        write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+        self._pending: deque[_PendingRow] = deque()
+        stored = [row for row in read_metrics(path) if row["step"] <= start]
+        write_text(path, "".join(json.dumps(row) + "\n" for row in stored))
 
     def add(
         self, record: StepRecord, *, flush: bool, counts: Mapping[str, Tensor] | None = None
@@ -65,11 +65,11 @@ class MetricsFile:
         """
         self._records.append(record)
         if flush or record.step % self._every == 0:
-            self._asked.append(_ask(self._records, counts or {}))
+            self._pending.append(_request(self._records, counts or {}))
             self._records = []
         rows = []
-        while self._asked and (flush or self._asked[0].is_here):
-            rows.append(self._asked.popleft().row())
+        while self._pending and (flush or self._pending[0].is_here):
+            rows.append(self._pending.popleft().row())
         return rows
 
     def write(self, row: dict[str, float]) -> None:
@@ -78,7 +78,7 @@ class MetricsFile:
             file.write(json.dumps(row) + "\n")
 
 
-def _ask(records: list[StepRecord], counts: Mapping[str, Tensor]) -> _Asked:
+def _request(records: list[StepRecord], counts: Mapping[str, Tensor]) -> _PendingRow:
     """Have the device send the values of some steps, all of them together."""
     named = [(name, value) for record in records for name, value in _values(record).items()]
     values = torch.stack([value.float() for value in (*(value for _, value in named), *counts.values())])
@@ -88,7 +88,7 @@ def _ask(records: list[StepRecord], counts: Mapping[str, Tensor]) -> _Asked:
         arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
         arrived.record()
     last = records[-1]
-    return _Asked(last.step, last.learning_rate, [name for name, _ in named], sent, list(counts), arrived)
+    return _PendingRow(last.step, last.learning_rate, [name for name, _ in named], sent, list(counts), arrived)
 
 
 def _values(record: StepRecord) -> dict[str, Tensor]:

@@ -27,9 +27,9 @@ _HINT = (
 class OutOfMemory(TrainingError):
     """The memory ran out; a stage around may know better what to lower."""
 
-    def __init__(self, said: str, hint: str) -> None:
-        super().__init__(f"the device is out of memory: {said}", hint=hint)
-        self.said = said
+    def __init__(self, detail: str, hint: str) -> None:
+        super().__init__(f"the device is out of memory: {detail}", hint=hint)
+        self.detail = detail
 
 
 @contextmanager
@@ -41,9 +41,9 @@ def explained_memory_trouble(hint: str | None = None) -> Iterator[None]:
     try:
         yield
     except OutOfMemory as error:
-        raise (error if hint is None else OutOfMemory(error.said, hint)) from None
+        raise (error if hint is None else OutOfMemory(error.detail, hint)) from None
     except (MemoryError, RuntimeError) as error:
-        said = (str(error).splitlines() or ["no more was said"])[0]
-        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and not any(sign in said for sign in _SIGNS):
+        detail = (str(error).splitlines() or ["no more was said"])[0]
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and not any(sign in detail for sign in _SIGNS):
             raise
-        raise OutOfMemory(said, hint or _HINT) from None
+        raise OutOfMemory(detail, hint or _HINT) from None

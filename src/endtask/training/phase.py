@@ -89,7 +89,7 @@ class RefreshHook(Protocol):
         """How many steps from one change to the next."""
         ...
 
-    def renew(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
+    def apply(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
         """Change the batches after so many steps; may add to the counts in `memory`, returns values for the curves."""
         ...
 

@@ -40,7 +40,7 @@ class Callback:
     """
 
     steps: int
-    work: Callable[[int, TrainState], dict[str, float]]
+    action: Callable[[int, TrainState], dict[str, float]]
     at_start: bool = False
     """Whether also before the first step."""
     keep: Callable[[TrainState], None] = lambda memory: None
@@ -64,10 +64,10 @@ def run_phase(
     folder.mkdir(parents=True, exist_ok=True)
     optimizer, decay = build_optimizer(phase), phase.average_decay
     averaging = None if decay is None else Averaging(phase.network, decay)
-    work = _PhaseRun(phase, optimizer, averaging, folder, callback, on_checkpoint, max_skipped_steps, trackers)
+    runner = _PhaseRun(phase, optimizer, averaging, folder, callback, on_checkpoint, max_skipped_steps, trackers)
     checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, averaging, phase.refresh)
     with explained_memory_trouble(), closing(checkpoints):
-        memory = work.go(checkpoints, label)
+        memory = runner.go(checkpoints, label)
     if averaging is not None:
         averaging.put_in()
     return memory
@@ -108,9 +108,9 @@ class _PhaseRun:
 
     def _go_back(self, checkpoints: Checkpoints, label: str) -> None:
         """Halve the rate in the last checkpoint, so that a run killed from here on goes on with it too."""
-        kept = checkpoints.load()
-        assert kept is not None
-        start, memory = kept
+        stored = checkpoints.load()
+        assert stored is not None
+        start, memory = stored
         memory["rate_halvings"] = memory.get("rate_halvings", 0) + 1
         if memory["rate_halvings"] > _MOST_RETURNS:
             raise TrainingError(
@@ -136,8 +136,8 @@ class _PhaseRun:
                 _count(memory, record)
                 if self.averaging is not None:
                     self.averaging.update(record.step)
-                at_callback, renews = self._is_callback_step(record.step), self._renews(record.step)
-                at_checkpoint = renews or record.step % phase.settings.checkpoint_steps == 0
+                at_callback, at_refresh = self._is_callback_step(record.step), self._is_refresh_step(record.step)
+                at_checkpoint = at_refresh or record.step % phase.settings.checkpoint_steps == 0
                 # A row before each checkpoint: a resumed run has the same curves.
                 rows = metrics.add(record, flush=at_callback or at_checkpoint, counts=self._counts())
                 for row in rows:
@@ -145,8 +145,8 @@ class _PhaseRun:
                 if (at_callback or at_checkpoint) and self._is_sound(record.step):
                     if at_callback:
                         self._run_callback(record.step, memory, metrics)
-                    if renews and not memory.get("stop"):
-                        self._renew(record.step, memory, metrics)
+                    if at_refresh and not memory.get("stop"):
+                        self._apply_refresh(record.step, memory, metrics)
                     if at_checkpoint or self._is_due():
                         self._save(checkpoints, record.step, memory)
                 advance(1, note=_note(rows[-1]) if rows else "")
@@ -170,20 +170,20 @@ class _PhaseRun:
             self.callback.keep(memory)
 
     def _steps(self, start: int) -> Iterator[StepRecord]:
-        """All steps from `start` on; batches are made ready anew after each renewal."""
+        """All steps from `start` on; batches are made ready anew after each refresh."""
         every = self.phase.steps if self.phase.refresh is None else self.phase.refresh.steps
         while start < self.phase.steps:
             end = min(self.phase.steps, (start // every + 1) * every)
             yield from train(self.phase, self.optimizer, start, end)
             start = end
 
-    def _renews(self, step: int) -> bool:
+    def _is_refresh_step(self, step: int) -> bool:
         refresh = self.phase.refresh
         return refresh is not None and step % refresh.steps == 0 and step < self.phase.steps
 
-    def _renew(self, step: int, memory: TrainState, metrics: MetricsFile) -> None:
+    def _apply_refresh(self, step: int, memory: TrainState, metrics: MetricsFile) -> None:
         assert self.phase.refresh is not None
-        self._log({"step": step, **self.phase.refresh.renew(step, memory)}, metrics)
+        self._log({"step": step, **self.phase.refresh.apply(step, memory)}, metrics)
 
     def _is_sound(self, step: int) -> bool:
         """Weights that no longer have finite losses are not scored, and nothing to go back to or to end with.
@@ -202,7 +202,7 @@ class _PhaseRun:
         if self.callback is None:
             return
         with nullcontext() if self.averaging is None else self.averaging.in_place():
-            row = {"step": step, **self.callback.work(step, memory)}
+            row = {"step": step, **self.callback.action(step, memory)}
         self.phase.network.train()
         self._log(row, metrics)
 

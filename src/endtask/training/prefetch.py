@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 0.1
 class PreparedBatch:
     """One batch of a step, whose turn it is, and what it costs; tokens count once for every reading of the batch."""
 
-    turn: ScheduledObjective
+    scheduled: ScheduledObjective
     batch: Batch
     tokens: int  # without padding
     padded_tokens: int
@@ -28,7 +28,7 @@ class PreparedBatch:
 
 
 @contextmanager
-def prepare_ahead(phase: Phase, start: int, end: int | None = None) -> Iterator[Iterator[list[PreparedBatch]]]:
+def prefetched_batches(phase: Phase, start: int, end: int | None = None) -> Iterator[Iterator[list[PreparedBatch]]]:
     """The batches of every step from `start` to the last, or to `end`, in order; the thread ends with the block."""
     end = phase.steps if end is None else end
     queue: Queue[list[PreparedBatch] | BaseException] = Queue(_STEPS_AHEAD)
@@ -40,7 +40,7 @@ def prepare_ahead(phase: Phase, start: int, end: int | None = None) -> Iterator[
                 queue.put(item, timeout=_PATIENCE_SECONDS)
                 return
 
-    def work() -> None:
+    def produce() -> None:
         try:
             for step in range(start, end):
                 if stop.is_set():
@@ -49,7 +49,7 @@ def prepare_ahead(phase: Phase, start: int, end: int | None = None) -> Iterator[
         except BaseException as error:  # handed over, to be raised where the batch is wanted
             put(error)
 
-    thread = Thread(target=work, name="batches", daemon=True)
+    thread = Thread(target=produce, name="batches", daemon=True)
     thread.start()
     try:
         yield _take(queue, end - start)
@@ -64,29 +64,29 @@ def batches_of(phase: Phase, step: int) -> list[PreparedBatch]:
     With several batches per step an objective's n-th turn reads its batches from n times that number on; while the
     number still grows, those it does not take are left out.
     """
-    ready = []
-    for turn in phase.weighting.schedule(step):
-        objective = phase.objectives[turn.objective]
+    prepared = []
+    for scheduled in phase.weighting.schedule(step):
+        objective = phase.objectives[scheduled.objective]
         for number in range(phase.batches_in(step)):
-            batch = objective.batch(turn.step * phase.accumulation + number)
-            ready.append(
+            batch = objective.batch(scheduled.step * phase.accumulation + number)
+            prepared.append(
                 PreparedBatch(
-                    turn,
+                    scheduled,
                     batch.pin() if phase.context.pins_memory else batch,
                     objective.passes * batch.real_tokens,
                     objective.passes * batch.padded_tokens,
                     objective.flops(phase.network, batch),
                 )
             )
-    return ready
+    return prepared
 
 
-def costs_by_objective(ready: list[PreparedBatch]) -> dict[str, tuple[int, float]]:
+def costs_by_objective(prepared: list[PreparedBatch]) -> dict[str, tuple[int, float]]:
     """Tokens and matrix products of a step's batches, summed by objective."""
     costs: dict[str, tuple[int, float]] = {}
-    for one in ready:
-        tokens, flops = costs.get(one.turn.objective, (0, 0.0))
-        costs[one.turn.objective] = (tokens + one.tokens, flops + one.flops)
+    for one in prepared:
+        tokens, flops = costs.get(one.scheduled.objective, (0, 0.0))
+        costs[one.scheduled.objective] = (tokens + one.tokens, flops + one.flops)
     return costs
 
 

@@ -192,7 +192,7 @@ class Reselection:
         self._step, self._chosen = 0, np.ones(len(scores.candidates), dtype=bool)
         self._put()
 
-    def renew(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
+    def apply(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
         """Choose anew after so many steps; returns the mean score of what is kept, and of the whole reservoir."""
         self._scores.context.synchronize()
         started = time.perf_counter()

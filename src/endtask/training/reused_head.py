@@ -31,7 +31,7 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
     Classes with types, such as B-gene, all begin as the one without.
     """
-    head, rows = kept_objective(network.task_type, tuple(network.config.id2label.values()), settings)
+    head, rows = reused_objective(network.task_type, tuple(network.config.id2label.values()), settings)
     _copy(network.heads[head], network.heads[TASK], rows)
 
 
@@ -43,7 +43,7 @@ def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Sett
         _copy(network.heads[found[0]], network.heads[auxiliary_head(name)], found[1])
 
 
-def kept_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
+def reused_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
     """Return the head that a task of this type can start from, and its class for each label; raises `InputError`."""
     if not task_type.one_label:
         reason = f"a task of type {task_type.name!r} has no classes to start from"

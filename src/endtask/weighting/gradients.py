@@ -39,26 +39,26 @@ class ModuleGradients:
 
     def __init__(self, module: nn.Module) -> None:
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
-        self._rooms: dict[str, FlatGradient] = {}
+        self._buffers: dict[str, FlatGradient] = {}
         self._free: list[FlatGradient] = []
         self._total: FlatGradient | None = None
 
     @property
     def by_objective(self) -> dict[str, Tensor]:
         """What was collected in this step: (P,) each."""
-        return {name: room.flat for name, room in self._rooms.items()}
+        return {name: buffer.flat for name, buffer in self._buffers.items()}
 
     def start(self) -> None:
         """Forget the last step's."""
-        self._free += self._rooms.values()
-        self._rooms.clear()
+        self._free += self._buffers.values()
+        self._buffers.clear()
 
     def collect(self, name: str) -> None:
         """Take the gradient out of the module's weights; a second one of the same name is added to the first."""
-        known = name in self._rooms
+        known = name in self._buffers
         if not known:
-            self._rooms[name] = self._free.pop() if self._free else FlatGradient(self._weights)
-        self._rooms[name].take([weight.grad for weight in self._weights], add=known)
+            self._buffers[name] = self._free.pop() if self._free else FlatGradient(self._weights)
+        self._buffers[name].take([weight.grad for weight in self._weights], add=known)
         for weight in self._weights:
             weight.grad = None
 
@@ -68,8 +68,8 @@ class ModuleGradients:
         if self._total is None:
             self._total = FlatGradient(self._weights)
         total = self._total.flat.zero_()
-        for name, room in self._rooms.items():
-            total.addcmul_(room.flat, weights[name])
+        for name, buffer in self._buffers.items():
+            total.addcmul_(buffer.flat, weights[name])
         for weight, view in zip(self._weights, self._total.views, strict=True):
             weight.grad = view
 

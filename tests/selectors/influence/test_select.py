@@ -16,7 +16,7 @@ import pytest
 
 from endtask.config import Budget, Settings, resolve
 from endtask.errors import InputError
-from endtask.io.run_layout import HELPFUL, INFLUENCE_WORK, SELECTION
+from endtask.io.run_layout import HELPFUL, INFLUENCE_FOLDER, SELECTION
 from endtask.io.stage_folder import StageFolder
 from endtask.selectors.influence import scorer as shards_module
 from endtask.selectors.influence.runner import InfluenceRunner
@@ -141,7 +141,7 @@ def test_a_killed_selection_goes_on_to_the_same_bits(
         kill_after(patch, __import__(f"endtask.selectors.influence.{owner}", fromlist=[owner]), name, calls)
         with pytest.raises(Killed):
             run_influence(folder, settings, stage=stage_in(folder / "run"))
-    left = {entry.name for entry in (folder / "run" / "select.partial" / INFLUENCE_WORK).iterdir()}
+    left = {entry.name for entry in (folder / "run" / "select.partial" / INFLUENCE_FOLDER).iterdir()}
     assert "fold-0" in left
     with monkeypatch.context() as patch:
         if name != "save_weights":  # the models are there

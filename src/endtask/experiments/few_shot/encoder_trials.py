@@ -27,7 +27,7 @@ from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.word_alignment import WordStarts
-from endtask.training.finetune_phase import END_TASK, batches_per_epoch, in_turn
+from endtask.training.finetune_phase import END_TASK, alternating, batches_per_epoch
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
 
@@ -118,7 +118,7 @@ class EncoderTrials:
         return Phase(
             network=self._network,
             objectives=tasks,
-            weighting=in_turn(tasks),
+            weighting=alternating(tasks),
             steps=spec.epochs * batches_per_epoch(tasks),
             settings=phase_settings(),
             learning_rate=trial.learning_rate,

@@ -38,8 +38,8 @@ def verdict(outcome: FewShotOutcome, table: FewShotResultTable | None = None) ->
 def score_in_words(entry: LabelScores, metric: str) -> str:
     """Return a mean with its standard deviation; an asterisk marks a significant difference from the first variant."""
     score = entry.scores[metric]
-    mark = "*" if score.difference is not None and score.difference.is_significant else ""
-    return shown.metric_with_spread(metric, score.mean, score.std, entry.trials) + mark
+    star = "*" if score.difference is not None and score.difference.is_significant else ""
+    return shown.metric_with_spread(metric, score.mean, score.std, entry.trials) + star
 
 
 def notes(outcome: FewShotOutcome) -> list[str]:

@@ -151,11 +151,11 @@ class VariantTrainer:
 
     def _head_trials(self, variant: FewShotVariant) -> HeadTrials:
         self._load(variant)
-        kept = self._head_weights() if variant.head == "keep" else None
+        pretrained_head = self._head_weights() if variant.head == "keep" else None
 
         def first_weights(seed: int) -> dict[str, Tensor]:
-            if kept is not None:
-                return kept
+            if pretrained_head is not None:
+                return pretrained_head
             self.reset_head(seed)
             return self._head_weights()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from endtask.config import BatchSize, PhaseSettings
-from endtask.encoders.batch import room_for
+from endtask.encoders.batch import batch_shape_for
 from endtask.encoders.network import Network
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
 from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, Draw, Indices, held_out_of
@@ -70,10 +70,10 @@ class SelectedTexts(TextStream):
     ) -> None:
         super().__init__(name, texts, network, batch_size=BatchSize(size, "texts"), seed=0)
         self._rows, self.plan = rows, plan
-        if network.fixed_shapes:  # the room for batches of all texts may be too small for these
+        if network.fixed_shapes:  # the shape for batches of all texts may be too small for these
             longest = np.sort(texts.lengths[rows])[-size:]
-            self._room = room_for(int(longest.sum()), len(longest), 0.0, self._layout)
-            self._layout = replace(self._layout, room=self._room)
+            self._fixed_shape = batch_shape_for(int(longest.sum()), len(longest), 0.0, self._layout)
+            self._layout = replace(self._layout, fixed_shape=self._fixed_shape)
 
     def positions(self, step: int) -> Indices:
         """Return the texts of a step's batch."""

@@ -20,11 +20,11 @@ from endtask.tokenization.word_spans import NO_LETTER, SIGN
 
 Indices = NDArray[np.int64]
 SHORTEST, LONGEST = 4, 64
-"""Words of a piece; the rest of a text may be shorter."""
+"""Words of a segment; the rest of a text may be shorter."""
 
 
 @dataclass(frozen=True)
-class Pieces:
+class Segments:
     """P runs of words, each of one text, with the signs between and behind them."""
 
     texts: AlignedTexts
@@ -41,42 +41,42 @@ class Pieces:
         sizes: Indices = self.tokens[:, 1] - self.tokens[:, 0]
         return sizes
 
-    def initials(self, piece: int) -> str:
+    def initials(self, segment: int) -> str:
         """The initials of its words."""
-        return self.texts.initials[self.words[piece, 0] : self.words[piece, 1]]
+        return self.texts.initials[self.words[segment, 0] : self.words[segment, 1]]
 
-    def token_ids(self, piece: int) -> Indices:
+    def token_ids(self, segment: int) -> Indices:
         """Its tokens, without special ones."""
-        return self.texts[int(self.text[piece])][slice(*self.tokens[piece])]
+        return self.texts[int(self.text[segment])][slice(*self.tokens[segment])]
 
-    def of(self, chosen: NDArray[np.bool_]) -> Pieces:
+    def of(self, chosen: NDArray[np.bool_]) -> Segments:
         """Some of them."""
-        return Pieces(self.texts, self.words[chosen], self.text[chosen], self.tokens[chosen])
+        return Segments(self.texts, self.words[chosen], self.text[chosen], self.tokens[chosen])
 
 
-def whole_texts(texts: AlignedTexts) -> Pieces:
-    """Every text with words as one piece."""
+def whole_texts(texts: AlignedTexts) -> Segments:
+    """Every text with words as a single segment."""
     return _cut(texts, np.empty(0, dtype=np.int64))
 
 
-def cut_texts(texts: AlignedTexts, random: np.random.Generator) -> Pieces:
-    """Every text cut into pieces, twice as long ones half as often (uniform in the logarithm)."""
+def cut_texts(texts: AlignedTexts, random: np.random.Generator) -> Segments:
+    """Every text cut into segments, twice as long ones half as often (uniform in the logarithm)."""
     count = len(texts.plain_words[0])
     sizes = np.exp(random.uniform(np.log(SHORTEST), np.log(LONGEST + 1), count // SHORTEST + 1)).astype(np.int64)
     ends = np.cumsum(sizes)
     return _cut(texts, ends[ends < count])
 
 
-def _cut(texts: AlignedTexts, ends: Indices) -> Pieces:
+def _cut(texts: AlignedTexts, ends: Indices) -> Segments:
     """Cut behind words, numbered over all texts, and where texts end."""
     words, offsets = texts.plain_words
     cuts = np.unique(np.concatenate([offsets, ends]))
     first, last = cuts[:-1], cuts[1:]
-    text = np.searchsorted(offsets, first, "right") - 1  # of texts without words none begins a piece
+    text = np.searchsorted(offsets, first, "right") - 1  # of texts without words none begins a segment
     next_word = words[np.minimum(last, len(words) - 1), 0]
     start = np.where(first == offsets[text], 1, words[first, 0])
     end = np.where(last == offsets[text + 1], texts.lengths[text] - 1, next_word)
-    return Pieces(texts, np.stack([first, last], axis=1), text, np.stack([start, end], axis=1))
+    return Segments(texts, np.stack([first, last], axis=1), text, np.stack([start, end], axis=1))
 
 
 FEWEST_WORDS, MOST_WORDS = 2, 6
@@ -93,28 +93,28 @@ class AcronymMaker:
     the same reason changed letters are drawn as often as words begin with them.
     """
 
-    def __init__(self, pieces: Pieces) -> None:
-        codes = pieces.texts.plain_words[0][:, 2]
+    def __init__(self, segments: Segments) -> None:
+        codes = segments.texts.plain_words[0][:, 2]
         has_letter = (codes != NO_LETTER) & (codes != SIGN)
         self._letters = codes[has_letter]
         follows = np.concatenate([[0, 0], np.cumsum(has_letter[:-1] & has_letter[1:])])  # pairs that end before a word
-        first, behind = pieces.words.T
-        self.pieces = pieces.of(follows[behind] > follows[first + 1])
+        first, behind = segments.words.T
+        self.segments = segments.of(follows[behind] > follows[first + 1])
 
     def positive(self, initials: str, size: int, random: np.random.Generator) -> str | None:
         """The initials of `size` words that follow each other; None where no so many do."""
         runs = [run for run in initials.split(_BREAK) if len(run) >= size]
-        places = np.cumsum([len(run) - size + 1 for run in runs])
+        starts_so_far = np.cumsum([len(run) - size + 1 for run in runs])
         if not runs:
             return None
-        place = int(random.integers(places[-1]))
-        run = int(np.searchsorted(places, place, "right"))
-        start = place - (int(places[run - 1]) if run else 0)
+        position = int(random.integers(starts_so_far[-1]))
+        run = int(np.searchsorted(starts_so_far, position, "right"))
+        start = position - (int(starts_so_far[run - 1]) if run else 0)
         return runs[run][start : start + size]
 
-    def make(self, piece: int, wanted: bool, random: np.random.Generator) -> tuple[str, bool]:
+    def make(self, segment: int, wanted: bool, random: np.random.Generator) -> tuple[str, bool]:
         """Letters for a piece, and whether they match it: as wanted, unless no negative can be found."""
-        initials = self.pieces.initials(piece)
+        initials = self.segments.initials(segment)
         size = int(random.integers(FEWEST_WORDS, min(MOST_WORDS, longest_run(initials)) + 1))
         positive = self.positive(initials, size, random)
         assert positive is not None
@@ -122,7 +122,7 @@ class AcronymMaker:
             return positive, True
         mutated = random.random() < 0.5
         for _ in range(_TRIES):
-            letters = self.mutate(positive, random) if mutated else self._foreign(piece, size, random)
+            letters = self.mutate(positive, random) if mutated else self._foreign(segment, size, random)
             if letters is not None and letters not in initials:
                 return letters, False
             mutated = mutated or letters is None
@@ -131,17 +131,17 @@ class AcronymMaker:
     def mutate(self, letters: str, random: np.random.Generator) -> str:
         """One to all letters changed."""
         changed = list(letters)
-        for place in random.permutation(len(letters))[: random.integers(1, len(letters) + 1)]:
+        for position in random.permutation(len(letters))[: random.integers(1, len(letters) + 1)]:
             drawn = self._letters[random.integers(len(self._letters), size=_TRIES)]
-            other = drawn[drawn != ord(letters[place])]
-            changed[place] = chr(other[0]) if len(other) else letters[place]
+            other = drawn[drawn != ord(letters[position])]
+            changed[position] = chr(other[0]) if len(other) else letters[position]
         return "".join(changed)
 
-    def _foreign(self, piece: int, size: int, random: np.random.Generator) -> str | None:
+    def _foreign(self, segment: int, size: int, random: np.random.Generator) -> str | None:
         """A positive one of another piece with as many letters; None where some draws find none."""
         for _ in range(_TRIES):
-            other = int(random.integers(len(self.pieces)))
-            if other != piece and (letters := self.positive(self.pieces.initials(other), size, random)):
+            other = int(random.integers(len(self.segments)))
+            if other != segment and (letters := self.positive(self.segments.initials(other), size, random)):
                 return letters
         return None
 
@@ -155,13 +155,13 @@ def longest_run(initials: str) -> int:
     return max(map(len, initials.split(_BREAK)))
 
 
-def places_of(letters: str, initials: str) -> list[int]:
+def matches_of(letters: str, initials: str) -> list[int]:
     """All places where the letters begin, overlapping ones too.
 
-    >>> places_of("aba", "ababa")
+    >>> matches_of("aba", "ababa")
     [0, 2]
     """
-    return [place for place in range(len(initials)) if initials.startswith(letters, place)]
+    return [position for position in range(len(initials)) if initials.startswith(letters, position)]
 
 
 _LONGEST_ACRONYM = MOST_WORDS + 2
@@ -180,14 +180,14 @@ class Acronyms(FramedPairs):
 
     needs = "text with two words in a row that begin with letters"
 
-    def pieces(self, texts: AlignedTexts) -> Pieces:
+    def segments(self, texts: AlignedTexts) -> Segments:
         """What is read beside an acronym."""
         return whole_texts(texts)
 
     def choose(self, texts: AlignedTexts) -> tuple[Indices, Indices]:
         """Pieces with words that an acronym can be made of."""
-        self.maker = AcronymMaker(self.pieces(texts))
-        chosen = self.maker.pieces
+        self.maker = AcronymMaker(self.segments(texts))
+        chosen = self.maker.segments
         return np.arange(len(chosen)), chosen.lengths + self._frame.size + _LONGEST_ACRONYM
 
     def letters(self, step: int) -> list[Drawn]:
@@ -195,8 +195,8 @@ class Acronyms(FramedPairs):
         positions, random = self.stream.positions(step), self.stream.random(step)
         wanted = half_of(len(positions), random)
         return [
-            (int(piece), *self.maker.make(int(piece), bool(positive), random))
-            for piece, positive in zip(positions, wanted, strict=True)
+            (int(segment), *self.maker.make(int(segment), bool(positive), random))
+            for segment, positive in zip(positions, wanted, strict=True)
         ]
 
     def make(self, step: int) -> Made:
@@ -207,9 +207,9 @@ class Acronyms(FramedPairs):
         """The same of what was drawn."""
         acronyms = self._tokenizer([letters.upper() for _, letters, _ in drawn], add_special_tokens=False)["input_ids"]
         inputs = []
-        for (piece, _, _), ids in zip(drawn, acronyms, strict=True):
+        for (segment, _, _), ids in zip(drawn, acronyms, strict=True):
             first: Indices = np.array(ids[:_LONGEST_ACRONYM], dtype=np.int64)
-            inputs.append(self.framed(first, self.maker.pieces.token_ids(piece)))
+            inputs.append(self.framed(first, self.maker.segments.token_ids(segment)))
         return inputs, np.array([match for _, _, match in drawn], dtype=np.int64)
 
 
@@ -220,7 +220,7 @@ class GuidedAcronyms(Acronyms):
     have few words, and tokens are asked whether they stand in the words whose initials the letters are.
     """
 
-    def pieces(self, texts: AlignedTexts) -> Pieces:
+    def segments(self, texts: AlignedTexts) -> Segments:
         """Texts cut up, the same at every step."""
         return cut_texts(texts, generator(self._seed, "pieces", self.name))
 
@@ -233,21 +233,24 @@ class GuidedAcronyms(Acronyms):
         drawn = self.letters(step)
         batch = self.laid_out(*self.made(drawn))
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
-        for (piece, letters, match), end in zip(drawn, batch.offsets[1:].tolist(), strict=False):
-            own = self.token_classes(piece, letters if match else None)
+        for (segment, letters, match), end in zip(drawn, batch.offsets[1:].tolist(), strict=False):
+            own = self.token_classes(segment, letters if match else None)
             behind = end - len(self._frame.after)
             labels[behind - len(own) : behind] = own
         return replace(batch, token_labels=torch.from_numpy(labels))
 
-    def token_classes(self, piece: int, letters: str | None) -> Indices:
+    def token_classes(self, segment: int, letters: str | None) -> Indices:
         """1 for the tokens of all words in a row whose initials these are, with what stands between them."""
-        pieces = self.maker.pieces
-        classes = np.zeros(int(pieces.lengths[piece]), dtype=np.int64)
+        segments = self.maker.segments
+        classes = np.zeros(int(segments.lengths[segment]), dtype=np.int64)
         if letters is None:
             return classes
-        words = pieces.texts.plain_words[0][slice(*pieces.words[piece]), :2].astype(np.int64) - pieces.tokens[piece, 0]
-        for place in places_of(letters, pieces.initials(piece)):
-            classes[words[place, 0] : words[place + len(letters) - 1, 1]] = 1
+        words = (
+            segments.texts.plain_words[0][slice(*segments.words[segment]), :2].astype(np.int64)
+            - segments.tokens[segment, 0]
+        )
+        for position in matches_of(letters, segments.initials(segment)):
+            classes[words[position, 0] : words[position + len(letters) - 1, 1]] = 1
         return classes
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:

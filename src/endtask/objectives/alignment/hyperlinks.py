@@ -61,9 +61,9 @@ class SpanBoundaries:
         batch = self.stream.lay_out_texts(self._texts, positions)
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         starts = batch.offsets.numpy()
-        for place, position in zip(starts, positions, strict=False):
+        for start, position in zip(starts, positions, strict=False):
             own = self.labels(int(position))
-            labels[place : place + len(own)] = own
+            labels[start : start + len(own)] = own
         has_class = labels != IGNORED
         weights = has_class.astype(np.float32) / max(1, int(has_class.sum()))
         return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))

@@ -41,8 +41,8 @@ class MarkedRelation(MadePairs):
         seed: int,
         head: str,
     ) -> None:
-        whole = np.concatenate([[0], np.cumsum(spans.values[:, 2])])
-        counts = whole[spans.offsets[1:]] - whole[spans.offsets[:-1]]
+        whole_spans = np.concatenate([[0], np.cumsum(spans.values[:, 2])])
+        counts = whole_spans[spans.offsets[1:]] - whole_spans[spans.offsets[:-1]]
         chosen, self._with_spans = np.flatnonzero(counts >= 2), np.flatnonzero(counts >= 1)
         stream = MadeStream(
             name,
@@ -55,7 +55,7 @@ class MarkedRelation(MadePairs):
         )
         super().__init__(name, stream, head=head)
         self._texts, self._spans = texts, spans
-        self._markers = [np.array(mark_ids(mark, tokenizer)) for mark in markers]
+        self._markers = [np.array(marker_ids(marker, tokenizer)) for marker in markers]
 
     def make(self, step: int) -> Made:
         """Texts with two marked spans, half of them as they stood there."""
@@ -68,20 +68,20 @@ class MarkedRelation(MadePairs):
         return inputs, np.array([own for _, own in made], dtype=np.int64)
 
     def _make(self, position: int, own: bool, random: np.random.Generator) -> tuple[Tokens, bool]:
-        tokens, whole = self._texts[position], self._whole(position)
-        first, second = (whole[place] for place in np.sort(random.permutation(len(whole))[:2]))
+        tokens, whole_spans = self._texts[position], self._whole_spans(position)
+        first, second = (whole_spans[index] for index in np.sort(random.permutation(len(whole_spans))[:2]))
         parts = [tokens[slice(*first)], tokens[slice(*second)]]
         if not own:
             replaced = int(random.integers(2))
             foreign = self._foreign(position, parts[replaced], random)
             own = foreign is None
             parts[replaced] = parts[replaced] if foreign is None else foreign
-        # Either pair of marks may come first, as in the tasks.
+        # Either pair of markers may come first, as in the tasks.
         pairs = [self._markers[:2], self._markers[2:]]
         (open_one, close_one), (open_two, close_two) = pairs if random.random() < 0.5 else pairs[::-1]
         before, between, behind = tokens[: first[0]], tokens[first[1] : second[0]], tokens[second[1] :]
-        pieces = [before, open_one, parts[0], close_one, between, open_two, parts[1], close_two, behind]
-        return np.concatenate(pieces), own
+        chunks = [before, open_one, parts[0], close_one, between, open_two, parts[1], close_two, behind]
+        return np.concatenate(chunks), own
 
     def _foreign(self, position: int, replaced: Tokens, random: np.random.Generator) -> Tokens | None:
         """A span of another document that says something else and fits; None where some draws find none."""
@@ -89,23 +89,23 @@ class MarkedRelation(MadePairs):
             other = int(self._with_spans[random.integers(len(self._with_spans))])
             if self._texts.documents[other] == self._texts.documents[position]:
                 continue
-            whole = self._whole(other)
-            found = self._texts[other][slice(*whole[random.integers(len(whole))])]
+            whole_spans = self._whole_spans(other)
+            found = self._texts[other][slice(*whole_spans[random.integers(len(whole_spans))])]
             if len(found) <= len(replaced) + _LONGER and not np.array_equal(found, replaced):
                 return found
         return None
 
-    def _whole(self, position: int) -> list[Span]:
+    def _whole_spans(self, position: int) -> list[Span]:
         """The whole spans of a text, in order."""
-        return [(int(start), int(end)) for start, end, whole in self._spans[position] if whole]
+        return [(int(start), int(end)) for start, end, is_whole in self._spans[position] if is_whole]
 
 
-def mark_ids(mark: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """The token of a mark, which must be one."""
-    ids: list[int] = tokenizer(mark, add_special_tokens=False)["input_ids"]
+def marker_ids(marker: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """The token of a marker, which must be a single token."""
+    ids: list[int] = tokenizer(marker, add_special_tokens=False)["input_ids"]
     if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
         raise InputError(
-            f"{mark!r} is no token of its own",
+            f"{marker!r} is no token of its own",
             key="aligned.entity_markers",
             hint="name it under tokenizer.entity_markers too",
         )

@@ -40,7 +40,10 @@ class NextSentence(FramedPairs):
         """(first text, second text, the packed texts both are of, whether the second follows) of a step's inputs."""
         positions, random = self.stream.positions(step), self.stream.random(step)
         wanted = half_of(len(positions), random)
-        return [self._pair(int(place), bool(follows), random) for place, follows in zip(positions, wanted, strict=True)]
+        return [
+            self._pair(int(text_index), bool(follows), random)
+            for text_index, follows in zip(positions, wanted, strict=True)
+        ]
 
     def _pair(
         self, position: int, follows: bool, random: np.random.Generator
@@ -52,8 +55,8 @@ class NextSentence(FramedPairs):
         other = None if follows else self._elsewhere(position, size, random)
         if other is None:
             return tokens[1:start], tokens[start : start + size], (position, position), True
-        place, second = other
-        return tokens[1:start], second, (position, place), False
+        text_index, second = other
+        return tokens[1:start], second, (position, text_index), False
 
     def _elsewhere(self, position: int, size: int, random: np.random.Generator) -> tuple[int, Tokens] | None:
         """As many tokens of another document from the start of a sentence on; the most that some draws find."""

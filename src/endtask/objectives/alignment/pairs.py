@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.config import BatchSize
-from endtask.encoders.batch import TextBatch, lay_out, lay_out_tokens, room_for
+from endtask.encoders.batch import TextBatch, batch_shape_for, lay_out, lay_out_tokens
 from endtask.encoders.network import Network
 from endtask.objectives.base import Loss
 from endtask.objectives.classification import cross_entropy
@@ -66,8 +66,8 @@ class MadeStream:
         layout = network.layout(int(lengths.max()))
         grouped = layout.grid and not network.fixed_shapes
         self.plan = BatchPlan(lengths, batch_size, seed, name, group_by_length=grouped)
-        room = room_for(*self.plan.most, 0.0, layout) if network.fixed_shapes else None
-        self._layout = replace(layout, room=room)
+        fixed_shape = batch_shape_for(*self.plan.most, 0.0, layout) if network.fixed_shapes else None
+        self._layout = replace(layout, fixed_shape=fixed_shape)
 
     def positions(self, step: int) -> NDArray[np.int64]:
         """The texts of a step's batch."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from endtask.config import Settings
 from endtask.io.atomic import remove_folder
-from endtask.io.run_layout import INFLUENCE_WORK, SELECTION
+from endtask.io.run_layout import INFLUENCE_FOLDER, SELECTION
 from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 from endtask.progress import warn
@@ -96,7 +96,7 @@ def select(run: RunContext) -> Counts:
         warning = f"{share:.0%} of the corpus is selected; so large a part is much the same for any task"
         counts["warning"] = f"{warning}; a budget selects the best of it: {_SUGGESTED}"
         warn(counts["warning"])
-    remove_folder(folder / INFLUENCE_WORK)  # at the very end: a killed run resumes from it
+    remove_folder(folder / INFLUENCE_FOLDER)  # at the very end: a killed run resumes from it
     return counts
 
 

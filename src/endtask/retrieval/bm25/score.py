@@ -260,10 +260,10 @@ def rank_passages(
 ) -> Rankings:
     """Rank the corpus for queries given as term numbers; reuses the blocks of queries that are in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    room = min(top_k, max(1, joined.scored))
+    slots = min(top_k, max(1, joined.scored))
     # The mean is 0 where no passage has a word; then nothing matches, whatever the divisor.
     bm25 = Bm25(joined.idf(), joined.mean_length or 1.0, k1, b)
-    firsts = range(0, len(queries), _block_size(len(queries), room, workers))
+    firsts = range(0, len(queries), _block_size(len(queries), slots, workers))
     paths = [
         folder / f"{first}-{_key(joined, queries[first : first + firsts.step], top_k, k1, b)}.npz" for first in firsts
     ]
@@ -274,7 +274,7 @@ def rank_passages(
     rounds = -(-len(missing) // workers)
     with bar("rank passages", rounds * joined.positions or None, unit="passages") as advance:
         for together in (missing[start : start + workers] for start in range(0, len(missing), workers)):
-            blocks = [QueryBlock(queries[first : first + firsts.step], bm25, room) for first, _ in together]
+            blocks = [QueryBlock(queries[first : first + firsts.step], bm25, slots) for first, _ in together]
             _score(shards, blocks, bm25, advance)
             for block, (first, path) in zip(blocks, together, strict=True):
                 block.ranked(first).save(path)
@@ -287,9 +287,9 @@ def number_terms(words: Sequence[str], queries: Sequence[Sequence[str]]) -> list
     return [np.asarray([numbers[word] for word in query], dtype=np.int64) for query in queries]
 
 
-def _block_size(queries: int, room: int, workers: int) -> int:
+def _block_size(queries: int, slots: int, workers: int) -> int:
     """Return the queries per block: as many as cache and memory allow, in a multiple of `workers` blocks."""
-    most = max(1, min(_MAX_QUERIES, _MAX_BYTES // QueryBlock.bytes_per_query(room)))
+    most = max(1, min(_MAX_QUERIES, _MAX_BYTES // QueryBlock.bytes_per_query(slots)))
     rounds = -(-queries // (most * workers))
     return max(1, -(-queries // max(1, rounds * workers)))
 

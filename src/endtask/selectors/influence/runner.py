@@ -17,7 +17,7 @@ from endtask.encoders.flops import training_flops
 from endtask.errors import InputError
 from endtask.gradients.scoring import Calibration
 from endtask.io.atomic import atomic_file
-from endtask.io.run_layout import INFLUENCE_WORK, RETRIEVED
+from endtask.io.run_layout import INFLUENCE_FOLDER, RETRIEVED
 from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
 from endtask.selectors.base import Order, RunContext
@@ -107,7 +107,7 @@ class InfluenceRunner:
     def folder(self) -> Path:
         """The scratch folder of the selector."""
         assert self.context.folder is not None
-        return self.context.folder / INFLUENCE_WORK
+        return self.context.folder / INFLUENCE_FOLDER
 
     @property
     def table(self) -> Path:

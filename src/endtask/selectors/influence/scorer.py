@@ -97,7 +97,9 @@ class Reader:
 
     def _masked(self, batch: TextBatch, numbers: NDArray[np.int64], masking: Masking) -> Readings:
         seed = derive(self.seed, "mask", 0)
-        return Readings(tuple(mask_texts(batch, numbers, masking, seed, turn) for turn in range(self._config.masks)))
+        return Readings(
+            tuple(mask_texts(batch, numbers, masking, seed, mask_index) for mask_index in range(self._config.masks))
+        )
 
 
 @dataclass(frozen=True)

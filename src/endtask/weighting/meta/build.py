@@ -91,8 +91,8 @@ def _drawn(
 ) -> TextBatch:
     """A batch of texts of the examples allowed; all of them where they are fewer."""
     stream = source.stream
-    places = np.arange(len(stream.texts)) if allowed is None else np.flatnonzero(allowed[stream.texts.examples])
-    positions = stream.fitting(random.choice(places, min(size, len(places)), replace=False))
+    allowed_texts = np.arange(len(stream.texts)) if allowed is None else np.flatnonzero(allowed[stream.texts.examples])
+    positions = stream.fitting(random.choice(allowed_texts, min(size, len(allowed_texts)), replace=False))
     return source.answered(stream.lay_out(positions), positions)
 
 

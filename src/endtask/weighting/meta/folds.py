@@ -80,8 +80,8 @@ def part_numbers(examples: Sequence[Example], count: int, seed: int, *, key: str
     What the task's splits keep together stays together here; `key` is the setting to complain about.
     """
     groups: dict[str, list[int]] = {}
-    for place, example in enumerate(examples):
-        groups.setdefault(group_key(example), []).append(place)
+    for index, example in enumerate(examples):
+        groups.setdefault(group_key(example), []).append(index)
     check_several_groups(len(groups), key)
     parts = min(count, len(groups))
     # Neighbours have the same label, and so go to different parts.

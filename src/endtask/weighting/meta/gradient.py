@@ -68,23 +68,25 @@ class HeldOutGradient:
         named = [(name, weight) for name, weight in network.encoder.named_parameters() if weight.requires_grad]
         self._weights = {weight: name in counted for name, weight in named}  # and whether its gradient is compared
         self.parts = tuple(_stretches([(counts, weight.numel()) for weight, counts in self._weights.items()]))
-        self._room: FlatGradient | None = None
+        self._buffer: FlatGradient | None = None
         # Nothing in there knows this object: its thread ends as soon as nobody holds it.
-        self._ahead = _Ahead(partial(_batches, held_out, settings.same_head, context.pins_memory), settings.every)
+        self._prefetcher = _Prefetcher(
+            partial(_batches, held_out, settings.same_head, context.pins_memory), settings.every
+        )
 
     def __call__(self, step: int) -> Tensor:
         """(P,), zeros where gradients are not compared; good until the next call."""
-        if self._room is None:
-            self._room = FlatGradient(list(self._weights))
+        if self._buffer is None:
+            self._buffer = FlatGradient(list(self._weights))
         with _reading(self._network), torch.enable_grad():
             loss = self._loss(step)
         compared = [weight for weight, counts in self._weights.items() if counts]
         found = dict(zip(compared, torch.autograd.grad(loss, compared, allow_unused=True), strict=True))
-        self._room.take([found.get(weight) for weight in self._weights])
-        return self._room.flat
+        self._buffer.take([found.get(weight) for weight in self._weights])
+        return self._buffer.flat
 
     def _loss(self, step: int) -> Tensor:
-        fit, batch = self._ahead.at(step)
+        fit, batch = self._prefetcher.at(step)
         given = batch.to(self._context.device)
         head_task = self._held_out.head_task
         if fit is None:
@@ -127,7 +129,7 @@ def _batches(held_out: HeldOut, same_head: bool, pins_memory: bool, step: int) -
     return None if fit is None else fit.pin(), batch.pin()
 
 
-class _Ahead:
+class _Prefetcher:
     """Makes the next batches while the device works on these."""
 
     def __init__(self, make: Callable[[int], _Batches], every: int) -> None:

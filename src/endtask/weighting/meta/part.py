@@ -138,11 +138,11 @@ class MetaWeighting(Weighting):
         """Warn where fewer rows are held out than the gradient is computed from."""
         from endtask.weighting.meta.folds import smallest_part
 
-        asked, folds = self.config.gradient_batch, self.folds(task, settings.pretrain_seed)
+        wanted_size, folds = self.config.gradient_batch, self.folds(task, settings.pretrain_seed)
         rows = len(task.splits.get("dev", ())) if folds is None else smallest_part(folds)
-        if rows >= asked:
+        if rows >= wanted_size:
             return
-        fewer = f"{rows} {'row' if rows == 1 else 'rows'}, fewer than pretrain.weighting.gradient_batch ({asked})"
+        fewer = f"{rows} {'row' if rows == 1 else 'rows'}, fewer than pretrain.weighting.gradient_batch ({wanted_size})"
         if folds is None:
             yield f"dev, whose loss sets the learned weights, has {fewer}; {SPLIT_KEY}=folds uses parts of train"
         else:
@@ -153,10 +153,10 @@ class MetaWeighting(Weighting):
 
     def data_usage(self, groups: int | None) -> Iterator[DataUse]:
         """Yield the split whose loss sets the weights."""
-        from endtask.config.data_usage import DataUse, held_out_in_turn
+        from endtask.config.data_usage import DataUse, held_out_by_fold
 
         by_dev = "dev" if self.config.same_head else "train, judged by dev"  # a separate head is fitted to train
-        split = by_dev if self.config.split == "dev" else held_out_in_turn(self.config.folds, groups)
+        split = by_dev if self.config.split == "dev" else held_out_by_fold(self.config.folds, groups)
         yield DataUse(LEARNED_WEIGHTS, "which objectives help", "the task's texts", split, True)
 
     def unused_settings(self, settings: Settings) -> Iterator[str]:

@@ -88,7 +88,7 @@ class Meta(Rule):
             self._cosines = torch.stack(cosines).to(self._logits.dtype)
             self._next_logits = self._logits + self._settings.learning_rate * self._settings.every * self._cosines
         weights = self._weights(self._next_logits)
-        return {name: weights[place] for place, name in enumerate(self._names)}
+        return {name: weights[index] for index, name in enumerate(self._names)}
 
     @torch.no_grad()
     def after_step(self, step: int, skipped: Tensor) -> None:
@@ -99,8 +99,8 @@ class Meta(Rule):
     def values(self) -> dict[str, Tensor]:
         """Weight and cosine of every objective; a cosine that the last step did not measure is not a number."""
         weights = self._weights(self._logits)
-        return {f"weight/{name}": weights[place] for place, name in enumerate(self._names)} | {
-            f"cosine/{name}": self._cosines[place] for place, name in enumerate(self._names)
+        return {f"weight/{name}": weights[index] for index, name in enumerate(self._names)} | {
+            f"cosine/{name}": self._cosines[index] for index, name in enumerate(self._names)
         }
 
     def state(self) -> dict[str, Tensor]:
