@@ -15,9 +15,8 @@ from endtask.config import AlignedSettings, CorpusSettings, SourceSettings, Toke
 from endtask.corpus import Corpus
 from endtask.records import Document
 from endtask.tokenization.aligned_texts import ADDED_TOKENS, FOUND, MARKUP, document_key, pack_aligned
-from endtask.tokenization.span_finders import from_quotes
+from endtask.tokenization.span_finders import NO_LETTER, SIGN, from_quotes
 from endtask.tokenization.tokenizer import train_tokenizer
-from endtask.tokenization.word_spans import NO_LETTER, SIGN
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_documents, make_tokenizer
 
 

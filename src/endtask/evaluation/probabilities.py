@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from endtask.encoders.batch import lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network
-from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.word_alignment import WordStarts
+from endtask.tokenization.packed_texts import PackedTexts, WordStarts
 
 
 @torch.inference_mode()

@@ -15,7 +15,7 @@ from endtask.encoders.per_example_loss import tag_errors
 from endtask.objectives.classification import class_differences
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective, weighted_sum
-from endtask.tokenization.word_alignment import WordStarts
+from endtask.tokenization.packed_texts import WordStarts
 
 
 class Tagging(TaskObjective):

@@ -212,7 +212,7 @@ class Predictor:
 
     def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
         """Tag texts whose words are joined by single blanks, as in training."""
-        from endtask.tokenization.word_alignment import NO_TOKEN, first_tokens
+        from endtask.tokenization.packed_texts import NO_TOKEN, first_tokens
 
         inputs: Any = self._tokenizer(
             [" ".join(text) for text in words],

@@ -101,7 +101,7 @@ class TokenClassification(TaskType):
         from endtask.encoders.batch import IGNORED
         from endtask.objectives.token_classification import Tagging
         from endtask.task.targets import NO_WORD, targets
-        from endtask.tokenization.word_alignment import WordStarts
+        from endtask.tokenization.packed_texts import WordStarts
 
         answers = targets(task, split)
         known = answers[answers != NO_WORD]

@@ -15,8 +15,15 @@ from endtask.corpus.passages import sentence_starts
 from endtask.corpus.reading import Links
 from endtask.records import Document, batched
 from endtask.tokenization.packed_texts import PackedTexts, Ragged, save_array, write_packed
-from endtask.tokenization.span_finders import Finder, from_markup
-from endtask.tokenization.word_spans import NO_LETTER, SIGN, TokenSpans, initial_finder, word_spans
+from endtask.tokenization.span_finders import (
+    NO_LETTER,
+    SIGN,
+    Finder,
+    TokenSpans,
+    from_markup,
+    initial_finder,
+    word_spans,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -35,7 +42,7 @@ class AlignedTexts(PackedTexts):
     def words(self) -> Ragged:
         """(first token, end, initial) of each word or punctuation mark that lies completely in a text.
 
-        See tokenization/word_spans.py for initials.
+        See tokenization/span_finders.py for initials.
         """
         return Ragged(self.folder, WORDS)
 

@@ -20,7 +20,7 @@ from endtask.errors import InputError
 from endtask.records import Document
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import TextEncoder, Tokens, plain_encoder
-from endtask.tokenization.entity_markers import marker_pattern
+from endtask.tokenization.special_tokens import marker_pattern
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

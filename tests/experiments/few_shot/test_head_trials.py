@@ -27,8 +27,7 @@ from endtask.experiments.few_shot.stacked_heads import Weights, dropout_factors,
 from endtask.experiments.few_shot.trial_rows import TrialRows, phase_settings
 from endtask.records import Example
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts, pack_examples
-from endtask.tokenization.word_alignment import pack_tagged
+from endtask.tokenization.packed_texts import PackedTexts, pack_examples, pack_tagged
 from endtask.training.optimizer import build_optimizer
 from tests.tiny import ARCHITECTURES, MAX_LENGTH, WORDS, make_texts, make_tokenizer, shake
 

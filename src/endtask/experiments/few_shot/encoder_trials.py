@@ -25,8 +25,7 @@ from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.token_classification import Tagging
 from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
-from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.word_alignment import WordStarts
+from endtask.tokenization.packed_texts import PackedTexts, WordStarts
 from endtask.training.finetune_phase import END_TASK, alternating, batches_per_epoch
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase

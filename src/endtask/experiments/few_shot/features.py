@@ -11,8 +11,7 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.experiments.few_shot.label_draws import Indices
 from endtask.experiments.few_shot.prediction_units import PredictionUnits
-from endtask.tokenization.packed_texts import PackedTexts
-from endtask.tokenization.word_alignment import WordStarts
+from endtask.tokenization.packed_texts import PackedTexts, WordStarts
 
 _TEXTS_AT_ONCE = 64
 

@@ -13,8 +13,7 @@ from endtask.experiments.few_shot.label_draws import Indices, TaskRows
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, numbered
 from endtask.task_types.token_classification import default_tag
-from endtask.tokenization.packed_texts import PackedTexts, runs
-from endtask.tokenization.word_alignment import WordStarts
+from endtask.tokenization.packed_texts import PackedTexts, WordStarts, runs
 
 _SMALLEST = 1e-7  # a probability of 0 would make the perplexity of all infinite
 LARGEST_LOSS = -math.log(_SMALLEST)

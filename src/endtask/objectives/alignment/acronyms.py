@@ -16,7 +16,7 @@ from endtask.objectives.alignment.pairs import FramedPairs, Made, half_of
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import AlignedTexts
-from endtask.tokenization.word_spans import NO_LETTER, SIGN
+from endtask.tokenization.span_finders import NO_LETTER, SIGN
 
 Indices = NDArray[np.int64]
 SHORTEST, LONGEST = 4, 64
