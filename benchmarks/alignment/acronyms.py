@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.alignment.stop_words import STOP_WORDS
-from endtask.evaluation.spans import spans_of
+from endtask.evaluation.metrics.spans import spans_of
 from endtask.io.tables import Row
 
 SHORTEST, LONGEST = 2, 6

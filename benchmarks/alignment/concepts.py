@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.alignment.stop_words import STOP_WORDS
 from endtask.errors import InputError
-from endtask.evaluation.spans import spans_of
+from endtask.evaluation.metrics.spans import spans_of
 from endtask.io.tables import Row
 
 Splits = dict[str, list[Row]]

@@ -25,7 +25,7 @@ from benchmarks.alignment.acronyms import (
 from benchmarks.alignment.concepts import boundaries, content_words, divide, shared_words, unique_rows
 from benchmarks.alignment.surface import RULES, surface_accuracies
 from endtask.errors import InputError
-from endtask.evaluation.spans import spans_of
+from endtask.evaluation.metrics.spans import spans_of
 from endtask.task import Task
 
 Row = dict[str, Any]

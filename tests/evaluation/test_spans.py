@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.evaluation.spans import Span, scheme_of, spans_of
+from endtask.evaluation.metrics.spans import Span, scheme_of, spans_of
 
 TAGS = ["O", *(f"{place}-{kind}" for place in "BIES" for kind in ("x", "y"))]
 

@@ -16,8 +16,8 @@ from sklearn import metrics as sklearn
 
 from endtask.config import EvaluateSettings
 from endtask.errors import InputError
+from endtask.evaluation.metrics.spans import spans_of
 from endtask.evaluation.significance import bootstrap_interval, metric_permutation
-from endtask.evaluation.spans import spans_of
 from endtask.evaluation.task_metrics import Measure, measure_of, score_runs
 from endtask.records import Example
 from endtask.registry import task_types

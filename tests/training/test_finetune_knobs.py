@@ -14,7 +14,7 @@ from torch._dynamo.testing import CompileCounter
 
 from endtask.config import Budget, Settings
 from endtask.encoders.weights import load_tensors, load_weights
-from endtask.evaluation.probabilities import class_probabilities
+from endtask.evaluation.outputs import class_probabilities
 from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts

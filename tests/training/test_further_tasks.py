@@ -15,7 +15,7 @@ from endtask.config import Settings
 from endtask.encoders.auxiliary_heads import auxiliary_head
 from endtask.encoders.network import TASK
 from endtask.encoders.weights import load_weights, save_weights
-from endtask.evaluation.probabilities import class_probabilities
+from endtask.evaluation.outputs import class_probabilities
 from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.io.stage_folder import MANIFEST, StageFolder
 from endtask.objectives.task_base import TaskObjective

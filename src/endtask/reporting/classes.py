@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from endtask.evaluation.spans import scheme_of, spans_of
+from endtask.evaluation.metrics.spans import scheme_of, spans_of
 from endtask.evaluation.task_metrics import Measure, positive_class
 
 

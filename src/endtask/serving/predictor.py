@@ -235,7 +235,7 @@ class Predictor:
         return next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
 
     def _spans(self, words: Sequence[str], tags: Sequence[str]) -> tuple[dict[str, Any], ...]:
-        from endtask.evaluation.spans import scheme_of, spans_of
+        from endtask.evaluation.metrics.spans import scheme_of, spans_of
 
         found = spans_of(tags, scheme_of(self.labels))
         return tuple(

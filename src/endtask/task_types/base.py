@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from endtask.encoders.base import Encoder
     from endtask.encoders.batch import TextBatch
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_base import TaskObjective

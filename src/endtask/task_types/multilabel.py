@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from endtask.encoders.batch import TextBatch
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_base import TaskObjective
@@ -111,7 +111,7 @@ class MultiLabel(TaskType):
         return LabelSet(tuple(label for label, value in by_label.items() if value >= threshold), by_label)
 
     def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baseline_model import BaselineModel
+        from endtask.evaluation.baselines import BaselineModel
 
         counts = Counter(example.label for example in task.train)
         commonest = min(counts, key=lambda label: (-counts[label], label))
@@ -127,7 +127,7 @@ class MultiLabel(TaskType):
         from sklearn.linear_model import LogisticRegression
         from sklearn.multiclass import OneVsRestClassifier
 
-        from endtask.evaluation.baseline_model import tfidf_models
+        from endtask.evaluation.baselines import tfidf_models
 
         models = (
             (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from endtask.encoders.batch import TextBatch
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_base import TaskObjective
@@ -103,7 +103,7 @@ class Regression(TaskType):
         return Score(outputs[0])
 
     def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baseline_model import BaselineModel
+        from endtask.evaluation.baselines import BaselineModel
         from endtask.task.targets import targets
 
         mean = float(np.mean(targets(task, "train")))
@@ -112,7 +112,7 @@ class Regression(TaskType):
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import Ridge
 
-        from endtask.evaluation.baseline_model import tfidf_models
+        from endtask.evaluation.baselines import tfidf_models
 
         models = ((Ridge(alpha=penalty), f"ridge regression (alpha={penalty:g})") for penalty in (0.1, 1.0, 10.0))
         return tfidf_models(task, models, lambda found: found.astype(np.float64))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from endtask.encoders.batch import TextBatch
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_base import TaskObjective
@@ -89,7 +89,7 @@ class Text(TaskType):
         return Prediction(labels[best], outputs[best], dict(zip(labels, outputs, strict=True)))
 
     def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baseline_model import BaselineModel
+        from endtask.evaluation.baselines import BaselineModel
 
         counts = Counter(example.label for example in task.train)
         commonest = min(counts, key=lambda label: (-counts[label], label))
@@ -103,7 +103,7 @@ class Text(TaskType):
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import LogisticRegression
 
-        from endtask.evaluation.baseline_model import tfidf_models
+        from endtask.evaluation.baselines import tfidf_models
 
         models = (
             (LogisticRegression(C=strength, max_iter=2000), f"logistic regression (C={strength:g})")

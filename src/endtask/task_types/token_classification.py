@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from endtask.encoders.batch import TextBatch
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_base import TaskObjective
@@ -119,7 +119,7 @@ class TokenClassification(TaskType):
 
     def commonest(self, task: Task) -> BaselineModel:
         """Return each word's commonest tag; a word that train does not have gets the tag of words outside spans."""
-        from endtask.evaluation.baseline_model import BaselineModel
+        from endtask.evaluation.baselines import BaselineModel
         from endtask.task.targets import padded
 
         number = {tag: index for index, tag in enumerate(task.labels)}
@@ -137,7 +137,7 @@ class TokenClassification(TaskType):
         return BaselineModel(predict, "each word's commonest tag in train")
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
-        from endtask.evaluation.baseline_model import word_models
+        from endtask.evaluation.baselines import word_models
 
         return word_models(task)
 
@@ -159,7 +159,7 @@ def as_words(value: Any, column: str) -> tuple[str, ...]:
 
 def default_tag(task: Task) -> str:
     """Return the tag of a word about which nothing is known."""
-    from endtask.evaluation.spans import scheme_of
+    from endtask.evaluation.metrics.spans import scheme_of
 
     counts = Counter(tag for example in task.train if isinstance(example.label, tuple) for tag in example.label)
     outside = {"bio": "O", "ends": "none"}.get(scheme_of(task.labels), "")

@@ -1,13 +1,18 @@
-"""Spans that the tags of a text make: begin-inside-outside tags, or marked starts and ends."""
+"""Spans of tagged texts (begin-inside-outside tags, or tags of starts and ends), and their F1, precision and recall."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from endtask.evaluation.metrics.base import Counted, Form, Metric, RowSums, Values, metrics, ratio
+from endtask.task.targets import Answers, ragged
 
 Scheme = Literal["bio", "ends", "none"]
 Span = tuple[str, int, int]
-"""Type, first word, and the word behind the last."""
+"""Type, index of the first word, and index after the last word."""
 
 _SAME = {"L": "E", "U": "S"}
 _PREFIXES = ("B", "I", "E", "S")
@@ -15,7 +20,7 @@ _ENDS = frozenset({"start", "end", "both", "none"})
 
 
 def scheme_of(tags: Iterable[str]) -> Scheme:
-    """How a set of tags marks spans: `B-X I-X O` (with `E- S-` or `L- U-` too), start/end/both/none, or not at all.
+    """Return how tags encode spans: `B-X I-X O` (with `E- S-` or `L- U-` too), start/end/both/none, or not at all.
 
     >>> scheme_of(["O", "B-place", "I-place"]), scheme_of(["none", "start", "end"]), scheme_of(["NOUN", "VERB"])
     ('bio', 'ends', 'none')
@@ -28,10 +33,10 @@ def scheme_of(tags: Iterable[str]) -> Scheme:
 
 
 def spans_of(tags: Sequence[str], scheme: Scheme, *, strict: bool = False) -> list[Span]:
-    """The spans of a text in order.
+    """Return the spans of a text in order.
 
-    Of `bio` tags a span begins at B, and also, as in the CoNLL evaluation, at an I that goes on with nothing; `strict`
-    leaves such spans out. Of marked ends it goes from a start to the next end, if no other start is between.
+    With `bio` tags a span begins at B and, as in the CoNLL evaluation, at an I that continues nothing; `strict` leaves
+    such spans out. With tags of ends it goes from a start to the next end, if no other start is between.
 
     >>> spans_of(["I-place", "O", "B-time", "I-time"], "bio")
     [('place', 0, 1), ('time', 2, 4)]
@@ -94,3 +99,74 @@ def _between_ends(tags: Sequence[str]) -> Iterator[Span]:
             yield "", start, position + 1
         if tag != "none":
             start = position if tag == "start" else None
+
+
+class _OfSpans(Metric):
+    forms: ClassVar[tuple[Form, ...]] = ("tags",)
+    strict: ClassVar[bool] = False
+    """Whether a span must begin with B, where the CoNLL evaluation accepts I too."""
+
+    @classmethod
+    def fits(cls, form: Form, labels: Sequence[str]) -> bool:
+        return form in cls.forms and scheme_of(labels) != "none"
+
+    def counted(self, predicted: Answers, truth: Answers) -> Counted:
+        return RowSums.of(span_counts(predicted, truth, self.labels, strict=self.strict), self.score)
+
+    @staticmethod
+    def score(sums: Values) -> Values:
+        """Return the score from the numbers of spans that are right, predicted and true."""
+        raise NotImplementedError
+
+
+@metrics.register("span_f1")
+class SpanF1(_OfSpans):
+    """F1 of whole spans, as in the CoNLL evaluation."""
+
+    @staticmethod
+    def score(sums: Values) -> Values:
+        return ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])
+
+
+@metrics.register("strict_span_f1")
+class StrictSpanF1(SpanF1):
+    """F1 of spans that begin with B."""
+
+    strict = True
+
+
+@metrics.register("span_precision")
+class SpanPrecision(_OfSpans):
+    """The share of predicted spans that are right."""
+
+    decides = False
+
+    @staticmethod
+    def score(sums: Values) -> Values:
+        return ratio(sums[:, 0], sums[:, 1])
+
+
+@metrics.register("span_recall")
+class SpanRecall(_OfSpans):
+    """The share of true spans that are predicted."""
+
+    decides = False
+
+    @staticmethod
+    def score(sums: Values) -> Values:
+        return ratio(sums[:, 0], sums[:, 2])
+
+
+def span_counts(predicted: Answers, truth: Answers, labels: Sequence[str], *, strict: bool = False) -> Values:
+    """Return for each run and row the numbers of spans that are right, predicted and true: (runs, rows, 3)."""
+    scheme = scheme_of(labels)
+
+    def spans(table: Answers) -> list[set[tuple[str, int, int]]]:
+        return [set(spans_of([labels[number] for number in row], scheme, strict=strict)) for row in ragged(table)]
+
+    true = spans(truth)
+    rows = [
+        [(len(given & right), len(given), len(right)) for given, right in zip(spans(run), true, strict=True)]
+        for run in predicted
+    ]
+    return np.asarray(rows, dtype=np.float64).reshape(len(predicted), len(truth), 3)
