@@ -35,13 +35,11 @@ from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_statistics
 from endtask.pipeline.run import Run
 from endtask.seeds import generator
-from endtask.selectors.base import RunContext
+from endtask.selectors.base import RunContext, by_score, ranks_of, write_rows
 from endtask.selectors.fusion import fused
 from endtask.selectors.influence import influence_config
-from endtask.selectors.influence.candidates import pack_candidates
-from endtask.selectors.influence.fit import TOKENIZER, prepare_folds, scoring_settings, seed_of
-from endtask.selectors.influence.folds import folds_of
-from endtask.selectors.ranking import by_score, ranks_of, write_rows
+from endtask.selectors.influence.scorer import pack_candidates
+from endtask.selectors.influence.scoring_model import TOKENIZER, folds_of, prepare_folds, scoring_settings
 from endtask.task.task import task_files
 from endtask.tokenization.tokenizer import load_tokenizer
 
@@ -85,7 +83,7 @@ class Prepared:
         shutil.rmtree(folder, ignore_errors=True)
         settings = with_values(self.settings, {"tokenizer.path": str(self.tokenizer)}, "scoring")
         task, scoring = self.run.task, scoring_settings(settings)
-        parts = folds_of(task, influence_config(settings), seed_of(settings))
+        parts = folds_of(task, influence_config(settings), settings.seed)
         prepare_folds(task, parts, self.table, scoring, folder)
         tokenizer = load_tokenizer(folder / TOKENIZER)
         pack_candidates(self.table, tokenizer, scoring.pretrain.max_length, folder / CANDIDATES)

@@ -31,11 +31,23 @@ from endtask.io.atomic import atomic_file
 from endtask.io.compression import zstd
 from endtask.seeds import generator
 from endtask.selectors.influence import influence_config
-from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw
-from endtask.selectors.influence.fit import Fold, fit, prepare_folds, scoring_settings, seed_of
-from endtask.selectors.influence.folds import class_shares, columns_of
 from endtask.selectors.influence.limits import target_memory
-from endtask.selectors.influence.scorer import Scorer, Shards, ShardStatistics, score_units
+from endtask.selectors.influence.scorer import (
+    CandidateUnits,
+    Scorer,
+    Shards,
+    ShardStatistics,
+    calibration_draw,
+    score_units,
+)
+from endtask.selectors.influence.scoring_model import (
+    Fold,
+    class_shares,
+    columns_of,
+    fit,
+    prepare_folds,
+    scoring_settings,
+)
 from endtask.task import Task
 from endtask.task.task import read_task
 from endtask.tokenization.packed_texts import PackedTexts
@@ -87,7 +99,7 @@ def score_order(folder: Path, folds: list[Fold], name: str) -> tuple[np.ndarray,
     candidates = PackedTexts(folder / CANDIDATES)
     units = CandidateUnits(candidates, np.arange(len(candidates)), influence_config(settings).candidate_batch)
     scorer = Scorer(chosen, units, memory=target_memory(chosen[0].context.device))
-    drawn = calibration_draw(units.count, seed_of(settings))
+    drawn = calibration_draw(units.count, settings.seed)
     calibration = Calibration.of(score_units(scorer, units, drawn))
     columns = columns_of([fold.task for fold in chosen], influence_config(settings).target_batch)
     work = ShardStatistics(influence_config(settings), calibration, class_shares(columns, chosen[0].task.labels))

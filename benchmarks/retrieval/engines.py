@@ -55,7 +55,7 @@ Engine = Callable[[Sequence[str], list[str], int, Path], Found]
 
 def ours(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
     """Two streaming passes, no index."""
-    from endtask.retrieval.bm25.search import search
+    from endtask.retrieval.bm25.score import search
 
     found = Found()
     rankings = search(Corpus.read(paths), queries, top_k=top_k, k1=K1, b=B, workers=THREADS, folder=scratch)

@@ -9,13 +9,12 @@ from torch import Tensor
 
 from benchmarks.selection.cases import Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
-from benchmarks.selection.ours import FAST, kept_targets, score_one
+from benchmarks.selection.ours import kept_targets, score_one
 from benchmarks.training.inputs import LEARNING_RATE
 from endtask.encoders.batch import IGNORED
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.gradients.engine import GradientEngine
-from endtask.gradients.plan import Options
 
 _BATCHES = 2
 _TARGETS = 512
@@ -28,10 +27,10 @@ def agreement(case: Case, bench: Bench) -> Row:
     context = place_of(case)
     network = network_of(case, few, context)
     losses = fit(network, few, context)
-    fast = scores_of(network, case, few, context, compiled=case.compiled, options=FAST)
+    fast = scores_of(network, case, few, context, compiled=case.compiled, fast=True)
     exact_place = DeviceContext(context.device)
     network.dtype, network.backend = torch.float32, "padded"
-    exact = scores_of(network, case, few, exact_place, compiled=False, options=Options())
+    exact = scores_of(network, case, few, exact_place, compiled=False, fast=False)
     each = rank_correlations(fast, exact)
     return {
         "targets": few.targets,
@@ -67,13 +66,13 @@ def fit(network: Network, bench: Bench, context: DeviceContext) -> list[float]:
 
 
 def scores_of(
-    network: Network, case: Case, bench: Bench, context: DeviceContext, *, compiled: bool, options: Options
+    network: Network, case: Case, bench: Bench, context: DeviceContext, *, compiled: bool, fast: bool
 ) -> Tensor:
     """Scores of some candidates, always with the same masks: (candidates, targets)."""
     engine = GradientEngine(network, ["last"], context, compiled=compiled)
-    targets = kept_targets(network, context, bench, options)
+    targets = kept_targets(network, context, bench)
     batches = candidate_batches(bench, network, case.batch, _BATCHES)
-    return torch.cat([score_one(engine, targets, batch).cpu() for batch in batches])
+    return torch.cat([score_one(engine, targets, batch, fast=fast).cpu() for batch in batches])
 
 
 def rank_correlations(one: Tensor, other: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,14 @@ def masking_of(bench: Bench) -> Masking:
     """Which tokens are hidden and how."""
     tokenizer = bench.tokenizer()
     return Masking(MASKED_SHARE, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids))
+
+
+@contextmanager
+def tensor_float(wanted: bool) -> Iterator[None]:
+    """Let float32 products use TF32 inside, where `wanted` and supported by the device."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if wanted else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

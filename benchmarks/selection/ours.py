@@ -15,21 +15,18 @@ import torch
 from torch import Tensor
 
 from benchmarks.selection.cases import OURS_SHORT, Case, Row
-from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches
+from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches, tensor_float
 from benchmarks.training.bert import parameters_of
 from endtask.encoders.batch import TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
-from endtask.gradients.engine import GradientEngine
-from endtask.gradients.losses import masked_lm_losses, task_losses
-from endtask.gradients.plan import Options, Workload, make_plan
+from endtask.gradients.engine import GradientEngine, masked_lm_losses, task_losses
 from endtask.gradients.rows import Units
 from endtask.gradients.scoring import score_batches
-from endtask.gradients.targets import Targets
+from endtask.gradients.targets import Targets, Workload, make_plan
 
 TARGET_BATCH = 256
 _WARMUP, _WATCHED = 5, 5
-FAST = Options(tensor_float=True)
 
 
 def ours(case: Case, bench: Bench) -> Row:
@@ -38,7 +35,7 @@ def ours(case: Case, bench: Bench) -> Row:
     network = network_of(case, bench, context)
     engine = GradientEngine(network, ["last"], context, compiled=case.compiled)
     started = time.perf_counter()
-    targets = kept_targets(network, context, bench, FAST)
+    targets = kept_targets(network, context, bench)
     context.synchronize()
     seconds_of_targets = time.perf_counter() - started
     score = partial(score_one, engine, targets)
@@ -60,7 +57,7 @@ def ours(case: Case, bench: Bench) -> Row:
     }
 
 
-def kept_targets(network: Network, context: DeviceContext, bench: Bench, options: Options) -> Targets:
+def kept_targets(network: Network, context: DeviceContext, bench: Bench) -> Targets:
     """The gradients of all targets, each by itself."""
     engine = GradientEngine(network, ["last"], context)
     kept: Targets | None = None
@@ -69,16 +66,18 @@ def kept_targets(network: Network, context: DeviceContext, bench: Bench, options
         if kept is None:
             (few,) = candidate_batches(bench, network, 4, 1)
             work = Workload(bench.candidates, bench.targets, bench.targets)
-            plan = make_plan(engine.gradients(few, masked_lm_losses), gradients, work, options)
+            plan = make_plan(engine.gradients(few, masked_lm_losses), gradients, work)
             kept = Targets(plan, Units.single(bench.targets))
         kept.add(gradients, places)
     assert kept is not None
     return kept
 
 
-def score_one(engine: GradientEngine, targets: Targets, batch: TextBatch) -> Tensor:
+def score_one(engine: GradientEngine, targets: Targets, batch: TextBatch, *, fast: bool = True) -> Tensor:
     """Every candidate of a batch against every target: (candidates, targets)."""
-    return targets.scores(engine.gradients(batch, masked_lm_losses))
+    gradients = engine.gradients(batch, masked_lm_losses)
+    with tensor_float(fast):
+        return targets.scores(gradients)
 
 
 def _timed(case: Case, bench: Bench, network: Network, context: DeviceContext, score: partial[Tensor]) -> Row:

@@ -17,12 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.selection.cases import LENGTH, PAPER_TARGETS, SIZES, Case, Row
-from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of
+from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, tensor_float
 from benchmarks.training.bert import parameters_of
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import Network
-from endtask.gradients.arithmetic import tensor_float
-from endtask.gradients.layers import choose_weights
+from endtask.gradients.capture import choose_weights
 
 _WARMUP, _LEAST = 3, 3
 _PREPARED = 8

@@ -41,8 +41,7 @@ from benchmarks.selection.summary import GOALS, summarize, table
 from benchmarks.training.inputs import vocabulary_folder
 from benchmarks.training.prepare import write_rows
 from endtask.gradients.arithmetic import matrices
-from endtask.gradients.engine import GradientEngine
-from endtask.gradients.losses import masked_lm_losses
+from endtask.gradients.engine import GradientEngine, masked_lm_losses
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.tiny import make_packed, make_texts, make_tokenizer
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,8 @@ from endtask.io.selection_table import read_selection, read_statistics
 from endtask.io.stage_folder import read_manifest
 from endtask.records import Selected
 from endtask.reporting.selection import quality_sentence
-from endtask.retrieval.words import words_of
 from tests.conftest import Answer
-from tests.toy_run import WORDS, sentence, write_rows, write_settings
+from tests.toy_run import write_rows, write_settings
 
 Command = Callable[..., Answer]
 
@@ -27,42 +24,12 @@ def kept(run: Path) -> list[Selected]:
     return list(read_selection(run / "select" / SELECTION))
 
 
-def class_of(item: Selected) -> str:
-    """The class whose words a toy passage holds."""
-    return next(label for label, words in WORDS.items() if set(words) & set(words_of(item.document.text)))
-
-
-@pytest.fixture
-def lopsided(toy: Path, tmp_path: Path) -> Path:
-    """The toy task, and a corpus that has a passage about space for every ten about food, and none about sport."""
-    (tmp_path / "task").symlink_to(toy / "task")
-    chance = random.Random(0)
-    texts = [f"{sentence('food', 4, chance)} x{n}" for n in range(100)]
-    texts += [f"star moon orbit x{n}" for n in range(10)]  # all the same to a query: of each rank there is one
-    write_rows(tmp_path / "corpus.jsonl", [{"text": text} for text in texts])
-    return tmp_path
-
-
 def retrieve(command: Command, data: Path, run: Path, **changes: Any) -> dict[str, Any]:
     settings = write_settings(run.with_suffix(".json"), data, run, **changes)
     answer = command("retrieve", settings, "--json", "--quiet")
     assert answer.code == 0, answer
     statistics: dict[str, Any] = json.loads(answer.out)
     return statistics
-
-
-def test_the_budget_dealt_to_the_classes(lopsided: Path, command: Command) -> None:
-    shares = {}
-    for per_class in (False, True):
-        run = lopsided / f"dealt-{per_class}"
-        select = {"budget": "20passages", "per_class": per_class}
-        statistics = retrieve(command, lopsided, run, select=select, retrieve={"top_k": 100})
-        assert statistics["select"]["passages"] == 20
-        shares[per_class] = Counter(map(class_of, kept(run)))
-    assert shares[True]["space"] == 10, "every second, as long as there are any"
-    assert shares[False]["space"] < 5
-    reasons = Counter(item.reason.partition(" for ")[2] for item in kept(lopsided / "dealt-True"))
-    assert reasons == {"class food": 10, "class space": 10}
 
 
 def test_random_is_as_large_and_knows_nothing_of_the_task(toy: Path, tmp_path: Path, command: Command) -> None:
@@ -100,7 +67,7 @@ def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) 
         tmp_path / "settings.json",
         tmp_path,
         tmp_path / "run",
-        retrieve={"unlabelled": str(tmp_path / "more.txt"), "near_duplicates": 0.5, "top_k": 2},
+        retrieve={"unlabelled": str(tmp_path / "more.txt"), "top_k": 2},
         select={"budget": "1passages"},
     )
     answer = command("retrieve", settings, "--quiet")
@@ -108,15 +75,13 @@ def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) 
     lines = answer.out.splitlines()
     assert lines[0].startswith("61 queries x 2 passages each retrieved ")
     assert lines[0].endswith(" of 6 passages; the contamination filter dropped 1")
-    assert lines[1:4] == [
+    assert lines[1:3] == [
         "unlabelled texts: 2 queries; 1 skipped that are in dev or test",
         "texts skipped without any word: 1",
-        "near-duplicates dropped: 2",
     ]
-    assert lines[4].startswith("selected: 1 passages, 0.0 MB, ")
+    assert lines[3].startswith("selected: 1 passages, 0.0 MB, ")
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The contamination filter dropped 1 passage of the corpus" in page
-    assert "2 near-duplicates of earlier passages were dropped." in page
     assert "2 unlabelled texts were used as queries" in page
 
 

@@ -48,7 +48,6 @@ def test_what_learned_weights_are_learned_from() -> None:
 
 def test_a_selection_that_reads_labels_is_told() -> None:
     assert "selection" not in by_part({"select": {"name": "dsir"}})
-    assert by_part({"select": {"per_class": True}})["selection"].split == "train"
     influence = {"select": {"name": "influence"}}
     assert by_part(influence)["selection"] == DataUse(
         "selection", "which texts help", "the task's texts", "train, each half validated by a model of the other", True

@@ -12,7 +12,7 @@ from endtask.config import Settings, load_settings, preset_names
 from endtask.config.preset_files import preset_layers
 from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.errors import InputError
-from endtask.selectors.influence.fit import scoring_settings
+from endtask.selectors.influence.scoring_model import scoring_settings
 from endtask.weighting.meta.head import HEAD_LEARNING_RATE, HEAD_STEPS, HEAD_WEIGHT_DECAY
 
 TASKS = ["agnews", "hyperpartisan", "helpfulness", "imdb", "acl-arc", "scierc", "chemprot", "rct-20k"]
@@ -169,8 +169,8 @@ def test_an_own_task_gets_what_is_usual_in_the_table(scale: str) -> None:
     assert settings.pretrain.batch_size.amount == median(getattr(BATCH, scale))
     assert settings.pretrain.used_objectives["task"].rho2 == min(multimode(getattr(RHO2, scale)))
     assert settings.pretrain.max_length == median(getattr(EXTERNAL_LENGTH, scale))
-    assert (settings.pretrain.weighting.rho1, settings.retrieve.top_k) == ("auto", "auto")
-    assert settings.retrieve.large_scale == (scale == "large")
+    assert settings.pretrain.weighting.rho1 == "auto"
+    assert settings.retrieve.top_k == ("auto_large" if scale == "large" else "auto")
     assert settings.evaluate.metric == "auto", "macro_f1 for classes"
 
 

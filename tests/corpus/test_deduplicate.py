@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.corpus.deduplicate import Seen, key_of, key_of_words
+from endtask.corpus.corpus import Seen, key_of, key_of_words
 
 keys = st.integers(0, 2**64 - 1) | st.integers(1, 40) | st.integers(1, 40).map(lambda number: number << 32)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from endtask.corpus import python_files
-from endtask.corpus.python_files import docstrings_of_file
+from endtask.corpus import docstrings as python_files
+from endtask.corpus.docstrings import docstrings_of_file
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from endtask.encoders.attention import Guide
 from endtask.encoders.batch import BatchShape
 from endtask.encoders.huggingface import to_classifier
 from endtask.encoders.network import Network
-from endtask.gradients.engine import GradientEngine
-from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.gradients.engine import GradientEngine, masked_lm_losses, task_losses
 from endtask.gradients.targets import products
 from tests.encoders.layouts import batch_of, real_rows, stock_inputs
 from tests.gradients.batches import labelled_batch, masked_batch

@@ -188,9 +188,9 @@ def test_the_baseline_without_the_corpus_has_the_tokenizer_of_the_variant() -> N
 
 
 def test_the_random_baseline_is_the_same_but_for_the_draw() -> None:
-    found = plan(select={"per_class": True}, pretrain={"order": "best_first"})
+    found = plan(pretrain={"order": "best_first"})
     changed = found.variant("random").difference_from(found.settings)
-    assert changed == {"select.name": "random", "select.per_class": False, "pretrain.order": "shuffled"}
+    assert changed == {"select.name": "random", "pretrain.order": "shuffled"}
 
 
 def test_baselines_may_be_told_otherwise() -> None:

@@ -14,8 +14,17 @@ from pydantic import Field
 from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.io.selection_table import read_batches
-from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
-from endtask.selectors.ranking import by_score, ranks_of
+from endtask.selectors.base import (
+    Candidates,
+    Order,
+    PartConfig,
+    Ranking,
+    RunContext,
+    Selector,
+    by_score,
+    ranks_of,
+    selectors,
+)
 from endtask.task import Task
 
 
@@ -31,9 +40,9 @@ class Perplexity(Selector):
 
     config: Config
 
-    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
         """Raise `InputError` where no train text is long enough for an n-gram."""
-        super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
+        super().preflight(task, settings, has_corpus=has_corpus)
         if task is not None and all(len(example.text) < self.config.order for example in task.train):
             raise InputError(f"no train text has {self.config.order} characters", key="select.order")
 

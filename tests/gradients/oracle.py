@@ -9,8 +9,8 @@ from torch import Tensor
 
 from endtask.encoders.batch import TextBatch
 from endtask.encoders.network import Network
-from endtask.gradients.layers import choose_weights
-from endtask.gradients.losses import TextLosses
+from endtask.gradients.capture import choose_weights
+from endtask.gradients.engine import TextLosses
 
 
 def alone(batch: TextBatch, text: int) -> TextBatch:

@@ -10,9 +10,8 @@ from endtask.gradients import arithmetic
 from endtask.gradients import targets as targets_module
 from endtask.gradients.arithmetic import matrices, squared_norms, sums_by_owner
 from endtask.gradients.capture import Capture
-from endtask.gradients.plan import STRATEGIES, Options, Strategy
 from endtask.gradients.rows import Block, LinearRows, LookupRows
-from endtask.gradients.targets import products
+from endtask.gradients.targets import STRATEGIES, Options, Strategy, products
 from tests.gradients.random_rows import LINEAR, WORDS, as_flat, random_gradients
 
 
@@ -77,18 +76,3 @@ def test_looked_up_rows_are_added_in_a_fixed_order() -> None:
     ]
     for _ in range(5):
         assert torch.equal(matrices((rows,), 1, block)[0], torch.cat(by_token))
-
-
-def test_rounded_products_are_asked_for_and_end_with_the_work() -> None:
-    random = torch.Generator().manual_seed(0)
-    candidates, targets = random_gradients(4, random), random_gradients(3, random)
-    seen: list[str] = []
-    before = torch.get_float32_matmul_precision()
-    with arithmetic.tensor_float(True):
-        seen.append(torch.get_float32_matmul_precision())
-        with arithmetic.tensor_float(False):
-            seen.append(torch.get_float32_matmul_precision())
-    assert seen == ["high", "high"]
-    exact, rough = (products(candidates, targets, options=Options(tensor_float=wanted)) for wanted in (False, True))
-    assert torch.equal(exact, rough)  # double precision is never rounded
-    assert torch.get_float32_matmul_precision() == before

@@ -14,11 +14,9 @@ from torch import Tensor
 from endtask.encoders.batch import BatchShape, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TLM_TASK, Network
-from endtask.gradients.engine import GradientEngine
-from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.plan import STRATEGIES, Options
+from endtask.gradients.engine import GradientEngine, TextLosses, masked_lm_losses, task_losses
 from endtask.gradients.rows import LinearRows, LookupRows
-from endtask.gradients.targets import products
+from endtask.gradients.targets import STRATEGIES, Options, products
 from tests.gradients.batches import PAD, labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients, relative_error
 from tests.tiny import ARCHITECTURES

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from endtask.gradients.engine import GradientEngine
-from endtask.gradients.losses import task_losses
+from endtask.gradients.engine import GradientEngine, task_losses
 from endtask.gradients.targets import products
 from tests.gradients.oracle import flat_gradients, relative_error
 from tests.objectives.test_kinds import KINDS, make_network, make_objective

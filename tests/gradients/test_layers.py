@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from endtask.errors import InputError
-from endtask.gradients.layers import choose_weights
+from endtask.gradients.capture import choose_weights
 from tests.gradients.batches import make_network
 from tests.tiny import ARCHITECTURES
 

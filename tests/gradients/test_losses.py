@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from endtask.encoders.batch import BatchShape
-from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.gradients.engine import masked_lm_losses, task_losses
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import alone
 from tests.tiny import ARCHITECTURES

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.gradients.engine import masked_lm_losses, task_losses
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients
 

@@ -7,9 +7,8 @@ import json
 import pytest
 import torch
 
-from endtask.errors import InputError
-from endtask.gradients.plan import STRATEGIES, BlockCosts, Counted, Options, Strategy, Workload, make_plan
 from endtask.gradients.rows import Block, Gradients, LinearRows, LookupRows
+from endtask.gradients.targets import STRATEGIES, BlockCosts, Counted, Options, Strategy, Workload, make_plan
 
 BASE = Block("layers.11.attn.Wo", 768, 768)
 WORDS = Block("embeddings", 30000, 768)
@@ -85,8 +84,3 @@ def test_the_record_is_plain() -> None:
     assert line["layer"] == "layers.11.attn.Wo"
     assert line["strategy"] == "pairs"
     assert line["bytes_per_target"] == 6144
-
-
-def test_an_unknown_strategy_is_refused() -> None:
-    with pytest.raises(InputError, match=r"'pair' \(did you mean 'pairs'\?\)"):
-        Options(strategy="pair")  # type: ignore[arg-type]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from endtask.encoders.batch import TextBatch
 from endtask.encoders.device_context import DeviceContext
-from endtask.gradients.engine import GradientEngine
-from endtask.gradients.losses import masked_lm_losses
+from endtask.gradients.engine import GradientEngine, masked_lm_losses
 from endtask.gradients.scoring import prefetch, score_batches
 from endtask.gradients.targets import products
 from tests.gradients.batches import make_network, masked_batch

@@ -15,8 +15,7 @@ from endtask.encoders.batch import BatchShape, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.gradients import engine as engine_module
-from endtask.gradients.engine import GradientEngine, number_of
-from endtask.gradients.losses import TextLosses, masked_lm_losses, reading_of, task_losses
+from endtask.gradients.engine import GradientEngine, TextLosses, masked_lm_losses, number_of, reading_of, task_losses
 from endtask.gradients.rows import Gradients, LinearRows, average
 from endtask.gradients.targets import products
 from tests.gradients.batches import labelled_batch, make_network, masked_batch

@@ -24,14 +24,6 @@ def test_consecutive_units_are_full_but_the_last(texts: int, size: int) -> None:
     assert units.shares.sum() == pytest.approx(units.count)
 
 
-@settings(max_examples=50, deadline=None)
-@given(values=st.lists(st.integers(-5, 5), min_size=1, max_size=30))
-def test_like_values_are_one_unit(values: list[int]) -> None:
-    units = Units.alike(np.asarray(values))
-    assert units.count == len(set(values))
-    assert len(set(zip(values, units.numbers.tolist(), strict=True))) == units.count
-
-
 def test_single_texts_stay_as_they_are() -> None:
     gradients = random_gradients(4, torch.Generator().manual_seed(0))
     merged, numbers = Units.single(4).merge(gradients)

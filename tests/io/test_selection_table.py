@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +24,6 @@ from endtask.io.selection_table import (
     read_selection,
     read_statistics,
     selection_batch,
-    selection_schema,
     write_batches,
     write_selection,
 )
@@ -98,7 +96,7 @@ def test_many_row_groups_and_several_passes(tmp_path: Path) -> None:
     assert list(texts) == list(texts) == [item.document.text for item in rows]
 
 
-def batch_of(numbers: range, class_ranks: np.ndarray[Any, Any] | None = None) -> Any:
+def batch_of(numbers: range) -> Any:
     return selection_batch(
         [passage(number).document for number in numbers],
         position=list(numbers),
@@ -107,7 +105,6 @@ def batch_of(numbers: range, class_ranks: np.ndarray[Any, Any] | None = None) ->
         matched_count=[1] * len(numbers),
         matched_queries=[("e",)] * len(numbers),
         reason=["why"] * len(numbers),
-        class_ranks=class_ranks,
     )
 
 
@@ -128,29 +125,6 @@ def test_large_texts_close_a_group_early(tmp_path: Path, monkeypatch: pytest.Mon
     write_selection(tmp_path / "s.parquet", rows)
     assert parquet.ParquetFile(tmp_path / "s.parquet").num_row_groups == 2
     assert list(read_selection(tmp_path / "s.parquet")) == rows
-
-
-@given(st.integers(0, 12), st.integers(1, 4), st.integers(0, 9))
-def test_class_ranks_are_a_matrix(passages: int, classes: int, seed: int) -> None:
-    ranks = np.random.default_rng(seed).integers(0, 9, (passages, classes), dtype=np.int32)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "s.parquet")
-        halves = [
-            batch_of(range(passages // 2), ranks[: passages // 2]),
-            batch_of(range(passages // 2, passages), ranks[passages // 2 :]),
-        ]
-        write_batches(path, halves, class_ranks=True)
-        read = read_statistics(path).class_ranks
-        assert read is not None
-        assert read.dtype == np.int32
-        assert read.tolist() == ranks.tolist()
-        assert list(read_selection(path)) == [passage(number) for number in range(passages)]
-
-
-def test_without_classes_there_is_no_matrix(tmp_path: Path) -> None:
-    write_selection(tmp_path / "s.parquet", [passage(1)])
-    assert read_statistics(tmp_path / "s.parquet").class_ranks is None
-    assert parquet.read_schema(tmp_path / "s.parquet").equals(selection_schema())
 
 
 def test_columns_are_read_alone_and_groups_without_kept_rows_not_at_all(tmp_path: Path) -> None:

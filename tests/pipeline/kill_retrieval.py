@@ -77,7 +77,7 @@ def beside_another_process(kill: Kill) -> Kill:
 
 
 def moments(targets: list[str]) -> dict[str, Kill]:
-    from endtask.retrieval import fetch
+    from endtask.retrieval import matched_queries as fetch
     from endtask.retrieval.bm25 import score, statistics_pass
 
     first = next(number for number, target in enumerate(targets) if "/scratch/" in target)

@@ -115,7 +115,7 @@ def test_other_ranking_settings_read_nothing_again(data: Path, tmp_path: Path) -
     settings = settings_for(data, tmp_path / "run", "north", "south", "west")
     endtask.run(settings, until="select")
     before = shards(tmp_path / "run")
-    settings["retrieve"] = {"top_k": 9, "k1": 0.9, "b": 0.4, "query": "idf", "query_words": 3}
+    settings["retrieve"] = {"top_k": 9, "k1": 0.9, "b": 0.4}
     endtask.run(settings, until="select", start="retrieve")
     assert shards(tmp_path / "run") == before
     fresh = endtask.run({**settings, "output_dir": str(tmp_path / "fresh")}, until="select").folder

@@ -220,8 +220,8 @@ def test_a_source_without_text_beside_one_with(toy: Path, tmp_path: Path, comman
         (["retrieve.unlabelled=absent.txt"], "absent.txt"),
         (["select.name=imported"], "key 'select.path': no file to import the selection from"),
         (
-            ["select.name=random", "select.per_class=true"],
-            "key 'select.per_class': selector 'random' has no such option",
+            ["select.name=random", "select.neighbors=3"],
+            "key 'select.neighbors': selector 'random' has no such option",
         ),
         (["select.name=random", "corpus.sources=[]"], "key 'corpus.sources': random selects from a corpus"),
     ],

@@ -37,7 +37,7 @@ def test_nothing_differs_by_default(stage: str) -> None:
 @pytest.mark.parametrize(
     ("stage", "tree"),
     [
-        ("select", {"select": {"name": "best_rank", "per_class": False}}),
+        ("select", {"select": {"name": "best_rank", "budget": "5%"}}),
         ("pretrain", {"pretrain": {"learning_rate": Settings().pretrain.learning_rate}}),
         ("finetune", {"finetune": {"seeds": list(Settings().finetune.seeds)}}),
         ("pack", {"tokenizer": {"vocab_size": Settings().tokenizer.vocab_size}}),
@@ -51,7 +51,6 @@ def test_a_default_that_is_written_out_changes_nothing(stage: str, tree: dict[st
     ("stage", "tree"),
     [
         ("select", {"select": {"name": "dsir"}}),
-        ("select", {"select": {"per_class": True}}),
         ("select", {"select": {"budget": "7%"}}),
         ("pretrain", {"pretrain": TAPT}),
         ("pretrain", {"pretrain": {"learning_rate": 0.5}}),
@@ -64,11 +63,11 @@ def test_other_values_count(stage: str, tree: dict[str, Any]) -> None:
 
 def test_options_inside_a_list_of_selectors_count() -> None:
     def fused(**options: Any) -> str:
-        members = ["dsir", {"name": "best_rank", **options}]
+        members = ["dsir", {"name": "nearest_neighbors", **options}]
         return digest("select", {"select": {"name": "fusion", "selectors": members}})
 
-    assert fused(per_class=False) == fused()
-    assert fused(per_class=True) != fused()
+    assert fused(neighbors=1000) == fused()
+    assert fused(neighbors=7) != fused()
 
 
 def test_inputs_and_the_schema_version_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +81,7 @@ def test_inputs_and_the_schema_version_count(monkeypatch: pytest.MonkeyPatch) ->
     "select",
     [
         {"name": "dsir", "epochs": 3},
-        {"name": "random", "per_class": True},
+        {"name": "random", "neighbors": 7},
         {"embedding": "e"},
         {"name": "fusion", "selectors": ["best_rank", {"name": "dsir", "path": "p"}]},
     ],

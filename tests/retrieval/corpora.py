@@ -13,9 +13,8 @@ import numpy as np
 from endtask.corpus import Corpus
 from endtask.corpus.sources import find_sources, parse_source
 from endtask.retrieval.bm25.join import JoinedCorpus
-from endtask.retrieval.bm25.rankings import Ranking, Rankings
-from endtask.retrieval.fetch import fetch_passages, locate_matches
-from endtask.retrieval.matched_queries import MatchedPassages
+from endtask.retrieval.bm25.score import Ranking, Rankings
+from endtask.retrieval.matched_queries import MatchedPassages, fetch_passages, locate_matches
 from endtask.retrieval.words import words_of
 
 Row = Mapping[str, Any]
@@ -63,8 +62,8 @@ def all_passages(joined: JoinedCorpus, folder: Path, *, workers: int = 1) -> lis
         count = shard.passages
         ones = np.ones(count, dtype=np.int64)
         positions = shard.first_position + np.arange(count)
-        query_matches, ranks = np.zeros(count, dtype=np.int32), np.zeros((count, 2), dtype=np.int32)
-        locate_matches(shard, MatchedPassages(positions, ones, ones / 2, ones, ones, query_matches, ranks)).save(
+        query_matches = np.zeros(count, dtype=np.int32)
+        locate_matches(shard, MatchedPassages(positions, ones, ones / 2, ones, ones, query_matches)).save(
             folder / f"{number}.npz"
         )
         wanted.append((shard.shard, folder / f"{number}.npz"))

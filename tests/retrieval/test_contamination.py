@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from endtask.retrieval.bm25.scan import Scanner, Terms
-from endtask.retrieval.contamination import RUN, ContaminationFilter, may_be_contaminated, spellings
-from endtask.retrieval.contamination_index import _same_run, join_texts
+from endtask.retrieval.contamination import (
+    RUN,
+    ContaminationFilter,
+    _same_run,
+    join_texts,
+    may_be_contaminated,
+    spellings,
+)
 from endtask.retrieval.words import IDEOGRAPH, LETTER, character_classes, word_hash, words_of
 
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -144,7 +150,7 @@ def test_planted_texts_in_any_script(case: tuple[list[str], str]) -> None:
 def test_the_scan_of_the_corpus_suspects_the_same(cases: list[tuple[list[str], str]]) -> None:
     contamination_filter = ContaminationFilter.of([text for evaluation, _ in cases for text in evaluation])
     passages = [passage for _, passage in cases]
-    scanned = Scanner(Terms([]), contamination_filter.table, signatures=False).scan(passages)
+    scanned = Scanner(Terms([]), contamination_filter.table).scan(passages)
     assert scanned.suspects.tolist() == [is_suspect(contamination_filter, passage) for passage in passages]
 
 

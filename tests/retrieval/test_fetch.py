@@ -11,12 +11,11 @@ import pytest
 
 from endtask.errors import InputError
 from endtask.progress import set_quiet
-from endtask.retrieval import fetch
+from endtask.retrieval import matched_queries as fetch
 from endtask.retrieval.bm25 import shards, statistics_pass
 from endtask.retrieval.bm25.join import JoinedCorpus
 from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
-from endtask.retrieval.fetch import ShardMatches, fetch_passages, locate_matches
-from endtask.retrieval.matched_queries import MatchedPassages
+from endtask.retrieval.matched_queries import MatchedPassages, ShardMatches, fetch_passages, locate_matches
 from tests.retrieval.corpora import all_passages, read_corpus_of, write_files
 
 LONG = " ".join(f"n{number:02}." for number in range(30))
@@ -67,7 +66,6 @@ def some_matches() -> MatchedPassages:
         matched_count=np.array([25, 1, 1]),
         query_counts=np.array([2, 0, 1]),
         query_matches=np.array([2, 0, 1], dtype=np.int32),
-        class_ranks=np.array([[0, 3], [1, 0], [2, 9]], dtype=np.int32),
     )
 
 
@@ -85,7 +83,6 @@ def test_matches_stand_beside_the_right_text(joined: JoinedCorpus, tmp_path: Pat
     assert [row["score"] for row in rows] == [0.5, 7.0, 1e-9]
     assert [row["matched_count"] for row in rows] == [25, 1, 1]
     assert [row["matched_queries"] for row in rows] == [["z", "x"], [], ["y"]]
-    assert [row["class_ranks"] for row in rows] == [[0, 3], [1, 0], [2, 9]]
     assert {row["reason"] for row in rows} == {"retrieved"}
 
 

@@ -13,19 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.retrieval import matched_queries as module
-from endtask.retrieval.bm25.rankings import RankedBlock, Rankings
+from endtask.retrieval.bm25.score import RankedBlock, Rankings
 from endtask.retrieval.matched_queries import MATCHED_QUERIES_STORED, MatchedPassages, QueryMatches
 from endtask.retrieval.queries import Query
 
-LABELS = ("no", "perhaps", "yes")
 Entry = tuple[int, float]
 
 # Few different scores, so that equal ranks with equal scores are common.
 RANKINGS = st.lists(
     st.tuples(st.integers(0, 11), st.sampled_from([0.25, 0.5, 1.0, 7.25])), max_size=8, unique_by=lambda entry: entry[0]
 ).map(lambda entries: sorted(entries, key=lambda entry: (-entry[1], entry[0])))
-LABEL_SETS = st.lists(st.sampled_from([*LABELS, "a label of no class"]), max_size=3, unique=True)
-ASKED = st.lists(st.tuples(RANKINGS, st.integers(1, 3), LABEL_SETS), max_size=60)
+ASKED = st.lists(st.tuples(RANKINGS, st.integers(1, 3)), max_size=60)
 
 
 def write_rankings(folder: Path, rankings: list[list[Entry]], per_block: int) -> Rankings:
@@ -40,10 +38,10 @@ def write_rankings(folder: Path, rankings: list[list[Entry]], per_block: int) ->
     return Rankings([folder / f"{first}.npz" for first in firsts], firsts, len(rankings))
 
 
-def make_queries(query_matches: list[tuple[int, list[str]]]) -> list[Query]:
+def make_queries(counts: list[int]) -> list[Query]:
     return [
-        Query(f"query {number}", tuple(f"{number}.{matched_query}" for matched_query in range(count)), tuple(labels))
-        for number, (count, labels) in enumerate(query_matches)
+        Query(f"query {number}", tuple(f"{number}.{example}" for example in range(count)))
+        for number, count in enumerate(counts)
     ]
 
 
@@ -51,7 +49,7 @@ def turn(
     rankings: list[list[Entry]], queries: list[Query], borders: list[int], per_block: int = 7
 ) -> list[MatchedPassages]:
     with tempfile.TemporaryDirectory() as folder:
-        who = QueryMatches(write_rankings(Path(folder), rankings, per_block), queries, LABELS)
+        who = QueryMatches(write_rankings(Path(folder), rankings, per_block), queries)
         return list(who.by_range(borders))
 
 
@@ -67,7 +65,6 @@ def as_rows(asked: MatchedPassages, names: list[str]) -> dict[int, tuple[object,
                 names[matched_query]
                 for matched_query in asked.query_matches[ends[row] - asked.query_counts[row] : ends[row]]
             ],
-            asked.class_ranks[row].tolist(),
         )
         for row, position in enumerate(asked.positions.tolist())
     }
@@ -82,20 +79,17 @@ def slow_rows(rankings: list[list[Entry]], queries: list[Query]) -> dict[int, tu
     for position, found in hits.items():
         found.sort()
         names = [name for _, _, number in found for name in queries[number].example_ids]
-        ranks = [
-            min((rank for rank, _, number in found if label in queries[number].labels), default=0) for label in LABELS
-        ]
-        rows[position] = (found[0][0], -found[0][1], len(names), names[:MATCHED_QUERIES_STORED], ranks)
+        rows[position] = (found[0][0], -found[0][1], len(names), names[:MATCHED_QUERIES_STORED])
     return rows
 
 
 @given(ASKED, st.lists(st.integers(0, 12), max_size=4), st.integers(1, 9), st.sampled_from([1, 5, 10**6]))
 @settings(max_examples=60, deadline=None)
 def test_against_a_dictionary_of_all_hits(
-    asked: list[tuple[list[Entry], int, list[str]]], cuts: list[int], per_block: int, most: int
+    asked: list[tuple[list[Entry], int]], cuts: list[int], per_block: int, most: int
 ) -> None:
-    rankings = [ranking for ranking, _, _ in asked]
-    queries = make_queries([(count, labels) for _, count, labels in asked])
+    rankings = [ranking for ranking, _ in asked]
+    queries = make_queries([count for _, count in asked])
     names = [name for query in queries for name in query.example_ids]
     borders = [0, *sorted(cuts), 12]
     with pytest.MonkeyPatch.context() as patch:
@@ -109,7 +103,7 @@ def test_against_a_dictionary_of_all_hits(
 
 
 def test_late_but_better_queries_push_out_worse_ones() -> None:
-    queries = make_queries([(1, [])] * 50)
+    queries = make_queries([1] * 50)
     (asked,) = turn([[(3, 1.0 + number)] for number in range(50)], queries, [0, 5])
     assert asked.positions.tolist() == [3]
     assert asked.query_matches.tolist() == list(range(49, 29, -1))
@@ -117,26 +111,24 @@ def test_late_but_better_queries_push_out_worse_ones() -> None:
 
 
 def test_of_equal_queries_the_earliest_stay() -> None:
-    (asked,) = turn([[(0, 2.0)]] * 30, make_queries([(1, ["yes"])] * 30), [0, 1])
+    (asked,) = turn([[(0, 2.0)]] * 30, make_queries([1] * 30), [0, 1])
     assert asked.query_matches.tolist() == list(range(MATCHED_QUERIES_STORED))
-    assert asked.class_ranks.tolist() == [[0, 0, 1]]
 
 
 def test_a_query_of_many_examples_fills_the_list() -> None:
-    (asked,) = turn([[(0, 2.0)], [(0, 3.0)]], make_queries([(30, []), (5, [])]), [0, 1])
+    (asked,) = turn([[(0, 2.0)], [(0, 3.0)]], make_queries([30, 5]), [0, 1])
     assert asked.query_matches.tolist() == [*range(30, 35), *range(15)]
     assert asked.matched_count.tolist() == [35]
 
 
 def test_nobody_asked() -> None:
     for rankings in ([], [[], []]):
-        stretches = turn(rankings, make_queries([(1, [])] * len(rankings)), [0, 4, 4, 9])
+        stretches = turn(rankings, make_queries([1] * len(rankings)), [0, 4, 4, 9])
         assert [len(stretch.positions) for stretch in stretches] == [0, 0, 0]
-        assert [stretch.class_ranks.shape for stretch in stretches] == [(0, 3)] * 3
 
 
 def test_ranks_beyond_sixteen_bits_and_any_positive_score_survive() -> None:
     scores = np.linspace(1e30, 1e-30, 70_000).tolist()
-    (asked,) = turn([list(enumerate(scores))], make_queries([(1, [])]), [0, 70_000])
+    (asked,) = turn([list(enumerate(scores))], make_queries([1]), [0, 70_000])
     assert asked.rank.tolist() == list(range(1, 70_001))
     assert asked.score.tolist() == scores

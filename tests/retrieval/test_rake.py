@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.retrieval.rake import english_stop_words, find_candidates, key_phrases, rank_candidates
+from endtask.retrieval.queries import english_stop_words, find_candidates, key_phrases, rank_candidates
 from endtask.retrieval.words import words_of
 
 # The candidates that Rose et al. (2010) list for their example, and the scores they print.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from endtask.config import ColumnSettings, RetrieveSettings
 from endtask.corpus import Corpus
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
-from endtask.io.selection_table import read_selection, read_statistics
+from endtask.io.selection_table import read_selection
 from endtask.progress import set_quiet
 from endtask.records import Example, Selected
 from endtask.retrieval import retrieve as stage
@@ -187,9 +186,6 @@ def test_unlabelled_texts_ask_too_unless_dev_or_test_has_them(task: Task, corpus
     without = retrieve(task, corpus, RetrieveSettings(), tmp_path / "without")
     assert without["unlabelled_texts"] == 0
     assert 3 not in retrieved(tmp_path / "without")
-    ranks = read_statistics(tmp_path / "with" / RETRIEVED).class_ranks
-    assert ranks is not None
-    assert ranks[list(found).index(3)].tolist() == [0, 0], "no class asked for it"
 
 
 def test_unlabelled_texts_by_the_columns_of_the_task(task: Task, corpus: Corpus, tmp_path: Path) -> None:
@@ -200,15 +196,6 @@ def test_unlabelled_texts_by_the_columns_of_the_task(task: Task, corpus: Corpus,
     assert queries_of(tmp_path / "named")["whatsoever"] == ["unlabelled/1"]
 
 
-def test_rarest_words_ask(task: Task, corpus: Corpus, tmp_path: Path) -> None:
-    counts = retrieve(task, corpus, RetrieveSettings(query="idf", query_words=1), tmp_path)
-    # "and" and "pears" stand in two passages each, "apples" in three; of equals the earlier stays.
-    assert queries_of(tmp_path) == {"pears": ["train-0", "train-1"], "apples": ["train-2"], "stone": ["train-3"]}
-    assert counts["queries"] == 3
-    assert retrieved(tmp_path)[0].rank == 1
-    assert set(retrieved(tmp_path)[6].matched_queries) == {"train-0", "train-1", "train-2"}
-
-
 def test_key_phrases_ask(corpus: Corpus, tmp_path: Path) -> None:
     text = "It is what it is: the stone bridges of the old town, and then there is more of it."
     retrieve(asking((text, "x"), ("apples", "y")), corpus, RetrieveSettings(query="rake", query_words=4), tmp_path)
@@ -217,45 +204,9 @@ def test_key_phrases_ask(corpus: Corpus, tmp_path: Path) -> None:
     assert {"stone", "bridges"} <= set(" ".join(asked).split()) <= {"stone", "bridges", "old", "town"}
 
 
-def test_near_duplicates_collapse_and_are_counted(task: Task, tmp_path: Path) -> None:
-    chance = random.Random(1)
-    long = " ".join(chance.choice(["pears", "apples", "stone", "autumn", "hill", "wind", "sea"]) for _ in range(200))
-    texts = [long, f"{long} indeed", "apples", "pears and stones", long.upper()]
-    corpus = write_corpus(tmp_path / "alike.jsonl", texts)
-    plain = retrieve(task, corpus, RetrieveSettings(contamination_filter=False), tmp_path / "plain")
-    counts = retrieve(
-        task, corpus, RetrieveSettings(contamination_filter=False, near_duplicates=0.8), tmp_path / "collapsed"
-    )
-    assert (plain["near_duplicates"], plain["passages_scored"]) == (0, 5)
-    assert (counts["near_duplicates"], counts["passages_scored"]) == (2, 3)
-    assert set(retrieved(tmp_path / "plain")) == {0, 1, 2, 3, 4}
-    assert set(retrieved(tmp_path / "collapsed")) == {0, 2, 3}, "the first of those alike stays"
-    sizes = np.load(tmp_path / "collapsed" / PASSAGE_SIZES)
-    assert np.flatnonzero(sizes == 0).tolist() == [1, 4], "and random selection does not draw the others"
-
-
-def test_large_scale_doubles_the_papers_k(task: Task, corpus: Corpus, tmp_path: Path) -> None:
-    assert retrieve(task, corpus, RetrieveSettings(large_scale=True), tmp_path)["top_k"] == 10_000
-    assert retrieve(task, corpus, RetrieveSettings(large_scale=True, top_k=3), tmp_path)["top_k"] == 3
-
-
-def test_ranks_by_class(corpus: Corpus, tmp_path: Path) -> None:
-    texts = [("pears", "b"), ("apples pears", "a"), ("pears", "a"), ("stone", "b"), ("bridges nothing", "b")]
-    labels = asking(*texts).labels
-    retrieve(asking(*texts), corpus, RetrieveSettings(), tmp_path)
-    statistics, found = read_statistics(tmp_path / RETRIEVED), retrieved(tmp_path)
-    alone = {}
-    for label in labels:
-        # Another class, or it would be no task; its text finds nothing.
-        own = asking(*(pair for pair in texts if pair[1] == label), ("zzz", "other"))
-        retrieve(own, corpus, RetrieveSettings(), tmp_path / label)
-        alone[label] = {position: item.rank for position, item in retrieved(tmp_path / label).items()}
-    assert statistics.class_ranks is not None
-    assert statistics.class_ranks.tolist() == [
-        [alone[label].get(position, 0) for label in labels] for position in found
-    ]
-    assert 0 in statistics.class_ranks
-    assert statistics.rank.tolist() == [min(rank for rank in row if rank) for row in statistics.class_ranks.tolist()]
+def test_the_papers_top_k(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    assert retrieve(task, corpus, RetrieveSettings(top_k="auto_large"), tmp_path)["top_k"] == 10_000
+    assert retrieve(task, corpus, RetrieveSettings(top_k=3), tmp_path)["top_k"] == 3
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -274,6 +225,5 @@ def test_a_task_without_any_word_asks_nothing(corpus: Corpus, tmp_path: Path) ->
 
 def test_words_that_no_passage_has(corpus: Corpus, tmp_path: Path) -> None:
     task = asking(("xyzzy", "x"), ("plugh", "y"))
-    for mode in ("full", "idf"):
-        counts = retrieve(task, corpus, RetrieveSettings(query=mode), tmp_path / mode)  # type: ignore[arg-type]
-        assert (counts["queries"], counts["passages"]) == (2, 0)
+    counts = retrieve(task, corpus, RetrieveSettings(query="full"), tmp_path)
+    assert (counts["queries"], counts["passages"]) == (2, 0)

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.corpus.deduplicate import key_of_words
+from endtask.corpus.corpus import key_of_words
 from endtask.errors import InputError
 from endtask.retrieval.bm25 import scan
 from endtask.retrieval.bm25.scan import FULL_COUNT, Scanned, Scanner, Terms, string_keys
 from endtask.retrieval.contamination import ContaminationFilter
-from endtask.retrieval.near_duplicates import SIGNATURE
 from endtask.retrieval.words import word_hash, words_of
 
 ODD = "aAbB1 _-.!\nÉé\u0301\u0307İIiΣσςKk日本の〇ßẞ😀𠀀𐐀\u3000\u0085\u00a0"
@@ -25,7 +24,7 @@ SPREAD = 0x9E3779B97F4A7C15
 
 
 def scanner_for(words: list[str]) -> Scanner:
-    return Scanner(Terms(words), NOTHING, signatures=False)
+    return Scanner(Terms(words), NOTHING)
 
 
 def counted(scanned: Scanned, words: list[str]) -> list[dict[str, int]]:
@@ -56,7 +55,6 @@ def test_counts_and_lengths_are_those_of_words_of(texts: list[str], unknown: int
     assert scanned.sizes.tolist() == [len(text.encode()) for text in texts]
     assert scanner.document_frequency.tolist() == [sum(word in counts for counts in expected) for word in words]
     assert not scanned.suspects.any()
-    assert scanned.signatures.shape == (len(texts), 0)
 
 
 @given(st.lists(TEXTS, max_size=5), st.lists(TEXTS, max_size=5))
@@ -103,10 +101,10 @@ def test_a_word_with_the_hash_of_another_is_not_taken_for_it(word: str, other: s
     first, size = slot_of(terms, word), len(terms.slots)
     for step, number in enumerate([1, 2]):
         terms.slots[(first + step) % size] = high_bits(word) | number
-    scanned = Scanner(terms, NOTHING, signatures=False).scan([f"{word} {word.upper()}"])
+    scanned = Scanner(terms, NOTHING).scan([f"{word} {word.upper()}"])
     assert counted(scanned, [other, word]) == [{word: 2}]
     terms.slots[(first + 1) % size] = 0
-    assert counted(Scanner(terms, NOTHING, signatures=False).scan([word]), [other, word]) == [{}]
+    assert counted(Scanner(terms, NOTHING).scan([word]), [other, word]) == [{}]
 
 
 @given(st.sets(TEXTS.flatmap(lambda text: st.sampled_from(words_of(text) or ["x"])), max_size=30))
@@ -154,7 +152,7 @@ def test_string_keys_are_fnv_over_bytes(texts: list[str]) -> None:
     assert string_keys(texts).tolist() == expected
 
 
-def test_contaminated_texts_are_suspected_and_signatures_made_where_asked() -> None:
+def test_contaminated_texts_are_suspected() -> None:
     contamination_filter = ContaminationFilter.of(
         ["A short secret.", "one two three four five six seven eight nine ten eleven twelve thirteen"]
     )
@@ -165,7 +163,5 @@ def test_contaminated_texts_are_suspected_and_signatures_made_where_asked() -> N
         "one two three four five six seven eight nine ten eleven twelve; fourteen",
         "",
     ]
-    scanned = Scanner(Terms([]), contamination_filter.table, signatures=True).scan(texts)
+    scanned = Scanner(Terms([]), contamination_filter.table).scan(texts)
     assert scanned.suspects.tolist() == [True, False, True, False, False]
-    assert scanned.signatures.shape == (len(texts), SIGNATURE)
-    assert (scanned.signatures[2] != scanned.signatures[3]).any()

@@ -16,8 +16,7 @@ from endtask.io.tables import read_rows
 from endtask.progress import set_quiet
 from endtask.retrieval.bm25 import score as pass_two
 from endtask.retrieval.bm25 import shards, statistics_pass
-from endtask.retrieval.bm25.rankings import Rankings
-from endtask.retrieval.bm25.search import search
+from endtask.retrieval.bm25.score import Rankings, search
 from tests.retrieval.corpora import Bm25s, as_bytes, assert_ranks, read_corpus_of, text_corpus, write_rows, zipf_texts
 
 WORDS = ["a", "b", "c", "the", "The", "É", "é", "日本", "ς", "Σ", "İ", "x-ray", "!", "..."]

@@ -86,7 +86,7 @@ def test_a_shard_is_known_by_its_content(tmp_path: Path) -> None:
     assert len({first, key("first", "two"), key("first", characters=100), key("first", asked="b")}) == 4
 
 
-def write_shard(path: Path, passages: int, *, width: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def write_shard(path: Path, passages: int) -> tuple[np.ndarray, np.ndarray]:
     """A shard written in two blocks."""
     random = np.random.default_rng(passages)
     records = np.zeros(passages, dtype=PASSAGE)
@@ -94,14 +94,13 @@ def write_shard(path: Path, passages: int, *, width: int = 2) -> tuple[np.ndarra
         records[name] = random.integers(0, 2**31, passages)
     records["pairs"] = random.integers(0, 4, passages)
     pairs = random.integers(0, 2**32, records["pairs"].sum(), dtype=np.uint32)
-    signatures = random.integers(0, 2**32, (passages, width), dtype=np.uint32)
     writer = ShardWriter(path)
     middle = passages // 3
     cut = int(records["pairs"][:middle].sum())
-    writer.add(records[:middle], pairs[:cut], signatures[:middle])
-    writer.add(records[middle:], pairs[cut:], signatures[middle:])
-    writer.finish(np.arange(5), ShardCounts(3, 1, passages, len(pairs)), width)
-    return records, pairs, signatures
+    writer.add(records[:middle], pairs[:cut])
+    writer.add(records[middle:], pairs[cut:])
+    writer.finish(np.arange(5), ShardCounts(3, 1, passages, len(pairs)))
+    return records, pairs
 
 
 @pytest.mark.parametrize("passages", [0, 1, 9, 100])
@@ -110,18 +109,16 @@ def test_shards_are_read_back_chunk_by_chunk(
     tmp_path: Path, passages: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "_CHUNK", chunk)
-    records, pairs, signatures = write_shard(tmp_path / "shard", passages)
+    records, pairs = write_shard(tmp_path / "shard", passages)
     shard = ShardFolder.open(tmp_path / "shard")
     assert shard is not None
     assert shard.counts == ShardCounts(3, 1, passages, len(pairs))
     chunks = list(shard.chunks())
     assert [part.first for part in chunks] == list(range(0, passages, chunk))
     assert all(len(part.pairs) == part.passages["pairs"].sum() for part in chunks)
-    empty = [np.zeros(0, PASSAGE)], [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)]
+    empty = [np.zeros(0, PASSAGE)], [np.zeros(0, np.uint32)]
     assert np.concatenate(empty[0] + [part.passages for part in chunks]).tobytes() == records.tobytes()
     np.testing.assert_array_equal(np.concatenate(empty[1] + [part.pairs for part in chunks]), pairs)
-    np.testing.assert_array_equal(np.concatenate(empty[2] + list(shard.signatures())), signatures)
-    assert [len(part) for part in shard.signatures()] == [len(part.passages) for part in chunks]
     assert shard.document_frequency().tolist() == [0, 1, 2, 3, 4]
 
 
@@ -129,10 +126,10 @@ def test_a_shard_that_is_not_whole_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "shard"
     assert ShardFolder.open(path) is None
     writer = ShardWriter(path)
-    writer.add(np.zeros(1, dtype=PASSAGE), np.zeros(0, np.uint32), np.zeros((1, 0), np.uint32))
+    writer.add(np.zeros(1, dtype=PASSAGE), np.zeros(0, np.uint32))
     writer.close()
     assert ShardFolder.open(path) is None, "not finished"
-    for damage in ("passages", "pairs", "signatures", "frequency", "shard.json"):
+    for damage in ("passages", "pairs", "frequency", "shard.json"):
         write_shard(path, 50)
         assert ShardFolder.open(path) is not None
         content = (path / damage).read_bytes()

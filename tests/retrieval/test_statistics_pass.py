@@ -19,7 +19,7 @@ from endtask.retrieval.bm25.join import JoinedCorpus
 from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 from tests.retrieval.corpora import all_passages, text_corpus, write_rows, zipf_texts
 
-ASKED = ScanSpec.of(["w0", "w1", "w7", "absent"], ["w3 w3 w3"], signatures=True)
+ASKED = ScanSpec.of(["w0", "w1", "w7", "absent"], ["w3 w3 w3"])
 TEXTS = zipf_texts(300, words=50, longest=12, seed=1)
 
 

@@ -43,11 +43,11 @@ def run_select(
     folder: Path, *, corpus: Corpus | None = None, corpus_bytes: int = 80, **values: Any
 ) -> tuple[dict[str, Any], list[Selected]]:
     """Run the stage over what stands in `folder`; `values` are its settings, but for the stage's own arguments."""
-    arguments = {name: values.pop(name) for name in ("labels", "seed", "is_contaminated", "examples") if name in values}
+    arguments = {name: values.pop(name) for name in ("seed", "is_contaminated", "examples") if name in values}
     output = folder / "out"
     output.mkdir(exist_ok=True)
     settings = resolve({"select": values})
-    settings.select.part.preflight(None, settings, has_corpus=bool(corpus_bytes), labels=arguments.get("labels", ()))
+    settings.select.part.preflight(None, settings, has_corpus=bool(corpus_bytes))
     run = RunContext(settings.select, folder, corpus=corpus, corpus_bytes=corpus_bytes, folder=output, **arguments)
     counts = select(run)
     assert [entry.name for entry in output.iterdir()] == [SELECTION]

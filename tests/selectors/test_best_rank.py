@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from endtask.errors import InputError
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import SelectionStatistics, read_selection
-from endtask.selectors.ranking import by_bm25_rank
+from endtask.selectors.base import by_bm25_rank
 from tests.selectors.candidates import passage, run_select, write_retrieved
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from endtask.config import SizeBudget, resolve
 from endtask.errors import InputError
-from endtask.selectors.ranking import fill
+from endtask.selectors.base import fill
 
 SIZES = st.lists(st.integers(1, 50), max_size=12)
 

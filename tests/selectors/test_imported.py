@@ -134,11 +134,17 @@ def test_columns_that_are_not_used_are_named(tmp_path: Path, capsys: pytest.Capt
 
 
 REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
-    "no text column": ([{"txet": "t", "id": 1}], "row 1: no column for the text among txet, id (rename 'txet' to"),
-    "nothing like it": ([{"a": "t", "b": 1}], "row 1: no column for the text among a, b (known: text, content"),
+    "no text column": (
+        [{"txet": "t", "id": 1}],
+        "key 'select.path': no column for the text among txet, id (rename 'txet' to",
+    ),
+    "nothing like it": (
+        [{"a": "t", "b": 1}],
+        "key 'select.path': no column for the text among a, b (known: text, content",
+    ),
     "a later row without it": ([{"text": "t"}, {"txt": "t"}], "row 2: no column 'text' (did you mean 'txt'?)"),
-    "a null text": ([{"text": "t"}, {"text": None}], "row 2, key 'text': must be a text, got null"),
-    "a number for a text": ([{"text": 5}], "row 1, key 'text': must be a text, got 5"),
+    "a null text": ([{"text": "t"}, {"text": None}], "row 2: column 'text' is null, not a text"),
+    "a number for a text": ([{"text": 5}], "row 1: column 'text' is of type int, not a text"),
     "a list for an id": ([{"text": "t", "id": [1]}], "row 1, key 'id': must be a text or a number, got [1]"),
     "half a rank": ([{"text": "t", "rank": 1.5}], "row 1, key 'rank': must be a whole number from 0 up, got 1.5"),
     "a rank below 0": ([{"text": "t", "rank": -1}], "row 1, key 'rank': must be a whole number from 0 up, got -1"),

@@ -20,8 +20,7 @@ from endtask.config import SelectSettings, Settings
 from endtask.encoders.huggingface import save_classifier
 from endtask.errors import InputError
 from endtask.records import Example, Selected
-from endtask.selectors.embeddings import ModelVectors, embedding_fingerprint
-from endtask.selectors.nearest_neighbors import find_nearest
+from endtask.selectors.nearest_neighbors import ModelVectors, embedding_fingerprint, find_nearest
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.selectors.candidates import run_select, write_retrieved
 from tests.selectors.test_vector_files import write_vectors
@@ -146,7 +145,7 @@ def test_selecting_with_a_model_equals_selecting_with_its_vectors(encoder: Path,
     model = ModelVectors(str(encoder))
     vectors = model.of([(text, None) for text in [*texts, *(row.text for row in EXAMPLES)]])
     ids = [*(f"d{place}" for place in range(20)), *(row.id for row in EXAMPLES)]
-    assert neighbors(folder, write_vectors(tmp_path / "v.npy", ids, vectors), "8passages", count=5) == by_model
+    assert neighbors(folder, write_vectors(tmp_path / "v.npz", ids, vectors), "8passages", count=5) == by_model
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there can room be asked for")
@@ -164,16 +163,16 @@ def test_a_full_disk_is_met_before_encoding(encoder: Path, tmp_path: Path, monke
 def test_a_missing_or_unfit_tokenizer_is_met_ahead(encoder: Path, tmp_path: Path) -> None:
     selector = SelectSettings(name="nearest_neighbors", embedding=str(tmp_path / "encoder")).part
     folder = shutil.copytree(encoder, tmp_path / "encoder")
-    selector.preflight(None, Settings(), has_corpus=True, labels=())
+    selector.preflight(None, Settings(), has_corpus=True)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens([f"more{number}" for number in range(500)])
     save_tokenizer(tokenizer, folder)
     with pytest.raises(InputError, match=r"key 'select\.embedding': the tokenizer has \d+ tokens, the checkpoint"):
-        selector.preflight(None, Settings(), has_corpus=True, labels=())
+        selector.preflight(None, Settings(), has_corpus=True)
     for file in folder.glob("*token*"):
         file.unlink()
     with pytest.raises(InputError, match=r"key 'select\.embedding': holds no tokenizer"):
-        selector.preflight(None, Settings(), has_corpus=True, labels=())
+        selector.preflight(None, Settings(), has_corpus=True)
 
 
 def test_the_fingerprint_is_that_of_weights_and_tokenizer(encoder: Path, tmp_path: Path) -> None:

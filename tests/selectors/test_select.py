@@ -49,14 +49,6 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
         {"name": "imported", "path": __file__},
         "key 'select.budget': 5% of the corpus, but there is no corpus (null selects all rows",
     ),
-    "classes of an import": (
-        {"name": "imported", "path": __file__, "budget": None, "per_class": True, "labels": ("a", "b")},
-        "key 'select.per_class': selector 'imported' has no such option",
-    ),
-    "a task without classes": (
-        {"per_class": True},
-        "key 'select.per_class': the task has no classes to divide the budget among",
-    ),
 }
 
 
@@ -74,8 +66,8 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path: Path, case: str) -> N
 @pytest.mark.parametrize("selector", ["random", "dsir", "classifier", "fusion"])
 def test_options_of_other_selectors_are_refused(tmp_path: Path, selector: str) -> None:
     corpus = write_corpus(tmp_path, ["one text"])
-    with pytest.raises(InputError, match=r"key 'select\.per_class': selector '\w+' has no such option"):
-        run_select(tmp_path, corpus=corpus, name=selector, per_class=True, labels=("a", "b"))
+    with pytest.raises(InputError, match=r"key 'select\.neighbors': selector '\w+' has no such option"):
+        run_select(tmp_path, corpus=corpus, name=selector, neighbors=7)
 
 
 @pytest.mark.parametrize("selector", ["nearest_neighbors", "fusion"])

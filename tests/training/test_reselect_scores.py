@@ -13,7 +13,7 @@ from endtask.config import BatchSize
 from endtask.encoders.batch import lay_out
 from endtask.encoders.network import TASK, TLM_TASK, Network
 from endtask.errors import TrainingError
-from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.gradients.engine import masked_lm_losses, task_losses
 from endtask.objectives.classification import Classification
 from endtask.objectives.masking import mask_texts
 from endtask.objectives.stream import TextStream

@@ -58,7 +58,7 @@ def test_larger_scales_never_ask_for_the_task_more_often(rows: int) -> None:
         ("tlm-medium", ["budget=10h"], "small"),
         ("tlm-medium", ["budget=2000steps"], "small"),
         ("laptop", [], "small"),
-        ("laptop", ["retrieve.large_scale=true"], "large"),
+        ("laptop", ["retrieve.top_k=auto_large"], "large"),
     ],
 )
 def test_the_scale_of_a_run(preset: str, overrides: list[str], scale: Scale) -> None:

@@ -25,7 +25,7 @@ NAME = "retrieve"
 EXAMPLES = examples(
     "endtask retrieve --task data/chemprot --corpus 'corpus/*.jsonl.zst' --output runs/chemprot",
     "endtask retrieve --task labels.csv --corpus notes/ --set retrieve.top_k=50 --set select.budget=300MB",
-    "endtask retrieve runs/chemprot --set select.per_class=true --from select  # the same passages, by class in turn",
+    "endtask retrieve runs/chemprot --set select.name=dsir --from select  # the same passages, another selector",
     "endtask retrieve --task labels.csv --corpus notes/ --set select.name=random --output runs/random",
     "endtask retrieve --task labels.csv --set select.name=imported --set select.path=mine.csv "
     "--set select.budget=null --output runs/mine",
@@ -82,8 +82,6 @@ def _retrieval_lines(counts: dict[str, Any]) -> Iterator[str]:
         yield f"unlabelled texts: {unlabelled:,} queries; {in_dev_or_test:,} skipped that are in dev or test"
     if counts["texts_without_words"]:
         yield f"texts skipped without any word: {counts['texts_without_words']:,}"
-    if counts["near_duplicates"]:
-        yield f"near-duplicates dropped: {counts['near_duplicates']:,}"
 
 
 def selection_lines(counts: dict[str, Any], *, has_corpus: bool) -> Iterator[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         WhyPassage,
         WordScore,
     )
-    from endtask.selectors.influence.score_targets import HelpfulPassage, WhyHelpful
+    from endtask.selectors.influence.helpful import HelpfulPassage, WhyHelpful
 
 NAME = "why"
 EXAMPLES = examples(
@@ -82,7 +82,7 @@ def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, An
 def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
     """Explain the query of an example and what helps it; a dev row has no query but may have helpful texts."""
     from endtask.retrieval.provenance import why_example
-    from endtask.selectors.influence.score_targets import lists_helpful, why_example_is_helped
+    from endtask.selectors.influence.helpful import lists_helpful, why_example_is_helped
 
     helped = why_example_is_helped(run, example, top=top or 5)
     if helped is None:
@@ -96,7 +96,7 @@ def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, An
 
 
 def _why_class(run: Path, label: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
-    from endtask.selectors.influence.score_targets import why_class_is_helped
+    from endtask.selectors.influence.helpful import why_class_is_helped
 
     found = why_class_is_helped(run, label, top=top or 5)
     return {"helped": asdict(found)}, _helped_lines(found)

@@ -87,28 +87,22 @@ class CorpusSettings(Section):
 
 
 class RetrieveSettings(Section):
-    """Which passages each example asks for (BM25 with the example's text as query)."""
+    """Which passages are retrieved (BM25 with each example's text as query)."""
 
-    query: Literal["auto", "full", "rake", "idf"] = Field(
+    query: Literal["auto", "full", "rake"] = Field(
         "auto",
-        description="what asks: the full text, its RAKE key phrases, or its rarest words; "
-        "auto: key phrases of texts over 150 words, else the full text",
+        description="the full text, or its RAKE key phrases; auto: key phrases of texts over 150 words",
     )
-    query_words: Positive = Field(64, description="words kept of a query by `rake` and `idf`")
-    unlabelled: str | None = Field(None, description="a file, folder or glob of unlabelled task texts that ask too")
-    top_k: Positive | Literal["auto"] = Field(
-        "auto", description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500"
+    query_words: Positive = Field(64, description="words of a query with `rake`")
+    unlabelled: str | None = Field(None, description="a file, folder or glob of unlabelled task texts, also queries")
+    top_k: Positive | Literal["auto", "auto_large"] = Field(
+        "auto",
+        description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500; auto_large: "
+        "twice as many, as TLM's large scale",
     )
-    large_scale: bool = Field(False, description="double the automatic top_k, as the paper does for its large models")
     k1: float = Field(1.2, ge=0, description="BM25: how soon repeats of a word stop counting")
-    b: float = Field(0.75, ge=0, le=1, description="BM25: how much long passages are marked down")
+    b: float = Field(0.75, ge=0, le=1, description="BM25: how much the length of a passage lowers its score")
     contamination_filter: bool = Field(True, description="drop passages that contain a dev or test text")
-    near_duplicates: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="collapse passages at least this alike (MinHash, e.g. 0.8); unset: only equal ones",
-    )
 
 
 class SelectSettings(PartSection):

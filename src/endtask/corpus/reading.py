@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from endtask.corpus.sources import DOCSTRINGS, Source, is_text_file
-from endtask.errors import InputError, did_you_mean
+from endtask.corpus.sources import DOCSTRINGS, HUB_PREFIX, Source, is_text_file
+from endtask.errors import InputError, did_you_mean, nearest
 from endtask.io.compression import ReadProgress
 from endtask.io.digests import file_digest, file_size
 from endtask.io.tables import Row, find_column, read_lines, read_rows
@@ -45,7 +46,7 @@ def read_source(
     if source.path == DOCSTRINGS:
         yield from _read_docstrings(source)
     elif not source.files:
-        from endtask.corpus.hub import hub_rows
+        from endtask.corpus.reading import hub_rows
 
         yield from _read_rows(source, hub_rows(source.path), source.path, "", with_links)
     for file in source.files:
@@ -64,7 +65,7 @@ def source_contents(source: Source) -> dict[str, Any]:
 
         return {**head, "docstrings": docstring_fingerprint()}
     if not source.files:
-        from endtask.corpus.hub import hub_digests
+        from endtask.corpus.reading import hub_digests
 
         return {**head, "hub": hub_digests(source.path)}
     files = [[file.label, file_size(file.path), file_digest(file.path)] for file in source.files]
@@ -88,10 +89,10 @@ def _read_rows(
 ) -> Iterator[SourceDocument]:
     column: str | None = None
     for number, row in rows:
-        column = column or _text_column(source, row, path)
-        text = row.get(column)
-        if not isinstance(text, str):
-            raise _not_a_text(row, column, path, number)
+        if column is None:
+            hint = f"name it with the path: corpus.sources=[{{path: {path}, text: COLUMN}}]"
+            column = text_column(row, source.text, path=path, key="corpus.sources", hint=hint)
+        text = text_cell(row, column, path=path, row_number=number)
         location, given_id = f"{prefix}{number}", row.get("id")
         document_id = _prefixed(source, location if given_id is None or given_id == "" else str(given_id))
         license = _optional(row.get("licence")) or _optional(row.get("license")) or source.license
@@ -108,24 +109,25 @@ def _optional(value: Any) -> str | None:
     return str(value) if value not in (None, "") else None
 
 
-def _text_column(source: Source, row: Row, path: Path | str) -> str:
-    columns = list(row)
-    column = find_column(columns, source.text, TEXT_COLUMNS, path=path, role="text")
+def text_column(row: Row, named: str | None, *, path: Path | str, key: str, hint: str | None = None) -> str:
+    """Return the column of the text: the named one, or the first usual name; raises `InputError` without one."""
+    column = find_column(list(row), named, TEXT_COLUMNS, path=path, role="text")
     if column is None:
-        raise InputError(
-            f"no column for the text among {', '.join(columns) or 'none'}",
-            path=path,
-            key="corpus.sources",
-            hint=f"name it with the path: corpus.sources=[{{path: {path}, text: COLUMN}}]",
-        )
+        close = next((name for name in row if nearest(name, TEXT_COLUMNS)), None)
+        hint = hint or (f"rename {close!r} to 'text'" if close else f"known: {', '.join(TEXT_COLUMNS)}")
+        raise InputError(f"no column for the text among {', '.join(row) or 'none'}", path=path, key=key, hint=hint)
     return column
 
 
-def _not_a_text(row: Row, column: str, path: Path | str, number: int) -> InputError:
+def text_cell(row: Row, column: str, *, path: Path | str, row_number: int) -> str:
+    """Return the text in a column of a row; raises `InputError` for anything else."""
+    text = row.get(column)
+    if isinstance(text, str):
+        return text
     if column not in row:
-        return InputError(f"no column {column!r}", path=path, row=number, hint=did_you_mean(column, row))
-    kind = "null" if row[column] is None else f"of type {type(row[column]).__name__}"
-    return InputError(f"column {column!r} is {kind}, not a text", path=path, row=number)
+        raise InputError(f"no column {column!r}", path=path, row=row_number, hint=did_you_mean(column, row))
+    kind = "null" if text is None else f"of type {type(text).__name__}"
+    raise InputError(f"column {column!r} is {kind}, not a text", path=path, row=row_number)
 
 
 def _text_blocks(path: Path, progress: ReadProgress | None) -> Iterator[str]:
@@ -186,3 +188,61 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 def _not_links(problem: str, path: Path | str, row: int) -> InputError:
     hint = "links are [[start, end], ...] in characters of the text"
     return InputError(f"column {LINKS_COLUMN!r} {problem}", path=path, row=row, hint=hint)
+
+
+def hub_rows(path: str) -> Iterator[tuple[int, Row]]:
+    """Yield (row number, row) of `hf:NAME[:CONFIG[:SPLIT]]`; the default split is `train`."""
+    datasets = _datasets(path)
+    name, config, split = split_address(path)
+    with _input_errors(path, datasets):
+        rows = datasets.load_dataset(name, config, split=split, streaming=True)
+        yield from enumerate(rows, start=1)
+
+
+def hub_digests(path: str) -> list[list[str]]:
+    """Return what identifies the data: addresses with their revision, or name and digest of local files."""
+    datasets = _datasets(path)
+    name, config, split = split_address(path)
+    with _input_errors(path, datasets):
+        builder = datasets.load_dataset_builder(name, config)
+    files = (builder.config.data_files or {}).get(split, ())
+    return [["builder", type(builder).__name__, builder.config.name, split], *map(_digest, files)]
+
+
+def split_address(path: str) -> tuple[str, str | None, str]:
+    """Return name, config and split of a hub address.
+
+    >>> split_address("hf:wikimedia/wikipedia:20231101.simple")
+    ('wikimedia/wikipedia', '20231101.simple', 'train')
+    """
+    name, config, split, *rest = [*path.removeprefix(HUB_PREFIX).split(":"), "", ""]
+    if not name or any(rest):
+        raise InputError(
+            "not an address on the hub",
+            path=path,
+            hint="write hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT",
+        )
+    return name, config or None, split or "train"
+
+
+def _digest(address: str) -> list[str]:
+    local = Path(address)
+    return [local.name, file_digest(local)] if local.is_file() else [address]
+
+
+def _datasets(path: str) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        message = "reading from the hub needs the package `datasets`"
+        raise InputError(message, path=path, hint="pip install 'endtask[hub]'") from None
+    return datasets
+
+
+@contextmanager
+def _input_errors(path: str, datasets: Any) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot be loaded: {reason}", path=path) from None

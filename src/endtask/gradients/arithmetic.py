@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 
@@ -13,17 +12,6 @@ from torch import Tensor
 from endtask.gradients.rows import AnyRows, Block, LinearRows, LookupRows, Rows, Uses
 
 _MOST_NUMBERS = 1 << 26  # held at once
-
-
-@contextmanager
-def tensor_float(wanted: bool) -> Iterator[None]:
-    """Let float32 products use TF32 inside, where `wanted` and supported by the device."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if wanted else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def pair_products(first: Rows, second: Rows) -> Tensor:

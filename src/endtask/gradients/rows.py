@@ -162,16 +162,6 @@ class Units:
         """
         return cls(np.arange(texts) // size, -(-texts // size))
 
-    @classmethod
-    def alike(cls, values: NDArray[np.int64]) -> Units:
-        """Return units of texts with the same value, in the order of the values: classes, or windows of one example.
-
-        >>> Units.alike(np.array([7, 3, 7])).numbers.tolist()
-        [1, 0, 1]
-        """
-        distinct, numbers = np.unique(values, return_inverse=True)
-        return cls(numbers.astype(np.int64), len(distinct))
-
     @cached_property
     def shares(self) -> NDArray[np.float64]:
         """The share of each text in the mean of its unit."""

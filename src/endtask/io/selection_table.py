@@ -21,12 +21,8 @@ _ROWS_PER_GROUP = 5000
 _BYTES_PER_GROUP = 1 << 26  # an imported row may be as long as a book
 
 
-def selection_schema(*, class_ranks: bool = False) -> Any:
-    """Return the table's columns.
-
-    `class_ranks` adds the best rank among each class's examples, 0 without a match. Selectors read it in the retrieved
-    passages; a selection does not have it.
-    """
+def selection_schema() -> Any:
+    """Return the table's columns."""
     import pyarrow as arrow
 
     columns = [
@@ -42,7 +38,7 @@ def selection_schema(*, class_ranks: bool = False) -> Any:
         ("matched_queries", arrow.list_(arrow.string())),
         ("reason", arrow.string()),
     ]
-    return arrow.schema([*columns, ("class_ranks", arrow.list_(arrow.int32()))] if class_ranks else columns)
+    return arrow.schema(columns)
 
 
 def selection_batch(
@@ -54,9 +50,8 @@ def selection_batch(
     matched_count: ArrayLike,
     matched_queries: Sequence[Sequence[str]],
     reason: Sequence[str],
-    class_ranks: NDArray[np.int32] | None = None,
 ) -> Batch:
-    """Return rows of the table, from one sequence per column; `class_ranks` has the shape (passages, classes)."""
+    """Return rows of the table, from one sequence per column."""
     import pyarrow as arrow
 
     names = ("id", "source", "title", "license", "text")
@@ -71,19 +66,15 @@ def selection_batch(
         ),
         arrow.array(reason, arrow.string()),
     ]
-    if class_ranks is not None:
-        passages, classes = class_ranks.shape
-        columns.append(list_array(arrow.array(class_ranks.ravel(), arrow.int32()), [classes] * passages))
-    return arrow.RecordBatch.from_arrays(columns, schema=selection_schema(class_ranks=class_ranks is not None))
+    return arrow.RecordBatch.from_arrays(columns, schema=selection_schema())
 
 
-def write_batches(path: Path, batches: Iterable[Batch], *, class_ranks: bool = False) -> int:
+def write_batches(path: Path, batches: Iterable[Batch]) -> int:
     """Write batches of `selection_schema` in the order given, streaming; returns the number of rows."""
     import pyarrow.parquet as parquet
 
     count = 0
-    schema = selection_schema(class_ranks=class_ranks)
-    with atomic_file(path) as aside, parquet.ParquetWriter(aside, schema, compression="zstd") as writer:
+    with atomic_file(path) as aside, parquet.ParquetWriter(aside, selection_schema(), compression="zstd") as writer:
         for table in _tables(batches):
             writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
             count += table.num_rows
@@ -121,15 +112,11 @@ def read_selection(path: Path, mask: NDArray[np.bool_] | None = None) -> Iterato
 
 @dataclass(frozen=True)
 class SelectionStatistics:
-    """The numbers of a selection, one array entry per passage; `bytes` is the size of the text in UTF-8.
-
-    `class_ranks`, of shape (passages, classes), is the best rank among each class's examples, 0 without a match.
-    """
+    """The numbers of a selection, one array entry per passage; `bytes` is the size of the text in UTF-8."""
 
     rank: NDArray[np.int64]
     score: NDArray[np.float64]
     bytes: NDArray[np.int64]
-    class_ranks: NDArray[np.int32] | None = None
 
 
 def read_statistics(path: Path) -> SelectionStatistics:
@@ -138,14 +125,12 @@ def read_statistics(path: Path) -> SelectionStatistics:
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        with_classes = "class_ranks" in file.schema_arrow.names
-        columns = file.read(columns=["rank", "score", *(["class_ranks"] if with_classes else [])])
+        columns = file.read(columns=["rank", "score"])
     sizes = [compute.binary_length(batch.column(0)).to_numpy() for batch in read_batches(path, columns=["text"])]
     return SelectionStatistics(
         columns["rank"].to_numpy(),
         columns["score"].to_numpy(),
         np.concatenate([np.zeros(0, dtype=np.int64), *sizes]).astype(np.int64),
-        _matrix(columns["class_ranks"]) if with_classes else None,
     )
 
 
@@ -225,10 +210,3 @@ def _tuples(lists: Any) -> Iterator[tuple[str, ...]]:
     values = lists.flatten().to_pylist()
     ends = np.cumsum(compute.list_value_length(lists).to_numpy()).tolist()
     return (tuple(values[start:end]) for start, end in zip([0, *ends], ends, strict=False))
-
-
-def _matrix(lists: Any) -> NDArray[np.int32]:
-    """Return lists of one length as the rows of a matrix."""
-    values = [np.asarray(chunk.flatten(), dtype=np.int32) for chunk in lists.chunks]
-    rows = max(len(lists), 1)
-    return np.concatenate([np.zeros(0, dtype=np.int32), *values]).reshape(len(lists), sum(map(len, values)) // rows)

@@ -252,9 +252,7 @@ def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> Ret
         return RetrievalCost({"retrieve": 0.0, "pack": 0.0})
     size = _sample(corpus)
     workers = settings.threads or usable_cores()
-    top_k = settings.retrieve.top_k
-    if top_k == "auto":
-        top_k = papers_top_k(len(task.train), settings.retrieve.large_scale)
+    top_k = papers_top_k(len(task.train), settings.retrieve.top_k)
     ranked = queries * min(float(top_k), size.passages)
     reading = 2 * size.seconds + size.bytes * _SCAN_SECONDS_PER_BYTE  # the second time for the retrieved texts
     scoring = queries * size.passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE

@@ -19,7 +19,7 @@ def preflight(
     """
     if not has_selection:
         has_sources = bool(settings.corpus.sources)
-        settings.select.part.preflight(task, settings, has_corpus=has_sources, labels=task.labels)
+        settings.select.part.preflight(task, settings, has_corpus=has_sources)
     _check_text(task, settings)
     _check_task_type(task, settings)
     _check_model(task, settings)

@@ -15,20 +15,14 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.retrieval.contamination_index import (
-    RUN,
-    ContaminationIndex,
-    join_texts,
-    known_runs,
-    make_table,
-    may_be_contaminated,
-)
-from endtask.retrieval.words import word_hash, words_of
+from endtask.retrieval.compiled import compiled
+from endtask.retrieval.words import HASH_FACTOR, HASH_START, word_hash, words_of
 
 __all__ = ["RUN", "ContaminationFilter", "ContaminationIndex", "may_be_contaminated", "spellings"]
 
@@ -120,3 +114,235 @@ def spellings(text: str) -> Iterator[str]:
         contracted = f" {words} ".replace(" n t ", "n t ").replace(" can not ", " cannot ")
         parted = contracted.replace("n t ", " n t ").replace(" cannot ", " can not ")
         yield from dict.fromkeys((words, contracted.strip(), parted.strip()))
+
+
+RUN = 13
+PROBE = 10
+"""Every run of 13 words contains a run of 10 that starts at a multiple of 4, so only those are looked up first."""
+_STEP = RUN - PROBE + 1
+_BITS_PER_KEY = 16
+
+_START, _FACTOR = np.uint64(HASH_START), np.uint64(HASH_FACTOR)
+_BASE, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_ONE, _SIX, _HALF, _LOW_SIX, _LOW_HALF = (np.uint64(value) for value in (1, 6, 32, 63, 0xFFFFFFFF))
+_BLANK, _LINE_END = 32, 10  # no word holds a byte as low
+_LEAD_BITS, _CONTINUES = 0xC0, 0x80  # of a byte that continues a character in UTF-8
+
+Hashes = NDArray[np.uint64]
+
+
+class ContaminationIndex(NamedTuple):
+    """Hashes of the evaluation texts."""
+
+    filter: Hashes
+    """A bit set with each run of `PROBE` words in the long texts and each short text. Most lookups end here."""
+    runs: Hashes
+    """Each run of `RUN` words in the long texts: the upper half of its key, then its byte offset in them; sorted."""
+    shorts: Hashes
+    """Keys of the texts of fewer than `RUN` words, sorted."""
+    short_lengths: NDArray[np.uint8]
+    """Entry n: whether a short text has n words; ends at the longest."""
+
+
+def join_texts(texts: Iterable[str]) -> NDArray[np.uint8]:
+    """Return the texts as bytes, a line end after each."""
+    joined = "".join(f"{text}\n" for text in texts).encode()
+    return np.frombuffer(bytearray(joined), dtype=np.uint8)  # of bytes, the array would be read-only
+
+
+def make_table(long_texts: NDArray[np.uint8], shorts: Iterable[str]) -> ContaminationIndex:
+    """Build the index of joined long texts and of short ones, whose words are separated by one blank."""
+    short_keys, lengths = _short_keys(shorts)
+    most_keys = int(np.count_nonzero(long_texts <= _BLANK)) + len(short_keys)
+    bits = np.zeros(1 << (_BITS_PER_KEY * most_keys // 64).bit_length(), dtype=np.uint64)
+    runs = _long_runs(long_texts, bits)
+    indices = short_keys & np.uint64(bits.size * 64 - 1)
+    np.bitwise_or.at(bits, indices >> _SIX, _ONE << (indices & _LOW_SIX))
+    return ContaminationIndex(bits, runs, short_keys, lengths)
+
+
+def known_runs(table: ContaminationIndex, hashes: Hashes) -> Iterator[tuple[int, int]]:
+    """Yield (index among a passage's words, byte offset in the long texts) of each run that may be in the index."""
+    count = max(0, len(hashes) - RUN + 1)
+    keys = _keys(hashes[offset : offset + count] for offset in range(RUN))
+    first = np.searchsorted(table.runs, keys & ~_LOW_HALF, side="left")
+    last = np.searchsorted(table.runs, keys | _LOW_HALF, side="right")
+    for index in np.flatnonzero(first < last).tolist():
+        yield from ((index, int(entry & _LOW_HALF)) for entry in table.runs[first[index] : last[index]])
+
+
+def _long_runs(texts: NDArray[np.uint8], bits: Hashes) -> Hashes:
+    """Return `ContaminationIndex.runs`; also sets the bits of the long texts."""
+    if len(texts) > int(_LOW_HALF):
+        raise ValueError(f"{len(texts):,} bytes of evaluation texts; the limit is {int(_LOW_HALF):,}")
+    longest = int(np.diff(np.flatnonzero(texts == _LINE_END), prepend=-1).max(initial=1))
+    runs = np.empty(int(np.count_nonzero(texts <= _BLANK)), dtype=np.uint64)
+    count = _enter_runs(texts, np.empty(longest, np.uint64), np.empty(longest, np.uint32), bits, runs)
+    runs = np.sort(runs[:count])
+    return runs[: _drop_repeats(runs, texts)].copy()
+
+
+def _short_keys(texts: Iterable[str]) -> tuple[Hashes, NDArray[np.uint8]]:
+    """Return `ContaminationIndex.shorts` and `ContaminationIndex.short_lengths`."""
+    by_length: dict[int, list[list[int]]] = {}
+    for text in texts:
+        hashes = [word_hash(word) for word in text.split(" ")]
+        by_length.setdefault(len(hashes), []).append(hashes)
+    lengths = np.zeros(max(by_length, default=-1) + 1, dtype=np.uint8)
+    lengths[list(by_length)] = 1
+    keys = [_keys(np.asarray(rows, dtype=np.uint64).T) for rows in by_length.values()]
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *keys])), lengths
+
+
+def _keys(columns: Iterable[Hashes]) -> Hashes:
+    """Return `run_key` of many runs at once, from the hashes of their first words, second words and so on."""
+    values: Any = np.uint64(0)
+    for column in columns:
+        values = values * _BASE + column
+    values = (values ^ (values >> _HALF)) * _MIX
+    keys: Hashes = values ^ (values >> _HALF)
+    return keys
+
+
+@numba.njit
+def run_key(hashes, start, length):  # type: ignore[no-untyped-def]
+    """Return a key of `length` words from `start` on."""
+    value = np.uint64(0)
+    for index in range(start, start + length):
+        value = value * _BASE + hashes[index]
+    value = (value ^ (value >> _HALF)) * _MIX
+    return value ^ (value >> _HALF)
+
+
+@numba.njit
+def _is_set(bits, key):  # type: ignore[no-untyped-def]
+    bit = key & np.uint64(bits.size * 64 - 1)
+    return (bits[bit >> _SIX] >> (bit & _LOW_SIX)) & _ONE != 0
+
+
+@numba.njit
+def _holds(entries, key):  # type: ignore[no-untyped-def]
+    """Return whether one of the sorted entries has the same upper half as the key."""
+    first, last = 0, entries.size
+    while first < last:
+        middle = (first + last) >> 1
+        if entries[middle] >> _HALF < key >> _HALF:
+            first = middle + 1
+        else:
+            last = middle
+    return first < entries.size and entries[first] >> _HALF == key >> _HALF
+
+
+@numba.njit
+def may_be_contaminated(hashes, breaks, count, bits, runs, shorts, short_lengths):  # type: ignore[no-untyped-def]
+    """Return whether a passage of `count` words may contain an evaluation text; False only where `confirm` is False.
+
+    `breaks` is 1 at words before which a sentence may have ended, the first word among them; the last four arguments
+    are a `ContaminationIndex`.
+    """
+    if runs.size > 0 and count >= RUN:
+        for start in range(0, count - PROBE + 1, _STEP):
+            if _is_set(bits, run_key(hashes, start, PROBE)) and _run_around(start, hashes, count, bits, runs):
+                return True
+    if shorts.size > 0:
+        sentence = 0
+        for end in range(1, count + 1):
+            if end == count or breaks[end]:
+                near = end - sentence < short_lengths.size
+                if near and _short_text_to(end, hashes, breaks, bits, shorts, short_lengths):
+                    return True
+                sentence = end
+    return False
+
+
+@numba.njit
+def _run_around(start, hashes, count, bits, runs):  # type: ignore[no-untyped-def]
+    """Return whether an indexed run may contain the `PROBE` words at `start`; all probes of such a run are set."""
+    first = start
+    while first > max(0, start - _STEP + 1) and _is_set(bits, run_key(hashes, first - 1, PROBE)):
+        first -= 1
+    last = start
+    while last < min(count - PROBE, start + _STEP - 1) and _is_set(bits, run_key(hashes, last + 1, PROBE)):
+        last += 1
+    while first + _STEP - 1 <= last and not _holds(runs, run_key(hashes, first, RUN)):
+        first += 1
+    return first + _STEP - 1 <= last
+
+
+@numba.njit
+def _short_text_to(end, hashes, breaks, bits, shorts, short_lengths):  # type: ignore[no-untyped-def]
+    """Return whether the words from the start of a sentence up to `end` may be a short text."""
+    for length in range(1, min(short_lengths.size, end + 1)):
+        start = end - length
+        if breaks[start] and short_lengths[length]:
+            key = run_key(hashes, start, length)
+            if _is_set(bits, key) and _holds(shorts, key):
+                return True
+    return False
+
+
+@compiled("int64(uint8[::1], uint64[::1], uint32[::1], uint64[::1], uint64[::1])")
+def _enter_runs(texts, hashes, starts, bits, runs):  # type: ignore[no-untyped-def]
+    """Fill `bits` and `runs` from joined texts; returns the number of runs.
+
+    `hashes` and `starts` are scratch for the words of one text.
+    """
+    entered = 0
+    words = 0
+    starts[0] = 0
+    value = _START
+    point = np.uint64(0)
+    for index in range(texts.size):
+        byte = texts[index]
+        if byte > _BLANK:
+            if byte & _LEAD_BITS == _CONTINUES:
+                point = point << _SIX | np.uint64(byte & 0x3F)
+            else:
+                point = np.uint64(byte if byte < 0x80 else byte & (0x1F if byte < 0xE0 else 0x0F))
+            if texts[index + 1] & _LEAD_BITS != _CONTINUES:
+                value = (value ^ point) * _FACTOR
+            continue
+        hashes[words] = value
+        value = _START
+        words += 1
+        if byte == _LINE_END:
+            entered = _enter_text(hashes, starts, words, bits, runs, entered)
+            words = 0
+        starts[words] = index + 1
+    return entered
+
+
+@numba.njit
+def _enter_text(hashes, starts, words, bits, runs, entered):  # type: ignore[no-untyped-def]
+    for first in range(words - PROBE + 1):
+        bit = run_key(hashes, first, PROBE) & np.uint64(bits.size * 64 - 1)
+        bits[bit >> _SIX] |= _ONE << (bit & _LOW_SIX)
+    for first in range(words - RUN + 1):
+        runs[entered] = run_key(hashes, first, RUN) & ~_LOW_HALF | np.uint64(starts[first])
+        entered += 1
+    return entered
+
+
+@compiled("int64(uint64[::1], uint8[::1])")
+def _drop_repeats(runs, texts):  # type: ignore[no-untyped-def]
+    """Remove runs that repeat another word for word, in index; returns the number of runs left."""
+    count = min(1, runs.size)
+    for index in range(1, runs.size):
+        last, this = runs[count - 1], runs[index]
+        if last >> _HALF != this >> _HALF or not _same_run(texts, last & _LOW_HALF, this & _LOW_HALF):
+            runs[count] = this
+            count += 1
+    return count
+
+
+@numba.njit
+def _same_run(texts, one, other):  # type: ignore[no-untyped-def]
+    """Return whether the same `RUN` words start at two offsets; after the last of them a text may end or continue."""
+    words = 0
+    while texts[one] == texts[other] or max(texts[one], texts[other]) <= _BLANK:
+        words += texts[one] <= _BLANK
+        if words == RUN:
+            return True
+        one += _ONE
+        other += _ONE
+    return False

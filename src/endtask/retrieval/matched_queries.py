@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.retrieval.bm25.rankings import Rankings
+from endtask.errors import InputError
+from endtask.io.selection_table import Batch, list_array, selection_schema
+from endtask.progress import bar
+from endtask.retrieval.bm25.join import ABSENT, JoinedShard
+from endtask.retrieval.bm25.score import Rankings
+from endtask.retrieval.bm25.shards import Shard
+from endtask.retrieval.bm25.statistics_pass import WORTH_A_PROCESS, Block, blocks_of
 from endtask.retrieval.compiled import compiled
 from endtask.retrieval.queries import Query
+from endtask.retrieval.workers import Job, Report, run_jobs
 
 MATCHED_QUERIES_STORED = 20
 _MAX_ENTRIES = 1 << 22
@@ -23,7 +32,6 @@ class MatchedPassages:
 
     `rank` is the best over all queries and `score` the score for that query (of equal ranks the higher score, then the
     earlier query). `query_matches` are the concatenated indices of examples, best first, at most 20 per passage.
-    `class_ranks` is the best rank among the examples of each class, 0 where none matches: (passages, classes).
     """
 
     positions: NDArray[np.int64]
@@ -32,7 +40,6 @@ class MatchedPassages:
     matched_count: NDArray[np.int64]
     query_counts: NDArray[np.int64]
     query_matches: NDArray[np.int32]
-    class_ranks: NDArray[np.int32]
 
     def part(self, start: int, stop: int) -> MatchedPassages:
         """Return the passages at positions from `start` to before `stop`."""
@@ -50,20 +57,15 @@ class MatchedPassages:
             self.matched_count[rows],
             self.query_counts[rows],
             self.query_matches[start:stop],
-            self.class_ranks[rows],
         )
 
 
 class QueryMatches:
     """Inverts rankings; examples are numbered in the order in which the queries name them."""
 
-    def __init__(self, rankings: Rankings, queries: Sequence[Query], labels: Sequence[str]) -> None:
+    def __init__(self, rankings: Rankings, queries: Sequence[Query]) -> None:
         self._rankings = rankings
-        self._examples = _concatenated([range(len(query.example_ids)) for query in queries], running=True)
-        number = {label: index for index, label in enumerate(labels)}
-        classes = [[number[label] for label in query.labels if label in number] for query in queries]
-        self._classes = _concatenated(classes)
-        self._class_count = len(labels)
+        self._examples = np.cumsum([0, *(len(query.example_ids) for query in queries)], dtype=np.int64)
 
     def by_range(self, borders: Sequence[int]) -> Iterator[MatchedPassages]:
         """Yield the matched passages between each two neighbors of `borders`, in corpus order."""
@@ -103,25 +105,12 @@ class QueryMatches:
         score = np.zeros(count, dtype=np.float64)
         query_counts = np.zeros(count, dtype=np.int64)
         query_matches = np.zeros((count, MATCHED_QUERIES_STORED), dtype=np.int32)
-        class_ranks = np.zeros((count, self._class_count), dtype=np.int32)
         find_query_matches(
-            matched, offsets, queries, ranks, scores, *self._examples, *self._classes,
-            rank, score, matched_count, query_counts, query_matches, class_ranks,
+            matched, offsets, queries, ranks, scores, self._examples,
+            rank, score, matched_count, query_counts, query_matches,
         )  # fmt: skip
         is_used = np.arange(MATCHED_QUERIES_STORED) < query_counts[:, None]  # (passages, 20)
-        return MatchedPassages(
-            matched + start, rank, score, matched_count, query_counts, query_matches[is_used], class_ranks
-        )
-
-
-def _concatenated(
-    parts: Sequence[Sequence[int]], *, running: bool = False
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Concatenate lists: returns offsets and values; with `running` the values are the numbers from 0 on."""
-    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    values = range(int(offsets[-1])) if running else [value for part in parts for value in part]
-    return offsets, np.asarray(values, dtype=np.int64)
+        return MatchedPassages(matched + start, rank, score, matched_count, query_counts, query_matches[is_used])
 
 
 def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -162,12 +151,12 @@ def _gather(positions, scores, sizes, query, start, stop, cursors, queries, rank
 
 
 @compiled(
-    "void(int64[::1], int64[::1], int32[::1], int32[::1], float64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    "int64[::1], float64[::1], int64[::1], int64[::1], int32[:, ::1], int32[:, ::1])"
+    "void(int64[::1], int64[::1], int32[::1], int32[::1], float64[::1], int64[::1],"
+    "int64[::1], float64[::1], int64[::1], int64[::1], int32[:, ::1])"
 )
 def find_query_matches(  # type: ignore[no-untyped-def]
-    matched, offsets, queries, ranks, scores, example_offsets, examples, class_offsets, classes,
-    best_rank, best_score, matched_count, query_counts, query_matches, class_ranks,
+    matched, offsets, queries, ranks, scores, example_offsets,
+    best_rank, best_score, matched_count, query_counts, query_matches,
 ):  # fmt: skip
     """Find for each passage the queries that match it, best first (lower rank, higher score, earlier query)."""
     best = np.zeros(MATCHED_QUERIES_STORED, dtype=np.int64)
@@ -176,10 +165,6 @@ def find_query_matches(  # type: ignore[no-untyped-def]
         for entry in range(offsets[matched[row]], offsets[matched[row] + 1]):
             query = queries[entry]
             matched_count[row] += example_offsets[query + 1] - example_offsets[query]
-            for at in range(class_offsets[query], class_offsets[query + 1]):
-                before = class_ranks[row, classes[at]]
-                if before == 0 or ranks[entry] < before:
-                    class_ranks[row, classes[at]] = ranks[entry]
             index = stored
             while index > 0:
                 other = best[index - 1]
@@ -195,8 +180,134 @@ def find_query_matches(  # type: ignore[no-untyped-def]
         count = 0
         for index in range(stored):
             query = queries[best[index]]
-            for at in range(example_offsets[query], example_offsets[query + 1]):
+            for example in range(example_offsets[query], example_offsets[query + 1]):
                 if count < MATCHED_QUERIES_STORED:
-                    query_matches[row, count] = examples[at]
+                    query_matches[row, count] = example
                     count += 1
         query_counts[row] = count
+
+
+@dataclass(frozen=True)
+class ShardMatches:
+    """The passages to fetch from one shard: their indices in the shard, renames where ids clash, and their matches.
+
+    `sizes` are their bytes when they were ranked.
+    """
+
+    indices: NDArray[np.int64]
+    renames: NDArray[np.uint8]
+    sizes: NDArray[np.int64]
+    matches: MatchedPassages
+
+    def save(self, path: Path) -> None:
+        """Write the matches for another process."""
+        with open(path, "wb") as file:
+            np.savez(file, indices=self.indices, renames=self.renames, sizes=self.sizes, **vars(self.matches))
+
+    @classmethod
+    def load(cls, path: Path) -> ShardMatches:
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            matches = {name: arrays[name] for name in MatchedPassages.__dataclass_fields__}
+            return cls(arrays["indices"], arrays["renames"], arrays["sizes"], MatchedPassages(**matches))
+
+
+def locate_matches(shard: JoinedShard, matches: MatchedPassages) -> ShardMatches:
+    """Find the matched passages in a shard."""
+    present = np.flatnonzero(shard.states != ABSENT)
+    indices = present[matches.positions - shard.first_position]
+    blocks = [passages["bytes"].astype(np.int64) for _, passages in shard.folder.passages()]
+    sizes = np.concatenate([np.zeros(0, dtype=np.int64), *blocks])
+    return ShardMatches(indices, shard.renames[indices], sizes[indices], matches)
+
+
+def fetch_passages(
+    shards: Sequence[tuple[Shard, Path]], example_ids: Sequence[str], folder: Path, *, workers: int
+) -> Iterator[Batch]:
+    """Yield rows of `selection_schema()` in corpus order; each path is a saved `ShardMatches`."""
+    import pyarrow as arrow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [folder / f"{matches.stem}.arrow" for _, matches in shards]
+    jobs = [
+        {"shard": shard.to_json(), "matches": str(matches), "part": str(part)}
+        for (shard, matches), part in zip(shards, parts, strict=True)
+    ]
+    total = sum(shard.size() for shard, _ in shards)
+    with bar("fetch passages", total or None, unit="bytes") as advance:
+        run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, lambda read: advance(read))
+    names = arrow.array(example_ids, arrow.string())
+    for (_, matches), part in zip(shards, parts, strict=True):
+        yield from _with_matches(part, ShardMatches.load(matches).matches, names)
+        part.unlink()
+
+
+def _with_matches(part: Path, matches: MatchedPassages, names: Any) -> Iterator[Batch]:
+    """Yield the texts of one shard together with their ranks, scores and queries, a batch at a time."""
+    import pyarrow as arrow
+
+    done = 0
+    ends = np.cumsum(matches.query_counts)
+    with arrow.memory_map(str(part)) as file, arrow.ipc.open_stream(file) as reader:
+        for texts in reader:
+            rows = matches.rows(done, done + len(texts), ends)
+            done += len(texts)
+            reasons = arrow.repeat(arrow.scalar("retrieved"), len(texts))
+            queries = list_array(names.take(arrow.array(rows.query_matches)), rows.query_counts)
+            numbers = [rows.positions, rows.rank, rows.score, rows.matched_count]
+            columns = [*texts.columns, *map(arrow.array, numbers), queries, reasons]
+            yield arrow.RecordBatch.from_arrays(columns, schema=selection_schema())
+
+
+def handle(job: Job, report: Report) -> None:
+    """Write the texts of one shard in a worker, a batch for each block that was read."""
+    import pyarrow as arrow
+
+    with np.load(job["matches"], allow_pickle=False) as arrays:  # loads only the arrays that are named
+        indices, renames, sizes = (arrays[name] for name in ("indices", "renames", "sizes"))
+    shard = Shard.from_json(job["shard"])
+    schema = arrow.schema([selection_schema().field(name) for name in ("id", "source", "title", "license", "text")])
+    options = arrow.ipc.IpcWriteOptions(compression="zstd")
+    first = done = reported = 0
+    read: list[int] = []
+    with arrow.OSFile(job["part"], "wb") as file, arrow.ipc.new_stream(file, schema, options=options) as writer:
+        for block in blocks_of(shard, read.append):
+            low, high = np.searchsorted(indices, [first, first + len(block.texts)])
+            if low < high:
+                rows = _rows(block, indices[low:high] - first, renames[low:high], sizes[low:high], shard)
+                writer.write_batch(
+                    arrow.RecordBatch.from_arrays([arrow.array(row, arrow.string()) for row in rows], schema=schema)
+                )
+            first += len(block.texts)
+            done = int(high)
+            before, reported = reported, sum(read)
+            report(read=reported - before)
+    if done < len(indices):
+        raise _changed(shard)
+
+
+def _rows(
+    block: Block, indices: NDArray[np.int64], renames: NDArray[np.uint8], sizes: NDArray[np.int64], shard: Shard
+) -> list[list[str | None]]:
+    """Return the columns of the passages at these indices of a block; raises if they are not those that were ranked."""
+    rows = indices.tolist()
+    texts = [block.texts[row] for row in rows]
+    if [len(text.encode()) for text in texts] != sizes.tolist():
+        raise _changed(shard)
+    readings = [block.readings[row] for row in rows]
+    ids = [
+        f"{block.ids[row]}~{reading.location}{'~' * (rename - 1)}" if rename else block.ids[row]
+        for row, reading, rename in zip(rows, readings, renames.tolist(), strict=True)
+    ]
+    return [
+        [*ids],
+        [shard.source.name] * len(rows),
+        [reading.title for reading in readings],
+        [reading.license for reading in readings],
+        [*texts],
+    ]
+
+
+def _changed(shard: Shard) -> InputError:
+    files = ", ".join(str(file.path) for file in shard.source.files) or shard.source.path
+    return InputError("the corpus changed while it was read", path=files, hint="start again when it is complete")

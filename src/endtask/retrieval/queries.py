@@ -5,43 +5,44 @@ Unlabelled texts of the task (`retrieve.unlabelled`) are queries too, except tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
+from functools import cache
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
+
+import numpy as np
 
 from endtask.config import ColumnSettings, RetrieveSettings
-from endtask.corpus.reading import TEXT_COLUMNS
+from endtask.corpus.reading import text_cell, text_column
 from endtask.corpus.sources import find_files, is_text_file
-from endtask.errors import InputError, did_you_mean
-from endtask.io.tables import Row, find_column, read_lines, read_rows
+from endtask.errors import InputError
+from endtask.io.tables import Row, read_lines, read_rows
 from endtask.records import Example
-from endtask.retrieval.rake import key_phrases
-from endtask.retrieval.words import words_of
+from endtask.retrieval.words import LETTER, character_classes, fold, words_of
 from endtask.task import Task, normalize, remove_entity_markers
 from endtask.task.columns import Columns, find_columns
 
-QueryMode = Literal["auto", "full", "rake", "idf"]
+QueryMode = Literal["auto", "full", "rake"]
 
 LONG_TEXT = 150
 """Words beyond which `auto` uses key phrases, as TLM does for its longest texts (reviews and articles)."""
 _KEY = "retrieve.unlabelled"
-
-_Word = TypeVar("_Word", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Query:
     """A query and its examples.
 
-    `text` is the query's words, repeats included, separated by single blanks; `labels` are the distinct classes of the
-    examples in their order, empty for unlabelled texts, scores and tags.
+    `text` is the query's words, repeats included, separated by single blanks.
     """
 
     text: str
     example_ids: tuple[str, ...]
-    labels: tuple[str, ...] = ()
 
     @property
     def words(self) -> list[str]:
@@ -68,10 +69,7 @@ class TaskQueries:
 
 
 def task_queries(task: Task, settings: RetrieveSettings, columns: ColumnSettings | None = None) -> TaskQueries:
-    """Build the queries of a task's train texts and of its unlabelled texts, which are read here.
-
-    Mode `idf` uses the full texts until document frequencies are known; `keep_rarest` then shortens them.
-    """
+    """Build the queries of a task's train texts and of its unlabelled texts, which are read here."""
     unlabelled = Unlabelled()
     if settings.unlabelled is not None:
         held_out = chain(task.splits.get("dev", ()), task.splits.get("test", ()))
@@ -86,50 +84,29 @@ def build_queries(examples: Iterable[Example], *, mode: QueryMode = "full", quer
     """Return one query per distinct text, in the order of the examples; skips examples without any word.
 
     >>> build_queries([Example("1", "<< EGFR >> binds", "yes"), Example("2", "EGFR binds!", "no")])
-    [Query(text='egfr binds', example_ids=('1', '2'), labels=('yes', 'no'))]
+    [Query(text='egfr binds', example_ids=('1', '2'))]
     """
-    return _merge(_query(example, mode, query_words) for example in examples)
+    equal: dict[str, list[str]] = {}
+    for example in examples:
+        parts = (remove_entity_markers(part) for part in (example.text, example.text_pair) if part)
+        # A blank line, so that no key phrase runs from one text into the other.
+        if words := _words_of_query("\n\n".join(parts), mode, query_words):
+            equal.setdefault(" ".join(words), []).append(example.id)
+    return [Query(text, tuple(ids)) for text, ids in equal.items()]
 
 
-def keep_rarest(queries: Iterable[Query], document_frequency: Callable[[str], int], query_words: int) -> list[Query]:
-    """Reduce each query to its rarest words; merges queries that become equal."""
-    shortened = ((" ".join(rarest_words(query.words, document_frequency, query_words)), query) for query in queries)
-    return _merge(Query(text, query.example_ids, query.labels) for text, query in shortened)
+def papers_top_k(examples: int, requested: int | str = "auto") -> int:
+    """Return TLM's passages per example (Table B.1), `auto_large` for its large scale; numbers stay as they are.
 
-
-def rarest_words(words: Sequence[_Word], document_frequency: Callable[[_Word], int], count: int) -> list[_Word]:
-    """Return the `count` distinct words of highest idf, in their order and with repeats.
-
-    Of equally rare words the earlier stay. Words that no document contains match nothing, so they are dropped first.
-
-    >>> frequency = {"the": 90, "sodium": 4, "channel": 7, "xyzzy": 0}
-    >>> rarest_words("the sodium channel and the xyzzy sodium".split(), lambda word: frequency.get(word, 0), 2)
-    ['sodium', 'channel', 'sodium']
+    >>> papers_top_k(4169), papers_top_k(4169, "auto_large"), papers_top_k(4169, 3)
+    (5000, 10000, 3)
     """
-    frequencies = {word: document_frequency(word) for word in words}
-    # Sorting is stable, and a dictionary keeps the order of first occurrence.
-    rarest = set(sorted(frequencies, key=lambda word: (frequencies[word] == 0, frequencies[word]))[:count])
-    return [word for word in words if word in rarest]
-
-
-def papers_top_k(examples: int, large_scale: bool = False) -> int:
-    """Return TLM's number of passages per example (Table B.1): the fewer examples, the more passages for each.
-
-    >>> papers_top_k(4169), papers_top_k(4169, large_scale=True)
-    (5000, 10000)
-    """
-    scale = 2 if large_scale else 1
+    if isinstance(requested, int):
+        return requested
+    scale = 2 if requested == "auto_large" else 1
     if examples < 5_000:
         return scale * 5_000
     return scale * (50 if examples > 100_000 else 500)
-
-
-def _query(example: Example, mode: QueryMode, query_words: int) -> Query:
-    parts = (remove_entity_markers(part) for part in (example.text, example.text_pair) if part)
-    # A blank line, so that no key phrase runs from one text into the other.
-    words = _words_of_query("\n\n".join(parts), mode, query_words)
-    is_class = isinstance(example.label, str) and example.label != ""
-    return Query(" ".join(words), (example.id,), (str(example.label),) if is_class else ())
 
 
 def _words_of_query(text: str, mode: QueryMode, query_words: int) -> list[str]:
@@ -139,21 +116,6 @@ def _words_of_query(text: str, mode: QueryMode, query_words: int) -> list[str]:
         best = [word for phrase, _ in key_phrases(text, count=query_words) for word in words_of(phrase)]
         return (best or words)[:query_words]
     return words
-
-
-def _merge(queries: Iterable[Query]) -> list[Query]:
-    """Merge queries with the same words; drops those without any word."""
-    equal: dict[str, list[Query]] = {}
-    for query in queries:
-        if query.text:
-            equal.setdefault(query.text, []).append(query)
-    return [group[0] if len(group) == 1 else _merged(text, group) for text, group in equal.items()]
-
-
-def _merged(text: str, group: list[Query]) -> Query:
-    ids = chain.from_iterable(query.example_ids for query in group)
-    labels = dict.fromkeys(chain.from_iterable(query.labels for query in group))
-    return Query(text, tuple(ids), tuple(labels))
 
 
 @dataclass(frozen=True)
@@ -202,22 +164,20 @@ def _lines(path: Path) -> Iterator[tuple[int, str, None]]:
 def _table(path: Path, named: ColumnSettings) -> Iterator[tuple[int, str, str | None]]:
     columns: Columns | None = None
     for number, row in read_rows(path):
-        columns = columns or _columns(list(row), named, path)
+        columns = columns or _columns(row, named, path)
         text = _cell(row, columns.text or columns.tokens or "", path, number)
         pair = columns.text_pair if row.get(columns.text_pair or "") is not None else None
         yield number, text, _cell(row, pair, path, number) if pair else None
 
 
-def _columns(present: list[str], named: ColumnSettings, path: Path) -> Columns:
+def _columns(row: Row, named: ColumnSettings, path: Path) -> Columns:
     """Find the columns of text; these are other files than the task's, so its column names are optional."""
+    present = list(row)
     given = {role: name for role, name in named.model_dump().items() if name in present}
     found = find_columns(present, ColumnSettings(**given), str(path))
-    if found.text is None and found.tokens is None:
-        found = Columns(text=find_column(present, None, TEXT_COLUMNS, path=path, role="text"))
-    if found.text is None and found.tokens is None:
-        message = f"no column for the text among {', '.join(present) or 'none'}"
-        raise InputError(message, path=path, key=_KEY, hint="name it 'text', or as in task.columns.text")
-    return found
+    if found.text is not None or found.tokens is not None:
+        return found
+    return Columns(text=text_column(row, None, path=path, key=_KEY, hint="name it 'text', or as in task.columns.text"))
 
 
 def _cell(row: Row, column: str, path: Path, number: int) -> str:
@@ -225,9 +185,99 @@ def _cell(row: Row, column: str, path: Path, number: int) -> str:
     value: Any = row.get(column)
     if isinstance(value, list) and all(isinstance(token, str) for token in value):
         return " ".join(value)
-    if isinstance(value, str):
-        return value
-    if column not in row:
-        raise InputError(f"no column {column!r}", path=path, row=number, hint=did_you_mean(column, row))
-    kind = "null" if value is None else f"of type {type(value).__name__}"
-    raise InputError(f"column {column!r} is {kind}, not a text", path=path, row=number)
+    return text_cell(row, column, path=path, row_number=number)
+
+
+Words = tuple[str, ...]
+Link = tuple[Words, Words, Words]
+"""Two candidates that adjoin, with the stop words between them."""
+
+_SHORT_FORM = re.compile(r"(?:n't|'(?:s|m|d|re|ve|ll))\b")
+# What may stand between two words of a phrase: blanks, with one line end at most; inside a word, "'" or "-".
+_JOINT = r"(?:['-]|[^\S\n]+(?:\n[^\S\n]*)?|\n[^\S\n]*)"
+
+
+@cache
+def english_stop_words() -> frozenset[str]:
+    """Scikit-learn's list. It is read late: a task of short texts needs no key phrases."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS)
+
+
+def key_phrases(
+    text: str, *, count: int | None = None, stop_words: AbstractSet[str] | None = None
+) -> list[tuple[str, float]]:
+    """The best phrases of a text with their scores; by default a third as many as there are distinct words.
+
+    `stop_words`: English ones by default.
+
+    >>> key_phrases("Fast retrieval of short passages, and retrieval without an index", count=2)
+    [('short passages', 4.0), ('fast retrieval', 3.5)]
+    """
+    candidates, links = find_candidates(text, english_stop_words() if stop_words is None else stop_words)
+    if count is None:
+        count = round(len({word for words in candidates for word in words}) / 3)
+    return [(" ".join(words), score) for words, score in rank_candidates(candidates, links)[:count]]
+
+
+def find_candidates(text: str, stop_words: AbstractSet[str]) -> tuple[list[Words], list[Link]]:
+    """The runs of words between stop words and punctuation, in order, and the pairs that only stop words separate.
+
+    >>> find_candidates("The axis of evil: a phrase", {"the", "of", "a"})
+    ([('axis',), ('evil',), ('phrase',)], [(('axis',), ('of',), ('evil',))])
+    """
+    candidates: list[Words] = []
+    links: list[Link] = []
+    for segment in _segments(text):
+        runs = [(stop, tuple(words)) for stop, words in groupby(segment.split(), stop_words.__contains__)]
+        candidates += (words for stop, words in runs if not stop)
+        triples = zip(runs, runs[1:], runs[2:], strict=False)
+        links += ((first, between, second) for (_, first), (stop, between), (_, second) in triples if stop)
+    return candidates, links
+
+
+def rank_candidates(candidates: Sequence[Words], links: Iterable[Link] = ()) -> list[tuple[Words, float]]:
+    """Distinct candidates and the pairs linked at least twice, best first; of equals the one met first, pairs last.
+
+    >>> rank_candidates([("linear", "constraints"), ("set",), ("minimal", "set")])
+    [(('linear', 'constraints'), 4.0), (('minimal', 'set'), 3.5), (('set',), 1.5)]
+    """
+    scores = _word_scores(candidates)
+    # Rounded, so that the same numbers added in another order stay equal.
+    ranked = {words: round(sum(map(scores.__getitem__, words)), 9) for words in candidates}
+    linked = [link for link, times in Counter(links).items() if times > 1]
+    pairs = {first + between + second: round(ranked[first] + ranked[second], 9) for first, between, second in linked}
+    return sorted((ranked | pairs).items(), key=lambda item: -item[1])
+
+
+def _word_scores(candidates: Iterable[Words]) -> dict[str, float]:
+    """Degree over frequency: the mean length of the candidates that a word stands in."""
+    frequency: defaultdict[str, int] = defaultdict(int)
+    degree: defaultdict[str, int] = defaultdict(int)
+    for words in candidates:
+        for word in words:
+            frequency[word] += 1
+            degree[word] += len(words)
+    return {word: degree[word] / times for word, times in frequency.items()}
+
+
+def _segments(text: str) -> list[str]:
+    """The stretches of a text that no punctuation interrupts; "dog's" is read as "dog", and "isn't" as "is"."""
+    # An underscore counts as a letter for regular expressions, but is none.
+    folded = _SHORT_FORM.sub("", fold(text).replace("’", "'").replace("_", "|"))
+    return (_ASCII_SEGMENT if folded.isascii() else _any_segment()).findall(folded)
+
+
+def _segment_pattern(letters: str) -> re.Pattern[str]:
+    return re.compile(f"[{letters}]+(?:{_JOINT}[{letters}]+)*")
+
+
+_ASCII_SEGMENT = _segment_pattern("a-z0-9")
+
+
+@cache
+def _any_segment() -> re.Pattern[str]:
+    # Regular expressions do not count marks, such as the vowel signs of Hindi, as letters.
+    letters = map(chr, np.flatnonzero(character_classes() == LETTER).tolist())
+    return _segment_pattern(r"\w" + "".join(letter for letter in letters if not letter.isalnum()))

@@ -18,12 +18,12 @@ from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.io.selection_table import list_array, write_batches, write_selection
 from endtask.progress import warn
-from endtask.retrieval.queries import Query, TaskQueries, keep_rarest, papers_top_k, task_queries
+from endtask.retrieval.queries import Query, TaskQueries, papers_top_k, task_queries
 from endtask.task import Task, remove_entity_markers
 
 if TYPE_CHECKING:  # these import Numba, which takes a while
     from endtask.retrieval.bm25.join import JoinedCorpus
-    from endtask.retrieval.bm25.rankings import Rankings
+    from endtask.retrieval.bm25.score import Rankings
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,9 @@ def retrieve(
         named = a_few(map(repr, unknown), 3)
         warn(f"corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({named})")
     queries = of_task.queries
-    if settings.query == "idf":
-        frequency = dict(zip(words, joined.document_frequency.tolist(), strict=True))
-        queries = keep_rarest(queries, lambda word: frequency.get(word, 0), settings.query_words)
-    top_k = settings.top_k
-    if top_k == "auto":
-        top_k = papers_top_k(len(task.train), settings.large_scale)
+    top_k = papers_top_k(len(task.train), settings.top_k)
     rankings = _rank(joined, queries, words, top_k, settings, paths)
-    passages = _write_retrieved(joined, rankings, queries, task.labels, paths)
+    passages = _write_retrieved(joined, rankings, queries, paths)
     _write_queries(queries, paths.folder / QUERIES)
     _write_words(words, joined, paths.folder / QUERY_WORDS)
     _write_sizes(joined, paths.folder / PASSAGE_SIZES)
@@ -95,9 +90,8 @@ def _read(
 
     filtered = list(evaluation_texts(task)) if settings.contamination_filter else []
     words = (word for query in of_task.queries for word in query.words)
-    alike = settings.near_duplicates
-    spec = ScanSpec.of(words, filtered, signatures=alike is not None)
-    joined = read_corpus(corpus, spec, paths.scratch / "shards", workers=paths.workers, near_duplicates=alike)
+    spec = ScanSpec.of(words, filtered)
+    joined = read_corpus(corpus, spec, paths.scratch / "shards", workers=paths.workers)
     return joined, spec.words
 
 
@@ -117,18 +111,15 @@ def _rank(
     return rank_passages(joined, terms, folder, top_k=top_k, k1=settings.k1, b=settings.b, workers=paths.workers)
 
 
-def _write_retrieved(
-    joined: JoinedCorpus, rankings: Rankings, queries: Sequence[Query], labels: Sequence[str], paths: RetrievePaths
-) -> int:
+def _write_retrieved(joined: JoinedCorpus, rankings: Rankings, queries: Sequence[Query], paths: RetrievePaths) -> int:
     """Write the passages that match a query, in corpus order, with their queries; returns their number."""
-    from endtask.retrieval.fetch import fetch_passages, locate_matches
-    from endtask.retrieval.matched_queries import QueryMatches
+    from endtask.retrieval.matched_queries import QueryMatches, fetch_passages, locate_matches
 
     folder = paths.scratch / "texts"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     borders = [shard.first_position for shard in joined.shards] + [joined.positions]
-    matches = QueryMatches(rankings, queries, labels)
+    matches = QueryMatches(rankings, queries)
     found = []
     for number, (shard, matched) in enumerate(zip(joined.shards, matches.by_range(borders), strict=True)):
         if len(matched.positions):
@@ -137,7 +128,7 @@ def _write_retrieved(
             found.append((shard.shard, path))
     example_ids = [example_id for query in queries for example_id in query.example_ids]
     rows = fetch_passages(found, example_ids, folder, workers=paths.workers)
-    written = write_batches(paths.folder / RETRIEVED, rows, class_ranks=True)
+    written = write_batches(paths.folder / RETRIEVED, rows)
     shutil.rmtree(folder)
     return written
 
@@ -184,7 +175,6 @@ def _counts(joined: JoinedCorpus, of_task: TaskQueries) -> dict[str, Any]:
     return {
         **of_task.counts(),
         "dropped_by_contamination_filter": joined.contaminated,
-        "near_duplicates": joined.near_duplicates,
         "unknown_exclusions": list(joined.unknown_exclusions),
         "passages_scored": joined.scored,
         "mean_length": joined.mean_length,

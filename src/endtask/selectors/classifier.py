@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from endtask.io.selection_table import read_batches
 from endtask.progress import bar
-from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, selectors
+from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, by_score, ranks_of, selectors
 from endtask.selectors.hashing import (
     WordKeys,
     column_keys,
@@ -22,7 +22,6 @@ from endtask.selectors.hashing import (
     table_rows,
     word_keys,
 )
-from endtask.selectors.ranking import by_score, ranks_of
 
 FEATURES = 1 << 18
 _MOST_TEXTS = 10_000

@@ -18,9 +18,8 @@ from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import DOMAIN
 from endtask.io.selection_table import Batch, selection_batch, write_batches
 from endtask.progress import bar
-from endtask.selectors.base import Order
+from endtask.selectors.base import Order, fill
 from endtask.selectors.random import documents_at, random_order
-from endtask.selectors.ranking import fill
 
 _ROWS_PER_BATCH = 1000
 _SPARE_SHARE, _FEWEST_SPARE = 0.02, 50

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.seeds import uniform
-from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, selectors
+from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, by_score, ranks_of, selectors
 from endtask.selectors.hashing import (
     BUCKETS,
     Counts,
@@ -20,7 +20,6 @@ from endtask.selectors.hashing import (
     table_draws,
     table_sums,
 )
-from endtask.selectors.ranking import by_score, ranks_of
 
 
 @selectors.register("dsir")

@@ -13,8 +13,19 @@ from pydantic import Field, SerializeAsAny, field_validator
 from endtask.config import Settings
 from endtask.config.part_section import PartSection
 from endtask.registry import Registry
-from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
-from endtask.selectors.ranking import by_score, fill, overlap, ranks_of
+from endtask.selectors.base import (
+    Candidates,
+    Order,
+    PartConfig,
+    Ranking,
+    RunContext,
+    Selector,
+    by_score,
+    fill,
+    overlap,
+    ranks_of,
+    selectors,
+)
 from endtask.task import Task
 
 _DAMPING = 60
@@ -64,11 +75,11 @@ class Fusion(Selector):
         """Return this selector and its members."""
         return (self, *self.members())
 
-    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
         """Raise the errors of the members."""
-        super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
+        super().preflight(task, settings, has_corpus=has_corpus)
         for member in self.members():
-            member.preflight(task, settings, has_corpus=has_corpus, labels=labels)
+            member.preflight(task, settings, has_corpus=has_corpus)
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
         """Rank by the sum of 1 / (60 + rank) over the members."""

@@ -18,9 +18,8 @@ from endtask.progress import bar
 from endtask.records import Example
 from endtask.retrieval.bm25.scan import string_keys
 from endtask.retrieval.words import word_hash, words_of
-from endtask.selectors.base import RunContext
+from endtask.selectors.base import RunContext, by_bm25_rank, fill, overlap
 from endtask.selectors.hashing import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_draws, table_rows
-from endtask.selectors.ranking import by_bm25_rank, fill, overlap
 
 _DIGITS = 6
 

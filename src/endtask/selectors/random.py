@@ -17,8 +17,7 @@ from endtask.io.run_layout import PASSAGE_SIZES, RETRIEVED
 from endtask.io.selection_table import Batch, read_statistics, selection_batch, write_batches
 from endtask.records import Document
 from endtask.seeds import generator
-from endtask.selectors.base import Order, RunContext, Selected, Selector, selectors
-from endtask.selectors.ranking import fill
+from endtask.selectors.base import Order, RunContext, Selected, Selector, fill, selectors
 
 _ROWS_PER_BATCH = 1000
 

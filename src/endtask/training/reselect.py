@@ -23,12 +23,10 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import TASK, Network
 from endtask.errors import InputError, TrainingError
-from endtask.gradients.engine import GradientEngine, Readings
-from endtask.gradients.losses import TextLosses, masked_lm_losses, task_losses
-from endtask.gradients.plan import Workload, make_plan
+from endtask.gradients.engine import GradientEngine, Readings, TextLosses, masked_lm_losses, task_losses
 from endtask.gradients.rows import Gradients, Units
 from endtask.gradients.scoring import Calibration, like_lengths, score_batches
-from endtask.gradients.targets import Targets
+from endtask.gradients.targets import Targets, Workload, make_plan
 from endtask.objectives.context import masking_of, pretrain_head
 from endtask.objectives.masking import Masking, mask_texts
 from endtask.objectives.stream import TextStream

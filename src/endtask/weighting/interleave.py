@@ -199,7 +199,7 @@ def scale_of(settings: Settings) -> Scale:
     >>> [scale_of(load_settings(preset=name)) for name in ("laptop", "tlm-medium", "tlm-large")]
     ['small', 'medium', 'large']
     """
-    if settings.retrieve.large_scale:
+    if settings.retrieve.top_k == "auto_large":
         return "large"
     long = settings.budget.unit == "steps" and settings.budget.amount >= _MEDIUM_STEPS
     return "medium" if long else "small"

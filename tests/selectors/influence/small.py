@@ -58,6 +58,8 @@ def small_settings(influence: dict[str, Any] | None = None, **select_values: Any
     own = {**OWN, **(influence or {})}
     return resolve(
         {
+            "seed": own.pop("seed", 0),
+            "model": {"architecture": own.pop("architecture", "lean")},
             "threads": 1,
             "device": "cpu",
             "tokenizer": {"vocab_size": 120},
@@ -84,7 +86,6 @@ def make_run(
         settings.select,
         folder,
         corpus_bytes=BYTES,
-        labels=task.labels,
         seed=settings.seed,
         examples=task.train,
         folder=output,

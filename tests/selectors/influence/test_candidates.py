@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.selectors.influence.candidates import CandidateUnits
+from endtask.selectors.influence.scorer import CandidateUnits
 from endtask.tokenization.packed_texts import PackedTexts, write_packed
 from tests.selectors.influence.small import make_candidates, make_runner, small_settings, write_table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,10 +35,8 @@ def refused(folder: Path, settings: Settings) -> str:
 def test_a_class_without_targets_is_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = make_task()
     task = replace(task, splits={**task.splits, "dev": tuple(row for row in task.dev if row.label != "space")})
-    settings = small_settings({"targets": "dev"}, per_class=True, budget="8passages")
-    _, kept = run_influence(tmp_path, settings, task=task)
-    takers = Counter(item.reason.partition(" for class ")[2].partition(";")[0] for item in kept)
-    assert takers == {"food": 4, "sport": 4}
+    settings = small_settings({"targets": "dev"}, budget="8passages")
+    run_influence(tmp_path, settings, task=task)
     rows = parquet.read_table(tmp_path / "out" / HELPFUL).to_pylist()
     assert {row["targets"][0] for row in rows if row["kind"] == "class"} == {"food", "sport"}
     assert " ".join(capsys.readouterr().err.split()).count("no target is of class space;") == 1

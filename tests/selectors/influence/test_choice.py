@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from endtask.config import SizeBudget
 from endtask.io.selection_table import SelectionStatistics
-from endtask.selectors.influence.selector import best_ranks, by_best_rank, by_best_scores, by_class
-from endtask.selectors.ranking import fill
+from endtask.selectors.base import fill
+from endtask.selectors.influence.selector import best_ranks, by_best_rank, by_best_scores
 
 SIZES = st.integers(1, 30)
 
@@ -28,7 +28,7 @@ def figures_of(sizes: list[int]) -> SelectionStatistics:
 def test_the_budget_is_filled_from_the_best_to_the_passage(rows: list[tuple[int, int, bool]], share: float) -> None:
     statistics = figures_of([size for size, _, _ in rows])
     score = np.asarray([float(value) if scored else np.nan for _, value, scored in rows])
-    order = by_best_scores(score, statistics).order
+    order = by_best_scores(score, statistics)
     assert sorted(order.tolist()) == list(range(len(rows)))
     found = score[order]
     scored = int((~np.isnan(score)).sum())
@@ -39,30 +39,6 @@ def test_the_budget_is_filled_from_the_best_to_the_passage(rows: list[tuple[int,
     assert statistics.bytes[kept].sum() <= allowed
     if len(kept) < len(rows):
         assert statistics.bytes[order[: len(kept) + 1]].sum() > allowed
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    table=st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=1, max_size=20),
-    kept=st.integers(1, 20),
-)
-def test_classes_take_in_turn_what_helps_them_most(table: list[list[int]], kept: int) -> None:
-    labels = ("a", "b", "c")
-    values = np.asarray(table, dtype=np.float32)
-    chosen = by_class(values, figures_of([1] * len(table)), labels)
-    taken = chosen.order[:kept]
-    assert chosen.shared is not None
-    counts = np.bincount(chosen.shared.taken_by[taken], minlength=3)
-    assert counts.max() - counts.min() <= 1  # every class ranks every candidate, so no queue runs dry
-    left = set(range(len(table)))
-    for number, place in enumerate(taken.tolist()):
-        assert values[place, number % 3] == max(values[one, number % 3] for one in left)
-        left.remove(place)
-
-
-def test_what_was_not_scored_is_dealt_last() -> None:
-    values = np.asarray([[np.nan, np.nan], [0.0, 1.0], [1.0, 0.0]], dtype=np.float32)
-    assert by_class(values, figures_of([1] * 3), ("a", "b")).order.tolist() == [2, 1, 0]
 
 
 TABLES = st.integers(1, 12).flatmap(
@@ -83,9 +59,9 @@ def test_the_first_ranks_of_all_targets_are_the_papers_union(rows: list[list[int
     assert ranks.tolist() == slow_best_ranks(table)
     chosen = by_best_rank(ranks, table.max(axis=1).astype(np.float64), figures_of([1] * len(table)))
     union = {int(unit) for column in table.T for unit in np.argsort(-column, kind="stable")[:top_k]}
-    assert set(chosen.order[: len(union)].tolist()) == union
+    assert set(chosen[: len(union)].tolist()) == union
 
 
 def test_of_equal_ranks_the_higher_score_is_first_and_what_was_not_scored_last() -> None:
     chosen = by_best_rank(np.asarray([3, 1, 0, 1]), np.asarray([0.0, 1.0, np.nan, 2.0]), figures_of([1] * 4))
-    assert chosen.order.tolist() == [3, 1, 0, 2]
+    assert chosen.tolist() == [3, 1, 0, 2]

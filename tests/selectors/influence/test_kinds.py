@@ -11,7 +11,7 @@ import pytest
 
 from endtask.io.run_layout import HELPFUL
 from endtask.records import Example
-from endtask.selectors.influence.folds import (
+from endtask.selectors.influence.scoring_model import (
     EVERY_SCORE,
     class_names,
     class_shares,

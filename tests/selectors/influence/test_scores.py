@@ -13,13 +13,12 @@ from torch import Tensor
 
 from endtask.encoders.batch import lay_out
 from endtask.encoders.network import Network
-from endtask.gradients.losses import masked_lm_losses, task_losses
+from endtask.gradients.engine import masked_lm_losses, task_losses
 from endtask.objectives.masking import mask_texts
 from endtask.seeds import derive
-from endtask.selectors.influence.candidates import CandidateUnits
-from endtask.selectors.influence.fit import Fold
 from endtask.selectors.influence.runner import InfluenceRunner
-from endtask.selectors.influence.scorer import Scorer, score_units
+from endtask.selectors.influence.scorer import CandidateUnits, Scorer, score_units
+from endtask.selectors.influence.scoring_model import Fold
 from tests.gradients.oracle import flat_gradients
 from tests.selectors.influence.small import make_candidates, make_runner, small_settings, write_table
 
@@ -27,7 +26,7 @@ MAX_LENGTH = 16
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"measure": "dot", "candidate_batch": 3, "target_batch": 4, "targets": "dev", "recipe": "paper", "masks": 1},
-    {"masks": 3, "pooling": "mean", "layers": ["half", "last"]},
+    {"masks": 3, "layers": ["half", "last"]},
     {"architecture": "bert", "layers": ["embedding"]},
 ]
 

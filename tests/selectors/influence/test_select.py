@@ -92,12 +92,6 @@ def test_other_choices(tmp_path: Path, values: dict[str, Any]) -> None:
     assert sorted(item.rank for item in kept) == list(range(1, len(kept) + 1))
 
 
-def test_classes_have_quotas(tmp_path: Path) -> None:
-    _, kept = run_influence(tmp_path, small_settings(per_class=True, budget="9passages"))
-    takers = Counter(item.reason.partition(" for class ")[2].partition(";")[0] for item in kept)
-    assert takers == {"food": 3, "space": 3, "sport": 3}
-
-
 def test_influence_can_be_fused(tmp_path: Path) -> None:
     plain = small_settings()
     select = {"name": "fusion", "budget": "10passages", "selectors": ["best_rank", {"name": "influence", **OWN}]}
@@ -128,7 +122,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: in
 
 @pytest.mark.parametrize(
     ("owner", "name", "calls"),
-    [("fit", "save_weights", 1), ("scorer", "score_units", 2), ("selector", "write_helpful", 0)],
+    [("scoring_model", "save_weights", 1), ("scorer", "score_units", 2), ("helpful", "write_helpful", 0)],
 )
 def test_a_killed_selection_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str, name: str, calls: int
@@ -145,7 +139,7 @@ def test_a_killed_selection_goes_on_to_the_same_bits(
     assert "fold-0" in left
     with monkeypatch.context() as patch:
         if name != "save_weights":  # the models are there
-            kill_after(patch, __import__("endtask.selectors.influence.fit", fromlist=["fit"]), "run_phase", 0)
+            kill_after(patch, __import__("endtask.selectors.influence.scoring_model", fromlist=["fit"]), "run_phase", 0)
         run_influence(folder, settings, stage=stage_in(folder / "run"))
     both = [hashes(tmp_path / one / "run" / "select.partial", "*.parquet") for one in ("whole", "killed")]
     assert both[0] == both[1]
@@ -212,13 +206,7 @@ def test_an_unknown_layer_is_met_before_anything_is_trained(tmp_path: Path) -> N
 def test_without_a_corpus_it_is_refused() -> None:
     settings = small_settings()
     with pytest.raises(InputError, match=r"key 'corpus.sources': influence selects from a corpus"):
-        settings.select.part.preflight(None, settings, has_corpus=False, labels=("a", "b"))
-
-
-def test_quotas_go_with_scores_only() -> None:
-    settings = small_settings({"choice": "top_k"}, per_class=True)
-    with pytest.raises(InputError, match=r"key 'select.per_class': only a choice by scores .* from top_k to budget"):
-        settings.select.part.preflight(None, settings, has_corpus=True, labels=("a", "b"))
+        settings.select.part.preflight(None, settings, has_corpus=False)
 
 
 def test_nothing_retrieved_is_told_as_by_any_selector(tmp_path: Path) -> None:
@@ -232,7 +220,7 @@ def test_a_budget_of_what_was_retrieved_needs_something_retrieved(tmp_path: Path
     values = {"name": "imported", "path": str(path), "budget": "20%retrieved"}
     settings = resolve({"select": values})
     with pytest.raises(InputError, match=r"key 'select.budget': for an imported selection nothing is retrieved"):
-        settings.select.part.preflight(None, settings, has_corpus=True, labels=("a",))
+        settings.select.part.preflight(None, settings, has_corpus=True)
 
 
 def test_the_same_seed_gives_the_same_table_and_another_another(tmp_path: Path) -> None:

@@ -199,5 +199,5 @@ def test_why_shows_what_helps_a_dev_row_that_was_a_target(toy: Path, tmp_path: P
     assert (first, text.startswith("text: ")) == ("dev-2 [space]", True)
     assert together == "one of 3 rows that were scored together: dev-1, dev-2, dev-3"
     *_, last = command("why", tmp_path, "--example", "train-3").out.splitlines()
-    assert last == "what helps it is not on record: train-3 is no target of the selection"
+    assert "train-3 is not a target" in last
     assert most == "most helpful for example dev-2, in standard deviations from the mean candidate:"

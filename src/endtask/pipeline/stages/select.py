@@ -63,7 +63,6 @@ def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         finished["retrieve"],
         corpus=data.corpus,
         corpus_bytes=manifest["counts"]["corpus"]["bytes"],
-        labels=data.task.labels,
         seed=settings.seed,
         is_contaminated=data.contamination_check() if settings.select.part.filters_contamination else None,
         examples=data.task.train,
@@ -78,8 +77,8 @@ def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
 
 def select(run: RunContext) -> Counts:
     """Write the selection to `run.folder` and return counts for the manifest."""
+    from endtask.selectors.base import budget_in_bytes
     from endtask.selectors.quality import quality
-    from endtask.selectors.ranking import budget_in_bytes
 
     folder = run.folder
     assert folder is not None

@@ -14,10 +14,9 @@ from endtask.corpus.corpus import CorpusStatistics, SourceStatistics
 from endtask.retrieval.bm25.scan import FULL_COUNT, string_keys
 from endtask.retrieval.bm25.shards import Chunk, Passages, Shard, ShardFolder
 from endtask.retrieval.compiled import compiled
-from endtask.retrieval.near_duplicates import NearDuplicates
 from endtask.retrieval.words import HASH_FACTOR
 
-ABSENT, SCORED, CONTAMINATED, NEAR_DUPLICATE = range(4)
+ABSENT, SCORED, CONTAMINATED = range(3)
 """States of a passage: not in the corpus (an exact duplicate, or excluded), scored, or in the corpus but dropped."""
 
 States = NDArray[np.uint8]
@@ -67,7 +66,6 @@ class JoinedCorpus:
     document_frequency: NDArray[np.int64]
     statistics: CorpusStatistics
     contaminated: int
-    near_duplicates: int
     unknown_exclusions: tuple[str, ...]
 
     @property
@@ -91,20 +89,17 @@ class JoinedCorpus:
         return weights
 
 
-def join(
-    corpus: Corpus, shards: Sequence[tuple[Shard, ShardFolder]], *, near_duplicates: float | None = None
-) -> JoinedCorpus:
+def join(corpus: Corpus, shards: Sequence[tuple[Shard, ShardFolder]]) -> JoinedCorpus:
     """Join all shards in corpus order; of equal passages, only the first stays in the corpus."""
-    return _Joiner(corpus, near_duplicates).join(shards)
+    return _Joiner(corpus).join(shards)
 
 
 class _Joiner:
-    def __init__(self, corpus: Corpus, near_duplicates: float | None) -> None:
+    def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
         self._ids, self._texts = KeySet(), KeySet()
         self._excluded = string_keys(sorted(corpus.exclude))
         self._not_found = np.ones(len(self._excluded), dtype=np.bool_)
-        self._near = None if near_duplicates is None else NearDuplicates(near_duplicates)
         self._statistics = CorpusStatistics(
             {source.name: SourceStatistics(skipped_files=source.skipped) for source in corpus.sources}
         )
@@ -123,9 +118,9 @@ class _Joiner:
             frequency = found if frequency is None else frequency + found
         assert frequency is not None
         self._statistics.check_not_empty(self._corpus.sources)
-        counts = np.zeros(4, dtype=np.int64)
+        counts = np.zeros(3, dtype=np.int64)
         for added in joined:
-            counts += np.bincount(added.states, minlength=4)
+            counts += np.bincount(added.states, minlength=3)
         scored = int(counts[SCORED])
         return JoinedCorpus(
             joined,
@@ -134,7 +129,6 @@ class _Joiner:
             frequency,
             self._statistics,
             int(counts[CONTAMINATED]),
-            int(counts[NEAR_DUPLICATE]),
             tuple(name for name, left in zip(sorted(self._corpus.exclude), self._not_found, strict=True) if left),
         )
 
@@ -144,13 +138,8 @@ class _Joiner:
         counts.documents += shard.folder.counts.documents
         counts.empty += shard.folder.counts.empty
         words = 0
-        signatures = shard.folder.signatures() if self._near else None
         for first, passages in shard.folder.passages():
             states = self._states(passages, first, shard, counts)
-            if self._near and signatures is not None:
-                candidates = np.flatnonzero(states == SCORED)
-                alike = self._near.add(next(signatures)[candidates])
-                states[candidates[alike]] = NEAR_DUPLICATE
             shard.states[first : first + len(states)] = states
             words += int(passages["words"][states == SCORED].sum(dtype=np.int64))
         return words

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from endtask.errors import InputError
 from endtask.retrieval.compiled import compiled
 from endtask.retrieval.contamination import ContaminationIndex, may_be_contaminated
-from endtask.retrieval.near_duplicates import SIGNATURE, sketch
 from endtask.retrieval.words import (
     BLANK,
     HASH_FACTOR,
@@ -74,17 +73,14 @@ class Scanned:
     """Equal for texts that differ only in white space."""
     suspects: NDArray[np.bool_]
     """Whether `ContaminationFilter.confirm` must check the passage."""
-    signatures: NDArray[np.uint32]
-    """(passages, SIGNATURE) for near-duplicates, or (passages, 0)."""
 
 
 class Scanner:
     """Runs the kernel over blocks of texts; `document_frequency` sums over all of them."""
 
-    def __init__(self, terms: Terms, contamination_filter: ContaminationIndex, *, signatures: bool) -> None:
+    def __init__(self, terms: Terms, contamination_filter: ContaminationIndex) -> None:
         self._terms = terms
         self._contamination_filter = contamination_filter
-        self._signature_size = SIGNATURE if signatures else 0
         self.document_frequency = np.zeros(len(terms), dtype=np.int64)
         self._counts = np.zeros(len(terms), dtype=np.int64)
         self._pairs = np.empty(0, dtype=np.uint32)
@@ -101,16 +97,15 @@ class Scanner:
             self._pairs = np.empty(most_pairs, dtype=np.uint32)
         keys = np.zeros(count, dtype=np.uint64)
         suspects = np.zeros(count, dtype=np.bool_)
-        signatures = np.zeros((count, self._signature_size), dtype=np.uint32)
         terms = self._terms
         used = scan_passages(
             buffer, offsets, character_classes(), lower_cases(), ascii_folds(), _ascii_breaks(),
             terms.points, terms.offsets, terms.shift, terms.slots, *self._contamination_filter,
             self._counts, np.empty(longest + 1, dtype=np.int32),
             np.empty(longest + 1, dtype=np.uint64), np.empty(longest + 1, dtype=np.uint8),
-            lengths, pair_counts, self._pairs, keys, suspects, signatures, self.document_frequency,
+            lengths, pair_counts, self._pairs, keys, suspects, self.document_frequency,
         )  # fmt: skip
-        return Scanned(np.diff(offsets), lengths, pair_counts, self._pairs[:used], keys, suspects, signatures)
+        return Scanned(np.diff(offsets), lengths, pair_counts, self._pairs[:used], keys, suspects)
 
 
 def join_strings(texts: Sequence[str], encoding: str, kind: type) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -224,14 +219,14 @@ def _flush(touched, found, counts, frequency, pairs, used):  # type: ignore[no-u
     "int64(uint8[::1], int64[::1], uint8[::1], uint32[::1], uint8[::1], uint8[::1],"
     "uint32[::1], int64[::1], int64, uint64[::1], uint64[::1], uint64[::1], uint64[::1], uint8[::1],"
     "int64[::1], int32[::1], uint64[::1], uint8[::1],"
-    "uint32[::1], uint32[::1], uint32[::1], uint64[::1], boolean[::1], uint32[:, ::1], int64[::1])"
+    "uint32[::1], uint32[::1], uint32[::1], uint64[::1], boolean[::1], int64[::1])"
 )
 def scan_passages(  # type: ignore[no-untyped-def]
     buffer, offsets, classes, lower, folds, break_bytes,
     points, point_offsets, shift, slots,
     contamination_bits, contamination_runs, contamination_shorts, contamination_lengths,
     counts, touched, hashes, breaks,
-    lengths, pair_counts, pairs, keys, suspects, signatures, frequency,
+    lengths, pair_counts, pairs, keys, suspects, frequency,
 ):  # fmt: skip
     """Scan passages in order; returns the number of pairs written.
 
@@ -307,8 +302,6 @@ def scan_passages(  # type: ignore[no-untyped-def]
         suspects[passage] = may_be_contaminated(
             hashes, breaks, words, contamination_bits, contamination_runs, contamination_shorts, contamination_lengths
         )
-        if signatures.shape[1] > 0:
-            sketch(hashes, words, signatures[passage])
     return used
 
 

@@ -26,12 +26,18 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.corpus import Corpus
+from endtask.errors import InputError
+from endtask.io.atomic import atomic_file
+from endtask.io.machine import usable_cores
+from endtask.io.processes import run_lock
 from endtask.progress import Advance, bar
 from endtask.retrieval.bm25.join import JoinedCorpus, JoinedShard
-from endtask.retrieval.bm25.rankings import RankedBlock, Rankings
 from endtask.retrieval.bm25.scan import FULL_COUNT
 from endtask.retrieval.bm25.shards import Chunk
+from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 from endtask.retrieval.compiled import compiled
+from endtask.retrieval.words import words_of
 
 LANES = 32
 """The kernel tests queries in groups of this many; a block of queries is padded to full groups."""
@@ -331,3 +337,98 @@ def _key(joined: JoinedCorpus, queries: Sequence[Terms], top_k: int, k1: float, 
         digest.update(query.astype("<i8").tobytes())
         digest.update(b"|")
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A query's passages, best first; equal scores are in corpus order."""
+
+    positions: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RankedBlock:
+    """The concatenated rankings of consecutive queries from index `first` on."""
+
+    first: int
+    sizes: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+    def save(self, path: Path) -> None:
+        """Write the block atomically."""
+        with atomic_file(path) as aside, open(aside, "wb") as file:
+            np.savez(file, first=self.first, sizes=self.sizes, positions=self.positions, scores=self.scores)
+
+    @classmethod
+    def load(cls, path: Path) -> RankedBlock:
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            return cls(int(arrays["first"]), arrays["sizes"], arrays["positions"], arrays["scores"])
+
+
+class Rankings:
+    """The rankings of all queries, in order.
+
+    `rankings[3]` is that of the fourth query; iterating loads one block at a time.
+    """
+
+    def __init__(self, paths: Sequence[Path], first_queries: Sequence[int], count: int) -> None:
+        self._paths = tuple(paths)
+        self._first_queries = np.asarray(first_queries, dtype=np.int64)
+        self._count = count
+        self._loaded: tuple[int, RankedBlock] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, query: int) -> Ranking:
+        if not 0 <= query < self._count:
+            raise IndexError(query)
+        number = int(np.searchsorted(self._first_queries, query, side="right")) - 1
+        if self._loaded is None or self._loaded[0] != number:
+            self._loaded = number, RankedBlock.load(self._paths[number])
+        block = self._loaded[1]
+        stop = int(block.sizes[: query - block.first + 1].sum())
+        start = stop - int(block.sizes[query - block.first])
+        return Ranking(block.positions[start:stop], block.scores[start:stop])
+
+    def blocks(self) -> Iterator[RankedBlock]:
+        """Yield all rankings, a block at a time."""
+        return map(RankedBlock.load, self._paths)
+
+
+def search(
+    corpus: Corpus,
+    queries: Sequence[str],
+    *,
+    top_k: int,
+    folder: Path,
+    k1: float = 1.2,
+    b: float = 0.75,
+    workers: int | None = None,
+) -> Rankings:
+    """Rank the passages of `corpus` for every query; `folder` holds the scratch files and the rankings.
+
+    Scores are exact BM25 (Lucene's form). A passage is identified by its index in `corpus.documents()`. A ranking omits
+    passages that share no word with its query; ties are in corpus order. A second call resumes a killed one.
+    """
+    for name, value, least in (("top_k", top_k, 1), ("k1", k1, 0), ("b", b, 0), ("workers", workers or 1, 1)):
+        if not value >= least:
+            raise InputError(f"must be at least {least}", key=name)
+    if b > 1:
+        raise InputError("must be at most 1", key="b")
+    folder.mkdir(parents=True, exist_ok=True)
+    with run_lock(folder):
+        return _search(corpus, queries, top_k, folder, k1, b, workers or usable_cores())
+
+
+def _search(
+    corpus: Corpus, queries: Sequence[str], top_k: int, folder: Path, k1: float, b: float, workers: int
+) -> Rankings:
+    query_words = [words_of(query) for query in queries]
+    spec = ScanSpec.of(word for words in query_words for word in words)
+    joined = read_corpus(corpus, spec, folder / "shards", workers=workers)
+    terms = number_terms(spec.words, query_words)
+    return rank_passages(joined, terms, folder / "rankings", top_k=top_k, k1=k1, b=b, workers=workers)

@@ -130,17 +130,16 @@ class Chunk:
 class ShardFolder:
     """A finished shard on disk."""
 
-    def __init__(self, path: Path, counts: ShardCounts, signature_size: int) -> None:
+    def __init__(self, path: Path, counts: ShardCounts) -> None:
         self.path = path
         self.counts = counts
-        self._signature_size = signature_size
 
     @classmethod
     def open(cls, path: Path) -> ShardFolder | None:
         """Return the shard in a folder, or None where it is missing or incomplete."""
         try:
             head = json.loads((path / "shard.json").read_text(encoding="utf-8"))
-            shard = cls(path, ShardCounts(**head["counts"]), head["signature_size"])
+            shard = cls(path, ShardCounts(**head["counts"]))
             sizes = {name: (path / name).stat().st_size for name in head["sizes"]}
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -163,19 +162,11 @@ class ShardFolder:
                 count = int(passages["pairs"].sum())
                 yield Chunk(first, passages, np.fromfile(file, dtype=_PAIR, count=count))
 
-    def signatures(self) -> Iterator[NDArray[np.uint32]]:
-        """Yield (passages, size) for each chunk of `passages`."""
-        width = self._signature_size
-        with open(self.path / "signatures", "rb") as file:
-            for first in range(0, self.counts.passages, _CHUNK):
-                rows = min(_CHUNK, self.counts.passages - first)
-                yield np.fromfile(file, dtype=_PAIR, count=rows * width).reshape(rows, width)
-
 
 class ShardWriter:
     """Writes a shard to a temporary folder; `finish` renames it."""
 
-    _NAMES = ("passages", "pairs", "signatures", "frequency")
+    _NAMES = ("passages", "pairs", "frequency")
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -187,17 +178,17 @@ class ShardWriter:
         for name in self._NAMES:
             self._files[name] = self._open.enter_context((self._partial / name).open("wb"))
 
-    def add(self, passages: Passages, pairs: NDArray[np.uint32], signatures: NDArray[np.uint32]) -> None:
+    def add(self, passages: Passages, pairs: NDArray[np.uint32]) -> None:
         """Append a block of passages."""
-        for name, array in (("passages", passages), ("pairs", pairs), ("signatures", signatures)):
+        for name, array in (("passages", passages), ("pairs", pairs)):
             self._files[name].write(array.tobytes())  # `tofile` does not raise on a full disk
 
-    def finish(self, frequency: NDArray[np.int64], counts: ShardCounts, signature_size: int) -> None:
+    def finish(self, frequency: NDArray[np.int64], counts: ShardCounts) -> None:
         """Write the counts and rename the folder, which makes the shard complete."""
         self._files["frequency"].write(frequency.astype("<i8").tobytes())
         self.close()
         sizes = {name: (self._partial / name).stat().st_size for name in self._NAMES}
-        head: dict[str, Any] = {"counts": asdict(counts), "signature_size": signature_size, "sizes": sizes}
+        head: dict[str, Any] = {"counts": asdict(counts), "sizes": sizes}
         write_json(self._partial / "shard.json", head)
         if self._path.exists():  # incomplete, or it would not be written again
             shutil.rmtree(self._path)

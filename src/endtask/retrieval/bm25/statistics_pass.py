@@ -28,21 +28,20 @@ from endtask.retrieval.bm25.join import JoinedCorpus, join
 from endtask.retrieval.bm25.scan import Scanned, Scanner, Terms, string_keys
 from endtask.retrieval.bm25.shards import PASSAGE, Passages, Shard, ShardCounts, ShardFolder, ShardWriter, shards_of
 from endtask.retrieval.contamination import ContaminationFilter
-from endtask.retrieval.near_duplicates import SIGNATURE
 from endtask.retrieval.workers import Job, Report, run_jobs
 
 WORTH_A_PROCESS = 8_000_000
 """Bytes on disk; reading fewer takes no longer than starting interpreters."""
 _BLOCK = 1 << 21
 """Characters of text scanned at a time: enough to make calls cheap, few enough for cache and memory."""
-_FORMAT = "1"  # raised whenever pass 1 computes something else from the same text
+_FORMAT = "2"  # raised whenever pass 1 computes something else from the same text
 _REPORT_SECONDS = 0.2
 _SHARD_NAME = re.compile(r"[0-9a-f]{24}(\.\d+\.partial)?")
 
 
 @dataclass(frozen=True)
 class ScanSpec:
-    """What pass 1 scans for: query words (their alphabetical order numbers them), evaluation texts, MinHash signatures.
+    """What pass 1 scans for: query words (their alphabetical order numbers them), and evaluation texts.
 
     `key` is a hash of all of it.
     """
@@ -50,18 +49,16 @@ class ScanSpec:
     words: tuple[str, ...]
     contamination_filter: ContaminationFilter
     key: str
-    signatures: bool = False
 
     @classmethod
-    def of(cls, words: Iterable[str], evaluation_texts: Sequence[str] = (), *, signatures: bool = False) -> ScanSpec:
+    def of(cls, words: Iterable[str], evaluation_texts: Sequence[str] = ()) -> ScanSpec:
         """Number the words and build the contamination filter."""
         distinct = tuple(sorted(set(words)))
-        content = "\n".join([_FORMAT, str(signatures), *distinct, "", *sorted(set(evaluation_texts))])
+        content = "\n".join([_FORMAT, *distinct, "", *sorted(set(evaluation_texts))])
         return cls(
             distinct,
             ContaminationFilter.of(evaluation_texts),
             hashlib.blake2b(content.encode(), digest_size=12).hexdigest(),
-            signatures,
         )
 
     def save(self, path: Path) -> None:
@@ -69,7 +66,7 @@ class ScanSpec:
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
         with atomic_file(path) as aside, open(aside, "wb") as file:
             arrays: dict[str, Any] = self.contamination_filter.arrays()
-            np.savez(file, words=words, signatures=self.signatures, key=self.key, **arrays)
+            np.savez(file, words=words, key=self.key, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> ScanSpec:
@@ -80,18 +77,10 @@ class ScanSpec:
                 tuple(words.split("\n")) if words else (),
                 ContaminationFilter.from_arrays(arrays),
                 str(arrays["key"]),
-                bool(arrays["signatures"]),
             )
 
 
-def read_corpus(
-    corpus: Corpus,
-    spec: ScanSpec,
-    folder: Path,
-    *,
-    workers: int,
-    near_duplicates: float | None = None,
-) -> JoinedCorpus:
+def read_corpus(corpus: Corpus, spec: ScanSpec, folder: Path, *, workers: int) -> JoinedCorpus:
     """Read the shards of the corpus that `folder` does not hold yet, and join all of them."""
     folder.mkdir(parents=True, exist_ok=True)
     shards = shards_of(corpus)
@@ -106,7 +95,7 @@ def read_corpus(
         if found is None:
             raise RuntimeError(f"{path} vanished while the corpus was read")
         opened.append((shard, found))
-    return join(corpus, opened, near_duplicates=near_duplicates)
+    return join(corpus, opened)
 
 
 def _remove_others(folder: Path, wanted: set[str]) -> None:
@@ -219,20 +208,20 @@ class ShardReader:
 
         Calls `progress` with the bytes `read` from disk, and with the bytes of `text` and the `passages` scanned.
         """
-        scanner = Scanner(self._terms, self._spec.contamination_filter.table, signatures=self._spec.signatures)
+        scanner = Scanner(self._terms, self._spec.contamination_filter.table)
         writer = ShardWriter(folder)
         documents = empty = passages = pairs = 0
         try:
             for block in blocks_of(shard, lambda count: progress(read=count)):
                 scanned = scanner.scan(block.texts)
-                writer.add(self._records(block, scanned), scanned.pairs, scanned.signatures)
+                writer.add(self._records(block, scanned), scanned.pairs)
                 documents += block.documents
                 empty += block.empty
                 passages += len(block.texts)
                 pairs += len(scanned.pairs)
                 progress(text=int(scanned.sizes.sum()), passages=len(block.texts))
             counts = ShardCounts(documents, empty, passages, pairs)
-            writer.finish(scanner.document_frequency, counts, SIGNATURE if self._spec.signatures else 0)
+            writer.finish(scanner.document_frequency, counts)
         finally:
             writer.close()
 

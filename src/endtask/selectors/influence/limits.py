@@ -13,13 +13,13 @@ from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network
 from endtask.encoders.sizes import shape_of
 from endtask.errors import InputError
-from endtask.gradients.layers import choose_weights
-from endtask.gradients.plan import Plan
+from endtask.gradients.capture import choose_weights
+from endtask.gradients.targets import Plan
 from endtask.io.machine import available_memory
 from endtask.io.selection_table import write_selection
-from endtask.selectors.influence.config import InfluenceConfig, influence_config
-from endtask.selectors.influence.fit import Fold, prepare_folds, scoring_settings, seed_of
-from endtask.selectors.influence.folds import folds_of
+from endtask.selectors.base import SelectionCost
+from endtask.selectors.influence.scoring_model import Fold, folds_of, prepare_folds, scoring_settings
+from endtask.selectors.influence.selector import InfluenceConfig, influence_config
 from endtask.task import Task
 from endtask.training.budget_plan import measure_cost
 from endtask.training.phase import Phase
@@ -149,41 +149,6 @@ def _parameters(settings: Settings) -> int:
 
 
 @dataclass(frozen=True)
-class InfluenceCost:
-    """Seconds of fitting and scoring, and peak memory and disk."""
-
-    fitting_seconds: float
-    scoring_seconds: float
-    memory_bytes: float
-    disk_bytes: float
-    budget_share: float | None = None
-
-    def is_refused(self, allowed: float) -> bool:
-        """Return whether fitting alone takes more than the seconds allowed."""
-        return self.fitting_seconds > allowed
-
-    def within(self, allowed: float) -> tuple[float, str]:
-        """Return the seconds of both under a limit in seconds, and a warning or an empty string.
-
-        >>> InfluenceCost(26, 10, 0, 0).within(4)
-        (4, 'fitting the scoring models would take about 26 s, more than the 4 s that it may: a run would be refused')
-        >>> InfluenceCost(26, 10, 0, 0).within(31)
-        (31, 'of the candidates, only about 50% would be scored, the best-ranked, in the 31 s that it may take')
-        >>> InfluenceCost(26, 10, 0, 0).within(60)
-        (36, '')
-        """
-        if self.is_refused(allowed):
-            fitting = f"fitting the scoring models would take about {self.fitting_seconds:.0f} s"
-            return allowed, f"{fitting}, more than the {allowed:.0f} s that it may: a run would be refused"
-        seconds = self.fitting_seconds + self.scoring_seconds
-        if seconds <= allowed:
-            return seconds, ""
-        share = (allowed - self.fitting_seconds) / self.scoring_seconds
-        few = f"of the candidates, only about {share:.0%} would be scored, the best-ranked"
-        return allowed, f"{few}, in the {allowed:.0f} s that it may take"
-
-
-@dataclass(frozen=True)
 class _Amounts:
     """The quantities that the cost depends on."""
 
@@ -197,11 +162,11 @@ class _Amounts:
 
 def influence_cost(
     task: Task, few: Task, settings: Settings, folder: Path, *, candidates: float, bytes_each: float
-) -> InfluenceCost:
+) -> SelectionCost:
     """Estimate the cost by a short trial of the scoring model on `few`, a sample of the task's train rows."""
     config = influence_config(settings)
     write_selection(folder / "none.parquet", [])
-    parts = folds_of(task, config, seed_of(settings))
+    parts = folds_of(task, config, settings.seed)
     # The rows of the sample replace those of the fold: they give lengths and time, and nothing is validated.
     sample = replace(few, splits={"train": few.train, "dev": few.train})
     trial = scoring_settings(settings)
@@ -218,7 +183,7 @@ def influence_cost(
     return _cost(fold, amounts, config)
 
 
-def _cost(fold: Fold, amounts: _Amounts, config: InfluenceConfig) -> InfluenceCost:
+def _cost(fold: Fold, amounts: _Amounts, config: InfluenceConfig) -> SelectionCost:
     phase = fold.phase()
     # A pass forward is a third of training; of the rest, the layers above the lowest that is compared.
     share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if config.layers == ("last",) else 1.0
@@ -228,11 +193,12 @@ def _cost(fold: Fold, amounts: _Amounts, config: InfluenceConfig) -> InfluenceCo
     targets = amounts.targets * _target_bytes(phase.network, amounts.row_tokens, config)
     each = seconds_per_token(phase)
     table = 4.0 * math.ceil(amounts.candidates / config.candidate_batch) * _columns(amounts, config)
-    return InfluenceCost(
+    return SelectionCost(
         fitting_seconds=each * fitted,
         scoring_seconds=each * scored,
         memory_bytes=max(_OPTIMIZER_COPIES * weights, amounts.folds * weights + max(targets, table)),
         disk_bytes=2.0 * amounts.candidate_tokens + table + amounts.folds * weights,
+        budget_share=config.share_of_budget,
     )
 
 
@@ -250,7 +216,7 @@ def _heavier(network: Network, config: InfluenceConfig) -> float:
 
 def _target_bytes(network: Network, row_tokens: float, config: InfluenceConfig) -> float:
     """Return the bytes of a target's gradients, stored as rows or as matrices."""
-    rows = 1.0 if config.layers == ("last",) and config.pooling == "cls" else row_tokens
+    rows = 1.0 if config.layers == ("last",) else row_tokens
     compared = choose_weights(network, config.layers).values()
     return sum(4.0 * min(sum(weight.shape) * rows, weight.numel()) for weight in compared)
 

@@ -20,29 +20,33 @@ from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import INFLUENCE_FOLDER, RETRIEVED
 from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
-from endtask.selectors.base import Order, RunContext
-from endtask.selectors.influence.candidates import CandidateUnits, calibration_draw, pack_candidates, scoring_order
-from endtask.selectors.influence.config import InfluenceConfig
-from endtask.selectors.influence.fit import (
+from endtask.selectors.base import Order, RunContext, by_bm25_rank, fill
+from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
+from endtask.selectors.influence.scorer import (
+    CandidateUnits,
+    Scorer,
+    Shards,
+    ShardStatistics,
+    calibration_draw,
+    pack_candidates,
+    score_units,
+    scoring_order,
+)
+from endtask.selectors.influence.scoring_model import (
     TOKENIZER,
+    Column,
     Fold,
     check_layers_known,
-    fit,
-    prepare_folds,
-    scoring_settings,
-    seed_of,
-)
-from endtask.selectors.influence.folds import (
-    Column,
     class_names,
     class_shares,
     columns_of,
+    fit,
     folds_of,
     labels_with_targets,
+    prepare_folds,
+    scoring_settings,
 )
-from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
-from endtask.selectors.influence.scorer import Scorer, Shards, ShardStatistics, score_units
-from endtask.selectors.ranking import by_bm25_rank, fill
+from endtask.selectors.influence.selector import InfluenceConfig
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
@@ -132,7 +136,7 @@ class InfluenceRunner:
     @cached_property
     def folds(self) -> list[Fold]:
         """The folds with their tokens."""
-        parts = folds_of(self.task, self.config, seed_of(self.run))
+        parts = folds_of(self.task, self.config, self.run.seed)
         return prepare_folds(self.task, parts, self.table, scoring_settings(self.run), self.folder)
 
     @cached_property
@@ -198,7 +202,7 @@ class InfluenceRunner:
         """Return mean and deviation of each target's scores over a sample, and the cost of scoring one candidate."""
         path = self.folder / _CALIBRATION
         if not path.exists():
-            drawn = calibration_draw(units.count, seed_of(self.run))
+            drawn = calibration_draw(units.count, self.run.seed)
             if self.compiled:  # which takes its time once, not for each candidate
                 score_units(scorer, units, drawn)
             started = time.perf_counter()

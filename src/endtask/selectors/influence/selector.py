@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
 from endtask.config import Settings
 from endtask.config.data_usage import DataUse, selection_use
-from endtask.errors import InputError
+from endtask.config.part_section import PartConfig
+from endtask.config.section import Positive, PositiveNumber
 from endtask.io.run_layout import HELPFUL
 from endtask.io.selection_table import SelectionStatistics
 from endtask.selectors.base import (
@@ -22,13 +24,11 @@ from endtask.selectors.base import (
     RunContext,
     SelectionCost,
     Selector,
-    check_per_class,
+    by_bm25_rank,
+    by_score,
+    ranks_of,
     selectors,
 )
-from endtask.selectors.best_rank import NO_CLASS, SharedOrder, share_among_classes
-from endtask.selectors.influence.config import InfluenceConfig
-from endtask.selectors.influence.score_targets import class_lists, merge_lists, write_helpful
-from endtask.selectors.ranking import by_bm25_rank, by_score, ranks_of
 from endtask.task import Task
 
 if TYPE_CHECKING:
@@ -50,6 +50,98 @@ _READ = (
 """The settings that the scoring model depends on."""
 _READ_BY_LIMIT = ("budget", "pretrain.batch_size", "pretrain.gradient_accumulation_steps")
 """The settings that a limit on the cost of scoring depends on."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Values in which the ISS authors' code differs from ours, and that no table of the paper varies."""
+
+    batch_size: int  # texts, where the scoring model is fitted
+    mask_probability: float  # where the scoring model is fitted, and where texts are scored under a single mask
+    masks_targets: bool
+    most_targets: int | None  # of more target rows so many are drawn
+
+
+RECIPES = {
+    "default": Recipe(batch_size=32, mask_probability=0.15, masks_targets=False, most_targets=4096),
+    "paper": Recipe(batch_size=16, mask_probability=0.1, masks_targets=True, most_targets=None),
+}
+
+
+class InfluenceConfig(PartConfig):
+    """Options of `influence`: which small model scores, against which targets, and what is selected."""
+
+    size: Literal["auto", "tiny", "mini", "compact", "small", "medium", "base", "large"] = Field(
+        "auto",
+        description="of the scoring model, which has model.architecture; auto: the largest with at most a tenth of the "
+        "weights of the model to be trained; a given model.path is itself the scoring model",
+    )
+    epochs: Positive = Field(10, description="of fitting it on the train rows, with masked LM and the task together")
+    learning_rate: PositiveNumber | Literal["auto"] = Field(
+        "auto", description="of fitting; auto: 1e-3 from random weights, 5e-5 from a model.path"
+    )
+    recipe: Literal["default", "paper"] = Field(
+        "default",
+        description="default: fitting in batches of 32 with 15% masked, at most 4,096 targets; paper: batches of 16 "
+        "with 10% masked, all targets, masked too, as in the ISS authors' code",
+    )
+    targets: Literal["folds", "dev"] = Field(
+        "folds",
+        description="the rows whose loss should fall; folds: each half of train under the model that was fitted on the "
+        "other half; dev: dev under a model that was fitted on train",
+    )
+    layers: tuple[str, ...] = Field(
+        ("last",),
+        min_length=1,
+        description="weights whose gradients are compared: last, three_quarters, half, quarter, embedding, "
+        "or paths of Linear modules, `*` standing for anything",
+    )
+    measure: Literal["dot", "cosine"] = Field("cosine", description="of two gradients; the paper takes the dot product")
+    candidate_batch: Positive = Field(1, description="neighboring candidates scored by their mean gradient (B_p)")
+    target_batch: Positive = Field(1, description="targets compared by their mean gradient (B_t)")
+    masks: Positive = Field(
+        2,
+        description="masks over which a candidate's gradient is averaged: n masks hide 1/n of its tokens each, so that "
+        "all are predicted; 1: a single mask with the share of fitting (paper)",
+    )
+    choice: Literal["budget", "top_k"] = Field(
+        "budget",
+        description="budget: the highest mean of the ten best scores; top_k: the union of the best k of each target, "
+        "with the k that fills select.budget (paper)",
+    )
+    share_of_budget: float | None = Field(
+        0.1,
+        gt=0,
+        description="the limit of fitting and scoring, as a share of the training budget: beyond it only the "
+        "best-ranked candidates are scored; null: no limit",
+    )
+
+    @property
+    def recipe_values(self) -> Recipe:
+        """The values that `recipe` stands for."""
+        return RECIPES[self.recipe]
+
+    @property
+    def score_mask_probability(self) -> float:
+        """The share of a candidate's tokens that each of its masks hides.
+
+        >>> InfluenceConfig().score_mask_probability, InfluenceConfig(masks=1).score_mask_probability
+        (0.5, 0.15)
+        """
+        return self.recipe_values.mask_probability if self.masks == 1 else 1 / self.masks
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def layers_are_a_list(cls, layers: object) -> object:
+        if isinstance(layers, str):
+            raise ValueError(f"give a list of layers, such as [{layers}]")
+        return layers
+
+
+def influence_config(settings: Settings) -> InfluenceConfig:
+    """Return the options of `influence` in a run, where it may be a member of `fusion`; else the defaults."""
+    parts = settings.select.part.parts()
+    return next((part.config for part in parts if isinstance(part.config, InfluenceConfig)), InfluenceConfig())
 
 
 @selectors.register("influence")
@@ -77,15 +169,11 @@ class Influence(Selector):
         folds = "train, each half validated by a model of the other"
         return selection_use("which texts help", folds if self.config.targets == "folds" else "train, validated by dev")
 
-    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool, labels: tuple[str, ...]) -> None:
+    def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
         """Raise `InputError` for train rows that cannot be halved, and for layers that the scoring model lacks."""
-        super().preflight(task, settings, has_corpus=has_corpus, labels=labels)
-        if self.config.per_class and self.config.choice != "budget":
-            hint = f"set it to false, or select.choice from {self.config.choice} to budget"
-            raise InputError("only a choice by scores is divided among the classes", key="select.per_class", hint=hint)
-        check_per_class(self.config.per_class, labels)
+        super().preflight(task, settings, has_corpus=has_corpus)
         if task is not None:
-            from endtask.selectors.influence.fit import check_influence
+            from endtask.selectors.influence.scoring_model import check_influence
 
             check_influence(task, settings)
 
@@ -95,8 +183,7 @@ class Influence(Selector):
         """Return what fitting the scoring models and scoring the candidates cost."""
         from endtask.selectors.influence.limits import influence_cost
 
-        cost = influence_cost(task, sample, settings, folder, candidates=candidates, bytes_each=bytes_each)
-        return replace(cost, budget_share=self.config.share_of_budget)
+        return influence_cost(task, sample, settings, folder, candidates=candidates, bytes_each=bytes_each)
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
         """Rank by how much a step down each candidate's masked-LM loss lowers the task's loss, to first order."""
@@ -107,26 +194,21 @@ class Influence(Selector):
         runner = InfluenceRunner(run, candidates, self.config)
         scored = runner.score()
         table = _Table(scored, candidates)
-        chosen = _choose(table, runner)
+        order = _choose(table, runner)
         _write_helpful(table, runner)
-        rank = ranks_of(chosen.order)
+        rank = ranks_of(order)
         names = [column.name for column in scored.columns]
-        shared = chosen.shared
 
         def reason(index: int) -> str:
             if not table.is_scored[index]:
                 return "influence: not scored, beyond select.share_of_budget"
-            helped = f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
-            if shared is None or shared.taken_by[index] == NO_CLASS:
-                return helped
-            taken_by = shared.taken_by[index]
-            return f"{helped}, number {shared.class_ranks[index, taken_by]} for class {shared.labels[taken_by]}"
+            return f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
 
         def reasons(indices: Order) -> list[str]:
             return [reason(index) for index in indices.tolist()]
 
         score = np.where(table.is_scored, table.score, np.nanmin(table.score))
-        return Ranking(chosen.order, score, reasons, {"influence": scored.counts})
+        return Ranking(order, score, reasons, {"influence": scored.counts})
 
 
 class _Table:
@@ -157,10 +239,8 @@ class _Table:
         return indices
 
 
-def _choose(table: _Table, runner: InfluenceRunner) -> Chosen:
+def _choose(table: _Table, runner: InfluenceRunner) -> Order:
     statistics = table.statistics
-    if runner.config.per_class:
-        return by_class(table.spread(table.shards.gathered("by_class"), np.nan), statistics, table.labels)
     if runner.config.choice == "top_k":
         parts = (shard["scores"] for shard in table.shards.read())
         ranks = best_ranks(parts, len(table.columns), table.units.count)  # type: ignore[arg-type]
@@ -169,6 +249,8 @@ def _choose(table: _Table, runner: InfluenceRunner) -> Chosen:
 
 
 def _write_helpful(table: _Table, runner: InfluenceRunner) -> None:
+    from endtask.selectors.influence.helpful import class_lists, merge_lists, write_helpful
+
     assert runner.context.folder is not None
     write_helpful(
         runner.context.folder / HELPFUL,
@@ -181,38 +263,14 @@ def _write_helpful(table: _Table, runner: InfluenceRunner) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """All candidates in an order, best first, and the classes that took them in turn."""
-
-    order: Order
-    shared: SharedOrder | None = None
-
-
-def by_best_scores(score: Scores, statistics: SelectionStatistics) -> Chosen:
+def by_best_scores(score: Scores, statistics: SelectionStatistics) -> Order:
     """Return the highest score first; candidates without a score (NaN) come last, by BM25 rank."""
     scored = np.flatnonzero(~np.isnan(score))
     order = by_score(score[scored], _some(statistics, scored))
-    return Chosen(_with_rest(scored[order], statistics))
+    return _with_rest(scored[order], statistics)
 
 
-def by_class(by_class: NDArray[np.float32], statistics: SelectionStatistics, labels: tuple[str, ...]) -> Chosen:
-    """Let the classes take in turn what helps each most; `by_class` (candidates, classes) may hold NaN."""
-    scored = np.flatnonzero(~np.isnan(by_class).any(axis=1))
-    ranks = np.stack([_ranks(by_class[scored, number]) for number in range(len(labels))], axis=1).astype(np.int32)
-    few = SelectionStatistics(
-        ranks.min(axis=1).astype(np.int64), statistics.score[scored], statistics.bytes[scored], ranks
-    )
-    shared = share_among_classes(few, labels)
-    taken_by = np.full(len(by_class), -1, dtype=np.int64)
-    taken_by[scored] = shared.taken_by
-    spread = np.zeros((len(by_class), len(labels)), dtype=np.int32)
-    spread[scored] = ranks
-    order = _with_rest(scored[shared.order], statistics)
-    return Chosen(order, shared=SharedOrder(order, taken_by, spread, labels))
-
-
-def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionStatistics) -> Chosen:
+def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionStatistics) -> Order:
     """Order by the best rank that any target gives: the first k ranks of all targets together are ISS's union.
 
     The budget decides how far down the ranks go. `ranks` are 0 for candidates that were not scored.
@@ -220,7 +278,7 @@ def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionS
     scored = np.flatnonzero(ranks)
     few = _some(statistics, scored)
     order = scored[np.lexsort((np.arange(len(scored)), -few.score, few.rank, -score[scored], ranks[scored]))]
-    return Chosen(_with_rest(order, statistics))
+    return _with_rest(order, statistics)
 
 
 def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) -> NDArray[np.int64]:
@@ -240,12 +298,6 @@ def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) 
         np.put_along_axis(ranks, order, np.arange(1, units + 1)[:, None], axis=0)
         np.minimum(best, ranks.min(axis=1), out=best)
     return best
-
-
-def _ranks(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    ranks = np.empty(len(values), dtype=np.int64)
-    ranks[np.argsort(-values, kind="stable")] = np.arange(1, len(values) + 1)
-    return ranks
 
 
 def _some(statistics: SelectionStatistics, indices: Order) -> SelectionStatistics:

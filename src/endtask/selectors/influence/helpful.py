@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,9 @@ from endtask.io.run_layout import HELPFUL, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_batches
 from endtask.io.tables import read_rows, rows_where
 from endtask.progress import say
-from endtask.selectors.influence.folds import Column
+
+if TYPE_CHECKING:
+    from endtask.selectors.influence.scoring_model import Column
 
 LISTED = 10
 """How many of the most and the least helpful units are stored for each target."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
 from endtask.config.objectives import TASK_OBJECTIVE
@@ -17,7 +20,7 @@ from endtask.encoders.network import Network, build_network
 from endtask.encoders.sizes import SIZES, Shape, shape_of
 from endtask.encoders.weights import load_weights, save_weights
 from endtask.errors import InputError
-from endtask.gradients.layers import DEPTHS, EMBEDDING, choose_weights
+from endtask.gradients.capture import DEPTHS, EMBEDDING, choose_weights
 from endtask.io.atomic import write_json
 from endtask.io.selection_table import write_selection
 from endtask.objectives.context import masking_of
@@ -25,10 +28,10 @@ from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_base import TaskObjective
 from endtask.objectives.task_objective import task_objective
-from endtask.registry import encoders
-from endtask.selectors.influence.config import InfluenceConfig, influence_config
-from endtask.selectors.influence.folds import folds_of
+from endtask.records import Example
+from endtask.selectors.influence.selector import InfluenceConfig, influence_config
 from endtask.task import Task
+from endtask.task.split import carve
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.packing import pack, tokenizer_for
 from endtask.tokenization.tokenizer import save_tokenizer
@@ -45,8 +48,9 @@ _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", 
 _TIMES_SMALLER = 10
 """Published budgets: selection by gradients pays off with a scoring model about ten times smaller than the model."""
 _RATE_FROM_RANDOM, _RATE_FROM_CHECKPOINT = 1e-3, 5e-5
-_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS = 3.0, 0.1, 128
-"""The weight of masked LM relative to the task loss, the dropout in fitting, and the most tokens of a text (ISS)."""
+_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS, _POOLING = 3.0, 0.1, 128, "cls"
+"""The weight of masked LM relative to the task loss, the dropout in fitting, the most tokens of a text, and what the
+head reads (ISS): of the first token, a target's gradient has a single row."""
 _TOKENIZER_TEXTS = 50_000
 
 
@@ -63,17 +67,10 @@ def scoring_settings(settings: Settings) -> Settings:
         "pretrain": _pretrain_settings(settings, config, max_length),
         "finetune": FinetuneSettings(max_length=max_length),
         "skip_pretraining": False,
-        "seed": seed_of(settings),
         "compile": "graphs",  # a few minutes of a small network are over before it would be compiled
         "report_to": (),
     }
     return settings.model_copy(update=changed)
-
-
-def seed_of(settings: Settings) -> int:
-    """Return the seed of weights, folds and masks."""
-    seed = influence_config(settings).seed
-    return settings.seed if seed is None else seed
 
 
 def size_for(model: ModelSettings) -> str:
@@ -95,13 +92,12 @@ def _weights(shape: Shape) -> int:
 def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> ModelSettings:
     if settings.model.path is not None:
         return settings.model.model_copy(update={"dropout": _DROPOUT})
-    backends = encoders.get(config.architecture).backends
     return ModelSettings(
-        architecture=config.architecture,
+        architecture=settings.model.architecture,
         size=size_for(settings.model) if config.size == "auto" else config.size,
-        pooling=config.pooling,
+        pooling=_POOLING,
         dropout=_DROPOUT,
-        attention=settings.model.attention if settings.model.attention in backends else "auto",
+        attention=settings.model.attention,
         max_position_embeddings=max(max_length, settings.model.max_position_embeddings),
     )
 
@@ -109,7 +105,7 @@ def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int
 def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> PretrainSettings:
     automatic = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
     return PretrainSettings(
-        seed=seed_of(settings),
+        seed=settings.seed,
         learning_rate=automatic if config.learning_rate == "auto" else config.learning_rate,
         weight_decay=0.0,
         batch_size=BatchSize.parse(str(config.recipe_values.batch_size)),
@@ -124,7 +120,7 @@ def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: 
 def check_influence(task: Task, settings: Settings) -> None:
     """Raise `InputError` for train rows that cannot be halved and layers that the scoring model lacks."""
     config = influence_config(settings)
-    folds_of(task, config, seed_of(settings))
+    folds_of(task, config, settings.seed)
     if not set(config.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
         check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), config.layers)
 
@@ -238,3 +234,113 @@ def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: N
     write_json(fold.folder / _FITTED, counts)
     (fold.folder / CHECKPOINT).unlink(missing_ok=True)
     return counts
+
+
+Rows = tuple[Example, ...]
+EVERY_SCORE = "every score"
+
+
+def folds_of(task: Task, settings: InfluenceConfig, seed: int) -> list[Task]:
+    """Tasks whose train rows a scoring model is fitted on and whose dev rows are its targets.
+
+    Halves of train are cut by group, as splits are: variants of a sentence are never on both sides.
+    """
+    if settings.targets == "dev":
+        parts = [(task.train, task.dev)]
+    else:
+        first, second = carve(task.train, 0.5, seed, salt="influence")
+        if not second:
+            raise InputError(
+                f"the {len(task.train)} train rows cannot be cut into two halves",
+                key="select.targets",
+                hint="use targets: dev",
+            )
+        parts = [(tuple(first), tuple(second)), (tuple(second), tuple(first))]
+    most = settings.recipe_values.most_targets
+    each = None if most is None else max(1, most // len(parts))
+    return [replace(task, splits={"train": fit, "dev": draw_targets(rows, each, seed)}) for fit, rows in parts]
+
+
+def draw_targets(rows: Rows, most: int | None, seed: int) -> Rows:
+    """Return all rows, or a sample by hashed ids, in their order: proportional to the classes, at least one of each.
+
+    Rows without a single class are sampled together.
+    """
+    if most is None or len(rows) <= most:
+        return rows
+    from endtask.selectors.hashing import draws  # numba: a machine that only fits and scores may lack it
+
+    numbers = draws([row.id for row in rows], seed, "influence targets")
+    names = [row.label if isinstance(row.label, str) else "" for row in rows]
+    _, classes, counts = np.unique(names, return_inverse=True, return_counts=True)
+    drawn = np.argsort(numbers, kind="stable")
+    by_class = drawn[np.argsort(classes[drawn], kind="stable")]
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # The first of every class, then evenly from all: the second of ten rows comes before the third of fifteen.
+    urgency = np.where(within == 0, -1.0, within / np.repeat(counts, counts))
+    chosen = by_class[np.lexsort((numbers[by_class], urgency))[: max(most, len(counts))]]
+    return tuple(rows[index] for index in np.sort(chosen).tolist())
+
+
+@dataclass(frozen=True)
+class Column:
+    """The target rows whose mean gradient is a column of the scores."""
+
+    examples: tuple[Example, ...]
+
+    @property
+    def name(self) -> str:
+        """The row and its class as text, or the first row of several."""
+        first = self.examples[0]
+        more = f" and {len(self.examples) - 1} more" if len(self.examples) > 1 else ""
+        return f"{first.id}{more} ({_answer(first)})"
+
+
+def _answer(example: Example) -> str:
+    if isinstance(example.label, float):
+        return f"score {example.label:g}"
+    kind = "class" if isinstance(example.label, str) else "labels" if example.tokens is None else "tags"
+    return f"{kind} {', '.join(classes_of(example)) or 'none'}"
+
+
+def columns_of(parts: list[Task], target_batch: int) -> list[Column]:
+    """Return the columns in the scorer's order: fold after fold, in the order of the rows."""
+    return [
+        Column(part.dev[first : first + target_batch])
+        for part in parts
+        for first in range(0, len(part.dev), target_batch)
+    ]
+
+
+def class_names(task: Task) -> tuple[str, ...]:
+    """Return the classes, labels or tags over which target scores are averaged; regression has a single mean."""
+    return task.labels or (EVERY_SCORE,)
+
+
+def classes_of(example: Example) -> tuple[str, ...]:
+    """Return the classes of a row: its class, its labels, or the tags of its words.
+
+    >>> classes_of(Example("1", "a b c", ("O", "B", "O"), tokens=("a", "b", "c")))
+    ('B', 'O')
+    """
+    if isinstance(example.label, str):
+        return (example.label,)
+    return tuple(sorted(set(example.label))) if isinstance(example.label, tuple) else (EVERY_SCORE,)
+
+
+def memberships(examples: Sequence[Example], names: Sequence[str]) -> NDArray[np.int64]:
+    """Return 1 where a row belongs to a class, else 0: (rows, classes); unknown names are ignored."""
+    return np.asarray([[name in found for name in names] for found in map(classes_of, examples)], dtype=np.int64)
+
+
+def labels_with_targets(columns: list[Column], labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the classes that have targets; nothing can be selected for the others."""
+    found = {name for column in columns for example in column.examples for name in classes_of(example)}
+    return tuple(label for label in labels if label in found)
+
+
+def class_shares(columns: list[Column], labels: tuple[str, ...]) -> NDArray[np.float32]:
+    """Return the share of each column in the mean over a class's targets: (columns, classes)."""
+    counts = np.stack([memberships(column.examples, labels).sum(axis=0) for column in columns])
+    shares: NDArray[np.float32] = (counts / np.maximum(counts.sum(axis=0), 1)).astype(np.float32)
+    return shares
