@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config.part_section import PartConfig
-from endtask.registry import metrics
+from endtask.registry import metrics as metrics
 
 Answers = NDArray[Any]
 """Answers of one run (rows, ...), as in task/targets.py."""
@@ -142,7 +142,7 @@ class RowSums:
     @property
     def draws_at_once(self) -> int:
         """How many weightings of the rows to hold in memory together."""
-        return max(1, LARGEST_CHUNK // sum(self._matrix.shape))
+        return max(1, LARGEST_CHUNK // int(sum(self._matrix.shape)))
 
     def weighted(self, weights: NDArray[Any]) -> NDArray[Any]:
         """Return sums (*shape, draws) for weights (rows, draws)."""
