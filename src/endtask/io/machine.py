@@ -69,7 +69,7 @@ class EnergyMeter:
 
 
 def _cpu_counters(root: Path) -> dict[str, list[Counter]]:
-    """One counter per package, or none at all where one of them cannot be read, as often only root may."""
+    """Return one counter per package, or none if one of them cannot be read, as often only root may."""
     try:
         # Zones inside a package (core, uncore) and around it (psys) would count the same joules again.
         zones = [zone for zone in root.glob("intel-rapl:*") if (zone / "name").read_text().startswith("package")]
@@ -82,12 +82,12 @@ def _cpu_counters(root: Path) -> dict[str, list[Counter]]:
 
 
 def _joules(path: Path) -> float:
-    """The kernel writes microjoules."""
+    """Read a file of the kernel, which has microjoules."""
     return int(path.read_text(encoding="ascii")) / 1e6
 
 
 def _gpu_counters() -> dict[str, list[Counter]]:
-    """A counter for each visible GPU that has one (Volta and later)."""
+    """Return a counter for each visible GPU that has one (Volta and later)."""
     counters: dict[str, list[Counter]] = {}
     for number, handle in enumerate(_visible_handles()):
         try:
@@ -165,7 +165,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _processor(listed: Path = _PROCESSORS) -> str:
-    """The processor's name where the system gives one, else its kind."""
+    """Return the processor's name if the system has it, else its kind."""
     lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), "") or platform.processor() or platform.machine()

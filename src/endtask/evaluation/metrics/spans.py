@@ -54,7 +54,7 @@ def spans_of(tags: Sequence[str], scheme: Scheme, *, strict: bool = False) -> li
 
 
 def _parts(tag: str) -> tuple[str, str]:
-    """The place in a span and the span's type; the place is empty where the tag says none."""
+    """Return the prefix of a tag and the type of its span; the prefix is empty if the tag has none."""
     if tag == "O":
         return "O", ""
     prefix, dash, kind = tag.partition("-")
