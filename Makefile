@@ -56,7 +56,7 @@ docs: $(DEV_STAMP)
 
 clean:
 	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks studies docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEV_STAMP): pyproject.toml constraints.txt | .venv/pyvenv.cfg
 	$(INSTALL) '.[dev]'

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results_file import write_results
+from benchmarks.results_file import Results, write_results
 from endtask.demo import run_demo
+from endtask.reporting.plots import BarGroup, bar_chart, picture
 
 
 def seed_rows(folder: Path, arm: str) -> list[dict[str, Any]]:
@@ -37,6 +38,36 @@ def stage_rows(folder: Path, arm: str) -> list[dict[str, Any]]:
         trained = {key: counts[key] for key in ("tokens", "flops") if key in counts}
         rows.append({"arm": arm, "stage": manifest["stage"], "seconds": manifest["seconds"], **trained})
     return rows
+
+
+def demo_table(results: Results) -> str:
+    """The demo's three rows."""
+    found: dict[str, Any] = results.summary
+    lines = ["| | test accuracy | seconds | corpus text |", "|---|---:|---:|---:|"]
+    lines.append(f"| TF-IDF + logistic regression | {100 * found['tfidf']:.1f} |  |  |")
+    for title, key, text in (
+        ("the same model, task texts only", "without_corpus", ""),
+        ("the model with the retrieved corpus", "with_corpus", f"{found['corpus_megabytes_kept']:.1f} MB"),
+    ):
+        score = f"{100 * found[f'{key}_mean']:.1f} ± {100 * found[f'{key}_std']:.1f}"
+        lines.append(f"| {title} | {score} | {found[f'{key}_seconds']:.0f} | {text} |")
+    chance = f"paired permutation test over {found['test_rows']} test rows, p = {found['p_value']:.4f}"
+    where = f"{results.machine.cores} cores ({results.machine.cpu}), {results.date}"
+    note = f"Mean ± spread over 3 fine-tuning seeds; {chance}. Measured by `{results.command}` on {where}."
+    return "\n".join([*lines, "", note, ""])
+
+
+def demo_picture(results: Results) -> str:
+    """The same as bars."""
+    titles = {
+        "tfidf": "TF-IDF + logistic regression",
+        "without_corpus_mean": "task texts only",
+        "with_corpus_mean": "with the retrieved corpus",
+    }
+    scores: dict[str, Any] = {title: results.summary[key] for key, title in titles.items()}
+    groups = [BarGroup(title, (value,), (f"{100 * value:.1f}",)) for title, value in scores.items()]
+    chart = bar_chart(groups, ("accuracy",), title="Test accuracy")
+    return picture("Demo: test accuracy with and without the retrieved corpus", [chart])
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def counts() -> dict[str, Any]:
     lines = {name: path.read_text(encoding="utf-8").count("\n") for name, path in known.items()}
     imported = {name: imports(path, known) - {name} for name, path in known.items()}
     importers = Counter(target for targets in imported.values() for target in targets)
-    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
     texts = [path.read_text(encoding="utf-8") for path in known.values()]
     benchmarks = [path for path in (ROOT / "benchmarks").rglob("*.py") if "results" not in path.parts]
     return {

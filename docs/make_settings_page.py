@@ -1,4 +1,4 @@
-"""Write docs/settings.md from the typed settings, so that the page and the code cannot disagree."""
+"""Write docs/reference/settings.md from the typed settings, so that the page and the code cannot disagree."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pydantic.fields import FieldInfo
 
 from endtask.config import BatchSize, Budget, Settings, SizeBudget, TextAmount
 from endtask.config.messages import holds_named_sections, section_of
-from endtask.config.part_section import PartSection
+from endtask.config.section import PartSection
 
-PAGE = Path(__file__).resolve().parent / "settings.md"
+PAGE = Path(__file__).resolve().parent / "reference" / "settings.md"
 
 INTRODUCTION = """# Settings
 

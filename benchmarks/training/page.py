@@ -40,6 +40,20 @@ def training_table(results: Results) -> str:
     return "\n".join([*table, "", f"{how}; `{results.command}`.", "", *_facts(results), ""])
 
 
+def replay_table(results: Results) -> str:
+    """Milliseconds of a step as written and compiled, with and without recorded kernels."""
+    ways = ("as it is written", "as it is written, recorded", "compiled", "compiled, recorded")
+    titles = {"fine-tuning": "fine-tuning, 32 texts, R-Drop", "masked LM": "masked LM, 32,768 tokens"}
+    times: dict[tuple[Any, Any], Any] = {
+        (row["objective"], row["way"]): row["milliseconds_per_step"] for row in results.rows
+    }
+    lines = ["| milliseconds a step | " + " | ".join(ways) + " |", "|---|" + "---:|" * len(ways)]
+    for objective, title in titles.items():
+        lines.append(f"| {title} | {' | '.join(f'{times[objective, way]:.1f}' for way in ways)} |")
+    where = f"23 M parameters, {results.machine.gpu}, {results.date}; `endtask compare studies/replay.yaml` compares whole runs."
+    return "\n".join([*lines, "", where, ""])
+
+
 def training_picture(results: Results) -> str:
     """Tokens per second at 110 M parameters as bars."""
     groups = []

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.compared import dagger, interval_in_words, lead
 from benchmarks.results_file import Results
 from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation
 from examples.digits.images import ImageTask
 from examples.digits.methods import METHODS, Outcome, Plan
+from studies.tables import dagger, interval_text, lead
 
 Row = dict[str, Any]
 AGAINST = "agnostic"
@@ -91,7 +91,7 @@ def told(cells: Sequence[Row]) -> str:
         line = f"{cell['method']:<10}{100 * cell['mean']:6.2f} +- {100 * cell['std']:.2f}"
         line += f"{cell['cpu_seconds']:8.1f} s"
         if "p" in cell:
-            line += f"{100 * cell['lead']:+8.2f} against {AGAINST} ({interval_in_words(cell)}), p = {cell['p']:.4f}, "
+            line += f"{100 * cell['lead']:+8.2f} against {AGAINST} ({interval_text(cell)}), p = {cell['p']:.4f}, "
             line += f"Holm's {cell['p_holm']:.4f}"
         lines.append(line)
         if "task_weight" in cell:
@@ -126,7 +126,7 @@ def _columns(cell: Row) -> list[str]:
     score, seconds = f"{100 * cell['mean']:.1f} ± {100 * cell['std']:.1f}", f"{cell['cpu_seconds']:.1f}"
     if "p" not in cell:
         return [f"`{cell['method']}`", score, "", "", "", "", seconds]
-    tested = [lead(cell), interval_in_words(cell), f"{cell['p']:.4f}", f"{cell['p_holm']:.4f}"]
+    tested = [lead(cell), interval_text(cell), f"{cell['p']:.4f}", f"{cell['p_holm']:.4f}"]
     return [f"`{cell['method']}`", score, *tested, seconds]
 
 

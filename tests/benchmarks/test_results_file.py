@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kept import PACKED, read_tree
 from benchmarks.results_file import RESULTS, read_results, this_machine, write_results
 from endtask.errors import InputError
+from studies.judge import PACKED, read_tree
 
 ROWS = [{"engine": "bm25s", "seconds": 1.5}, {"engine": "bm25s", "seconds": 1.25, "note": None}]
 SUMMARY = {"best_seconds": 1.25}

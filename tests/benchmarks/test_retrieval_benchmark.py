@@ -18,7 +18,7 @@ from benchmarks.retrieval.agreement import compare
 from benchmarks.retrieval.engines import ENGINES
 from benchmarks.retrieval.inputs import cut_corpus, task_queries, whole_corpus
 from benchmarks.retrieval.measure import Bench, EngineFailed
-from benchmarks.retrieval.picture import COMPARED, retrieval_picture
+from benchmarks.retrieval.page import COMPARED, retrieval_picture
 from benchmarks.retrieval.plan import (
     GENERATED_SIZES,
     Journal,

@@ -104,7 +104,7 @@ def test_records_beside_the_runs_travel_and_pages_do_not(comparison: Path, tmp_p
     folder = unbundle(write_bundle(comparison).file, tmp_path / "there")
     assert (folder / "compare.json").read_bytes() == (comparison / "compare.json").read_bytes()
     beside = sorted(entry.name for entry in folder.iterdir())
-    assert beside == ["bundle.json", "compare.json", "outside", "outside.json", "variants"]
+    assert beside == ["bundle.json", "compare.json", "external_inputs", "external_inputs.json", "variants"]
 
 
 def test_nothing_else_beside_the_runs_travels(comparison: Path, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_nothing_else_beside_the_runs_travels(comparison: Path, tmp_path: Path) 
     (tmp_path / "secret.json").write_text("{}")
     (comparison / "variants" / "a" / "compare.json").symlink_to(tmp_path / "secret.json")
     header = bundle_header(write_bundle(comparison).file)
-    beside = [path for path in header.files if "/seed-" not in path and not path.startswith("outside")]
+    beside = [path for path in header.files if "/seed-" not in path and not path.startswith("external_inputs")]
     assert beside == ["compare.json", "search.json", "variants/search.json"]
 
 
@@ -163,7 +163,7 @@ def test_runs_made_from_different_versions_of_the_corpus(comparison: Path, data:
     with open(data / "corpus.jsonl", "a") as file:
         file.write('{"text": "one more"}\n')
     make_run(data, comparison / "variants" / "z" / "seed-0").go(until="pack")
-    with pytest.raises(InputError, match=r"cells/z/seed-0: the corpus \(.*corpus.jsonl\) changed since an earlier"):
+    with pytest.raises(InputError, match=r"variants/z/seed-0: the corpus \(.*corpus.jsonl\) changed since an earlier"):
         write_bundle(comparison)
     assert not comparison.with_name("compared.tar.zst").exists()
 

@@ -12,12 +12,10 @@ import pytest
 import endtask
 from endtask.bundle import unbundle, write_bundle
 from endtask.bundle.archive import Header
-from endtask.bundle.contents import Item
 from endtask.bundle.unpack import bundle_header
-from endtask.bundle.write import Hashes, write_items
-from endtask.config import Settings, SizeBudget, load_settings
+from endtask.bundle.write import Hashes, Item, write_items
+from endtask.config import SizeBudget
 from endtask.errors import InputError
-from endtask.pipeline.stages import STAGES
 from tests.toy_run import hashes, toy_settings, write_rows
 
 LARGE = SizeBudget.parse("1GB")
@@ -48,16 +46,14 @@ def test_the_run_itself_is_not_touched(own_run: Path, tmp_path: Path) -> None:
 
 
 def test_over_the_limit_nothing_is_written(own_run: Path, tmp_path: Path) -> None:
-    tree = load_settings(own_run / "settings.yaml").model_dump(mode="json")
-    (own_run / "settings.yaml").write_text(json.dumps({**tree, "bundle_size": "3kB"}))
     with pytest.raises(InputError) as caught:
-        write_bundle(own_run)
+        write_bundle(own_run, max_size=3000)
     line = str(caught.value)
     assert f"{own_run}.tar.zst: would be " in line
-    assert "more than bundle_size allows (3kB); the largest parts: " in line
+    assert "more than the limit of 3.0 kB; the largest parts: " in line
     assert "--max-size 1MB allows it" in line
     assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
-    assert write_bundle(own_run, max_size=SizeBudget.parse("1MB")).file.exists()
+    assert write_bundle(own_run, max_size=10**6).file.exists()
 
 
 @pytest.mark.parametrize(
@@ -77,17 +73,8 @@ def test_the_largest_part_and_what_shrinks_it(tmp_path: Path, part: str, way: st
     items = [Item("large", noise, part), Item("small", b"settings", "settings")]
     header = Header("0", "tokens", (".",), {item.path: Hashes().of(item) for item in items})
     with pytest.raises(InputError, match=rf"the largest parts: {part} [0-9.]+ kB, small files .* \({way}"):
-        write_items(tmp_path / "a.tar.zst", header, items, SizeBudget.parse("10kB"))
+        write_items(tmp_path / "a.tar.zst", header, items, 10_000)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_limit_is_a_setting_that_no_stage_reads(finished_run: Path) -> None:
-    assert str(Settings().bundle_size) == "60MB"
-    read = {key for stage in STAGES.values() for key in stage.settings_read(Settings())}
-    assert "bundle_size" not in read
-    for wrong in ("5%", "100passages"):
-        with pytest.raises(InputError, match=r"key 'bundle_size': .*is not the size of a file; write it like 60MB"):
-            load_settings(overrides=[f"bundle_size={wrong}"])
 
 
 @pytest.mark.parametrize(("kind", "last"), [("tokens", "pack"), ("text", "select")])

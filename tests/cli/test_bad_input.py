@@ -228,8 +228,8 @@ def test_a_tracker_that_is_not_installed(place: Path, command: Command, monkeypa
 
 OF_STAGE_1 = {
     "model.attention=flex": "key 'model.attention': flex does not work here (cpu, torch.float32",
-    "model.architecture=bert model.pooling=mean": "key 'model.pooling': mean: the stock head of bert reads the first",
-    "pretrain.weighting.rho1=inf select.name=none": "key 'pretrain.weighting.rho1': inf leaves nothing to train on",
+    "model.architecture=bert model.pooling=mean": "key 'model.pooling': mean: bert has cls",
+    "pretrain.weighting.rho1=inf select.name=none": "key 'pretrain.objectives': nothing is left to train on",
 }
 
 
@@ -296,7 +296,7 @@ def test_an_unknown_setting_in_a_file(place: Path, command: Command) -> None:
 def test_a_metric_of_another_kind(place: Path, command: Command) -> None:
     write_rows(Path("other/train.jsonl"), [{"text": f"word {n}", "label": n / 7} for n in range(60)])
     said = refused(command, place, "run", "--task", "other", "--output", "out", "--set", "evaluate.metric=f1")
-    assert said.startswith("key 'evaluate.metric': 'f1' does not fit scores (known: pearson")
+    assert said.startswith("key 'evaluate.metric': 'f1' does not fit numbers (known: pearson")
 
 
 @pytest.mark.parametrize(

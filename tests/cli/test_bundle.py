@@ -85,11 +85,12 @@ def test_over_the_limit(finished_run: Path, tmp_path: Path, command: Command) ->
     answer = command(*words, "2kB")
     assert answer.code == 2
     assert answer.err.count("\n") == 1
-    assert "more than bundle_size allows (2kB)" in answer.err
+    assert "more than the limit of 2.0 kB" in answer.err
     assert list(tmp_path.iterdir()) == []
-    wrong = command(*words, "60")
-    assert wrong.code == 2
-    assert "'60' is not an amount with a unit" in wrong.err
+    for size in ("60", "5%", "100passages"):
+        wrong = command(*words, size)
+        assert wrong.code == 2
+        assert f"--max-size: '{size}' is not the size of a file" in wrong.err
 
 
 def test_unpacking_alone(bundle: Path, command: Command) -> None:

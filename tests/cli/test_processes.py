@@ -37,7 +37,7 @@ def test_plain_when_not_a_terminal(toy: Path, tmp_path: Path) -> None:
     for stream in (ended.stdout, ended.stderr):
         assert b"\x1b" not in stream
         assert b"\r" not in stream
-    stages = r"\w+: started|\w+: .+ \([0-9.]+ s\)|warning: (\d+% of the corpus is kept; .+|\d+ steps end before .+)"
+    stages = r"\w+: started|\w+: .+ \([0-9.]+ s\)|warning: (\d+% of the corpus is selected; .+|\d+ steps end before .+)"
     bars = r"read corpus|rank passages|fetch passages|count words of .+|tokenizer|tokens|pretrain|finetune seed \d"
     once = r"compiling kernels \(.+\)"  # where no earlier test did
     known = re.compile(f"{stages}|{bars}|{once}")

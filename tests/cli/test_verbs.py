@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from endtask.cli.init import starter_yaml
 from endtask.cli.options import settings_from
 from endtask.config import load_settings
-from endtask.config.starter import starter_yaml
 from endtask.io.run_layout import STAGES
 from tests.conftest import Answer
 from tests.toy_run import hashes, results, write_settings
@@ -58,10 +58,11 @@ def test_run_speaks_of_each_stage_and_skips_the_second_time(toy: Path, tmp_path:
 
 def test_quiet_leaves_the_warnings(toy: Path, tmp_path: Path, command: Command) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
-    answer = command("run", settings, "--set", "pretrain.weighting.every=7", "--until", "read", "--quiet")
+    changes = ("--set", "pretrain.weighting=meta", "--set", "skip_pretraining=true")
+    answer = command("run", settings, *changes, "--until", "read", "--quiet")
     said = answer.err.splitlines()
     assert answer.code == 0, answer
-    assert any(line.startswith("warning: pretrain.weighting.every without effect") for line in said)
+    assert any(line.startswith("warning: pretrain.weighting without effect") for line in said)
     assert all(line.startswith("warning: ") for line in said)
 
 
@@ -106,9 +107,9 @@ def test_retrieve_alone(toy: Path, tmp_path: Path, command: Command) -> None:
     answer = command(*words, "--set", "retrieve.top_k=5", "--set", "select.budget=50%")
     assert answer.code == 0
     queries, kept, quality, warning, table = answer.out.splitlines()
-    assert queries.startswith("60 queries x 5 passages each asked for ")
+    assert queries.startswith("60 queries x 5 passages each retrieved ")
     assert " of 200 passages" in queries
-    assert re.fullmatch(r"kept: \d+ passages, 0\.0 MB, [34]\d\.\d% of the corpus", kept)
+    assert re.fullmatch(r"selected: \d+ passages, 0\.0 MB, [34]\d\.\d% of the corpus", kept)
     assert quality.startswith("quality: KL divergence from the task's n-grams ")
     assert "--set select.budget=5%" in warning
     assert table == f"table: {out}/select/selection.parquet"
@@ -158,10 +159,10 @@ def test_init_writes_what_is_set_and_reads_the_task_by_it(toy: Path, tmp_path: P
     words = ["init", path, "--task", table, "--corpus", toy / "corpus.jsonl", "--align"]
     assert "task.columns" in command(*words).err
     sets = [part for key in ("text=question", "label=topic") for part in ("--set", f"task.columns.{key}")]
-    assert command(*words, *sets, "--set", "pretrain.weighting.rho1=7").code == 0
+    assert command(*words, *sets, "--set", "pretrain.seed=7").code == 0
     settings = load_settings(path)
     assert (settings.task.columns.text, settings.task.columns.label) == ("question", "topic")
-    assert settings.pretrain.weighting.rho1 == 7
+    assert (settings.pretrain.seed, settings.pretrain.weighting.name) == (7, "equal")
     assert settings.aligned.recipe == "pair_match"
     wrong = command("init", tmp_path / "other.yaml", "--set", "task.colums.text=question")
     assert wrong.err == "endtask: --set, key 'task.colums': unknown setting (did you mean 'task.columns'?)\n"

@@ -12,7 +12,7 @@ from endtask.config.loading import read_tree
 from endtask.config.overrides import with_values
 from endtask.errors import InputError
 from endtask.experiments.spec import check_study
-from endtask.pipeline.fingerprint import changed_values
+from endtask.pipeline.stage import changed_values
 from endtask.pipeline.stages import STAGES
 
 NER = {"ner": {"path": "data/ner"}}

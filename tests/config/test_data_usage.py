@@ -35,13 +35,13 @@ def test_what_learned_weights_are_learned_from() -> None:
     assert by_part({"pretrain": train})["learned weights"].split == "train, 1/10 of it held out in turn"
     few = {use.part: use for use in data_usage(resolve({"pretrain": train}), groups=4)}
     assert few["learned weights"].split == "train, 1/4 of it held out in turn"
-    by_dev = {"pretrain": {**train, "meta": {"split": "dev"}}}
+    by_dev = {"pretrain": {**train, "weighting": {"name": "meta", "split": "dev"}}}
     assert by_part(by_dev)["learned weights"].split == "train, judged by dev"
-    own_head = {"pretrain": {**train, "meta": {"split": "dev", "same_head": True}}}
+    own_head = {"pretrain": {**train, "weighting": {"name": "meta", "split": "dev", "same_head": True}}}
     assert by_part(own_head)["learned weights"].split == "dev"
     (told,) = chosen_by_dev(data_usage(resolve(by_dev)))
     assert told.startswith("labels of dev choose the weights of objectives")
-    assert told.endswith("pretrain.meta.split=folds leaves dev alone")
+    assert told.endswith("pretrain.weighting.split=folds leaves dev alone")
     assert chosen_by_dev(data_usage(resolve({"pretrain": train}))) == ()
     assert chosen_by_dev(data_usage(resolve({**by_dev, "skip_pretraining": True}))) == ()
 

@@ -127,7 +127,7 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
     assert load_settings(write(tmp_path, text, f"settings{suffix}")) == chosen
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.fixed_dictionaries(
         {},

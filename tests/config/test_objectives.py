@@ -88,7 +88,7 @@ def test_options_of_other_parts_are_refused() -> None:
         ),
         (
             of(tapt={**TAPT, "dropuot": 0.1}),
-            "key 'pretrain.objectives.tapt.dropuot': objective 'mlm' has no such option (did you mean 'pretrain.objectives.tapt.dropout'?)",
+            "key 'pretrain.objectives.tapt.dropuot': unknown setting (did you mean 'pretrain.objectives.tapt.dropout'?)",
         ),
         (of(tapt={"kind": "mlm"}), "key 'pretrain.objectives.tapt.texts': say what mlm reads: task, selection, domain"),
         (

@@ -208,13 +208,15 @@ def test_the_papers_values_do_not_hang_on_our_defaults() -> None:
     optimizer = {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
     both = {*optimizer, "lr_scheduler_type", "warmup_steps", "max_grad_norm", "batch_size", "max_length"}
     stage_1 = {
-        "rho1",
-        "rho2",
+        "weighting",
+        "objectives",
         "task_head",
         "update_unused_heads",
         "truncate_passages",
         "dropout",
     }
+    assert set(layer["pretrain"]["weighting"]) == {"rho1"}
+    assert {name: set(options) for name, options in layer["pretrain"]["objectives"].items()} == {"task": {"rho2"}}
     assert set(layer["pretrain"]) == both | stage_1 | {"mask_probability"}
     assert set(layer["finetune"]) == both | {"max_steps", "eval_steps", "start_from", "reset_head", "seeds"}
 
@@ -262,11 +264,10 @@ def test_what_tartans_authors_code_says(name: str) -> None:
 
 
 def test_how_tartans_paper_learns_weights() -> None:
-    pretrain = load("meta-tartan").pretrain
-    meta = pretrain.meta
-    assert (pretrain.weighting, load("mt-tartan").pretrain.weighting) == ("meta", "equal")
+    meta = load("meta-tartan").pretrain.weighting
+    assert (meta.name, load("mt-tartan").pretrain.weighting.name) == ("meta", "equal")
     assert (meta.learning_rate, meta.every, meta.floor) == (1e-2, 1, 0)
-    assert (meta.parameters, meta.split, meta.head) == ("body", "dev", "adamw")
+    assert (meta.parameters, meta.split, meta.head) == ("all", "dev", "adamw")
     assert (meta.fit_batch, meta.gradient_batch) == (32, 64)
     assert (HEAD_STEPS, HEAD_LEARNING_RATE, HEAD_WEIGHT_DECAY) == (10, 1e-3, 0.1)
 
@@ -308,7 +309,8 @@ def test_tlm_with_learned_weights_leaves_dev_alone() -> None:
     settings = load("meta-tlm")
     used = {name: (one.kind, one.reads) for name, one in settings.pretrain.used_objectives.items()}
     assert used == {"task": ("task", "task"), "task_mlm": ("mlm", "task"), "corpus": ("mlm", "selection")}
-    assert (settings.pretrain.weighting, settings.pretrain.meta.split, settings.model.path) == ("meta", "folds", None)
+    weighting = settings.pretrain.weighting
+    assert (weighting.name, weighting.split, settings.model.path) == ("meta", "folds", None)
 
 
 @pytest.mark.parametrize("name", ["finetune-tlm", "finetune-dsp", "finetune-small-pretrained", "finetune-scratch"])
@@ -422,7 +424,8 @@ def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
 
 
 def test_the_same_head_can_be_asked_for_whatever_fits_the_other() -> None:
-    meta = load_settings(preset="meta-tartan-scratch", overrides=["pretrain.meta.same_head=true"]).pretrain.meta
+    overrides = ["pretrain.weighting.same_head=true"]
+    meta = load_settings(preset="meta-tartan-scratch", overrides=overrides).pretrain.weighting
     assert (meta.same_head, meta.head) == (True, "adamw")
 
 

@@ -20,13 +20,13 @@ def train(**changes: Any) -> Settings:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weighting": {"weighting": {"rho1": "inf"}}}, "name an objective of kind task or joint"),
+        ({"weighting": {"rho1": "inf"}}, "name an objective of kind task or joint"),
         (
             {"weighting": "equal", "objectives": {"mlm": MLM, "task": {**TASK, "weight": 0}}},
             r"objectives\.task\.weight: 0 leaves this objective out, but reselect\.every",
         ),
         ({"weighting": "equal", "objectives": {"task": TASK}}, "no masked LM on the selection"),
-        ({"weighting": "sequence", "objectives": {"mlm": MLM, "task": TASK}}, "in a sequence"),
+        ({"weighting": "sequence", "objectives": {"mlm": MLM, "task": TASK}}, "a sequence does not"),
         ({"reselect": {"every": 0}}, "every"),
         ({"reselect": {"every": 5, "keep": 0}}, "keep"),
         ({"reselect": {"every": 5, "keep": 1.5}}, "keep"),
@@ -49,4 +49,4 @@ def test_who_judges_is_told() -> None:
         return next(use.split for use in data_usage(train(**changes)) if use.part == "re-selection")
 
     assert split() == "train, 1/10 of it held out in turn"
-    assert split(weighting="meta", meta={"folds": 7}) == "train, 1/7 of it held out in turn"
+    assert split(weighting={"name": "meta", "folds": 7}) == "train, 1/7 of it held out in turn"

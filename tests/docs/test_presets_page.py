@@ -11,12 +11,13 @@ from pydantic import BaseModel
 
 from endtask.config import Settings, preset_names
 from endtask.config.messages import section_of
+from endtask.config.section import PartSection
 from endtask.weighting.interleave import automatic_rho1
 
 
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
-    return (repository / "docs" / "presets.md").read_text(encoding="utf-8")
+    return (repository / "docs" / "reference" / "presets.md").read_text(encoding="utf-8")
 
 
 def all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -25,6 +26,9 @@ def all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         below = section_of(model, name)
         if below is not None:
             yield from all_keys(below, f"{prefix}{name}.")
+            if issubclass(below, PartSection):
+                parts = map(below.registry.get, below.registry.names())
+                yield from (f"{prefix}{name}.{key}" for part in parts for key in part.Config.model_fields)
 
 
 def test_every_preset_and_task_is_named(page: str) -> None:
@@ -38,7 +42,7 @@ def test_every_setting_it_names_exists(page: str) -> None:
     in_tables = {key for line in rows for key in re.findall(r"`([a-z0-9_]+\.[a-z0-9_.]+)`", line)}
     in_text = set(re.findall(r"`(?:--set )?([a-z0-9_]+\.[a-z0-9_.]+)(?:: [^`]*|=[^`]*)?`", page))
     assert len(in_tables) > 20
-    named = {re.sub(r"^train\.objectives\.\w+\.", "pretrain.objectives.", key) for key in in_tables | in_text}
+    named = {re.sub(r"^pretrain\.objectives\.\w+\.", "pretrain.objectives.", key) for key in in_tables | in_text}
     assert sorted(named - keys) == []
 
 

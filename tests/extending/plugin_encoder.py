@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.encoders.base import Encoder, encoders
 from endtask.encoders.batch import TextBatch, as_table, from_table
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.evaluation.metrics import Metric, metrics
 
 

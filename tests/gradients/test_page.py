@@ -14,7 +14,7 @@ from tests.gradients.oracle import flat_gradients
 
 
 def test_the_program_on_the_page_gives_the_products(repository: Path) -> None:
-    page = (repository / "docs" / "gradients.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "concepts" / "gradients.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     network = make_network()
     names: dict[str, Any] = {

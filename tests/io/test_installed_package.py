@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
+from endtask.io import installed_package
 from endtask.io.installed_package import package_folder, package_model
 
 KEY = "model.path"
@@ -50,6 +51,20 @@ def test_the_model_lies_in_the_package_or_in_its_model_folder(install: Install, 
     assert package_folder("package:carrier", key=KEY) == folder / inside
     assert package_model("package:carrier") == folder / inside
     assert "carrier" not in sys.modules
+
+
+def test_a_model_that_endtask_ships_comes_before_a_package_of_its_name(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("our_model", "config.json", "model.safetensors")
+    shipped = tmp_path / "pretrained"
+    monkeypatch.setattr(installed_package, "_SHIPPED", shipped)
+    assert package_folder("package:our-model", key=KEY) == tmp_path / "our_model"
+    (shipped / "our_model").mkdir(parents=True)
+    assert "holds no config.json" in complaint("package:our-model")
+    for file in ("config.json", "model.safetensors"):
+        (shipped / "our_model" / file).write_text("{}")
+    assert package_folder("package:our-model", key=KEY) == shipped / "our_model"
 
 
 def test_a_configuration_of_something_else_is_passed_over(install: Install) -> None:

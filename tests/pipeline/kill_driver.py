@@ -1,9 +1,10 @@
 """Kill runs with SIGKILL at chosen renames and training steps and start them again; a JSON line about each.
 
 Every write of a run ends in a rename, so the renames of an unbroken run number all the moments that matter on disk;
-checkpoints are renamed by a thread of their own, while steps go on. The unbroken run is done first, in this process;
-each kill and each new start is a fork of it, which spares a dozen imports of PyTorch. Run as: kill_driver.py SETTINGS
-FOLDER
+a separate thread renames checkpoints, while steps continue. The unbroken run comes first, in this process; each kill and
+each new start is a fork of it, which spares a dozen imports of PyTorch. A kill inside a stage starts from a copy of the
+finished stages before it and ends with that stage; the kills drawn by chance run from start to end. Run as:
+kill_driver.py SETTINGS FOLDER
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -24,14 +26,14 @@ from endtask.cli.main import main
 from endtask.io.run_layout import STAGES
 from endtask.training.optimizer import Optimizer
 
-RENAMES_AT_RANDOM = 5
-STEPS_AT_RANDOM = 5
+RENAMES_AT_RANDOM = 2
+STEPS_AT_RANDOM = 3
 
 
-def run(settings: str, output: Path) -> int:
+def run(settings: str, output: Path, until: str = STAGES[-1]) -> int:
     try:
         with redirect_stdout(io.StringIO()):
-            main(["run", settings, "--output", str(output), "--quiet"])
+            main(["run", settings, "--output", str(output), "--until", until, "--quiet"])
     except SystemExit as ended:
         return int(ended.code or 0)
 
@@ -77,17 +79,20 @@ def in_child(work: Callable[[], int]) -> int:
 
 
 class Moment(NamedTuple):
-    """Before or after the n-th rename or step."""
+    """Before or after the n-th rename or step, of one stage or of the whole run."""
 
     kind: str
     number: int
     done: bool
+    stage: str | None = None
 
 
 def killed_run(settings: str, output: Path, moment: Moment) -> int:
     counts, lock = {False: 0, True: 0}, Lock()
 
     def seen(target: str, now_done: bool) -> None:
+        if moment.stage is not None and f"/{moment.stage}.partial/" not in target:
+            return
         with lock:  # two threads rename, and one may begin while the other is at it
             if (counts[now_done], now_done) == (moment.number, moment.done):
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -104,8 +109,8 @@ def moments(renames: list[str], steps: int) -> dict[str, Moment]:
     """The middle of every stage's work, and renames and steps of the whole run drawn by chance."""
     found = {}
     for stage in STAGES:
-        inside = [number for number, target in enumerate(renames) if f"/{stage}.partial/" in target]
-        found[f"in {stage}"] = Moment("rename", inside[len(inside) // 2], False)
+        inside = sum(f"/{stage}.partial/" in target for target in renames)
+        found[f"in {stage}"] = Moment("rename", inside // 2, False, stage)
     chance = random.Random(0)
     for kind, total, drawn in (("rename", len(renames), RENAMES_AT_RANDOM), ("step", steps, STEPS_AT_RANDOM)):
         for number in sorted(chance.sample(range(total), drawn)):
@@ -124,14 +129,27 @@ def unbroken_run(settings: str, output: Path) -> tuple[list[str], int]:
     return [target for target in seen if target != "step"], seen.count("step")
 
 
+def copy_stages_before(stage: str, unbroken: Path, output: Path) -> None:
+    for name in ("settings.yaml", ".lock", "scratch", *STAGES[: STAGES.index(stage)]):
+        source = unbroken / name
+        if source.is_dir():
+            shutil.copytree(source, output / name)
+        else:
+            output.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, output / name)
+
+
 def drive(settings: str, folder: Path) -> None:
-    for place, (name, moment) in enumerate(moments(*unbroken_run(settings, folder / "unbroken")).items()):
+    unbroken = folder / "unbroken"
+    for place, (name, moment) in enumerate(moments(*unbroken_run(settings, unbroken)).items()):
         output = folder / f"killed-{place}"
+        if moment.stage is not None:
+            copy_stages_before(moment.stage, unbroken, output)
         status = in_child(lambda: killed_run(settings, output, moment))  # noqa: B023
         left = sorted(entry.name for entry in output.iterdir())
-        again = in_child(lambda: run(settings, output))  # noqa: B023
+        again = in_child(lambda: run(settings, output, moment.stage or STAGES[-1]))  # noqa: B023
         answer = {"name": name, "folder": str(output), "killed": status, "left": left, "again": again}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps({**answer, "stage": moment.stage}), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ import pytest
 
 from endtask.config import Settings, resolve
 from endtask.errors import InputError
-from endtask.pipeline.bundled_inputs import (
+from endtask.pipeline.inputs import (
+    EXTERNAL_INPUTS,
     RECORD,
     BundledInput,
     BundledInputs,
     find_bundled_inputs,
+    requested_inputs,
 )
-from endtask.pipeline.external_inputs import EXTERNAL_INPUTS, requested_inputs
 from endtask.pipeline.stages import STAGES
 
 SETTINGS = resolve(

@@ -11,10 +11,9 @@ import pytest
 
 from endtask.config import load_settings, resolve
 from endtask.config.preset_files import preset_names
-from endtask.config.unused_settings import unused_settings
 from endtask.errors import InputError
 from endtask.pipeline.check import check
-from endtask.pipeline.external_inputs import unread_corpus
+from endtask.pipeline.inputs import unread_corpus
 from tests.conftest import Answer
 from tests.toy_run import hashes, toy_settings, write_rows, write_settings, write_toy
 
@@ -338,7 +337,7 @@ def test_weights_that_dev_chooses_are_told(toy: Path, tmp_path: Path, command: C
 def test_weights_that_cannot_get_anywhere_are_told(budget: str, changes: dict[str, Any], told: int) -> None:
     objectives = {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}
     train = {"weighting": "meta", "meta": {"learning_rate": 0.01}, "objectives": objectives, **changes}
-    lines = unused_settings(resolve({"task": {"path": "here"}, "budget": budget, "pretrain": train}))
+    lines = tuple(resolve({"task": {"path": "here"}, "budget": budget, "pretrain": train}).unused_settings())
     expected = "pretrain.meta.learning_rate hardly has an effect: 40 steps of 0.01 move a logit by 0.4 at most"
     assert [line.split(", and ")[0] for line in lines] == [expected] * told
 
@@ -358,8 +357,8 @@ def test_weights_that_cannot_get_anywhere_are_told(budget: str, changes: dict[st
 def test_values_for_a_choice_that_was_not_made_are_told(meta: dict[str, Any], told: str | None) -> None:
     objectives = {"task": {"kind": "task"}, "tapt": {"kind": "mlm", "texts": "task"}}
     tree = {"task": {"path": "here"}, "pretrain": {"weighting": {"name": "meta", **meta}, "objectives": objectives}}
-    assert unused_settings(resolve(tree)) == (() if told is None else (told,))
-    alone = unused_settings(resolve({**tree, "skip_pretraining": True}))
+    assert tuple(resolve(tree)) == (() if told is None else (told,).unused_settings())
+    alone = tuple(resolve({**tree, "skip_pretraining": True}).unused_settings())
     assert alone == ("pretrain.weighting without effect: skip_pretraining is true",)
 
 
@@ -382,7 +381,7 @@ def test_no_preset_has_settings_without_effect(preset: str) -> None:
         settings = load_settings(preset=preset, given=given)
     except InputError:  # of some, the user names the checkpoint
         settings = load_settings(preset=preset, given={**given, "model": {"path": "package:some"}})
-    assert unused_settings(settings) == ()
+    assert tuple(settings.unused_settings()) == ()
 
 
 def test_a_leak_is_named(tmp_path: Path, command: Command) -> None:

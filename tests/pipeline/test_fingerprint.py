@@ -9,8 +9,8 @@ import pytest
 
 from endtask.config import Settings, resolve
 from endtask.errors import InputError
-from endtask.pipeline import fingerprint as fingerprint_module
-from endtask.pipeline.fingerprint import changed_values, stage_fingerprint
+from endtask.pipeline import stage as fingerprint_module
+from endtask.pipeline.stage import changed_values, stage_fingerprint
 from endtask.pipeline.stages import STAGES
 from endtask.registry import PLUGINS_VARIABLE, load_plugin, selectors
 

@@ -26,6 +26,8 @@ from tests.conftest import Answer
 from tests.toy_kinds import SPLITS, write_kind
 from tests.toy_run import results, toy_settings, write_rows
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("regression", "multilabel", "token_classification")
 METRICS = {"regression": "pearson", "multilabel": "micro_f1", "token_classification": "span_f1"}
 
@@ -135,12 +137,10 @@ def test_a_bundle_trains_to_the_same_bits(finished: Path, tmp_path: Path) -> Non
     assert results(folder) == results(finished)
 
 
-@pytest.mark.slow
 def test_a_comparison_with_all_its_tests(kind: str, data: Path, tmp_path: Path) -> None:
-    variants = {"one": {}, "other": {"finetune.learning_rate": 1e-2}}
-    tree = {"variants": variants, "seeds": [0], "finetune_seeds": [0, 1], "baselines": ["majority", "tfidf"]}
+    tree = {"variants": {"one": {}}, "seeds": [0], "finetune_seeds": [0, 1], "baselines": ["majority", "tfidf"]}
     outcome = compare(resolve(settings_of(data, tmp_path / "out", budget="4steps")), tree)
-    assert [(row.name, row.models) for row in outcome.rows] == [("one", 2), ("other", 2), ("majority", 1), ("tfidf", 1)]
+    assert [(row.name, row.models) for row in outcome.rows] == [("one", 2), ("majority", 1), ("tfidf", 1)]
     for row in outcome.rows:
         assert row.score is not None
         assert row.score.low is not None

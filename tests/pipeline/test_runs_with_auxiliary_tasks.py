@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from endtask.task.task import read_all
 from tests.conftest import Answer
 from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_settings, write_toy
+
+pytestmark = pytest.mark.slow
 
 KINDS = ("token_classification", "regression", "multilabel", "pair")
 METRICS = {"token_classification": "span_f1", "regression": "pearson", "multilabel": "micro_f1", "pair": "macro_f1"}
@@ -136,13 +139,14 @@ def test_stage_1_alone_may_learn_them(data: Path, tmp_path: Path) -> None:
         data, tmp_path / "run", kinds=("token_classification",), finetune={"tasks": "main", "seeds": [0], "epochs": 1}
     )
     run = endtask.run(one)
-    assert run.stages["pretrain"]["objectives"].keys() == {"corpus", "task", "tags"}
-    assert run.stages["pretrain"]["objectives"]["tags"]["tokens"] > 0
+    assert run.stages["pretrain"]["objectives"].keys() == {"corpus", "task", "token_classification"}
+    assert run.stages["pretrain"]["objectives"]["token_classification"]["tokens"] > 0
     assert "tasks" not in run.stages["evaluate"]
     assert not (run.folder / "model" / "tasks").exists()
-    alone = endtask.run({**one, "output_dir": str(tmp_path / "alone"), "skip_finetuning": True})
-    assert alone.stages["evaluate"]["tasks"].keys() == {"tags"}
-    assert (alone.folder / "model" / "tasks" / "tags" / "config.json").exists()
+    shutil.copytree(run.folder, tmp_path / "alone")
+    alone = endtask.run({**one, "output_dir": str(tmp_path / "alone"), "skip_finetuning": True}, start="finetune")
+    assert alone.stages["evaluate"]["tasks"].keys() == {"token_classification"}
+    assert (alone.folder / "model" / "tasks" / "token_classification" / "config.json").exists()
     outcome = few_shot([run.folder], FewShotSpec(labels=(8,), samples=1, seeds=(0,), epochs=2), tmp_path / "few")
     assert outcome.rows
 
@@ -154,7 +158,7 @@ def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
     endtask.run(settings, until="pretrain")
     curves = rows(tmp_path / "run" / "pretrain" / "metrics.jsonl")
     weights = {name: value for name, value in curves[-1].items() if name.startswith("weight/")}
-    assert weights.keys() == {f"weight/{name}" for name in ("corpus", "task", "tags", "score")}
+    assert weights.keys() == {f"weight/{name}" for name in ("corpus", "task", "token_classification", "regression")}
     assert len(set(weights.values())) == 4
 
 
@@ -172,9 +176,9 @@ def test_a_changed_file_of_a_further_task_is_noticed(data: Path, tmp_path: Path)
 def test_check_names_them(data: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:
     found = check(resolve(settings_of(data, tmp_path / "run")))
     lines = "\n".join(found.lines())
-    assert "task tags: kind tags, 3 tags\n" in lines
-    assert "task pair: kind pair, 3 classes\n" in lines
-    assert found.to_dict()["tasks"]["score"]["splits"]["train"]["rows"] == 48
+    assert "task token_classification: type token_classification, 3 tags\n" in lines
+    assert "task pair: type pair, 3 classes\n" in lines
+    assert found.to_dict()["tasks"]["regression"]["splits"]["train"]["rows"] == 48
     assert not found.leaks_between_tasks
     file = write_settings(tmp_path / "settings.json", data / "toy", tmp_path / "run")
     leaking = f"tasks={{again: {{path: {data / 'toy' / 'task' / 'test.jsonl'}}}}}"
@@ -186,8 +190,8 @@ def test_check_names_them(data: Path, tmp_path: Path, command: Callable[..., Ans
 @pytest.mark.parametrize(
     ("end", "auxiliary", "changes"),
     [
-        ("toy", "labels", {"evaluate": {"threshold": 0.3}}),
-        ("tags", "labels", {"evaluate": {"threshold": 0.3}}),
+        ("toy", "multilabel", {"evaluate": {"threshold": 0.3}}),
+        ("token_classification", "multilabel", {"evaluate": {"threshold": 0.3}}),
     ],
 )
 def test_what_is_for_some_kinds_wants_one_task_of_them(
@@ -237,7 +241,6 @@ def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_pat
         "all": {},
         "without": {"tasks": {}, "finetune.tasks": "main"},
         "no-text": {"select.name": "none"},
-        "no-task": {"pretrain.weighting.rho1": "inf"},
     }
     compare(resolve(settings), {"baselines": [], "variants": variants}, until="pretrain")
     learned = {
@@ -246,9 +249,9 @@ def test_variants_may_differ_in_what_brings_objectives_along(data: Path, tmp_pat
         for found in (tmp_path / "cmp" / "variants" / name).glob("seed-*/pretrain")
     }
     assert learned == {
-        "all": {"corpus", "task", "tags"},
+        "all": {"corpus", "task", "token_classification"},
         "without": {"corpus", "task"},
-        "no-text": {"task", "tags"},
+        "no-text": {"task", "token_classification"},
     }
 
 
@@ -266,7 +269,7 @@ def test_rows_that_decide_stand_in_train_of_no_variant(data: Path, tmp_path: Pat
 def test_only_tasks_that_are_fine_tuned_cost_time(data: Path, tmp_path: Path) -> None:
     few = Task.from_examples("few", {"train": [Example(str(n), f"text {n}", "ab"[n % 2]) for n in range(30)]})
     many = Task.from_examples("many", {"train": [Example(str(n), f"text {n}", "ab"[n % 2]) for n in range(90)]})
-    task = replace(few, auxiliary={"tags": many})
+    task = replace(few, auxiliary={"token_classification": many})
     settings = settings_of(data, tmp_path / "run", kinds=("token_classification",))
     assert train_rows(task, resolve(settings)) == len(few.train) + len(many.train)
     settings["finetune"]["tasks"] = "main"
@@ -275,6 +278,8 @@ def test_only_tasks_that_are_fine_tuned_cost_time(data: Path, tmp_path: Path) ->
 
 def test_what_does_not_fit_a_further_task_is_met_before_any_work(data: Path, tmp_path: Path) -> None:
     settings = settings_of(data, tmp_path / "run", finetune={"window_stride": 4})
-    with pytest.raises(InputError, match=r"key 'finetune.window_stride': tasks.tags: tagged texts cannot be read by"):
+    with pytest.raises(
+        InputError, match=r"key 'finetune.window_stride': tasks.token_classification: tagged texts cannot be read by"
+    ):
         endtask.run(settings)
     assert not (tmp_path / "run").exists()

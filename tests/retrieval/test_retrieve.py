@@ -67,11 +67,10 @@ def retrieve(
     *,
     workers: int = 1,
     columns: ColumnSettings | None = None,
-    keep_scratch: bool = True,
 ) -> dict[str, Any]:
     """The stage with its results in `folder` and its scratch beside them."""
     folder.mkdir(exist_ok=True)
-    place = stage.RetrievePaths(folder, folder / "scratch", workers, keep_scratch)
+    place = stage.RetrievePaths(folder, folder / "scratch", workers)
     return stage.retrieve(task, corpus, settings, place, columns)
 
 
@@ -198,7 +197,7 @@ def test_unlabelled_texts_by_the_columns_of_the_task(task: Task, corpus: Corpus,
 
 def test_key_phrases_ask(corpus: Corpus, tmp_path: Path) -> None:
     text = "It is what it is: the stone bridges of the old town, and then there is more of it."
-    retrieve(asking((text, "x"), ("apples", "y")), corpus, RetrieveSettings(query="rake", query_words=4), tmp_path)
+    retrieve(asking((text, "x"), ("apples", "y")), corpus, RetrieveSettings(query="rake"), tmp_path)
     asked = {words: ids for words, ids in queries_of(tmp_path).items() if ids == ["0"]}
     assert len(asked) == 1
     assert {"stone", "bridges"} <= set(" ".join(asked).split()) <= {"stone", "bridges", "old", "town"}
@@ -209,10 +208,9 @@ def test_the_papers_top_k(task: Task, corpus: Corpus, tmp_path: Path) -> None:
     assert retrieve(task, corpus, RetrieveSettings(top_k=3), tmp_path)["top_k"] == 3
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_scratch_stays_if_wanted(task: Task, corpus: Corpus, tmp_path: Path, keep: bool) -> None:
-    retrieve(task, corpus, RetrieveSettings(), tmp_path, keep_scratch=keep)
-    assert (tmp_path / "scratch").exists() == keep
+def test_shards_stay_and_rankings_go(task: Task, corpus: Corpus, tmp_path: Path) -> None:
+    retrieve(task, corpus, RetrieveSettings(), tmp_path)
+    assert [entry.name for entry in (tmp_path / "scratch").iterdir()] == ["shards"]
     assert set(retrieved(tmp_path)) == {0, 2, 6}
 
 

@@ -13,11 +13,12 @@ from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.io.run_layout import DOMAIN
 from endtask.io.selection_table import read_selection
+from endtask.pipeline.preflight import check_texts_exist
 from endtask.records import Selected
 from endtask.reporting.costs import what_was_done
 from endtask.reporting.selection import domain_sentence
 from endtask.selectors import domain
-from endtask.selectors.domain import check_texts_exist, domain_corpus, select_domain
+from endtask.selectors.domain import domain_corpus, select_domain
 
 
 @pytest.fixture

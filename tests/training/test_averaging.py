@@ -62,7 +62,7 @@ def test_it_is_the_weighted_mean_of_all_steps(decay: float, steps: int) -> None:
         averaging.update(step)
     assert close(averaging.state(), by_hand(history, decay))
     before = weights_of(module)
-    with averaging.in_place():
+    with averaging.applied():
         assert close(weights_of(module), by_hand(history, decay))
     assert same(weights_of(module), before)
     averaging.put_in()
@@ -79,7 +79,7 @@ def test_what_is_done_in_place_is_undone_even_after_an_error() -> None:
         assert not same(weights_of(module), before)
         raise RuntimeError("while scoring")
 
-    with pytest.raises(RuntimeError, match="while scoring"), averaging.in_place():
+    with pytest.raises(RuntimeError, match="while scoring"), averaging.applied():
         fail()
     assert same(weights_of(module), before)
 
@@ -150,7 +150,7 @@ def test_an_update_on_a_gpu_waits_for_nothing() -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         averaging.update(1)
-        with averaging.in_place():
+        with averaging.applied():
             averaging.update(2)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -15,7 +15,6 @@ from endtask.progress import set_quiet
 
 if TYPE_CHECKING:
     from endtask.bundle.write import Bundle
-    from endtask.config import SizeBudget
 
 NAME = "bundle"
 EXAMPLES = examples(
@@ -38,7 +37,7 @@ TextOption = Annotated[
     bool, typer.Option("--text/--tokens", help="Include the selected text, or its tokens from the stage pack.")
 ]
 MaxSizeOption = Annotated[
-    str | None, typer.Option("--max-size", metavar="SIZE", help="Size limit of the bundle [the setting bundle_size].")
+    str | None, typer.Option("--max-size", metavar="SIZE", help="Size limit of the bundle [60MB].")
 ]
 
 
@@ -56,16 +55,18 @@ def command(
     A bundle contains the task, the settings and the selected text or tokens, not the corpus.
     """
     from endtask.bundle import unbundle, write_bundle
+    from endtask.bundle.write import MAX_SIZE
 
     set_quiet(quiet)
-    limit = _size(max_size)
     if unpack:
-        if text or limit:
+        if text or max_size is not None:
             raise InputError("--text and --max-size do not apply to --unpack")
         unpacked = unbundle(folder, output)
         print(json.dumps({"folder": str(unpacked)}, ensure_ascii=False) if as_json else f"unpacked: {unpacked}")
         return
-    made = write_bundle(folder, output, kind="text" if text else "tokens", max_size=limit)
+    made = write_bundle(
+        folder, output, kind="text" if text else "tokens", max_size=MAX_SIZE if max_size is None else _bytes(max_size)
+    )
     if as_json:
         print(json.dumps({**asdict(made), "file": str(made.file)}, ensure_ascii=False))
         return
@@ -91,8 +92,14 @@ def _next_command(made: Bundle, folder: Path) -> str:
     return f"endtask bundle {made.file.name} --unpack"
 
 
-def _size(text: str | None) -> SizeBudget | None:
-    """Parse the limit as the setting `bundle_size`."""
-    from endtask.config import load_settings
+def _bytes(text: str) -> int:
+    """Parse a size such as 60MB."""
+    from endtask.config import SizeBudget
 
-    return None if text is None else load_settings(given={"bundle_size": text}).bundle_size
+    try:
+        size = SizeBudget.parse(text)
+    except ValueError:
+        size = None
+    if size is None or size.unit != "bytes":
+        raise InputError(f"--max-size: {text!r} is not the size of a file; write it like 60MB")
+    return int(size.amount)

@@ -68,8 +68,7 @@ def command(
     Finished stages are skipped and a stopped one goes on, so the same command may be given again at any time.
     """
     from endtask.config.data_usage import chosen_by_dev, data_usage
-    from endtask.config.unused_settings import unused_settings
-    from endtask.pipeline.external_inputs import unread_corpus
+    from endtask.pipeline.inputs import unread_corpus
     from endtask.pipeline.run import Run
     from endtask.pipeline.run import run as run_stages
     from endtask.reporting.page import verdict_lines
@@ -89,7 +88,7 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
-    for warning in (unread_corpus(resolved), *chosen_by_dev(data_usage(resolved)), *unused_settings(resolved)):
+    for warning in (unread_corpus(resolved), *chosen_by_dev(data_usage(resolved)), *resolved.unused_settings()):
         if warning:
             warn(warning)
     result = run_stages(resolved, until=until, start=start)

@@ -55,8 +55,7 @@ def command(
     how many of its words tell a class, and how much of it the selector best_rank would keep too.
     """
     from endtask.io.run_layout import SELECTION
-    from endtask.pipeline.dry_run import dry_run_selection
-    from endtask.pipeline.run import run
+    from endtask.pipeline.run import dry_run_selection, run
 
     set_quiet(quiet)
     if dry_run and start is not None:

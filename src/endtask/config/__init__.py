@@ -1,22 +1,20 @@
 """The typed settings of a run, how they are read, and amounts with a unit."""
 
 from endtask.config.aligned import AlignedSettings
-from endtask.config.budget import BatchSize, Budget, SizeBudget
-from endtask.config.domain import DomainSettings, TextAmount
-from endtask.config.evaluate import EvaluateSettings
+from endtask.config.budget import BatchSize, Budget, SizeBudget, TextAmount
+from endtask.config.data import (
+    ColumnSettings,
+    CorpusSettings,
+    DomainSettings,
+    RetrieveSettings,
+    SourceSettings,
+    TaskSettings,
+)
 from endtask.config.loading import dump_yaml, load_settings, read_tree, resolve
 from endtask.config.model import ModelSettings, TokenizerSettings
 from endtask.config.objectives import ObjectiveSettings
 from endtask.config.preset_files import preset_names
-from endtask.config.root import (
-    ColumnSettings,
-    CorpusSettings,
-    RetrieveSettings,
-    SelectSettings,
-    Settings,
-    TaskSettings,
-)
-from endtask.config.source import SourceSettings
+from endtask.config.root import EvaluateSettings, SelectSettings, Settings
 from endtask.config.training import FinetuneSettings, PhaseSettings, PretrainSettings
 
 __all__ = [

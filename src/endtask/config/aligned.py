@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
+from endtask.config.data import SourceSettings
 from endtask.config.section import Positive, Section
-from endtask.config.source import SourceSettings
 
 if TYPE_CHECKING:
     from endtask.config.model import TokenizerSettings

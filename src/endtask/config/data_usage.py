@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from endtask.config.objectives import ObjectiveSettings
-from endtask.config.reselect import RESELECTION_FOLDS
 from endtask.config.root import Settings
+from endtask.config.training import RESELECTION_FOLDS
 
 _SELECTION = "selection"
 _DEV_MAY_CHOOSE = {

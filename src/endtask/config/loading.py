@@ -12,9 +12,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from endtask.config.messages import explain, holds_named_sections, section_of
-from endtask.config.part_section import PartSection
 from endtask.config.preset_files import preset_layers
 from endtask.config.root import Settings
+from endtask.config.section import PartSection
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.compression import bare_suffix
 from endtask.io.tables import ROW_SUFFIXES

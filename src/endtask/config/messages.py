@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from endtask.config.objectives import no_name
-from endtask.config.part_section import PartSection
 from endtask.config.root import Settings
+from endtask.config.section import PartSection
 from endtask.errors import InputError, did_you_mean, nearest
 
 Location = tuple[int | str, ...]
@@ -44,7 +44,6 @@ _OTHER_KEYS = {
     "mlm_probability": "mask_probability",
     "model_name_or_path": "model.path",
     "num_train_epochs": "epochs",
-    "per_device_eval_batch_size": "evaluate.batch_size",
     "per_device_train_batch_size": "batch_size",
     "save_steps": "checkpoint_steps",
     "tokenizer_name": "tokenizer.path",
@@ -68,7 +67,8 @@ def explain(
     """
     complaints = error.errors()
     # A misspelt key also leaves the right one unset, so the misspelling comes first.
-    first = next((each for each in complaints if each["type"] == "extra_forbidden"), complaints[0])
+    unknown = (each for each in complaints if each["type"] == "extra_forbidden")
+    first = next((each for each in unknown if not _lacks_part(each, tree or {}, root)), complaints[0])
     if first["loc"][-1:] == (_KEY_ITSELF,) and first["type"] != "extra_forbidden":  # which may itself be named so
         *above, name, _ = first["loc"]
         return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
@@ -77,9 +77,12 @@ def explain(
         # `--set fintune.epochs=3` makes a section that nobody knows: the complaint is about the section alone.
         path = "--set" if _sets_below(location, overridden) else _origin(_dotted(location), "", where, overridden)
         part = _part_section_at(location[:-1], root, tree or {})
-        if part is not None:
-            return _unknown_option(location, part, path)
-        return InputError("unknown setting", path=path, key=_dotted(location), hint=_right_key(location, root))
+        if part is not None and (owners := _owners(part, str(location[-1]))):
+            message = f"{part.registry.kind} {part.part_name!r} has no such option"
+            hint = f"it is an option of {part.part_key}: {' or '.join(owners)}"
+            return InputError(message, path=path, key=_dotted(location), hint=hint)
+        hint = _right_key(location, root, part or _section_at(location[:-1], root) or root)
+        return InputError("unknown setting", path=path, key=_dotted(location), hint=hint)
     same_location = [each for each in complaints if _location_of(tuple(each["loc"]), root) == location]
     message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_location))
     # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
@@ -91,8 +94,8 @@ def explain(
         bare = isinstance(first["input"], dict) and first["input"].keys() == {"weight"}
         if (path == "--set" or bare) and _is_named(location[:-1], root):
             return _unknown_name(location, path, tree or {})
-    hint = _right_value(same_location)
-    return InputError(message + _what_was_given(first), path=path, key=_dotted(location) or None, hint=hint)
+    value_hint = _right_value(same_location)
+    return InputError(message + _what_was_given(first), path=path, key=_dotted(location) or None, hint=value_hint)
 
 
 def _part_section_at(location: Location, root: type[BaseModel], tree: Mapping[str, Any]) -> type[PartSection] | None:
@@ -103,22 +106,25 @@ def _part_section_at(location: Location, root: type[BaseModel], tree: Mapping[st
     value: Any = tree
     for part in location:
         value = value.get(part) if isinstance(value, Mapping) else None
-    return section.for_part(section.chosen(value if isinstance(value, Mapping) else {}))
+    try:
+        return section.for_part(section.chosen(value if isinstance(value, Mapping) else {}))
+    except InputError:  # no part, or an unknown one
+        return None
 
 
-def _unknown_option(location: Location, section: type[PartSection], path: str | None) -> InputError:
-    """Return the line for an option that the part of a section does not have; others may have it."""
-    wrong = str(location[-1])
-    registry, key = section.registry, section.part_key
-    owners = [name for name in registry.names() if wrong in registry.get(name).Config.model_fields]
-    name = section.part_name
-    if owners:
-        hint = f"it is an option of {key}: {' or '.join(owners)}"
-    else:
-        hint = did_you_mean(wrong, section.model_fields).replace(
-            "did you mean '", f"did you mean '{_dotted(location[:-1])}."
-        )
-    return InputError(f"{registry.kind} {name!r} has no such option", path=path, key=_dotted(location), hint=hint)
+def _owners(section: type[PartSection], option: str) -> list[str]:
+    """Return the names of the parts that have an option."""
+    registry = section.registry
+    return [name for name in registry.names() if option in registry.get(name).Config.model_fields]
+
+
+def _lacks_part(complaint: Any, tree: Mapping[str, Any], root: type[BaseModel]) -> bool:
+    """Return whether a key is unknown only because its section does not name the part that has this option."""
+    *above, option = complaint["loc"]
+    section = _section_at(tuple(above), root)
+    if section is None or not issubclass(section, PartSection) or _part_section_at(tuple(above), root, tree):
+        return False
+    return bool(_owners(section, str(option)))
 
 
 def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
@@ -209,12 +215,12 @@ def _section_at(location: Location, root: type[BaseModel]) -> type[BaseModel] | 
     return model
 
 
-def _right_key(location: Location, root: type[BaseModel]) -> str:
+def _right_key(location: Location, root: type[BaseModel], section: type[BaseModel]) -> str:
     """A hint: our name for Hugging Face's, else the nearest of the section, else the same key elsewhere, else all."""
     wrong, own_key = str(location[-1]), _OTHER_KEYS.get(str(location[-1]))
     if own_key is not None and (keys := _keys_named(own_key, location[:-1], root)):
         return _one_of(keys)
-    siblings = (_section_at(location[:-1], root) or root).model_fields
+    siblings = section.model_fields
     if nearest(wrong, siblings) is None and (elsewhere := _keys_named(wrong, location[:-1], root)):
         return _one_of(elsewhere)
     hint, prefix = did_you_mean(wrong, siblings), _dotted(location[:-1])

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from endtask.config.part_section import PartSection
-from endtask.config.section import Fraction, Positive, Section
+from endtask.config.section import Fraction, PartSection, Positive, Section
 from endtask.registry import Registry, encoders
 
 Pooling = Literal["cls", "mean", "entity_markers"]

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from endtask.config.loading import merge, resolve
 from endtask.config.messages import holds_named_sections, section_of
+from endtask.config.objectives import tlm_objectives
 from endtask.config.root import Settings
 from endtask.errors import InputError
 
@@ -29,17 +30,29 @@ def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Se
     ...
     endtask.errors.InputError: --values, key 'tokenizer.pth': unknown setting (did you mean 'tokenizer.path'?)
     """
-    tree = settings.model_dump(mode="json")
+    tree = without_default_names(settings.model_dump(mode="json"))
     for key, value in values.items():
         *above, last = key.split(".")
         change = {last: value}
         for name in reversed(above):
             change = {name: change}
         if value == {} and _holds_names(above, last):
-            reduce(dict.__getitem__, above, tree)[last] = {}
+            reduce(lambda inner, name: inner.setdefault(name, {}), above, tree)[last] = {}
         else:
             merge(tree, change)
     return resolve(tree, where)
+
+
+def without_default_names(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return all settings without the default objectives, so that the objectives of a variant replace them.
+
+    >>> "objectives" in without_default_names(Settings().model_dump(mode="json"))["pretrain"]
+    False
+    """
+    default = {name: item.model_dump(mode="json") for name, item in tlm_objectives().items()}
+    if tree["pretrain"]["objectives"] != default:
+        return tree
+    return {**tree, "pretrain": {key: value for key, value in tree["pretrain"].items() if key != "objectives"}}
 
 
 def _holds_names(above: Sequence[str], last: str) -> bool:

@@ -2,107 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.aligned import AlignedSettings
-from endtask.config.auxiliary_tasks import check_tasks, objectives_with_tasks
 from endtask.config.budget import Budget, SizeBudget
-from endtask.config.domain import DomainSettings
-from endtask.config.evaluate import EvaluateSettings
+from endtask.config.data import CorpusSettings, DomainSettings, RetrieveSettings, TaskSettings
 from endtask.config.model import ModelSettings, TokenizerSettings
-from endtask.config.objectives import Objectives, is_tlm
-from endtask.config.part_section import PartSection
-from endtask.config.section import Fraction, Positive, Section
-from endtask.config.source import SourceSettings
+from endtask.config.objectives import Objectives, check_tasks, objectives_with_tasks
+from endtask.config.section import PartSection, Positive, Section, non_defaults
 from endtask.config.training import FinetuneSettings, PretrainSettings
-from endtask.errors import InputError
-from endtask.registry import Registry, selectors, task_types
-
-
-class ColumnSettings(Section):
-    """Which column of the task's files holds what; unset ones are found by their usual names."""
-
-    text: str | None = Field(None, description="the text, or the first of a pair")
-    text_pair: str | None = Field(None, description="the second text of a pair")
-    label: str | None = Field(None, description="the class name, the score, or the list of labels")
-    tokens: str | None = Field(None, description="the list of tokens, for token_classification")
-    tags: str | None = Field(None, description="one tag per token, for token_classification")
-    id: str | None = Field(None, description="a name for the row; by default its split and number")
-    group: str | None = Field(None, description="rows with the same value stay together in splits, folds and tests")
-
-
-class TaskSettings(Section):
-    """The labelled data of the end task (`task`), or of a auxiliary task on the same body (`tasks.NAME`)."""
-
-    path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
-    type: str = Field(
-        "auto",
-        description="text, pair, regression, multilabel or token_classification; auto: detected from the columns and "
-        "the labels",
-    )
-    columns: ColumnSettings = Field(ColumnSettings(), description="which column holds what")
-    label_delimiter: str | None = Field(
-        None, min_length=1, description="for multilabel: what separates the labels of a cell, such as `;`"
-    )
-    dev_fraction: Fraction = Field(0.1, description="share of train carved off where no dev split is given")
-    test_fraction: Fraction = Field(0.1, description="the same for a missing test split; 0: do without")
-
-    @field_validator("type")
-    @classmethod
-    def type_is_registered(cls, name: str) -> str:
-        if name != "auto":
-            _check_registered(name)
-        return name
-
-
-def _check_registered(name: str) -> None:
-    """Raise `ValueError` where there is no task type of this name, with the one that others call so."""
-    plain = name.lower().replace("-", "_")
-    for known in task_types.names():
-        if name != known and plain in (known, *task_types.get(known).aliases):
-            raise ValueError(f"there is no task type {name!r} (did you mean {known!r}?)")
-    try:
-        task_types.get(name)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-
-
-class CorpusSettings(Section):
-    """The pile of unlabelled text."""
-
-    sources: tuple[SourceSettings, ...] = Field((), description="read in this order, which is the corpus order")
-    passage_characters: Positive = Field(2000, description="longer documents are cut at sentence ends")
-    deduplicate: bool = Field(True, description="keep the first of equal passages")
-    exclude: tuple[str, ...] = Field((), description="ids of documents or passages to leave out")
-
-    @model_validator(mode="after")
-    def names_differ(self) -> CorpusSettings:
-        names = [source.name for source in self.sources if source.name]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two sources are named {twice[0]!r}")
-        return self
-
-
-class RetrieveSettings(Section):
-    """Which passages are retrieved (BM25 with each example's text as query)."""
-
-    query: Literal["auto", "full", "rake"] = Field(
-        "auto",
-        description="the full text, or its RAKE key phrases; auto: key phrases of texts over 150 words",
-    )
-    query_words: Positive = Field(64, description="words of a query with `rake`")
-    unlabelled: str | None = Field(None, description="a file, folder or glob of unlabelled task texts, also queries")
-    top_k: Positive | Literal["auto", "auto_large"] = Field(
-        "auto",
-        description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500; auto_large: "
-        "twice as many, as TLM's large scale",
-    )
-    k1: float = Field(1.2, ge=0, description="BM25: how soon repeats of a word stop counting")
-    b: float = Field(0.75, ge=0, le=1, description="BM25: how much the length of a passage lowers its score")
-    contamination_filter: bool = Field(True, description="drop passages that contain a dev or test text")
+from endtask.registry import Registry, metrics, selectors
 
 
 class SelectSettings(PartSection):
@@ -117,15 +29,39 @@ class SelectSettings(PartSection):
     )
 
 
+class EvaluateSettings(PartSection):
+    """How predictions are scored."""
+
+    registry: ClassVar[Registry[Any]] = metrics
+    part_key: ClassVar[str] = "metric"
+
+    metric: str = Field(
+        "auto",
+        description="the score that decides on dev and is reported on test; auto: macro_f1 for classes, pearson for "
+        "numbers, micro_f1 for label sets, span_f1 for tags (accuracy where they make no spans); or a plug-in's",
+    )
+    positive_label: str | None = Field(
+        None, description="the class that `f1` is about; unset: the last of the two that does not begin with `not`"
+    )
+    threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"] = Field(
+        0.5, description="for multilabel: the least probability of a label that is given; tuned: the best on dev"
+    )
+
+    @field_validator("metric")
+    @classmethod
+    def metric_can_decide(cls, metric: str) -> str:
+        part = metrics.get(metric)
+        if not (part.decides and part.higher_is_better):
+            raise ValueError(f"{metric} is reported, but cannot choose between models")
+        return metric
+
+
 class Settings(Section):
     """All settings of a run."""
 
     output_dir: str = Field("", description="the run's folder")
     seed: int = Field(0, ge=0, description="of splits, selection and pre-training; fine-tuning has its own")
     threads: Positive | None = Field(None, description="CPU threads; unset: all cores")
-    keep_scratch: bool = Field(
-        True, description="keep what was read of each shard, so that a changed corpus redoes only what changed"
-    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on a GPU")
     compile: bool | Literal["auto", "graphs"] = Field(
@@ -136,9 +72,6 @@ class Settings(Section):
     report_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = Field(
         (), description="send the curves there as well; by default they stay in the run's folder"
     )
-    max_skipped_steps: Positive = Field(
-        10, description="steps in a row with a broken loss before training goes back to its last checkpoint"
-    )
     skip_pretraining: bool = Field(
         False, description="fine-tune the initial weights, such as those of a given checkpoint"
     )
@@ -146,9 +79,6 @@ class Settings(Section):
     budget: Budget = Field(
         Budget.parse("10min"),
         description="both training stages together: 600s, 10min, 50Mtok, 2000steps, 1e17flops",
-    )
-    bundle_size: SizeBudget = Field(
-        SizeBudget.parse("60MB"), description="the largest file that `endtask bundle` may write, in bytes: 60MB"
     )
     task: TaskSettings = TaskSettings()
     tasks: dict[str, TaskSettings] = Field(
@@ -235,13 +165,6 @@ class Settings(Section):
         check_tasks(self)
         return self
 
-    @field_validator("bundle_size")
-    @classmethod
-    def bundle_size_is_of_a_file(cls, size: SizeBudget) -> SizeBudget:
-        if size.unit != "bytes":
-            raise ValueError(f"{str(size)!r} is not the size of a file; write it like 60MB")
-        return size
-
     @model_validator(mode="after")
     def lengths_fit(self) -> Settings:
         lengths = {
@@ -300,12 +223,12 @@ class Settings(Section):
         if self.skip_finetuning and self.pretrain.task_head != "stock":
             raise ValueError("skip_finetuning: true needs pretrain.task_head: stock, the head of the saved model")
         if self.skip_finetuning and not self.pretrain.trains_task:
-            raise ValueError(f"skip_finetuning: true with {self._without_task} would leave the task head untrained")
+            raise ValueError(f"skip_finetuning: true with {self.without_task} would leave the task head untrained")
         if self.finetune.start_from == "best" and self.pretrain.eval_steps is None:
             raise ValueError("finetune.start_from: best needs pretrain.eval_steps")
         if self.pretrain.eval_steps is not None and not self.pretrain.trains_task:
             raise ValueError(
-                f"pretrain.eval_steps: dev is scored by the task head, which {self._without_task} never trains"
+                f"pretrain.eval_steps: dev is scored by the task head, which {self.without_task} never trains"
             )
         if self.finetune.rdrop and not self.model.dropout:
             raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
@@ -322,8 +245,19 @@ class Settings(Section):
         return self
 
     @property
-    def _without_task(self) -> str:
-        if is_tlm(self.pretrain.objectives):
-            return f"pretrain.weighting: {self.pretrain.weighting.name} without the task"
+    def without_task(self) -> str:
+        """Why pre-training does not train the task head, for messages."""
+        given = self.pretrain.objectives.values()
+        if any(item.sees_labels and item.weight for item in given) and not self.pretrain.weighting.part.sequential:
+            changed = non_defaults(self.pretrain.weighting).items()
+            return " and ".join(f"pretrain.weighting.{key}: {value}" for key, value in changed)
         last = " as the last of a sequence" if self.pretrain.weighting.part.sequential else ""
         return f"pretrain.objectives without the task{last}"
+
+    def unused_settings(self) -> Iterator[str]:
+        """Yield a line for each section or value without effect, with what would give it one."""
+        weighting = self.pretrain.weighting.part
+        if not self.skip_pretraining:
+            yield from weighting.unused_settings(self)
+        elif weighting.needs_task:
+            yield "pretrain.weighting without effect: skip_pretraining is true"

@@ -1,11 +1,16 @@
-"""What every group of settings has in common."""
+"""Sections of the settings, and sections that name a part and hold its options among their own keys."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
+
+from endtask.errors import InputError
+from endtask.registry import Registry, code_digest
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[int, Field(gt=0)]
@@ -25,3 +30,118 @@ def infinity_in_words(value: Any) -> Any:
     ('inf', 19)
     """
     return "inf" if isinstance(value, float) and value == math.inf else value
+
+
+class PartConfig(Section):
+    """Base class of a part's own options."""
+
+
+class PartSection(Section):
+    """A section such as `select: {name: dsir, budget: 5%, buckets: 4096}`.
+
+    `part_key` names the part, other fields of the subclass are the section's own, and all further keys are options of
+    the part. A plain string stands for a section with the part's name alone. Options of other parts are refused.
+    """
+
+    registry: ClassVar[Registry[Any]]
+    part_key: ClassVar[str] = "name"
+    section_base: ClassVar[type[Any] | None] = None
+    """Of a section with the options of a part: the section without them."""
+    part_name: ClassVar[str] = ""
+    """Of such a section: the name of the part."""
+
+    def __new__(cls, *args: Any, **data: Any) -> Self:
+        """Make `SelectSettings(name="dsir", buckets=4096)` a section with the options of `dsir`."""
+        name = cls.chosen(data)
+        concrete = cls.for_part(name) if name and _base_of(cls) is cls else cls
+        new: Self = super().__new__(concrete)
+        return new
+
+    @classmethod
+    def for_part(cls, name: str) -> type[Self]:
+        """Return the section with the options of the part of this name as fields."""
+        concrete: type[Self] = _with_options(cast(Any, _base_of(cls)), name)
+        return concrete
+
+    @classmethod
+    def chosen(cls, data: Mapping[str, Any]) -> str:
+        """Return the name of the part that a mapping chooses, or the default; empty where a name is missing."""
+        name = data.get(cls.part_key, cls.model_fields[cls.part_key].default)
+        return name if isinstance(name, str) else ""
+
+    @property
+    def part_class(self) -> type[Any]:
+        """The class of the part."""
+        part: type[Any] = self.registry.get(getattr(self, self.part_key))
+        return part
+
+    @property
+    def options(self) -> PartConfig:
+        """The options of the part."""
+        config: type[PartConfig] = self.part_class.Config
+        own = type(self).model_fields
+        return config(**{key: getattr(self, key) for key in config.model_fields if key in own})
+
+    @property
+    def part(self) -> Any:
+        """The part, built from its options."""
+        return self.part_class(self.options)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _choose(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, str):
+            data = {cls.part_key: data}
+        elif type(data) is cls and _base_of(cls) is cls:
+            data = dict(data)
+        if not isinstance(data, Mapping) or _base_of(cls) is not cls or not cls.chosen(data):
+            return handler(data)
+        try:
+            concrete = cls.for_part(cls.chosen(data))
+        except InputError as error:
+            raise ValueError(f"{cls.part_key}: {error}") from None
+        return concrete.model_validate(data)
+
+
+def _base_of(cls: type[PartSection]) -> type[Any]:
+    """The section without the options of a part."""
+    return cls.section_base or cls
+
+
+@cache
+def _with_options(base: Any, name: str) -> Any:
+    part = base.registry.get(name)
+    config: type[PartConfig] = part.Config
+    both = base.model_fields.keys() & config.model_fields.keys()
+    if both:
+        raise TypeError(f"{part.__qualname__}.Config: {', '.join(sorted(both))} are keys of the section already")
+    doc = part.__doc__ or base.__doc__
+    return type(
+        f"{base.__name__}_{name}",
+        (base, config),
+        {"__doc__": doc, "__module__": __name__, "section_base": base, "part_name": name},
+    )
+
+
+def non_defaults(section: Section) -> dict[str, Any]:
+    """Return the values of a section that differ from their defaults, as JSON has them, section by section.
+
+    A part from outside the package adds a hash of its code, so that a changed plug-in redoes the stages that use it.
+    """
+    found: dict[str, Any] = {}
+    dumped = section.model_dump(mode="json")
+    for key, field in type(section).model_fields.items():
+        value, default = getattr(section, key), field.get_default(call_default_factory=True)
+        if isinstance(value, Section):
+            inner = non_defaults(value)
+            if inner:
+                found[key] = inner
+        elif value == default:
+            continue
+        elif isinstance(value, dict) and any(isinstance(item, Section) for item in value.values()):
+            found[key] = {name: non_defaults(item) for name, item in value.items()}
+        else:
+            found[key] = dumped[key]
+    if isinstance(section, PartSection) and (code := code_digest(section.part_class)) is not None:
+        found["code"] = code
+    return found

@@ -7,10 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.budget import BatchSize
-from endtask.config.objectives import Objectives, ObjectiveSettings, check_names, tlm_objectives, with_tlm_kinds
-from endtask.config.part_section import PartSection
-from endtask.config.reselect import ReselectSettings
-from endtask.config.section import Fraction, Positive, PositiveNumber, Section
+from endtask.config.objectives import Objectives, ObjectiveSettings, check_names, is_tlm, tlm_objectives, with_tlm_kinds
+from endtask.config.section import Fraction, PartSection, Positive, PositiveNumber, Section
 from endtask.registry import Registry, weightings
 
 
@@ -47,6 +45,24 @@ class PhaseSettings(Section):
         None, description="stop after so many scores without a better one; unset: never"
     )
     checkpoint_steps: Positive = Field(500, description="a killed run loses at most this many steps")
+
+
+RESELECTION_FOLDS = 10
+"""Parts of train that are left out in turn and judge; with `weighting: meta` by folds, its own parts do."""
+
+
+class ReselectSettings(Section):
+    """Every so many steps, read from then on what now helps the task most (beyond the papers)."""
+
+    every: Positive | None = Field(
+        None, description="steps from one re-selection to the next, the first after so many; unset: never"
+    )
+    reservoir: Positive | None = Field(
+        4096, description="texts of the selection that are drawn, anew each time, and scored; null: all"
+    )
+    keep: float = Field(
+        0.5, gt=0, le=1, description="share of them, the highest scores, that is read until the next time"
+    )
 
 
 class PretrainSettings(PhaseSettings):
@@ -134,6 +150,11 @@ class PretrainSettings(PhaseSettings):
         if self.weighting.part.sequential:
             raise ValueError("reselect.every: a sequence does not learn the task and the selection together")
         return self
+
+    @property
+    def skips_objectives_without_text(self) -> bool:
+        """Whether these are TLM's two objectives, whatever their options; others must have text to read."""
+        return is_tlm(self.objectives)
 
     @property
     def used_objectives(self) -> Objectives:

@@ -6,11 +6,8 @@ import ast
 import functools
 import gc
 import hashlib
-import json
 import os
 import re
-import subprocess
-import sys
 import sysconfig
 import warnings
 from collections import Counter
@@ -256,40 +253,14 @@ def _definitions(
 
 
 _FEWEST_FILES_PER_WORKER = 200
-_WORKER = "from endtask.corpus.docstrings import run_worker; run_worker()"
 
 
 def docstrings_of_files(paths: Sequence[Path]) -> list[list[Named]]:
-    """Return the docstrings of each file, in the order of the files."""
+    """Return the docstrings of each file, in the order of the files, parsed on all cores."""
     workers = min(usable_cores(), len(paths) // _FEWEST_FILES_PER_WORKER)
     if workers < 2:
         return [docstrings_of_file(path) for path in paths]
-    # Every n-th file for each worker: neighbouring files have similar sizes, so the load is even.
-    started = [_start(paths[first::workers]) for first in range(workers)]
-    found: list[list[Named]] = [[] for _ in paths]
-    for first, process in enumerate(started):
-        assert process.stdout is not None
-        with process:
-            found[first::workers] = [[(name, text) for name, text in file] for file in json.load(process.stdout)]
-        if process.returncode:
-            raise RuntimeError(f"a parsing process ended with code {process.returncode}")
+    from joblib import Parallel, delayed
+
+    found: list[list[Named]] = Parallel(workers, batch_size=50)(delayed(docstrings_of_file)(path) for path in paths)
     return found
-
-
-def run_worker() -> None:
-    """Read a list of paths from standard input and write the docstrings of each to standard output."""
-    json.dump([docstrings_of_file(Path(path)) for path in json.load(sys.stdin)], sys.stdout)
-
-
-def _start(paths: Sequence[Path]) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _WORKER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
-    assert process.stdin is not None
-    json.dump([str(path) for path in paths], process.stdin)
-    process.stdin.close()
-    return process

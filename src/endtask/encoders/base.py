@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from endtask.config.model import Backend, Pooling
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.errors import InputError
 from endtask.registry import encoders
 

@@ -80,9 +80,7 @@ def answer(
     head: str = TASK,
 ) -> Answered:
     """Return the network's answers for the packed texts of a split; their folder has its name."""
-    outputs = class_probabilities(
-        network, PackedTexts(texts), batch_size=settings.batch_size, context=context, head=head
-    )
+    outputs = class_probabilities(network, PackedTexts(texts), context=context, head=head)
     return Answered(answers_of(task, texts.name, outputs, threshold=threshold), outputs)
 
 

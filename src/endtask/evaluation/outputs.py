@@ -14,10 +14,13 @@ from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, targets
 from endtask.tokenization.packed_texts import PackedTexts, WordStarts
 
+BATCH_SIZE, GPU_BATCH_SIZE = 64, 512
+"""Texts in a forward pass."""
+
 
 @torch.inference_mode()
 def class_probabilities(
-    network: Network, texts: PackedTexts, *, batch_size: int, context: DeviceContext, head: str = TASK
+    network: Network, texts: PackedTexts, *, context: DeviceContext, batch_size: int | None = None, head: str = TASK
 ) -> NDArray[np.float32]:
     """Return probabilities (examples, classes) in order, averaged over the windows of an example.
 
@@ -26,6 +29,7 @@ def class_probabilities(
 
     Batches have texts of similar length, to save padding. Never compiled: one pass over a split takes less time.
     """
+    batch_size = batch_size or (BATCH_SIZE if context.device.type == "cpu" else GPU_BATCH_SIZE)
     network.eval()
     order = np.argsort(texts.lengths, kind="stable")
     task_type = network.type_of(head)

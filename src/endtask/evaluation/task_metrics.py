@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from endtask.config import EvaluateSettings
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.errors import InputError, did_you_mean
 from endtask.evaluation.metrics.base import Counted, Metric, Values
 from endtask.registry import metrics, task_types

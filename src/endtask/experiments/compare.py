@@ -28,7 +28,7 @@ from endtask.reporting.format import plural
 RECORD = record_file("compare")
 TOKENIZER = "tokenizer"
 # These never change what a run comes to.
-_MAY_CHANGE = ("output_dir", "keep_scratch", "bundle_size")
+_MAY_CHANGE = ("output_dir",)
 _FINETUNE_SEEDS = "finetune.seeds"
 
 Tree = dict[str, Any]

@@ -126,8 +126,8 @@ def run_jobs(
 
 def _next_job(waiting: Sequence[Job], running: Sequence[Job], done: frozenset[str]) -> Job | None:
     """Return the first job that need not wait for another."""
-    under_way = frozenset(product for job in running for product in job.produces) - done
-    return next((job for job in waiting if not job.produces & under_way), None)
+    in_progress = frozenset(product for job in running for product in job.produces) - done
+    return next((job for job in waiting if not job.produces & in_progress), None)
 
 
 def _end_of(future: Future[JobEnd], job: Job) -> JobEnd:

@@ -12,7 +12,7 @@ from endtask.io.atomic import link_or_copy, replace_folder, write_json, write_te
 from endtask.io.processes import run_lock
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.io.stage_folder import MANIFEST, StageFolder, read_manifest
-from endtask.pipeline.external_inputs import reads_corpus
+from endtask.pipeline.inputs import reads_corpus
 from endtask.pipeline.run import Run
 
 REUSED_FROM = "reused_from"

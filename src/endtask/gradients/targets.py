@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -107,29 +107,11 @@ def products(
     return stored.scores(candidates, measure)
 
 
-class _Stored(Protocol):
-    """The gradients of all units of targets for one block."""
-
-    def add(self, uses: Uses, units: Tensor) -> None:
-        """Add rows whose owner i is unit `units[i]`; a unit's gradient is the sum of all that was added to it."""
-        ...
-
-    def products(self, uses: Uses, count: int) -> Tensor:
-        """Inner products with the gradients of `count` candidates: (count, units)."""
-        ...
-
-    def squared_norms(self) -> Tensor:
-        """Of every unit's gradient: (units,)."""
-        ...
-
-    @property
-    def bytes(self) -> int:
-        """The memory that is used."""
-        ...
-
-
 class _StoredRows:
-    """Stores rows: a product is a sum over pairs of a candidate's and a target's rows."""
+    """The gradients of all units of targets for one block, as rows.
+
+    A product is a sum over pairs of a candidate's and a target's rows.
+    """
 
     def __init__(self, block: Block, units: int) -> None:
         self._block, self._units = block, units
@@ -137,9 +119,11 @@ class _StoredRows:
         self._lookups: LookupProducts | None = None
 
     def add(self, uses: Uses, units: Tensor) -> None:
+        """Add rows whose owner i is unit `units[i]`; a unit's gradient is the sum of all that was added to it."""
         self._parts.append(tuple(replace(rows, owners=units[rows.owners]) for rows in uses))
 
     def products(self, uses: Uses, count: int) -> Tensor:
+        """Return inner products with the gradients of `count` candidates: (count, units)."""
         total = uses[0].right.new_zeros((count, self._units))
         for rows in self._joined():
             multiply = self._by_lookup if isinstance(rows, LookupRows) else _by_pair
@@ -154,6 +138,7 @@ class _StoredRows:
         return self._lookups.products(uses, count)
 
     def squared_norms(self) -> Tensor:
+        """Return the squared norm of every unit's gradient: (units,)."""
         return squared_norms(self._joined(), self._units, self._block)
 
     @property
@@ -168,7 +153,7 @@ class _StoredRows:
 
 
 class _StoredMatrices:
-    """Stores matrices; a candidate's gradient becomes a matrix too."""
+    """The same as matrices; a candidate's gradient becomes a matrix too."""
 
     def __init__(self, block: Block, units: int) -> None:
         self._block, self._units = block, units
@@ -210,7 +195,7 @@ def _by_pair(uses: Uses, count: int, rows: Rows) -> Tensor:
     return torch.cat(columns, dim=1)
 
 
-def _empty(plan: BlockPlan, units: int) -> _Stored:
+def _empty(plan: BlockPlan, units: int) -> _StoredRows | _StoredMatrices:
     return _StoredRows(plan.block, units) if plan.strategy == "pairs" else _StoredMatrices(plan.block, units)
 
 

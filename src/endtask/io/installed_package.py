@@ -1,4 +1,4 @@
-"""Find a model inside an installed Python package, without running any of the package's code."""
+"""Find a model inside an installed Python package, or one that endtask ships, without running any package's code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from endtask.errors import InputError, nearest
 PACKAGE_PREFIX = "package:"
 _CONFIG, _WEIGHTS = "config.json", "*.safetensors"
 _INSIDE = "model"
+_SHIPPED = Path(__file__).parents[1] / "pretrained"
+"""Models that endtask ships, each in a folder of its own; `package:NAME` finds them before any package."""
 
 
 def package_folder(path: str, *, key: str) -> Path:
@@ -54,6 +56,8 @@ def module_name(path: str) -> str:
 
 def _folders(name: str) -> list[Path] | None:
     """Return the folders of a package, none for a single-file module; None if it is not installed."""
+    if name.isidentifier() and (_SHIPPED / name).is_dir():
+        return [_SHIPPED / name]
     try:
         spec = find_spec(name)
     except ValueError:  # a loaded module without a file, such as __main__

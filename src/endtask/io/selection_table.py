@@ -103,6 +103,13 @@ def read_batches(
             start = end
 
 
+def table_rows(path: Path) -> int:
+    """Return the number of rows of a table."""
+    import pyarrow.parquet as parquet
+
+    return int(parquet.read_metadata(path).num_rows)
+
+
 def read_selection(path: Path, mask: NDArray[np.bool_] | None = None) -> Iterator[Selected]:
     """Read passages, streaming; `mask` has one entry per row and selects the rows to read."""
     columns = selection_schema().names

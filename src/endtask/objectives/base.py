@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.registry import objectives
 from endtask.seeds import derive
 

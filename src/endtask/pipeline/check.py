@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from endtask.config import BatchSize, ObjectiveSettings, Settings
 from endtask.config.data_usage import DataUse, chosen_by_dev, data_usage, data_usage_lines
-from endtask.config.objectives import TASK_OBJECTIVE, is_tlm
+from endtask.config.objectives import TASK_OBJECTIVE
 from endtask.config.training import WeightingSettings
-from endtask.config.unused_settings import unused_settings
 from endtask.corpus import Corpus
 from endtask.io.selection_table import write_selection
 from endtask.pipeline.estimate import Estimate, Trial, estimate_lines, estimate_of, retrieval_cost, with_selector
-from endtask.pipeline.external_inputs import unread_corpus
+from endtask.pipeline.inputs import unread_corpus
 from endtask.pipeline.preflight import preflight
 from endtask.records import Example
 from endtask.task import Audit, Task, audit
@@ -123,7 +122,7 @@ def check(settings: Settings) -> CheckResult:
         return replace(
             found,
             unread_corpus=unread_corpus(settings),
-            unused_settings=unused_settings(settings),
+            unused_settings=tuple(settings.unused_settings()),
             validation_warnings=warnings,
         )
 
@@ -176,7 +175,7 @@ def _on_task_text(sample: Task, settings: Settings) -> Settings:
     Learned weights use folds, since dev is not packed, and are left out where train cannot be cut.
     """
     train, used = settings.pretrain, settings.used_objectives
-    if is_tlm(train.objectives) and train.weighting.part.tlm_only:
+    if train.skips_objectives_without_text and train.weighting.part.tlm_only:
         joint = ObjectiveSettings(kind="joint", **train.objectives[TASK_OBJECTIVE].options.model_dump())
         changes: dict[str, Any] = {"objectives": {TASK_OBJECTIVE: joint}, "weighting": WeightingSettings(name="equal")}
         return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})

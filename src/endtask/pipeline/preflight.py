@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from endtask.config import Settings
 from endtask.errors import InputError
-from endtask.selectors.domain import check_sources_known, check_texts_exist
+from endtask.selectors.domain import check_sources_known
 from endtask.task import Task
 
 
@@ -72,12 +72,27 @@ def _check_training(settings: Settings, *, has_corpus: bool) -> None:
     if settings.skip_pretraining:
         return
     if not settings.objectives_with_text:
-        raise InputError("inf leaves nothing to train on: there is no corpus text", key="pretrain.weighting.rho1")
+        message = (
+            f"nothing is left to train on: there is no corpus text, and {settings.without_task} leaves out the task"
+        )
+        raise InputError(message, key="pretrain.objectives")
     settings.pretrain.weighting.part.check_texts(tuple(settings.objectives_with_text))
     for name, section in settings.objectives_with_text.items():
         section.part.preflight(name, settings)
     if settings.pretrain.reselect.every is not None and not settings.has_selection:
         raise InputError("there is no corpus text to choose from", key="pretrain.reselect.every")
+
+
+def check_texts_exist(settings: Settings) -> None:
+    """Raise `InputError` for an objective of pre-training that has no text to read."""
+    if settings.skip_pretraining or settings.pretrain.skips_objectives_without_text:
+        return
+    available = {"selection": settings.has_selection, "domain": bool(settings.corpus.sources)}
+    for name, objective in settings.pretrain.objectives.items():
+        if objective.weight and not available.get(objective.reads, True):
+            hint = f"--corpus path/to/text, or leave the objective out: pretrain.objectives.{name}.weight=0"
+            message = f"there is no {objective.reads} to read"
+            raise InputError(message, key=f"pretrain.objectives.{name}.texts", hint=hint)
 
 
 def _check_folds(task: Task, settings: Settings) -> None:

@@ -44,7 +44,7 @@ def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
         "task": {"kind": "joint"},
         "aligned": {"kind": "aligned"},
     }
-    shared = {"aligned.sources": sources, "pretrain.weighting": "equal", "pretrain.objectives": objectives}
+    shared = {"aligned.sources": sources, "pretrain.weighting.name": "equal", "pretrain.objectives": objectives}
     return Proposal({**shared, **settings}, reason)
 
 

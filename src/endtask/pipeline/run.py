@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,20 +17,21 @@ from endtask.errors import InputError, TrainingError, a_few, did_you_mean
 from endtask.io.atomic import disk_error, remove_leftovers, write_text
 from endtask.io.processes import make_own_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
-from endtask.io.stage_folder import StageFolder, read_manifest
-from endtask.pipeline.bundled_inputs import find_bundled_inputs, first_missing
-from endtask.pipeline.external_inputs import (
+from endtask.io.stage_folder import StageFolder, left_out, read_manifest
+from endtask.pipeline.inputs import (
     EXTERNAL_INPUTS,
+    BundledInputs,
     aligned_fingerprint,
+    find_bundled_inputs,
     input_path,
+    needs_corpus,
     reads_corpus,
     selection_digest,
     tokenizer_fingerprint,
     unlabelled_fingerprint,
 )
-from endtask.pipeline.fingerprint import stage_fingerprint, values_read
 from endtask.pipeline.preflight import preflight
-from endtask.pipeline.stage import Counts, RunData
+from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
 from endtask.pipeline.stages import STAGES as ALL_STAGES
 from endtask.progress import say
 from endtask.reporting.costs import what_was_done
@@ -38,6 +40,7 @@ from endtask.task import Task
 from endtask.task.task import read_all
 
 PREVIOUS = "previous"
+_DRY_RUN = ".dry_run"
 
 
 @dataclass(frozen=True)
@@ -328,3 +331,66 @@ def _to_do(names: Sequence[str], stages: Mapping[str, StageFolder], start: str |
     """Return the stages that are not finished or are redone."""
     redone = () if start is None else STAGES[STAGES.index(start) :]
     return [name for name in names if name in redone or not stages[name].is_finished()]
+
+
+def first_missing(
+    to_do: Sequence[str], folders: Mapping[str, StageFolder], bundled: BundledInputs, settings: Settings
+) -> tuple[str, str] | None:
+    """Return the first of the stages to do that cannot run on this machine, and why; None where all can."""
+    for name in to_do:
+        stage = ALL_STAGES[name]
+        reasons = [bundled.why_missing(opened, settings) for opened in stage.inputs_opened(settings)]
+        before = stage.reads_files_of
+        if before is not None and before not in to_do and left_out(folders[before].final):
+            reasons.append(f"the files of the stage {before} stayed on the machine where the bundle was made")
+        reason = next((reason for reason in reasons if reason), None)
+        if reason is not None:
+            return name, f"cannot be done here: {reason}"
+    return None
+
+
+def dry_run_selection(settings: Settings) -> dict[str, Any]:
+    """Return the counts of the select stage under these settings; the selection itself is deleted."""
+    run = Run(settings)
+    run.check()
+    stages = run.stage_folders()
+    _check_possible(run, stages)
+    try:
+        with run_lock(run.folder):
+            return _select_in_scratch(run, stages)
+    except Exception as error:
+        trouble = disk_error(error)
+        if trouble is None:
+            raise
+        raise InputError(trouble, path=run.folder, hint="the run is unchanged") from None
+
+
+def _check_possible(run: Run, stages: Mapping[str, StageFolder]) -> None:
+    """Raise `InputError` without a finished retrieve stage, or where its files stayed on another machine.
+
+    A selector that reads no retrieved passages accepts a retrieve stage that was made for another selector.
+    """
+    finished, selector = stages["retrieve"].is_finished(), run.settings.select.name
+    if not finished and needs_corpus(run.settings.select):
+        hint = f"retrieve first: endtask retrieve {run.folder}, with --from retrieve where other settings changed too"
+        raise InputError("nothing was retrieved with these settings", path=run.folder, hint=hint)
+    if read_manifest(stages["retrieve"].final) is None:
+        message = f"{selector} reads no retrieved passages, and there are none to compare with"
+        hint = f"leave out --dry-run: endtask select {run.folder}"
+        raise InputError(message, path=run.folder, key="select.name", hint=hint)
+    to_do = ["select"] if finished else ["retrieve", "select"]
+    missing = first_missing(to_do, stages, run.bundled, run.settings)
+    if missing is not None:
+        hint = "do it there; nothing was touched"
+        raise InputError(f"the stage {missing[0]} {missing[1]}", path=run.folder, hint=hint)
+
+
+def _select_in_scratch(run: Run, stages: Mapping[str, StageFolder]) -> dict[str, Any]:
+    # In the run's folder, since a selection may be too large for the system's folder of temporary files.
+    folder = run.folder / _DRY_RUN
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed dry run
+    try:
+        scratch = StageFolder(folder, "select", stages["select"].fingerprint, {}, {})
+        return ALL_STAGES["select"].run(run.data, scratch, {name: stage.final for name, stage in stages.items()})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -22,7 +22,7 @@ from endtask.task.task import example_of
 
 FORMAT = 1
 # Settings that do not affect the results.
-_LEFT_OUT = ("output_dir", "keep_scratch", "bundle_size", "report_to")
+_LEFT_OUT = ("output_dir", "report_to")
 _OF_A_STAGE = ("fingerprint", "seconds", "joules", "gpu_bytes", "counts", "finished", "versions", "machine")
 
 Tree = dict[str, Any]

@@ -31,6 +31,8 @@ QueryMode = Literal["auto", "full", "rake"]
 
 LONG_TEXT = 150
 """Words beyond which `auto` uses key phrases, as TLM does for its longest texts (reviews and articles)."""
+QUERY_WORDS = 64
+"""Words of a query of key phrases."""
 _KEY = "retrieve.unlabelled"
 
 
@@ -75,12 +77,14 @@ def task_queries(task: Task, settings: RetrieveSettings, columns: ColumnSettings
         held_out = chain(task.splits.get("dev", ()), task.splits.get("test", ()))
         unlabelled = read_unlabelled(settings.unlabelled, held_out, columns)
     examples = (*task.train, *unlabelled.examples)
-    queries = build_queries(examples, mode=settings.query, query_words=settings.query_words)
+    queries = build_queries(examples, mode=settings.query)
     with_words = sum(len(query.example_ids) for query in queries)
     return TaskQueries(queries, len(examples) - with_words, unlabelled)
 
 
-def build_queries(examples: Iterable[Example], *, mode: QueryMode = "full", query_words: int = 64) -> list[Query]:
+def build_queries(
+    examples: Iterable[Example], *, mode: QueryMode = "full", query_words: int = QUERY_WORDS
+) -> list[Query]:
     """Return one query per distinct text, in the order of the examples; skips examples without any word.
 
     >>> build_queries([Example("1", "<< EGFR >> binds", "yes"), Example("2", "EGFR binds!", "no")])

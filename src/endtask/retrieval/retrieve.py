@@ -26,6 +26,10 @@ if TYPE_CHECKING:  # these import Numba, which takes a while
     from endtask.retrieval.bm25.score import Rankings
 
 
+K1, B = 1.2, 0.75
+"""BM25's constants, the defaults of Lucene, with which TLM retrieved."""
+
+
 @dataclass(frozen=True)
 class RetrievePaths:
     """The stage's folder, its scratch folder (which a later run over a changed corpus can reuse), and its processes."""
@@ -33,7 +37,6 @@ class RetrievePaths:
     folder: Path
     scratch: Path
     workers: int
-    keep_scratch: bool = True
 
 
 def retrieve(
@@ -47,6 +50,8 @@ def retrieve(
     if corpus is None:
         write_selection(paths.folder / RETRIEVED, [])
         return {"passages": 0, "corpus": {"passages": 0, "bytes": 0}}
+    from endtask.retrieval.bm25.score import number_terms, rank_passages  # Numba takes a while to import
+
     of_task = task_queries(task, settings, columns)
     joined, words = _read(task, corpus, of_task, settings, paths)
     if unknown := joined.unknown_exclusions:
@@ -54,20 +59,22 @@ def retrieve(
         warn(f"corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({named})")
     queries = of_task.queries
     top_k = papers_top_k(len(task.train), settings.top_k)
-    rankings = _rank(joined, queries, words, top_k, settings, paths)
+    terms = number_terms(words, [query.words for query in queries])
+    folder = paths.scratch / "rankings"
+    rankings = rank_passages(joined, terms, folder, top_k=top_k, k1=K1, b=B, workers=paths.workers)
     passages = _write_retrieved(joined, rankings, queries, paths)
     _write_queries(queries, paths.folder / QUERIES)
     _write_words(words, joined, paths.folder / QUERY_WORDS)
     _write_sizes(joined, paths.folder / PASSAGE_SIZES)
     # A later run over a changed corpus can reuse shards; only a killed run over the same corpus can reuse rankings.
-    shutil.rmtree(paths.scratch / "rankings" if paths.keep_scratch else paths.scratch, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     return {
         **_counts(joined, of_task),
         "queries": len(queries),
         "passages": passages,
         "top_k": top_k,
-        "k1": settings.k1,
-        "b": settings.b,
+        "k1": K1,
+        "b": B,
     }
 
 
@@ -93,22 +100,6 @@ def _read(
     spec = ScanSpec.of(words, filtered)
     joined = read_corpus(corpus, spec, paths.scratch / "shards", workers=paths.workers)
     return joined, spec.words
-
-
-def _rank(
-    joined: JoinedCorpus,
-    queries: Sequence[Query],
-    words: Sequence[str],
-    top_k: int,
-    settings: RetrieveSettings,
-    paths: RetrievePaths,
-) -> Rankings:
-    """Run pass 2."""
-    from endtask.retrieval.bm25.score import number_terms, rank_passages
-
-    terms = number_terms(words, [query.words for query in queries])
-    folder = paths.scratch / "rankings"
-    return rank_passages(joined, terms, folder, top_k=top_k, k1=settings.k1, b=settings.b, workers=paths.workers)
 
 
 def _write_retrieved(joined: JoinedCorpus, rankings: Rankings, queries: Sequence[Query], paths: RetrievePaths) -> int:

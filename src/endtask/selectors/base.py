@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from endtask.config import SelectSettings, Settings, SizeBudget
 from endtask.config.data_usage import DataUse
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.io.run_layout import RETRIEVED
@@ -26,6 +26,7 @@ from endtask.io.selection_table import (
     read_batches,
     read_statistics,
     selection_schema,
+    table_rows,
     write_batches,
 )
 from endtask.io.stage_folder import StageFolder
@@ -293,9 +294,7 @@ def write_rows(
 
     `reason` and `new_values` replace columns.
     """
-    import pyarrow.parquet as parquet
-
-    is_selected = np.zeros(parquet.read_metadata(candidates).num_rows, dtype=bool)
+    is_selected = np.zeros(table_rows(candidates), dtype=bool)
     is_selected[selected] = True
     return write_batches(path, _selected_batches(candidates, is_selected, reason, new_values or {}))
 

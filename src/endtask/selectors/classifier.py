@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.io.selection_table import read_batches
+from endtask.io.selection_table import read_batches, table_rows
 from endtask.progress import bar
 from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, by_score, ranks_of, selectors
 from endtask.selectors.hashing import (
@@ -19,7 +19,6 @@ from endtask.selectors.hashing import (
     example_texts,
     ngrams,
     table_draws,
-    table_rows,
     word_keys,
 )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config import DomainSettings, Settings, SizeBudget
-from endtask.config.objectives import is_tlm
 from endtask.corpus import Corpus
 from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import DOMAIN
-from endtask.io.selection_table import Batch, selection_batch, write_batches
+from endtask.io.selection_table import write_batches
 from endtask.progress import bar
 from endtask.selectors.base import Order, fill
-from endtask.selectors.random import documents_at, random_order
+from endtask.selectors.random import documents_at, drawn_batches, random_order
 
-_ROWS_PER_BATCH = 1000
 _SPARE_SHARE, _FEWEST_SPARE = 0.02, 50
 
 ContaminationCheck = Callable[[str], bool] | None
 """Returns whether a text contains a dev or test text; None: no check."""
-
-
-@dataclass(frozen=True)
-class _Draw:
-    """Passages of the corpus by position: the order in which they were drawn, and how many are needed."""
-
-    order: Order
-    needed: int
-    sizes: NDArray[np.int64]
 
 
 def select_domain(
@@ -51,35 +38,28 @@ def select_domain(
     The next of the draw replaces a passage that contains a dev or test text.
     """
     domain = domain_corpus(corpus, settings.sources)
-    draw = _draw(domain, settings, train_rows, seed)
+    with bar("domain", domain.files_bytes(), unit="B") as advance:
+        sizes = np.asarray([len(document.text.encode()) for document in domain.documents(advance)], dtype=np.int64)
+    order = random_order(sizes, seed)
+    requested = settings.amount.budget(train_rows)
+    needed = len(fill(order, sizes, requested, corpus_bytes=int(sizes.sum())))
     with bar("domain", None):
-        selected, dropped = _without_contaminated(domain, draw, is_contaminated)
-        written = write_batches(folder / DOMAIN, _batches(domain, selected, draw, seed))
+        selected, dropped = _without_contaminated(domain, order, needed, is_contaminated)
+        draw = np.zeros(len(sizes), dtype=np.int64)
+        draw[order] = np.arange(1, len(order) + 1)
+        draw[np.isin(np.arange(len(sizes)), selected, invert=True)] = 0
+        written = write_batches(folder / DOMAIN, drawn_batches("domain", domain, draw, sizes, seed))
     if not written:
         raise InputError("no passage was drawn", key="domain.amount", hint="it is smaller than one passage")
-    is_all = written + dropped == len(draw.sizes)
-    is_less = is_all and _is_less(draw.sizes[selected], settings.amount.budget(train_rows))
+    is_less = written + dropped == len(sizes) and _is_less(sizes[selected], requested)
     return {
         "passages": written,
-        "bytes": int(draw.sizes[selected].sum()),
-        "of_passages": len(draw.sizes),
+        "bytes": int(sizes[selected].sum()),
+        "of_passages": len(sizes),
         "dropped_by_contamination_filter": dropped,
         "sources": [source.name for source in domain.sources],
         **({"less_than_requested": settings.amount.in_words(train_rows)} if is_less else {}),
     }
-
-
-def check_texts_exist(settings: Settings) -> None:
-    """Raise `InputError` for an objective of pre-training that has no text to read."""
-    if settings.skip_pretraining or is_tlm(settings.pretrain.objectives):  # TLM's objectives without text are left out
-        return
-    available = {"selection": settings.has_selection, "domain": bool(settings.corpus.sources)}
-    for name, objective in settings.pretrain.objectives.items():
-        if objective.weight and not available.get(objective.reads, True):
-            hint = f"--corpus path/to/text, or leave the objective out: pretrain.objectives.{name}.weight=0"
-            raise InputError(
-                f"there is no {objective.reads} to read", key=f"pretrain.objectives.{name}.texts", hint=hint
-            )
 
 
 def check_sources_known(settings: Settings) -> None:
@@ -106,14 +86,6 @@ def domain_corpus(corpus: Corpus, names: Sequence[str]) -> Corpus:
     )
 
 
-def _draw(domain: Corpus, settings: DomainSettings, train_rows: int, seed: int) -> _Draw:
-    with bar("domain", domain.files_bytes(), unit="B") as advance:
-        sizes = np.asarray([len(document.text.encode()) for document in domain.documents(advance)], dtype=np.int64)
-    order = random_order(sizes, seed)
-    selected = fill(order, sizes, settings.amount.budget(train_rows), corpus_bytes=int(sizes.sum()))
-    return _Draw(order, len(selected), sizes)
-
-
 def _is_less(sizes: NDArray[np.int64], requested: SizeBudget | None) -> bool:
     """Return whether passages of these bytes are fewer than the requested amount; never less than a share."""
     if requested is None or requested.unit == "share":
@@ -121,35 +93,21 @@ def _is_less(sizes: NDArray[np.int64], requested: SizeBudget | None) -> bool:
     return bool((sizes.sum() if requested.unit == "bytes" else len(sizes)) < requested.amount)
 
 
-def _without_contaminated(domain: Corpus, draw: _Draw, is_contaminated: ContaminationCheck) -> tuple[Order, int]:
+def _without_contaminated(
+    domain: Corpus, order: Order, needed: int, is_contaminated: ContaminationCheck
+) -> tuple[Order, int]:
     """Return the positions to select, in the order of the corpus, and how many the contamination filter dropped."""
     if is_contaminated is None:
-        return np.sort(draw.order[: draw.needed]), 0
-    spare = max(_FEWEST_SPARE, int(_SPARE_SHARE * draw.needed))
-    bad = np.zeros(len(draw.sizes), dtype=np.bool_)
-    checked = clean = draw.order[:0]
-    while len(clean) < draw.needed and len(checked) < len(draw.order):
+        return np.sort(order[:needed]), 0
+    spare = max(_FEWEST_SPARE, int(_SPARE_SHARE * needed))
+    contaminated: set[int] = set()
+    checked = clean = order[:0]
+    while len(clean) < needed and len(checked) < len(order):
         start = len(checked)
-        checked = draw.order[: start + draw.needed - len(clean) + spare]
+        checked = order[: start + needed - len(clean) + spare]
         for position, document in documents_at(domain, np.sort(checked[start:])):
-            bad[position] = is_contaminated(document.text)
-        clean = checked[~bad[checked]]
+            if is_contaminated(document.text):
+                contaminated.add(position)
+        clean = checked[~np.isin(checked, list(contaminated))]
         spare *= 4  # every round reads the corpus once more
-    return np.sort(clean[: draw.needed]), int(bad.sum())
-
-
-def _batches(domain: Corpus, selected: Order, draw: _Draw, seed: int) -> Iterator[Batch]:
-    draw_number = np.zeros(len(draw.sizes), dtype=np.int64)
-    draw_number[draw.order] = np.arange(1, len(draw.order) + 1)
-    drawn = documents_at(domain, selected)
-    while chunk := list(islice(drawn, _ROWS_PER_BATCH)):
-        positions = np.asarray([position for position, _ in chunk], dtype=np.int64)
-        yield selection_batch(
-            [document for _, document in chunk],
-            position=positions,
-            rank=draw_number[positions],
-            score=np.zeros(len(chunk)),
-            matched_count=np.zeros(len(chunk)),
-            matched_queries=[()] * len(chunk),
-            reason=[f"domain: draw {number} of seed {seed}" for number in draw_number[positions].tolist()],
-        )
+    return np.sort(clean[:needed]), len(contaminated)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, SerializeAsAny, field_validator
 
 from endtask.config import Settings
-from endtask.config.part_section import PartSection
+from endtask.config.section import PartSection
 from endtask.registry import Registry
 from endtask.selectors.base import (
     Candidates,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.io.selection_table import read_batches
+from endtask.io.selection_table import read_batches, table_rows
 from endtask.progress import bar
 from endtask.records import Example
 from endtask.retrieval.bm25.scan import ascii_folds, code_point, join_strings, rest_of_word, string_keys
@@ -127,13 +127,6 @@ def table_sums(table: Path, weights: NDArray[np.float64], what: str) -> NDArray[
             sums.append(text_sums(column_keys(batch.column(0)), weights))
             advance(len(batch))
     return np.concatenate(sums)
-
-
-def table_rows(table: Path) -> int:
-    """Return the number of passages of a table."""
-    import pyarrow.parquet as parquet
-
-    return int(parquet.read_metadata(table).num_rows)
 
 
 def _buckets(keys: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:

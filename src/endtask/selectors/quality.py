@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.io.run_layout import RETRIEVED
-from endtask.io.selection_table import read_batches, read_statistics
+from endtask.io.selection_table import read_batches, read_statistics, table_rows
 from endtask.progress import bar
 from endtask.records import Example
 from endtask.retrieval.bm25.scan import string_keys
 from endtask.retrieval.words import word_hash, words_of
 from endtask.selectors.base import RunContext, by_bm25_rank, fill, overlap
-from endtask.selectors.hashing import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_draws, table_rows
+from endtask.selectors.hashing import BUCKETS, Counts, bucket_counts, column_keys, example_keys, table_draws
 
 _DIGITS = 6
 

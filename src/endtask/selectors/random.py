@@ -36,7 +36,7 @@ class Random(Selector):
         selected = _with_a_budget(run).fill_budget(random_order(sizes, run.seed), sizes, otherwise=otherwise)
         draw = np.zeros(len(sizes), dtype=np.int64)
         draw[selected] = np.arange(1, len(selected) + 1)
-        written = write_batches(path, _drawn_batches(run.corpus, draw, sizes, run.seed))
+        written = write_batches(path, drawn_batches("random", run.corpus, draw, sizes, run.seed))
         return Selected(written, int(sizes[selected].sum()), {})
 
 
@@ -74,7 +74,10 @@ def _with_a_budget(run: RunContext) -> RunContext:
     return replace(run, settings=run.settings.model_copy(update={"budget": limit}))
 
 
-def _drawn_batches(corpus: Corpus, draw: NDArray[np.int64], sizes: NDArray[np.int64], seed: int) -> Iterator[Batch]:
+def drawn_batches(
+    name: str, corpus: Corpus, draw: NDArray[np.int64], sizes: NDArray[np.int64], seed: int
+) -> Iterator[Batch]:
+    """Yield the drawn passages in the order of the corpus; `draw` holds the number of the draw, 0 for no draw."""
     drawn = documents_at(corpus, np.flatnonzero(draw))
     while chunk := list(islice(drawn, _ROWS_PER_BATCH)):
         positions = np.asarray([position for position, _ in chunk], dtype=np.int64)
@@ -90,5 +93,5 @@ def _drawn_batches(corpus: Corpus, draw: NDArray[np.int64], sizes: NDArray[np.in
             score=np.zeros(len(chunk)),
             matched_count=np.zeros(len(chunk)),
             matched_queries=[()] * len(chunk),
-            reason=[f"random: draw {number} of seed {seed}" for number in draws.tolist()],
+            reason=[f"{name}: draw {number} of seed {seed}" for number in draws.tolist()],
         )

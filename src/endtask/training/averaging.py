@@ -36,7 +36,7 @@ class Averaging:
     >>> for step, value in enumerate((3.0, 6.0), start=1):
     ...     _ = layer.weight.data.fill_(value)
     ...     average.update(step)
-    >>> with average.in_place():
+    >>> with average.applied():
     ...     print(round(layer.weight.item(), 6))
     5.0
     >>> layer.weight.item()
@@ -61,7 +61,7 @@ class Averaging:
         torch._foreach_copy_(self._weights, self._average)
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
         """Put the average into the module for the length of the block; afterwards every bit is as before."""
         held = [weight.clone() for weight in self._weights]
         self.put_in()

@@ -62,9 +62,7 @@ class DevScores:
 
     def score(self, step: int, memory: TrainState) -> dict[str, float]:
         """Score the dev split; remember the weights if they are the best so far."""
-        outputs = class_probabilities(
-            self._network, self._texts, batch_size=self._evaluate.batch_size, context=self._context, head=self._head
-        )
+        outputs = class_probabilities(self._network, self._texts, context=self._context, head=self._head)
         threshold = self._threshold(outputs)
         answers = answers_of(self._task, "dev", outputs, threshold=threshold)
         scores = self._scores(answers, outputs)

@@ -15,7 +15,7 @@ from endtask.encoders.network import Network
 from endtask.errors import InputError
 
 _COMPILED_FROM = 30e6
-"""Tokens whose training gains by compiling what that takes, a quarter of a minute (`python -m benchmarks.replay`)."""
+"""Tokens whose training gains by compiling what that takes, a quarter of a minute (benchmarks/results/replay.json)."""
 
 
 def choose_device_context(settings: Settings) -> DeviceContext:

@@ -210,7 +210,6 @@ class _Finetuning:
                     at_start=self.settings.finetune.keep_better,
                 ),
                 on_checkpoint=self.stage.keep_time,
-                max_skipped_steps=self.settings.max_skipped_steps,
                 trackers=trackers,
             )
         flops = training_flops(parameters_of(phase), memory["tokens"])

@@ -81,7 +81,7 @@ _TIMES_BEFORE = 3
 
 _MOST_FORMS = 16
 """Each takes memory; a phase with more of them than this, by mistake, must not take all of it."""
-_MOST_WORK = 2e12
+_MOST_FLOPS = 2e12
 """Weights times tokens of a batch from which on a GPU has so much to do that Python keeps up, as 110 M and 32,768."""
 
 
@@ -143,7 +143,7 @@ class Backward:
         return self._replay(self._recordings[key], batch, weight)
 
     def _is_recorded(self, objective: BuiltObjective, batch: Batch) -> bool:
-        small = self._size * batch.padded_tokens < _MOST_WORK
+        small = self._size * batch.padded_tokens < _MOST_FLOPS
         return self._records and small and getattr(objective, "replayable", False)
 
     def _compute(self, objective: BuiltObjective, batch: Batch, weight: float) -> dict[str, Tensor]:

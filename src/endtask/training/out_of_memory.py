@@ -20,7 +20,7 @@ _SIGNS = (
 
 _HINT = (
     "lower pretrain.batch_size (and raise pretrain.gradient_accumulation_steps by as much), pretrain.max_length or "
-    "model.size; for fine-tuning finetune.batch_size, for scoring evaluate.batch_size; resume with --from STAGE"
+    "model.size; for fine-tuning finetune.batch_size; resume with --from STAGE"
 )
 
 

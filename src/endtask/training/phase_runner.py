@@ -30,6 +30,9 @@ _IN_A_ROW, _SKIPPED = "skipped_in_a_row", "skipped_steps"
 _SECONDS_BETWEEN = 30.0
 """A GPU may be done with an epoch sooner than a disk with its checkpoint."""
 
+MAX_SKIPPED_STEPS = 10
+"""Steps in a row with a loss that is not finite, before training goes back to its last checkpoint."""
+
 
 @dataclass(frozen=True)
 class Callback:
@@ -54,7 +57,7 @@ def run_phase(
     label: str,
     callback: Callback | None = None,
     on_checkpoint: Callable[[], None] = lambda: None,
-    max_skipped_steps: int = 10,
+    max_skipped_steps: int = MAX_SKIPPED_STEPS,
     trackers: Trackers | None = None,
 ) -> TrainState:
     """Train to the end, from the last checkpoint if there is one; returns the memory with its counts.
@@ -201,7 +204,7 @@ class _PhaseRun:
     def _run_callback(self, step: int, memory: TrainState, metrics: MetricsFile) -> None:
         if self.callback is None:
             return
-        with nullcontext() if self.averaging is None else self.averaging.in_place():
+        with nullcontext() if self.averaging is None else self.averaging.applied():
             row = {"step": step, **self.callback.action(step, memory)}
         self.phase.network.train()
         self._log(row, metrics)

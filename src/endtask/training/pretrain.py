@@ -89,7 +89,6 @@ def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: Stag
             label=part.label,
             callback=_dev_callback(part.phase, task, packed, settings, stage.partial),
             on_checkpoint=stage.keep_time,
-            max_skipped_steps=settings.max_skipped_steps,
             trackers=trackers,
         )
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from endtask.config import ObjectiveSettings, PhaseSettings, Settings
-from endtask.config.objectives import is_tlm
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.errors import InputError
@@ -100,7 +99,7 @@ def _has_text(name: str, section: ObjectiveSettings, run: BuildContext) -> bool:
     """Whether an objective has something to read; an objective that the user has named must have."""
     if run.texts(section) is not None:
         return True
-    if not is_tlm(run.settings.pretrain.objectives):
+    if not run.settings.pretrain.skips_objectives_without_text:
         raise InputError(
             f"there is no text to read: the {section.reads} is empty",
             key=f"pretrain.objectives.{name}.texts",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.config import BatchSize, ObjectiveSettings, Settings
-from endtask.config.reselect import RESELECTION_FOLDS, ReselectSettings
+from endtask.config.training import RESELECTION_FOLDS, ReselectSettings
 from endtask.encoders.batch import Layout, TextBatch, lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
@@ -45,7 +45,7 @@ MASKS = 2
 """Masks of a text over which its gradient is averaged."""
 TOP_TARGETS = 10
 """How many of a text's best scores are averaged."""
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 def reading_share(network: Network) -> float:
@@ -83,12 +83,12 @@ class HelpScores:
     most_tokens: int
     head: str = TASK
 
-    def scores(self, which: Places, rows: Places, seed: int) -> Scored:
+    def scores(self, which: Indices, rows: Indices, seed: int) -> Scored:
         """The mean of each candidate's best scores, every row's scores being in deviations from their mean."""
         scored = Scored(np.empty(len(which)))
         targets = self._targets(which, rows, seed, scored)
         order = list(like_lengths(self.candidates.lengths[which], self.most_tokens))
-        batches = (self._masked(which[places], seed) for places in order)
+        batches = (self._masked(which[indices], seed) for indices in order)
 
         def score(readings: Readings) -> torch.Tensor:
             return targets.scores(self._gradients(readings, masked_lm_losses, scored), "cosine")
@@ -110,28 +110,28 @@ class HelpScores:
             scored.count(self.network, batch)
         return readings.gradients(self._engine, losses)
 
-    def _targets(self, which: Places, rows: Places, seed: int, scored: Scored) -> Targets:
+    def _targets(self, which: Indices, rows: Indices, seed: int, scored: Scored) -> Targets:
         found = self._target_gradients(rows, scored)
         first = next(found)
         few = which[next(like_lengths(self.candidates.lengths[which], self.most_tokens))]
         sample = self._gradients(self._masked(few, seed), masked_lm_losses, scored)
-        work = Workload(len(which), len(rows), len(rows))
-        targets = Targets(make_plan(sample, first[1], work), Units.single(len(rows)))
-        for places, gradients in chain((first,), found):
-            targets.add(gradients, places)
+        workload = Workload(len(which), len(rows), len(rows))
+        targets = Targets(make_plan(sample, first[1], workload), Units.single(len(rows)))
+        for indices, gradients in chain((first,), found):
+            targets.add(gradients, indices)
         return targets
 
-    def _target_gradients(self, rows: Places, scored: Scored) -> Iterator[tuple[Places, Gradients]]:
+    def _target_gradients(self, rows: Indices, scored: Scored) -> Iterator[tuple[Indices, Gradients]]:
         texts = self.validation.stream.texts
         # Asked for by name, the losses are known to read less than all tokens.
         losses: TextLosses = task_losses if self.head == TASK else partial(task_losses, head=self.head)
-        for places in like_lengths(texts.lengths[rows], self.most_tokens):
-            batch = self.validation.answered(lay_out(texts, rows[places], self._layout(texts)), rows[places])
-            yield places, self._gradients(Readings((batch,)), losses, scored)
+        for indices in like_lengths(texts.lengths[rows], self.most_tokens):
+            batch = self.validation.answered(lay_out(texts, rows[indices], self._layout(texts)), rows[indices])
+            yield indices, self._gradients(Readings((batch,)), losses, scored)
 
-    def _masked(self, which: Places, seed: int) -> Readings:
+    def _masked(self, which: Indices, seed: int) -> Readings:
         batch, schedule = lay_out(self.candidates, which, self._layout(self.candidates)), range(MASKS)
-        return Readings(tuple(mask_texts(batch, which, self.masking, seed, turn) for turn in schedule))
+        return Readings(tuple(mask_texts(batch, which, self.masking, seed, mask_index) for mask_index in schedule))
 
     def _layout(self, texts: PackedTexts) -> Layout:
         with self.network.uncompiled():  # as the engine reads
@@ -156,7 +156,7 @@ class HeldOutRows:
     folds: Folds
     streams: Sequence[TextStream] = ()
 
-    def validation(self, step: int, last: int) -> Places:
+    def validation(self, step: int, last: int) -> Indices:
         """The rows that judge after so many steps, the last re-selection being after `last`."""
         return np.flatnonzero(self.folds.held_out(last if self.streams else step - 1))
 
@@ -204,7 +204,7 @@ class Reselection:
         count_round(memory, scored.tokens, scored.matmul_flops, time.perf_counter() - started)
         return {"reselect/kept": float(scores[best].mean()), "reselect/reservoir": float(scores.mean())}
 
-    def reservoir(self, step: int) -> Places:
+    def reservoir(self, step: int) -> Indices:
         """The texts that are scored after so many steps."""
         return _some(np.arange(len(self._chosen)), self._settings.reservoir, self._seed, "reservoir", step)
 
@@ -227,13 +227,13 @@ class Reselection:
         is_last = self._step + self.steps >= self._last_step
         self._held_out.leave_out(None if is_last else self._step)
 
-    def _rows(self, step: int) -> Places:
+    def _rows(self, step: int) -> Indices:
         found = self._held_out.validation(step, self._step)
         texts = np.flatnonzero(np.isin(self._scores.validation.stream.texts.examples, found))
         return _some(texts, MOST_TARGETS, self._seed, "targets", step)
 
 
-def best_of(scores: NDArray[np.float64], keep: float) -> Places:
+def best_of(scores: NDArray[np.float64], keep: float) -> Indices:
     """The places of the highest scores, rising; of equal ones the first.
 
     >>> best_of(np.array([0.5, 2.0, 0.5, 1.0]), 0.6).tolist()
@@ -243,17 +243,17 @@ def best_of(scores: NDArray[np.float64], keep: float) -> Places:
     return np.sort(np.argsort(-scores, kind="stable")[:count])
 
 
-def _some(places: Places, most: int | None, seed: int, purpose: str, step: int) -> Places:
+def _some(indices: Indices, most: int | None, seed: int, purpose: str, step: int) -> Indices:
     """All places, or a draw of so many, rising."""
-    if most is None or len(places) <= most:
-        return places
-    return np.sort(generator(seed, purpose, step).choice(places, most, replace=False))
+    if most is None or len(indices) <= most:
+        return indices
+    return np.sort(generator(seed, purpose, step).choice(indices, most, replace=False))
 
 
 def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -> Reselection | None:
     """What chooses the corpus text anew, if asked for; the batches are left as the first steps want them."""
-    asked = settings.pretrain.reselect
-    if asked.every is None:
+    reselect = settings.pretrain.reselect
+    if reselect.every is None:
         return None
     streams = [stream for stream, one in _streams(phase, settings) if one.reads == "selection"]
     if not streams:
@@ -271,7 +271,7 @@ def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -
     )
     held_out = _held_out(phase, task, settings)
     seed = derive(settings.pretrain_seed, "reselect")
-    return Reselection(scores, streams, held_out, asked, last_step=phase.steps, seed=seed)
+    return Reselection(scores, streams, held_out, reselect, last_step=phase.steps, seed=seed)
 
 
 def _held_out(phase: Phase, task: Task, settings: Settings) -> HeldOutRows:
@@ -349,20 +349,20 @@ def count_reselection(memory: TrainState, network: Network) -> float:
     return float(reading_share(network) * counts["tokens"])
 
 
-def packed_round(packed: Path, asked: ReselectSettings) -> float:
+def packed_round(packed: Path, reselect: ReselectSettings) -> float:
     """Tokens that a round reads of what is packed, from texts of mean length."""
-    if asked.every is None or not len(candidates := PackedTexts(packed / "selection")):
+    if reselect.every is None or not len(candidates := PackedTexts(packed / "selection")):
         return 0.0
     validation = PackedTexts(packed / "task")
-    return read_in_a_round(asked, *(Texts(len(one), float(one.lengths.mean())) for one in (candidates, validation)))
+    return read_in_a_round(reselect, *(Texts(len(one), float(one.lengths.mean())) for one in (candidates, validation)))
 
 
-def read_in_a_round(asked: ReselectSettings, candidates: Texts, validation: Texts) -> float:
+def read_in_a_round(reselect: ReselectSettings, candidates: Texts, validation: Texts) -> float:
     """Tokens of the candidates that are drawn, once for each mask, and of the rows that judge them.
 
     >>> read_in_a_round(ReselectSettings(reservoir=100), Texts(1000, tokens=30.0), Texts(50, tokens=10.0))
     6050.0
     """
-    reservoir = candidates.count if asked.reservoir is None else min(asked.reservoir, candidates.count)
+    reservoir = candidates.count if reselect.reservoir is None else min(reselect.reservoir, candidates.count)
     rows = min(validation.count / RESELECTION_FOLDS, MOST_TARGETS)
     return MASKS * reservoir * candidates.tokens + rows * validation.tokens

@@ -53,7 +53,7 @@ def reused_objective(task_type: Any, labels: Sequence[str], settings: Settings) 
         raise InputError(
             f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
             key=_KEY,
-            hint="leave it off, or see docs/alignment.md for the names that are understood",
+            hint="leave it off, or see docs/how-to/align.md for the names that are understood",
         )
     return found
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.registry import weightings
 
 if TYPE_CHECKING:

@@ -52,7 +52,6 @@ def selected_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"pretrain": {"max_length": 12}}, True),
         ({"compile": True}, True),
         ({"finetune": {"max_length": 24}}, False),
-        ({"keep_scratch": False}, False),
     ],
 )
 def test_what_the_scoring_model_reads_makes_the_selection_anew(

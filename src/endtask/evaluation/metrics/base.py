@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.config.part_section import PartConfig
+from endtask.config.section import PartConfig
 from endtask.registry import metrics as metrics
 
 Answers = NDArray[Any]

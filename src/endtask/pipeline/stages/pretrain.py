@@ -18,7 +18,6 @@ _READ = (
     "threads",
     "precision",
     "compile",
-    "max_skipped_steps",
 )
 _READ_BY_ALIGNED = (
     "aligned.recipe",

@@ -6,7 +6,7 @@ from endtask.config import Settings
 from endtask.io.machine import usable_cores
 from endtask.io.run_layout import SCRATCH
 from endtask.io.stage_folder import StageFolder
-from endtask.pipeline.external_inputs import needs_corpus
+from endtask.pipeline.inputs import needs_corpus
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
 
@@ -33,7 +33,7 @@ class Retrieve(Stage):
 
         settings = data.settings
         workers = settings.threads or usable_cores()
-        paths = RetrievePaths(stage.start(), stage.final.parent / SCRATCH, workers, settings.keep_scratch)
+        paths = RetrievePaths(stage.start(), stage.final.parent / SCRATCH, workers)
         # The corpus may be there for the domain's text alone.
         corpus = data.corpus if needs_corpus(settings.select) else None
         return retrieve(data.task, corpus, settings.retrieve, paths, settings.task.columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from endtask.errors import InputError, did_you_mean
 from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import HELPFUL, RETRIEVED, SELECTION
-from endtask.io.selection_table import read_batches
-from endtask.io.tables import read_rows, rows_where
+from endtask.io.selection_table import read_batches, table_rows
+from endtask.io.tables import read_rows
 from endtask.progress import say
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ LISTED = 10
 """How many of the most and the least helpful units are stored for each target."""
 _ROWS_AT_ONCE = 10_000
 _SHOWN = ("id", "source", "title", "license", "text")
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,66 +75,34 @@ def write_helpful(
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    parts = [
-        _Part("example", [[example.id for example in column.examples] for column in columns], by_column),
-        _Part("class", [[label] for label in labels], by_class),
-    ]
-    distinct, unit = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)
-    passages = _passages(table, [members(unit) for unit in distinct.tolist()])
-    rows = arrow.concat_tables([_rows(part) for part in parts])
-    rows = rows.append_column("passages", passages.take(arrow.array(unit)))
+    names = [[example.id for example in column.examples] for column in columns]
+    rows = [*_rows("example", names, by_column), *_rows("class", [[label] for label in labels], by_class)]
+    indices = {unit: members(unit) for unit in {row["unit"] for row in rows}}
+    ids = _ids_at(table, sorted({index for some in indices.values() for index in some}))
+    for row in rows:
+        row["passages"] = [ids[index] for index in indices[row.pop("unit")]]
     with atomic_file(path) as aside:
-        parquet.write_table(rows, aside, row_group_size=_ROWS_AT_ONCE)
+        parquet.write_table(arrow.Table.from_pylist(rows), aside, row_group_size=_ROWS_AT_ONCE)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Return rows of one kind: for each name the most helpful units, then the least."""
-
-    kind: str
-    names: list[list[str]]
-    listed: Listed
-
-    @property
-    def units(self) -> NDArray[np.int64]:
-        return np.concatenate([self.listed.most.T, self.listed.least.T], axis=1).ravel()
-
-    @property
-    def scores(self) -> NDArray[np.float32]:
-        return np.concatenate([self.listed.most_scores.T, self.listed.least_scores.T], axis=1).ravel()
+def _rows(kind: str, names: list[list[str]], listed: Listed) -> Iterator[Row]:
+    """Yield for each name the most helpful units, then the least."""
+    for number, targets in enumerate(names):
+        for side, units, scores in (
+            ("most", listed.most, listed.most_scores),
+            ("least", listed.least, listed.least_scores),
+        ):
+            pairs = zip(units[:, number].tolist(), scores[:, number].tolist(), strict=True)
+            for rank, (unit, score) in enumerate(pairs, start=1):
+                yield {"kind": kind, "targets": targets, "side": side, "rank": rank, "score": score, "unit": unit}
 
 
-def _rows(part: _Part) -> Any:
-    """Return the Arrow table of a part, without the passages."""
-    import pyarrow as arrow
-
-    most, least, count = len(part.listed.most), len(part.listed.least), len(part.names)
-    targets = arrow.array(part.names, arrow.list_(arrow.string()))
-    return arrow.table(
-        {
-            "kind": arrow.array(np.repeat(part.kind, (most + least) * count), arrow.string()),
-            "targets": targets.take(arrow.array(np.repeat(np.arange(count), most + least))),
-            "side": arrow.array(np.tile(np.repeat(["most", "least"], [most, least]), count), arrow.string()),
-            "rank": np.tile(np.concatenate([np.arange(most), np.arange(least)]) + 1, count),
-            "score": part.scores.astype(np.float64),
-        }
-    )
-
-
-def _passages(table: Path, indices: list[list[int]]) -> Any:
-    """Return the ids of the passages at lists of indices of a table, as an Arrow array of lists."""
-    import pyarrow as arrow
-
-    wanted = np.unique(np.concatenate([np.asarray(some, dtype=np.int64) for some in indices]))
-    parts, start = [], 0
-    for batch in read_batches(table, columns=["id"]):
-        here = wanted[(wanted >= start) & (wanted < start + len(batch))] - start
-        parts.append(batch.column(0).take(arrow.array(here)).cast(arrow.string()))
-        start += len(batch)
-    ids = arrow.concat_arrays(parts)
-    ends = np.cumsum([0, *(len(some) for some in indices)])
-    flat = np.searchsorted(wanted, np.concatenate([np.asarray(some, dtype=np.int64) for some in indices]))
-    return arrow.ListArray.from_arrays(arrow.array(ends, arrow.int32()), ids.take(arrow.array(flat)))
+def _ids_at(table: Path, indices: list[int]) -> dict[int, str]:
+    """Return the ids of the passages at some indices of a table."""
+    wanted = np.zeros(table_rows(table), dtype=bool)
+    wanted[indices] = True
+    ids = [name for batch in read_batches(table, wanted, ["id"]) for name in batch.column(0).to_pylist()]
+    return dict(zip(indices, ids, strict=True))
 
 
 @dataclass(frozen=True)
@@ -153,7 +123,6 @@ class HelpfulPassage:
 
 
 Passages = tuple[HelpfulPassage, ...]
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

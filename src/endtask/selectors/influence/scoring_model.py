@@ -222,13 +222,7 @@ def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: N
         done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
         return done
     phase = fold.phase()
-    memory = run_phase(
-        phase,
-        fold.folder,
-        label=label,
-        on_checkpoint=on_checkpoint,
-        max_skipped_steps=fold.settings.max_skipped_steps,
-    )
+    memory = run_phase(phase, fold.folder, label=label, on_checkpoint=on_checkpoint)
     save_weights(fold.weights, phase.network)
     counts = {**memory, "flops": training_flops(parameters_of(phase), memory["tokens"])}
     write_json(fold.folder / _FITTED, counts)

@@ -13,8 +13,7 @@ from pydantic import Field, field_validator
 
 from endtask.config import Settings
 from endtask.config.data_usage import DataUse, selection_use
-from endtask.config.part_section import PartConfig
-from endtask.config.section import Positive, PositiveNumber
+from endtask.config.section import PartConfig, Positive, PositiveNumber
 from endtask.io.run_layout import HELPFUL
 from endtask.io.selection_table import SelectionStatistics
 from endtask.selectors.base import (
@@ -44,7 +43,6 @@ _READ = (
     "threads",
     "precision",
     "compile",
-    "max_skipped_steps",
     "pretrain.max_length",
 )
 """The settings that the scoring model depends on."""

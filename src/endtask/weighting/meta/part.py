@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from endtask.config.part_section import PartConfig
-from endtask.config.section import Fraction, Positive, PositiveNumber
+from endtask.config.section import Fraction, PartConfig, Positive, PositiveNumber
 from endtask.errors import InputError
 from endtask.seeds import derive
 from endtask.weighting.base import ExtraCost, Rule, Weighting, WeightingContext, weightings

@@ -1,0 +1,112 @@
+"""Settings of what the user brings: the task, the corpus, retrieval from it, and the domain's text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from endtask.config.budget import TextAmount
+from endtask.config.section import Fraction, Positive, Section
+from endtask.errors import InputError
+from endtask.registry import task_types
+
+
+class SourceSettings(Section):
+    """One named part of the corpus."""
+
+    path: str = Field(description="a file, a folder, a glob, `hf:NAME` or `docstrings`")
+    name: str | None = Field(None, description="shown in reports; by default made from the file name")
+    text: str | None = Field(None, description="column of the text; found by its usual names if unset")
+    license: str | None = Field(None, description="noted beside every text of this source")
+
+
+class ColumnSettings(Section):
+    """Which column of the task's files holds what; unset ones are found by their usual names."""
+
+    text: str | None = Field(None, description="the text, or the first of a pair")
+    text_pair: str | None = Field(None, description="the second text of a pair")
+    label: str | None = Field(None, description="the class name, the score, or the list of labels")
+    tokens: str | None = Field(None, description="the list of tokens, for token_classification")
+    tags: str | None = Field(None, description="one tag per token, for token_classification")
+    id: str | None = Field(None, description="a name for the row; by default its split and number")
+    group: str | None = Field(None, description="rows with the same value stay together in splits, folds and tests")
+
+
+class TaskSettings(Section):
+    """The labelled data of the end task (`task`), or of a auxiliary task on the same body (`tasks.NAME`)."""
+
+    path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
+    type: str = Field(
+        "auto",
+        description="text, pair, regression, multilabel or token_classification; auto: detected from the columns and "
+        "the labels",
+    )
+    columns: ColumnSettings = Field(ColumnSettings(), description="which column holds what")
+    label_delimiter: str | None = Field(
+        None, min_length=1, description="for multilabel: what separates the labels of a cell, such as `;`"
+    )
+    dev_fraction: Fraction = Field(0.1, description="share of train carved off where no dev split is given")
+    test_fraction: Fraction = Field(0.1, description="the same for a missing test split; 0: do without")
+
+    @field_validator("type")
+    @classmethod
+    def type_is_registered(cls, name: str) -> str:
+        if name != "auto":
+            _check_registered(name)
+        return name
+
+
+def _check_registered(name: str) -> None:
+    """Raise `ValueError` where there is no task type of this name, with the one that others call so."""
+    plain = name.lower().replace("-", "_")
+    for known in task_types.names():
+        if name != known and plain in (known, *task_types.get(known).aliases):
+            raise ValueError(f"there is no task type {name!r} (did you mean {known!r}?)")
+    try:
+        task_types.get(name)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+class CorpusSettings(Section):
+    """The pile of unlabelled text."""
+
+    sources: tuple[SourceSettings, ...] = Field((), description="read in this order, which is the corpus order")
+    passage_characters: Positive = Field(2000, description="longer documents are cut at sentence ends")
+    deduplicate: bool = Field(True, description="keep the first of equal passages")
+    exclude: tuple[str, ...] = Field((), description="ids of documents or passages to leave out")
+
+    @model_validator(mode="after")
+    def names_differ(self) -> CorpusSettings:
+        names = [source.name for source in self.sources if source.name]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two sources are named {twice[0]!r}")
+        return self
+
+
+class RetrieveSettings(Section):
+    """Which passages are retrieved (BM25 with each example's text as query)."""
+
+    query: Literal["auto", "full", "rake"] = Field(
+        "auto",
+        description="the full text, or its RAKE key phrases; auto: key phrases of texts over 150 words",
+    )
+    unlabelled: str | None = Field(None, description="a file, folder or glob of unlabelled task texts, also queries")
+    top_k: Positive | Literal["auto", "auto_large"] = Field(
+        "auto",
+        description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500; auto_large: "
+        "twice as many, as TLM's large scale",
+    )
+    contamination_filter: bool = Field(True, description="drop passages that contain a dev or test text")
+
+
+class DomainSettings(Section):
+    """The domain: a random draw from the corpus, read by objectives with `texts: domain`."""
+
+    sources: tuple[str, ...] = Field((), description="names of corpus sources to draw from; empty: the whole corpus")
+    amount: TextAmount = Field(
+        TextAmount.parse("10x"),
+        description="passages as a multiple of the train rows (10x), an amount of text (300MB, 5% of the sources), all",
+    )

@@ -1,0 +1,134 @@
+"""From what `endtask compare STUDY.yaml --results FOLDER` wrote to the rows that a page is made of.
+
+    python -m studies.collect mix FOLDER [--runs runs/mix]     # then `make docs`
+
+FOLDER holds TASK.json for the tasks of the study, or TASK-ANYTHING.json where a task was trained in several parts. They
+are stored, packed, in benchmarks/results/raw/NAME, tested together with what is there already, and written to
+benchmarks/results/NAME.json. `--runs` adds what each run spent up to its best dev score (`studies.curves`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results_file import RESULTS, write_results
+from endtask.errors import InputError
+from endtask.experiments.record import read_record
+from endtask.experiments.spec import Study, TableSpec, read_study
+from studies.curves import write_curves
+from studies.judge import Compared, curve_rows, store, stored_files
+from studies.pages import mix, tartan
+from studies.pages.alignment import encoder_rows, few_shot_rows
+
+Tree = dict[str, Any]
+STUDIES = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Template:
+    """How the results of some study files become one results file; task names are split into `keys` at hyphens."""
+
+    studies: tuple[str, ...]
+    keys: tuple[str, ...] = ("task",)
+    pairs: Callable[[Compared], Iterable[Tree]] = lambda compared: ()
+    against: Callable[[Compared], str] | None = None
+    chained: tuple[str, ...] = ()
+    """Study files whose variants are each tested against the one before."""
+
+
+TEMPLATES = {
+    "recipe": Template(("recipe", "ladder"), ("task", "table"), chained=("ladder",)),
+    "influence": Template(("influence",)),
+    "mix": Template(("mix",), ("task", "part"), mix.pairs, mix.best_fixed),
+    "tartan": Template(("tartan-scratch", "tartan-checkpoint"), ("task", "body"), tartan.pairs),
+}
+
+
+def collect(name: str, folder: Path | None, results: Path = RESULTS) -> Path:
+    """Store and test what is in a folder, together with what was stored before, and write the results file."""
+    template, raw = TEMPLATES[name], results / "raw" / name
+    if folder is not None:
+        files = sorted(folder.glob("*.json"))
+        if not files:
+            raise InputError("no results file of a comparison there", path=folder)
+        store(files, raw)
+    rows = [row for study in template.studies for row in study_rows(template, study, raw)]
+    if not rows:
+        raise InputError(f"no results file is named after a task of {' or '.join(template.studies)}.yaml", path=raw)
+    summary = {
+        "_".join(str(row[key]) for key in (*template.keys, "table", "cell") if key in row): row["mean"]
+        for row in rows
+        if row["kind"] == "cell"
+    }
+    command = " && ".join(f"endtask compare studies/{study}.yaml" for study in template.studies)
+    return write_results(name, command, rows, summary, results)
+
+
+def collect_alignment(folder: Path, results: Path = RESULTS) -> Path:
+    """Write the results file of the few-shot study in a folder, such as runs/alignment."""
+    records = sorted(folder.glob("*/few-shot/few-shot.json"))
+    if not records:
+        raise InputError("no few-shot study there", path=folder, hint="endtask few-shot studies/alignment.yaml")
+    rows = list(encoder_rows(records[0].parents[1]))
+    for record in records:
+        outcome = read_record(record.parent, "few-shot").outcome or {"tables": ()}
+        rows += few_shot_rows(record.parents[1].name, outcome)
+    return write_results("alignment", "endtask few-shot studies/alignment.yaml", rows, {"rows": len(rows)}, results)
+
+
+def study_rows(template: Template, name: str, raw: Path) -> Iterable[Tree]:
+    """Yield the rows of a study file: runs, variants of its tables, pairs and curves."""
+    study = read_study(STUDIES / f"{name}.yaml")
+    for task in study.tasks:
+        files = stored_files(raw, task)
+        if not files:
+            continue
+        compared = Compared.read(files)
+        common = {**dict(zip(template.keys, task.split("-", len(template.keys) - 1), strict=True)), "gpu": compared.gpu}
+        yield from ({"kind": "run", **common, **run} for run in compared.run_rows())
+        for key, table in tables_of(study, task).items():
+            against = template.against(compared) if template.against else table.against or study.against
+            shown = {"metric": compared.measure.name, "against": against, **({"table": key} if key else {})}
+            rows = compared.table(titles(study, table), None if name in template.chained else against)
+            yield from ({"kind": "cell", **common, **shown, **row} for row in rows)
+        yield from ({"kind": "pair", **common, **row} for row in template.pairs(compared))
+        yield from ({"kind": "curve", **common, **row} for row in curve_rows(files, compared))
+
+
+def tables_of(study: Study, task: str) -> dict[str, TableSpec]:
+    """Return the tables that a task has, or one of all variants."""
+    if not study.tables:
+        return {"": TableSpec(variants=tuple(study.variants), against=study.against)}
+    return {name: table for name, table in study.tables.items() if table.tasks is None or task in table.tasks}
+
+
+def titles(study: Study, table: TableSpec) -> dict[str, str]:
+    """Return the variants and baselines of a table with their titles."""
+    baselines = {"tfidf": "TF-IDF + logistic regression", "majority": "the largest class"}
+    baselines["no_corpus"] = "the same encoder without corpus"
+    named = {name: spec.title or name for name, spec in study.variants.items()}
+    return {name: named.get(name, baselines.get(name, name)) for name in table.variants}
+
+
+def main() -> None:
+    """Collect the results that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=(*TEMPLATES, "alignment"))
+    parser.add_argument("folder", type=Path, nargs="?", help="results files; unset: test the stored ones again")
+    parser.add_argument("--runs", type=Path, help="the folder of the comparisons, for what they spent on the way")
+    given = parser.parse_args()
+    try:
+        if given.runs is not None:
+            write_curves(given.runs, RESULTS / "raw" / given.name)
+        alignment = given.name == "alignment"
+        print(collect_alignment(given.folder) if alignment else collect(given.name, given.folder))
+    except InputError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

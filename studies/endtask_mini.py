@@ -1,0 +1,363 @@
+"""Pre-train endtask-mini, a general English encoder of 256 x 4: filter, tokenizer, masked LM, Hugging Face files.
+
+    python studies/endtask_mini.py prepare DATA WORK        # CPU: filter the corpus, learn the tokenizer, pack tokens
+    python studies/endtask_mini.py split WORK PARTS         # to carry: the packed tokens in compressed parts
+    python studies/endtask_mini.py join PARTS... WORK       # and back, on the machine with the GPU
+    python studies/endtask_mini.py train WORK --steps N --seconds 540       # again with the same N to resume
+    python studies/endtask_mini.py save WORK FOLDER         # float16 weights, configuration, tokenizer
+
+DATA holds `tasks/NAME/{dev,test}.jsonl.zst` and the corpora. `train` stops at a checkpoint after `--seconds`, and a
+killed one loses what came after its last checkpoint; on a CPU the weights are those of an uninterrupted run. Rates are
+compared with `--probe NAME`, which has a folder of its own for checkpoints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings, TokenizerSettings
+from endtask.corpus.corpus import Corpus
+from endtask.encoders.huggingface import save_masked_lm
+from endtask.encoders.network import Network, build_network
+from endtask.encoders.weights import load_tensors
+from endtask.errors import InputError
+from endtask.io.atomic import write_json
+from endtask.io.compression import open_bytes
+from endtask.objectives.masking import Masking, mask_texts
+from endtask.objectives.mlm import MaskedLM
+from endtask.objectives.stream import TextStream
+from endtask.seeds import derive
+from endtask.task.leaks import remove_entity_markers
+from endtask.tokenization.packed_texts import PackedTexts, pack_passages
+from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
+from endtask.training.checkpoint import CHECKPOINT
+from endtask.training.device import choose_device_context, move
+from endtask.training.phase import Phase
+from endtask.training.phase_runner import run_phase
+from endtask.training.pretrain_phase import phase_of
+from endtask.weighting.equal import Equal
+
+CORPORA = ("corpus", "corpus_biomedical", "corpus_science")
+SEED = 0
+VOCABULARY, SPARE_ROWS = 15_552, 64
+"""Tokens, and vectors beyond them for the entity markers of tasks: 7.49 M parameters, 14.98 MB in half precision."""
+TOKENIZER_TEXTS = 200_000
+MAX_LENGTH = 512
+"""A passage fits whole; without padding, length costs little at this width."""
+HELD_OUT_EVERY = 2000
+"""One passage in so many is not trained on; its loss is measured at the end of each call."""
+PART_BYTES, PIECE_BYTES = 50 << 20, 30 << 20
+"""Compressed bytes of a part, and bytes of tokens that are compressed at once."""
+_NAME, _BLOCK = "text", 5000
+
+
+def settings_of(*, learning_rate: float, batch_tokens: int, size: str = "mini", device: str = "auto") -> Settings:
+    """Return the settings of the study."""
+    return Settings(
+        device=device,
+        seed=SEED,
+        model=ModelSettings(architecture="lean", size=size, max_position_embeddings=MAX_LENGTH),
+        pretrain=PretrainSettings(
+            batch_size=BatchSize.parse(f"{batch_tokens}tok"),
+            max_length=MAX_LENGTH,
+            mask_probability=0.2,
+            learning_rate=learning_rate,
+            lr_scheduler_type="warmup_stable_decay",
+            warmup_fraction=0.02,
+            checkpoint_steps=100,
+        ),
+    )
+
+
+def evaluation_texts(tasks: Path) -> Iterator[str]:
+    """Yield every dev and test text of all tasks, with and without entity markers."""
+    for file in sorted(tasks.glob("*/*")):
+        if not file.name.startswith(("dev.", "test.")):
+            continue
+        with open_bytes(file) as lines:
+            for line in lines:
+                row = json.loads(line)
+                for text in (row.get("text"), row.get("text_pair"), " ".join(row.get("tokens", ()))):
+                    if text:
+                        yield from {text, remove_entity_markers(text)}
+
+
+def clean_texts(data: Path, corpora: Iterable[str], limit: int | None) -> tuple[list[str], dict[str, Any]]:
+    """Return the passages without duplicates and without evaluation texts, and counts of them."""
+    from endtask.retrieval.bm25.scan import Scanner, Terms  # Numba, which the machine with the GPU may not have
+    from endtask.retrieval.contamination import ContaminationFilter
+
+    evaluation = sorted(set(evaluation_texts(data / "tasks")))
+    contamination = ContaminationFilter.of(evaluation)
+    scanner = Scanner(Terms(["the"]), contamination.table, signatures=False)
+    corpus = Corpus.read([data / name for name in corpora])
+    documents = islice(corpus.documents(), limit)
+    kept: list[str] = []
+    dropped: dict[str, int] = {}
+    while block := list(islice(documents, _BLOCK)):
+        suspects = scanner.scan([document.text for document in block]).suspects
+        for document, suspect in zip(block, suspects, strict=True):
+            if suspect and contamination.confirm(document.text):
+                dropped[document.source] = dropped.get(document.source, 0) + 1
+            else:
+                kept.append(document.text)
+    total = corpus.statistics.total
+    counts = {
+        "evaluation_texts": len(evaluation),
+        "passages_read": total.passages,
+        "duplicates": total.duplicates,
+        "contaminated": sum(dropped.values()),
+        "contaminated_by_source": dropped,
+        "characters": sum(map(len, kept)),
+    }
+    return kept, counts
+
+
+def prepare(data: Path, work: Path, corpora: Iterable[str], limit: int | None, vocabulary: int) -> None:
+    """Write `tokenizer/`, `train/`, `held_out/` and `counts.json`."""
+    start = time.monotonic()
+    texts, counts = clean_texts(data, corpora, limit)
+    counts["filter_seconds"] = round(time.monotonic() - start, 1)
+    tokenizer = train_tokenizer(
+        texts, TokenizerSettings(vocab_size=vocabulary, train_texts=TOKENIZER_TEXTS), MAX_LENGTH, seed=SEED
+    )
+    save_tokenizer(tokenizer, work / "tokenizer")
+    held_out = texts[::HELD_OUT_EVERY]
+    del texts[::HELD_OUT_EVERY]
+    for name, part in (("train", texts), ("held_out", held_out)):
+        packed = pack_passages(part, tokenizer, MAX_LENGTH, work / name)
+        counts[name] = {"passages": len(part), "texts": len(packed), "tokens": int(packed.lengths.sum())}
+    counts |= {"vocabulary": len(tokenizer), "prepare_seconds": round(time.monotonic() - start, 1)}
+    write_json(work / "counts.json", counts)
+    print(json.dumps(counts))
+
+
+def split(work: Path, parts: Path) -> None:
+    """Write the packed tokens as `part-NN.xz` of at most `PART_BYTES`, and all else as they are."""
+    parts.mkdir(parents=True, exist_ok=True)
+    tokens = np.memmap(work / "train" / "tokens.bin", dtype=np.uint8, mode="r")
+    part, number = bytearray(), 0
+    with ProcessPoolExecutor(2) as pool:
+        pieces = (tokens[start : start + PIECE_BYTES].tobytes() for start in range(0, len(tokens), PIECE_BYTES))
+        for packed in pool.map(_compress, pieces):
+            if part and len(part) + len(packed) > PART_BYTES:
+                (parts / f"part-{number:02}.xz").write_bytes(part)
+                part, number = bytearray(), number + 1
+            part += packed
+    (parts / f"part-{number:02}.xz").write_bytes(part)
+    for folder in ("train", "held_out", "tokenizer"):
+        for file in sorted((work / folder).iterdir()):
+            if (folder, file.name) != ("train", "tokens.bin"):
+                (parts / "rest" / folder).mkdir(parents=True, exist_ok=True)
+                copyfile(file, parts / "rest" / folder / file.name)
+    print(json.dumps({file.name: file.stat().st_size for file in sorted(parts.glob("part-*.xz"))}))
+
+
+def _compress(piece: bytes) -> bytes:
+    return lzma.compress(piece, preset=2)
+
+
+def join(parts: list[Path], work: Path) -> None:
+    """Write `train/tokens.bin` from all parts, and check that it is whole."""
+    shape = json.loads((work / "train" / "shape.json").read_text(encoding="utf-8"))
+    target = work / "train" / "tokens.bin"
+    with open(target, "wb") as file:
+        for part in sorted(parts, key=lambda path: path.name):
+            with lzma.open(part) as stream:
+                while block := stream.read(1 << 24):
+                    file.write(block)
+    wanted = shape["tokens"] * np.dtype(shape["dtype"]).itemsize
+    if target.stat().st_size != wanted:
+        raise InputError(
+            f"{target.stat().st_size:,} bytes of tokens instead of {wanted:,}: a part is missing", path=target
+        )
+
+
+def build_phase(work: Path, settings: Settings, steps: int) -> Phase:
+    """Return masked LM on all packed texts."""
+    tokenizer = load_tokenizer(work / "tokenizer")
+    context = choose_device_context(settings)
+    network = move(_new_network(tokenizer, settings), settings, context)
+    network.set_dropout(settings.pretrain.dropout)
+    stream = TextStream(
+        _NAME,
+        PackedTexts(work / "train"),
+        network,
+        batch_size=settings.pretrain.batch_size,
+        seed=derive(SEED, "data"),
+        masking=_masking(tokenizer, settings.pretrain.mask_probability),
+    )
+    phase = phase_of(network, {_NAME: MaskedLM(_NAME, stream)}, Equal(_NAME), settings, context)
+    return replace(phase, steps=steps)
+
+
+def _new_network(tokenizer: Any, settings: Settings) -> Network:
+    special_ids = {"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id}
+    vocabulary = len(tokenizer) + SPARE_ROWS
+    return build_network(
+        settings.model,
+        vocabulary=vocabulary,
+        special_ids=special_ids,
+        labels=("no", "yes"),
+        seed=derive(SEED, "weights"),
+    )
+
+
+def _masking(tokenizer: Any, probability: float) -> Masking:
+    return Masking(probability, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids))
+
+
+class _TimeIsUp(Exception):
+    pass
+
+
+def train(work: Path, folder: Path, settings: Settings, steps: int, seconds: float) -> dict[str, Any]:
+    """Train to the last step or until the time is up; writes and returns what this call did."""
+    start = time.monotonic()
+    phase = build_phase(work, settings, steps)
+
+    def stop_in_time() -> None:
+        if time.monotonic() - start > seconds:
+            raise _TimeIsUp
+
+    try:
+        run_phase(phase, folder, label="endtask-mini", on_checkpoint=stop_in_time)
+    except _TimeIsUp:
+        print("time is up: run again to resume", flush=True)
+    phase.context.synchronize()
+    _, header = load_tensors(folder / CHECKPOINT)
+    report = {
+        "step": header["step"],
+        "steps": steps,
+        "tokens": header["memory"]["tokens"],
+        "matmul_flops": header["memory"]["matmul_flops"],
+        "seconds": round(time.monotonic() - start, 1),
+        "learning_rate": phase.learning_rate,
+        "batch": str(settings.pretrain.batch_size),
+        "device": str(phase.context.device),
+        "held_out_loss": round(held_out_loss(phase.network, work, phase), 4),
+    }
+    with open(folder / "calls.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(report) + "\n")
+    print(json.dumps(report), flush=True)
+    return report
+
+
+@torch.no_grad()
+def held_out_loss(network: Network, work: Path, phase: Phase) -> float:
+    """Return the masked-LM loss per masked token of the passages that are not trained on; masks are always the same."""
+    texts, tokenizer = PackedTexts(work / "held_out"), load_tokenizer(work / "tokenizer")
+    stream = TextStream("held_out", texts, network, batch_size=BatchSize.parse("64"), seed=SEED)
+    masking = _masking(tokenizer, 0.15)
+    total, count = 0.0, 0
+    network.eval()
+    with network.uncompiled(), phase.context.autocast():
+        for start in range(0, len(texts), 32):
+            positions = np.arange(start, min(start + 32, len(texts)))
+            batch = mask_texts(stream.lay_out(positions), positions, masking, SEED).to(phase.context.device)
+            total += float(network.masked_lm_loss(network(batch), batch)) * batch.masked
+            count += batch.masked
+    return total / count
+
+
+def save(work: Path, folder: Path, target: Path, size: str = "mini") -> None:
+    """Write the last checkpoint as Hugging Face files in half precision."""
+    tokenizer = load_tokenizer(work / "tokenizer")
+    network = _new_network(
+        tokenizer, settings_of(learning_rate=1e-3, batch_tokens=MAX_LENGTH * 2, size=size, device="cpu")
+    )
+    tensors, header = load_tensors(folder / CHECKPOINT)
+    network.load_state_dict({name[8:]: value for name, value in tensors.items() if name.startswith("network/")})
+    with torch.no_grad():  # training has made the vectors of no token alike; markers start from different ones
+        spare = network.embeddings[len(tokenizer) :]
+        spare.copy_(torch.randn(spare.shape, generator=torch.Generator().manual_seed(SEED)) * network.embeddings.std())
+    target.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as scratch:
+        save_masked_lm(network, Path(scratch))
+        weights = {
+            name: value.to(torch.float16) for name, value in load_file(Path(scratch) / "model.safetensors").items()
+        }
+        config = json.loads((Path(scratch) / "config.json").read_text(encoding="utf-8"))
+    if broken := [name for name, value in weights.items() if not value.isfinite().all()]:
+        raise InputError(f"{broken[0]} holds numbers too large for half precision", path=target)
+    for key in ("dtype", "torch_dtype"):
+        if key in config:
+            config[key] = "float16"
+    for key in ("id2label", "label2id"):  # of a head that is not saved
+        config.pop(key, None)
+    write_json(target / "config.json", config)
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    (target / "model.safetensors").chmod(0o644)  # the library writes it for its owner alone
+    tokenizer.model_input_names = list(network.architecture.input_names)
+    save_tokenizer(tokenizer, target)
+    size_in_mb = (target / "model.safetensors").stat().st_size / 1e6
+    parameters = sum(value.numel() for value in weights.values())
+    print(json.dumps({"step": header["step"], "parameters": parameters, "megabytes": round(size_in_mb, 2)}))
+
+
+def main() -> None:
+    """Do the step that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    steps = parser.add_subparsers(dest="step", required=True)
+    one = steps.add_parser("prepare")
+    one.add_argument("data", type=Path)
+    one.add_argument("work", type=Path)
+    one.add_argument("--corpora", nargs="+", default=CORPORA)
+    one.add_argument("--limit", type=int, help="read so many passages at most: for a rehearsal")
+    one.add_argument("--vocabulary", type=int, default=VOCABULARY)
+    one = steps.add_parser("split")
+    one.add_argument("work", type=Path)
+    one.add_argument("parts", type=Path)
+    one = steps.add_parser("join")
+    one.add_argument("parts", type=Path, nargs="+")
+    one.add_argument("work", type=Path)
+    one = steps.add_parser("train")
+    one.add_argument("work", type=Path)
+    one.add_argument("--steps", type=int, required=True)
+    one.add_argument("--seconds", type=float, default=float("inf"))
+    one.add_argument("--learning-rate", type=float, default=2e-3)
+    one.add_argument("--batch-tokens", type=int, default=131_072)
+    one.add_argument("--size", default="mini")
+    one.add_argument("--device", default="auto")
+    one.add_argument("--probe", default="", help="a name: checkpoints and curves go to a folder of their own")
+    one = steps.add_parser("save")
+    one.add_argument("work", type=Path)
+    one.add_argument("folder", type=Path)
+    one.add_argument("--size", default="mini")
+    given = parser.parse_args()
+    try:
+        if given.step == "prepare":
+            prepare(given.data, given.work, given.corpora, given.limit, given.vocabulary)
+        elif given.step == "split":
+            split(given.work, given.parts)
+        elif given.step == "join":
+            join(given.parts, given.work)
+        elif given.step == "train":
+            settings = settings_of(
+                learning_rate=given.learning_rate, batch_tokens=given.batch_tokens, size=given.size, device=given.device
+            )
+            folder = given.work / f"probe-{given.probe}" if given.probe else given.work / "run"
+            train(given.work, folder, settings, given.steps, given.seconds)
+        else:
+            save(given.work, given.work / "run", given.folder, given.size)
+    except InputError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

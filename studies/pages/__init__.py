@@ -1,0 +1,1 @@
+"""One template per study: how the rows of its results file become the tables of a page."""

