@@ -32,7 +32,7 @@ def test_what_fits_is_accepted() -> None:
     [
         ({"aligned": {"sources": []}}, r"aligned\.sources.*name the files"),
         ({"pretrain": {"max_length": 24}}, r"train\.max_length.*aligned objectives need 32 tokens"),
-        ({"aligned": {"subword_sampling": {"sources": ["wiki"]}}}, "needs tokenizer.kind: unigram"),
+        ({"aligned": {"subword_sampling": ["wiki"]}}, "needs tokenizer.kind: unigram"),
         ({"aligned": {"spans_from": "title_case"}, "tokenizer": {"lowercase": False}}, "title_case can be read off"),
         ({"aligned": {"spans_from": "markups"}}, "markup"),
         ({"aligned": {"span_from": "markup"}}, "spans_from"),

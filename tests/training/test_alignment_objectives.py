@@ -164,7 +164,7 @@ def test_text_that_gives_nothing_is_refused(
 
 
 def test_an_unknown_source_of_subword_sampling_is_named(toy: Path, linked: Path, tmp_path: Path) -> None:
-    settings = tree_for(toy, tmp_path / "run", linked, {"subword_sampling": {"sources": ["linkd"]}})
+    settings = tree_for(toy, tmp_path / "run", linked, {"subword_sampling": ["linkd"]})
     settings["tokenizer"] = {"kind": "unigram", "vocab_size": 200}
     with pytest.raises(InputError, match=r"no source 'linkd'.*linked"):
         endtask.run(settings, until="pack")

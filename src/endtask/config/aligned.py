@@ -16,16 +16,6 @@ FEWEST_TOKENS = 32
 """The shortest input that leaves room for a text beside an acronym or a title."""
 
 
-class SubwordSamplingSettings(Section):
-    """Subword regularisation: the words of some sources are cut at random, by the model of a unigram tokenizer."""
-
-    sources: tuple[str, ...] = Field((), description="names of sources under aligned.sources; empty: none")
-    alpha: float = Field(
-        0.2, gt=0, le=1, description="a cut is drawn in proportion to its probability to this power; small: all alike"
-    )
-    copies: Positive = Field(1, description="how often each of their passages is packed, each time cut anew")
-
-
 class AlignedSettings(Section):
     """Text and recipe of aligned objectives: pre-training shaped like the end task (objective alignment)."""
 
@@ -33,8 +23,10 @@ class AlignedSettings(Section):
         (), description="what hyperlinks, acronyms, next_sentence and aligned read; rows may carry `links`"
     )
     passages: Positive | None = Field(None, description="read at most so many passages, drawn by `seed`; unset: all")
-    subword_sampling: SubwordSamplingSettings = Field(
-        SubwordSamplingSettings(), description="cut the words of some sources at random"
+    subword_sampling: tuple[str, ...] = Field(
+        (),
+        description="names of sources whose words are split into subwords at random, by a unigram tokenizer "
+        "(subword regularization)",
     )
     recipe: Literal["spans", "pair_match", "marked_relation"] = Field(
         "spans",
@@ -84,7 +76,7 @@ class AlignedSettings(Section):
             self._check_tokenizer(tokenizer)
 
     def _check_tokenizer(self, tokenizer: TokenizerSettings) -> None:
-        if self.subword_sampling.sources and tokenizer.kind != "unigram":
+        if self.subword_sampling and tokenizer.kind != "unigram":
             raise ValueError("aligned.subword_sampling needs tokenizer.kind: unigram, whose model words are cut by")
         if self.spans_from == "title_case" and not tokenizer.lowercase:
             raise ValueError("aligned.spans_from: title_case can be read off the letters without tokenizer.lowercase")

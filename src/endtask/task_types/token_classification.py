@@ -38,7 +38,7 @@ class TokenClassification(TaskType):
     one_label = True
     label_noun = "tag"
     dimensions = 2
-    preferred_metrics: ClassVar[tuple[str, ...]] = ("span_f1", "strict_span_f1", "accuracy", "exact_match")
+    preferred_metrics: ClassVar[tuple[str, ...]] = ("span_f1", "accuracy", "exact_match")
     card_title = "A tagger of words"
     card_pipeline = "token-classification"
     card_call = 'tag = pipeline("token-classification", "path/to/this/folder", aggregation_strategy="first")'

@@ -95,8 +95,8 @@ _BATCH = 500
 class TextEncoder(Protocol):
     """Encodes the texts of documents as tokens."""
 
-    def __call__(self, documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
-        """Return one or several tokenizations of each text."""
+    def __call__(self, documents: list[Document], texts: list[str]) -> list[Tokens]:
+        """Return the tokens of each text."""
         ...
 
 
@@ -122,11 +122,11 @@ def pack_aligned(
 
 
 def plain_encoder(tokenizer: PreTrainedTokenizerFast) -> TextEncoder:
-    """Return an encoder that tokenizes every text once, without sampling."""
+    """Return an encoder that tokenizes without sampling."""
 
-    def encode(documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
+    def encode(documents: list[Document], texts: list[str]) -> list[Tokens]:
         encodings = tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
-        return [[(encoding.ids, encoding.offsets)] for encoding in encodings]
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     return encode
 
@@ -153,13 +153,12 @@ class _Packing:
         for chunk in batched(documents, _BATCH):
             found = [self.find(document) for document in chunk]
             encoded = self.encode(chunk, [text for text, _ in found])
-            for document, (text, spans), tokenizations in zip(chunk, found, encoded, strict=True):
+            for document, (text, spans), tokens in zip(chunk, found, encoded, strict=True):
                 if last != (last := document_key(document)):
                     self.titles.append(self._title(document))
                 # Links refer to the original text; a finder that changes the text returns all spans.
                 links = document.links if text == document.text else ()
-                for tokens in tokenizations:
-                    yield from self._split(text, tokens, links, spans, initial)
+                yield from self._split(text, tokens, links, spans, initial)
 
     def _title(self, document: Document) -> IntArray:
         ids = self.tokenizer(document.title or "", add_special_tokens=False, verbose=False)["input_ids"]

@@ -130,9 +130,9 @@ def _pack_aligned(
 ) -> PackedTexts:
     aligned = settings.aligned
     names = [source.name for source in documents.corpus.sources]
-    for name in aligned.subword_sampling.sources:
+    for name in aligned.subword_sampling:
         if name not in names:
-            key = "aligned.subword_sampling.sources"
+            key = "aligned.subword_sampling"
             raise InputError(f"there is no source {name!r}", key=key, hint=did_you_mean(name, names))
     with bar("tokens of aligned objectives", None):
         encode = sampling_encoder(tokenizer, aligned.subword_sampling, settings.seed)

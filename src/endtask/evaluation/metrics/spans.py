@@ -32,16 +32,14 @@ def scheme_of(tags: Iterable[str]) -> Scheme:
     return "bio" if inside and all(_parts(name)[0] in _PREFIXES for name in inside) else "none"
 
 
-def spans_of(tags: Sequence[str], scheme: Scheme, *, strict: bool = False) -> list[Span]:
+def spans_of(tags: Sequence[str], scheme: Scheme) -> list[Span]:
     """Return the spans of a text in order.
 
-    With `bio` tags a span begins at B and, as in the CoNLL evaluation, at an I that continues nothing; `strict` leaves
-    such spans out. With tags of ends it goes from a start to the next end, if no other start is between.
+    With `bio` tags a span begins at B and, as in the CoNLL evaluation, at an I that continues nothing.
+    With tags of ends it goes from a start to the next end, if no other start is between.
 
     >>> spans_of(["I-place", "O", "B-time", "I-time"], "bio")
     [('place', 0, 1), ('time', 2, 4)]
-    >>> spans_of(["I-place", "O", "B-time", "I-time"], "bio", strict=True)
-    [('time', 2, 4)]
     >>> spans_of(["both", "start", "none", "end", "end"], "ends")
     [('', 0, 1), ('', 1, 4)]
     """
@@ -49,8 +47,7 @@ def spans_of(tags: Sequence[str], scheme: Scheme, *, strict: bool = False) -> li
         return list(_between_ends([tag.lower() for tag in tags]))
     if scheme == "none":
         return []
-    parts = [_parts(tag) for tag in tags]
-    return list(_strict_spans(parts) if strict else _chunks(parts))
+    return list(_chunks([_parts(tag) for tag in tags]))
 
 
 def _parts(tag: str) -> tuple[str, str]:
@@ -74,22 +71,6 @@ def _chunks(parts: Sequence[tuple[str, str]]) -> Iterator[Span]:
         before, kind = prefix, name
 
 
-def _strict_spans(parts: Sequence[tuple[str, str]]) -> Iterator[Span]:
-    """Spans that begin with B, or are a single S; where ends are marked, only those that have one."""
-    marked_ends = any(prefix in ("E", "S") for prefix, _ in parts)
-    for start, (prefix, kind) in enumerate(parts):
-        if prefix == "S":
-            yield kind, start, start + 1
-        if prefix != "B":
-            continue
-        end = start + 1
-        while end < len(parts) and parts[end] == ("I", kind):
-            end += 1
-        closed = end < len(parts) and parts[end] == ("E", kind)
-        if closed or not marked_ends:
-            yield kind, start, end + closed
-
-
 def _between_ends(tags: Sequence[str]) -> Iterator[Span]:
     start = None
     for position, tag in enumerate(tags):
@@ -103,15 +84,13 @@ def _between_ends(tags: Sequence[str]) -> Iterator[Span]:
 
 class _OfSpans(Metric):
     forms: ClassVar[tuple[Form, ...]] = ("tags",)
-    strict: ClassVar[bool] = False
-    """Whether a span must begin with B, where the CoNLL evaluation accepts I too."""
 
     @classmethod
     def fits(cls, form: Form, labels: Sequence[str]) -> bool:
         return form in cls.forms and scheme_of(labels) != "none"
 
     def counted(self, predicted: Answers, truth: Answers) -> Counted:
-        return RowSums.of(span_counts(predicted, truth, self.labels, strict=self.strict), self.score)
+        return RowSums.of(span_counts(predicted, truth, self.labels), self.score)
 
     @staticmethod
     def score(sums: Values) -> Values:
@@ -126,13 +105,6 @@ class SpanF1(_OfSpans):
     @staticmethod
     def score(sums: Values) -> Values:
         return ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])
-
-
-@metrics.register("strict_span_f1")
-class StrictSpanF1(SpanF1):
-    """F1 of spans that begin with B."""
-
-    strict = True
 
 
 @metrics.register("span_precision")
@@ -157,12 +129,12 @@ class SpanRecall(_OfSpans):
         return ratio(sums[:, 0], sums[:, 2])
 
 
-def span_counts(predicted: Answers, truth: Answers, labels: Sequence[str], *, strict: bool = False) -> Values:
+def span_counts(predicted: Answers, truth: Answers, labels: Sequence[str]) -> Values:
     """Return for each run and row the numbers of spans that are right, predicted and true: (runs, rows, 3)."""
     scheme = scheme_of(labels)
 
     def spans(table: Answers) -> list[set[tuple[str, int, int]]]:
-        return [set(spans_of([labels[number] for number in row], scheme, strict=strict)) for row in ragged(table)]
+        return [set(spans_of([labels[number] for number in row], scheme)) for row in ragged(table)]
 
     true = spans(truth)
     rows = [
