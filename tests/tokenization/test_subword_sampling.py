@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from endtask.config import TokenizerSettings
 from endtask.errors import InputError
 from endtask.records import Document
-from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts, pack_aligned
+from endtask.tokenization.aligned_texts import pack_aligned
 from endtask.tokenization.subword_sampling import SubwordSampler, sampling_encoder
 from endtask.tokenization.tokenizer import train_tokenizer
 from tests.aligned_toy import LONGEST, make_tokenizer
@@ -86,34 +86,32 @@ def test_the_likeliest_cut_is_the_tokenizers_own_when_all_others_are_rare() -> N
     assert offsets == expected.offsets
 
 
-def test_only_named_sources_are_sampled_by_the_seed_and_links_survive(tmp_path: Path) -> None:
+def test_only_named_sources_are_sampled_and_links_survive(tmp_path: Path) -> None:
     tokenizer, documents = make_pieces(), make_passages()
-
-    def pack(name: str, source: str, seed: int) -> AlignedTexts:
-        encode = sampling_encoder(tokenizer, [source], seed)
-        return pack_aligned(documents, tokenizer, 400, tmp_path / name, encode=encode)
-
-    sampled, plain = pack("a", "toy", 1), pack("b", "else", 1)
-    assert len(sampled) == len(plain) == 6
-    assert sampled.lengths.sum() > plain.lengths.sum()
-    assert sampled[0].tolist() != sampled[1].tolist()  # of the same text
-    anchors = {document.text[start:end].lower() for document in documents for start, end in document.links}
-    spans = sampled.spans(MARKUP)
-    for index in range(len(sampled)):
-        for start, end, complete in spans[index]:
-            assert complete
-            assert tokenizer.decode(sampled[index][start:end]).strip() in anchors
-    again, other = pack("c", "toy", 1), pack("d", "toy", 2)
-    assert all(np.array_equal(sampled[index], again[index]) for index in range(6))
-    assert any(not np.array_equal(sampled[index], other[index]) for index in range(6))
+    settings = ("toy",)
+    sampled = pack_aligned(documents, tokenizer, 400, tmp_path / "a", encode=sampling_encoder(tokenizer, settings, 1))
+    other = ("else",)
+    same = pack_aligned(documents, tokenizer, 400, tmp_path / "b", encode=sampling_encoder(tokenizer, other, 1))
+    assert len(sampled) == len(same) == 6
+    assert sampled.lengths.sum() > same.lengths.sum()
+    anchors = {one.text[start:end] for one in documents for start, end in one.links}
+    spans = sampled.links
+    for position in range(len(sampled)):
+        for start, end, whole in spans[position]:
+            assert whole
+            assert tokenizer.decode(sampled[position][start:end]).strip() in {one.lower() for one in anchors}
+    again = pack_aligned(documents, tokenizer, 400, tmp_path / "c", encode=sampling_encoder(tokenizer, settings, 1))
+    assert all(np.array_equal(sampled[position], again[position]) for position in range(len(sampled)))
+    moved = pack_aligned(documents, tokenizer, 400, tmp_path / "d", encode=sampling_encoder(tokenizer, settings, 2))
+    assert any(not np.array_equal(sampled[position], moved[position]) for position in range(len(sampled)))
 
 
 def test_other_tokenizers_are_refused() -> None:
     with pytest.raises(InputError, match=r"unigram tokenizer.*WordPiece"):
-        sampling_encoder(make_tokenizer("wordpiece"), ["toy"], 0)
+        sampling_encoder(make_tokenizer("wordpiece"), ("toy",), 0)
 
 
 def test_texts_are_cut_to_their_length(tmp_path: Path) -> None:
     tokenizer = make_pieces()
-    encode = sampling_encoder(tokenizer, ["toy"], 0)
+    encode = sampling_encoder(tokenizer, ("toy",), 0, alpha=0.05)
     assert pack_aligned(make_passages(), tokenizer, LONGEST, tmp_path, encode=encode).lengths.max() <= LONGEST

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.tokenization.span_finders import TokenSpans
+from endtask.tokenization.word_spans import TokenSpans
 from tests.aligned_toy import KINDS, make_tokenizer
 
 TEXTS = st.text(alphabet="river stone\u00e9\ufb01\u3000 ,.[]", min_size=1, max_size=60)

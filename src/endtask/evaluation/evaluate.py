@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config import EvaluateSettings, Settings
-from endtask.encoders.auxiliary_heads import auxiliary_head
 from endtask.encoders.device_context import DeviceContext
-from endtask.encoders.network import TASK, Network
+from endtask.encoders.network import TASK, Network, auxiliary_head
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, class_probabilities, perplexity
 from endtask.evaluation.task_metrics import Measure, measure_of

@@ -25,9 +25,8 @@ from endtask.tokenization.special_tokens import marker_pattern
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_KEY = "aligned.subword_sampling"
 ALPHA = 0.2
-"""The power of the probabilities; lower values make all segmentations alike (Kudo, 2018)."""
+"""A segmentation is drawn in proportion to its probability to this power; the smaller, the more uniform."""
 _CACHED_WORDS = 200_000
 
 
@@ -48,7 +47,7 @@ class SubwordSampler:
         if model["type"] != "Unigram":
             raise InputError(
                 f"only a unigram tokenizer can sample subwords, not {model['type']}",
-                key=_KEY,
+                key="aligned.subword_sampling",
                 hint="tokenizer.kind: unigram",
             )
         self._unknown: int = model["unk_id"]
@@ -136,12 +135,17 @@ class SubwordSampler:
         return self._scores.get(subword, self._unknown_score)
 
 
-def sampling_encoder(tokenizer: PreTrainedTokenizerFast, sources: Collection[str], seed: int) -> TextEncoder:
-    """Return an encoder that samples subwords for texts of the named sources, by the seed and the passage's id."""
+def sampling_encoder(
+    tokenizer: PreTrainedTokenizerFast, sources: Collection[str], seed: int, *, alpha: float = ALPHA
+) -> TextEncoder:
+    """Return an encoder that samples the subwords of the texts of some sources.
+
+    The samples of a passage depend on the seed and its id alone.
+    """
     plain = plain_encoder(tokenizer)
     if not sources:
         return plain
-    sampler = SubwordSampler(tokenizer, ALPHA)
+    sampler = SubwordSampler(tokenizer, alpha)
 
     def encode(documents: list[Document], texts: list[str]) -> list[Tokens]:
         encoded = plain(documents, texts)
