@@ -13,7 +13,7 @@ import pytest
 import endtask
 from endtask.config import load_settings, resolve
 from endtask.errors import InputError, TrainingError
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 from endtask.io.run_layout import STAGES
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.run import Run

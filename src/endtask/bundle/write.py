@@ -39,7 +39,7 @@ from endtask.pipeline.run import Run
 from endtask.progress import bar, warn
 from endtask.reporting.format import size
 from endtask.task import Task
-from endtask.task.stored import task_files
+from endtask.task.task import task_files
 
 _SHRUNK_BY = {
     "tokens of the selection": "a smaller select.budget selects less; a larger tokenizer.vocab_size gives fewer tokens",

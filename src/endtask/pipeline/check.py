@@ -21,7 +21,7 @@ from endtask.records import Example
 from endtask.task import Audit, Task, audit
 from endtask.task.leaks import leaks_between
 from endtask.task.task import read_all
-from endtask.tokenization.entity_markers import likely_markers
+from endtask.tokenization.special_tokens import likely_markers
 
 if TYPE_CHECKING:
     from endtask.objectives.stream import TextStream

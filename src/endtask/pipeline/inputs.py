@@ -17,7 +17,7 @@ from endtask.io.digests import file_digest, fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
 from endtask.io.nested import flatten
 from endtask.task import Task
-from endtask.task.stored import read_task
+from endtask.task.task import read_task
 
 EXTERNAL_INPUTS = ("task", "corpus", "unlabelled", "selection", "aligned", "tokenizer", "checkpoint")
 TOKENIZER_SUFFIXES = (".json", ".txt", ".model")

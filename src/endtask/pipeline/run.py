@@ -15,7 +15,7 @@ from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
 from endtask.io.atomic import disk_error, remove_leftovers, write_text
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import StageFolder, left_out, read_manifest
 from endtask.pipeline.inputs import (
