@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.training.bert import parameters_of
 from benchmarks.training.cases import LENGTH, SIZES, Case, Row
 from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Bench
+from benchmarks.training.peers import parameters_of
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking

@@ -232,7 +232,7 @@ KEEP_HEAD = {"head": "pretrained"}
         ),
         (
             {"finetune": {"seeds": [3, 1, 3]}},
-            "key 'finetune.seeds': the seed 3 stands twice, which would pass for two runs",
+            "key 'finetune.seeds': the seed 3 is given twice and would count as two runs",
         ),
         (
             {"finetune": KEEP_HEAD, "pretrain": {"task_head": "tlm"}},

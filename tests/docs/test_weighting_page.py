@@ -10,7 +10,7 @@ import yaml
 
 from endtask.config import load_settings
 from endtask.experiments import check_study
-from endtask.experiments.variants import make_plan
+from endtask.experiments.trial_runs import make_plan
 from tests.studies.test_study_files import STUDIES, tasks_of
 
 

@@ -250,7 +250,7 @@ def test_missing_and_unexpected_weights_of_the_encoder_are_refused(
     whole = (tmp_path / "model.safetensors").read_bytes()
     name = next(name for name in load_file(tmp_path / "model.safetensors") if ".1." in name)
     edit_weights(tmp_path, lambda tensors: tensors.pop(name))
-    with pytest.raises(InputError, match=rf"lacks weights that its configuration asks for: .*{name}$") as raised:
+    with pytest.raises(InputError, match=rf"lacks weights that its configuration needs: .*{name}$") as raised:
         load(tmp_path)
     assert str(raised.value).startswith(f"{tmp_path}, key 'model.path': ")
     (tmp_path / "model.safetensors").write_bytes(whole)

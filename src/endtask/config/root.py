@@ -82,7 +82,7 @@ class Settings(Section):
     )
     task: TaskSettings = TaskSettings()
     tasks: dict[str, TaskSettings] = Field(
-        {}, description="auxiliary tasks that share the encoder, by names of your own; each is told as `task` is"
+        {}, description="auxiliary tasks that share the encoder, by names of your own; each has the keys of `task`"
     )
     corpus: CorpusSettings = CorpusSettings()
     retrieve: RetrieveSettings = RetrieveSettings()

@@ -133,6 +133,12 @@ def _with_options(base: Any, name: str) -> Any:
     )
 
 
+@cache
+def _default_of(section: type[Section], key: str) -> Any:
+    """Return the default of a key, made once: pydantic copies it at every call."""
+    return section.model_fields[key].get_default(call_default_factory=True)
+
+
 def non_defaults(section: Section) -> dict[str, Any]:
     """Return the values of a section that differ from their defaults, as JSON has them, section by section.
 
@@ -140,8 +146,8 @@ def non_defaults(section: Section) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     dumped = section.model_dump(mode="json")
-    for key, field in type(section).model_fields.items():
-        value, default = getattr(section, key), field.get_default(call_default_factory=True)
+    for key in type(section).model_fields:
+        value, default = getattr(section, key), _default_of(type(section), key)
         if isinstance(value, Section):
             inner = non_defaults(value)
             if inner:

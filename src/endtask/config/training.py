@@ -233,7 +233,7 @@ class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
     def seeds_differ(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
         if twice:
-            raise ValueError(f"the seed {twice[0]} stands twice, which would pass for two runs")
+            raise ValueError(f"the seed {twice[0]} is given twice and would count as two runs")
         return seeds
 
     @property

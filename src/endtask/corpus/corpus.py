@@ -1,4 +1,4 @@
-"""The corpus: named sources of unlabelled text, streamed as passages in a fixed order."""
+"""The corpus: named sources of unlabelled text, streamed as passages in a fixed order and without duplicates."""
 
 from __future__ import annotations
 

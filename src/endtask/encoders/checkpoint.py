@@ -194,7 +194,7 @@ def fill_network(network: Network, tensors: Tensors, path: str) -> None:
     expected = {stock for stock, own in names.items() if own.startswith("encoder.")}
     there = {name for name in tensors if name.startswith(encoder)}
     there -= {name for name in there if name.removeprefix(encoder).startswith(_NOT_ENCODER)}
-    _check("lacks weights that its configuration asks for", expected - there, path)
+    _check("lacks weights that its configuration needs", expected - there, path)
     _check("holds weights that its configuration does not ask for", there - expected, path)
     if not _has_masked_lm_head(names.keys() - expected, tensors):
         names = {stock: names[stock] for stock in expected}

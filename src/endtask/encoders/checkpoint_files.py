@@ -84,7 +84,7 @@ def _listed(index: Path) -> list[Path]:
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise InputError("damaged: no list of weight files", path=index) from None
     if wrong:
-        raise InputError(f"lists {wrong[0]!r}, which is not the name of a safetensors file beside it", path=index)
+        raise InputError(f"lists {wrong[0]!r}, which is not the name of a safetensors file in its folder", path=index)
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
         raise InputError(f"{missing[0]} is listed here and missing", path=index)

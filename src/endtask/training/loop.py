@@ -59,7 +59,7 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
     backward = Backward(phase.network, phase.context)
     with prefetched_batches(phase, start, end) as batches:
         for step, prepared in enumerate(batches, start):
-            torch.manual_seed(derive(phase.seed, "dropout", step))
+            _seed_dropout(derive(phase.seed, "dropout", step), phase.context.device)
             losses = _gradients(phase, step, prepared, gradients, heads, backward)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
@@ -75,6 +75,13 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
                 sum(one.flops for one in prepared),
                 costs_by_objective(prepared),
             )
+
+
+def _seed_dropout(seed: int, device: torch.device) -> None:
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` formats a stack trace for every other device
+    else:
+        torch.manual_seed(seed)
 
 
 def _gradients(

@@ -12,8 +12,7 @@ from endtask.encoders.network import Network, auxiliary_head
 from endtask.errors import InputError
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
 from endtask.experiments.few_shot.label_draws import Draw, Indices, TaskRows, held_out_of, make_draws
-from endtask.experiments.few_shot.prediction_units import pack_rows
-from endtask.experiments.few_shot.trial_rows import SelectedTexts, batches_of
+from endtask.experiments.few_shot.trial_rows import SelectedTexts, batches_of, pack_rows
 from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.records import Example
 from endtask.task import Task

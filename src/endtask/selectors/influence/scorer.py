@@ -1,4 +1,5 @@
-"""Score candidates against targets: texts laid out for the scoring models, and scores stored shard by shard."""
+"""Score candidates against targets: candidates as tokens and units, texts laid out for the scoring models, and scores
+stored shard by shard."""
 
 from __future__ import annotations
 

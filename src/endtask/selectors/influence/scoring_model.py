@@ -1,4 +1,4 @@
-"""The scoring models: their settings, and their training with masked LM and the task in the common training loop."""
+"""The scoring models: their settings, their training with masked LM and the task, and the target rows of each fold."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ def _weights(shape: Shape) -> int:
 
 
 def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> ModelSettings:
+    """Return the scoring model: the run's checkpoint, or random weights of a smaller size."""
     if settings.model.path is not None:
         return settings.model.model_copy(update={"dropout": _DROPOUT})
     return ModelSettings(
@@ -220,7 +221,10 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
 
 
 def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Train a fold's scoring model and save its weights; returns counts for the manifest."""
+    """Train a fold's scoring model and save its weights; returns counts for the manifest.
+
+    A measure of the fitted model, such as its score on the held-out fold, belongs into these counts.
+    """
     if (fold.folder / _FITTED).exists():
         done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
         return done
@@ -248,7 +252,7 @@ def folds_of(task: Task, settings: InfluenceConfig, seed: int) -> list[Task]:
         first, second = carve(task.train, 0.5, seed, salt="influence")
         if not second:
             raise InputError(
-                f"the {len(task.train)} train rows cannot be cut into two halves",
+                f"the {len(task.train)} train rows cannot be split into two folds",
                 key="select.targets",
                 hint="use targets: dev",
             )

@@ -150,7 +150,8 @@ class MetaWeighting(Weighting):
         """Yield the split whose loss sets the weights."""
         from endtask.config.data_usage import DataUse, held_out_by_fold
 
-        by_dev = "dev" if self.config.head == "task" else "train, judged by dev"  # a separate head is fitted to train
+        # A separate head is fitted to train.
+        by_dev = "dev" if self.config.head == "task" else "train, held-out gradient of dev"
         split = by_dev if self.config.split == "dev" else held_out_by_fold(self.config.folds, groups)
         yield DataUse(LEARNED_WEIGHTS, "which objectives help", "the task's texts", split, True)
 
