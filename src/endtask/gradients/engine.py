@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from endtask.encoders.attention import Guide, guide_for
 from endtask.encoders.batch import IGNORED, TextBatch
-from endtask.encoders.compiling import allow_shapes
-from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.device_context import DeviceContext, allow_shapes
 from endtask.encoders.lean_layers import Layer, LeanEncoder
 from endtask.encoders.network import TASK, Network
 from endtask.gradients.capture import Capture, Use, choose_weights, frozen, rows_of, wide

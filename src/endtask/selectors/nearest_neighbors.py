@@ -338,7 +338,7 @@ class ModelVectors:
         import torch
 
         from endtask.encoders.batch import lay_out
-        from endtask.encoders.pooling import pool
+        from endtask.encoders.heads import pool
         from endtask.tokenization.packed_texts import pack_examples
 
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from endtask.config import Budget, Settings
+from endtask.encoders.base import shape_of
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network
-from endtask.encoders.sizes import shape_of
 from endtask.errors import InputError
 from endtask.gradients.capture import choose_weights
 from endtask.gradients.targets import Plan

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from endtask.config import Settings
-from endtask.encoders.compiling import compiles
+from endtask.encoders.device_context import compiles
 from endtask.encoders.flops import training_flops
 from endtask.errors import InputError
 from endtask.gradients.scoring import Calibration
