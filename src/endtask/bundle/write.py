@@ -235,7 +235,7 @@ _FOR_THE_NEXT_STAGE = ("retrieve", "select")
 _RECORDS = ("compare.json", "search.json")
 """The records of `endtask compare` and `endtask search`; other files next to the runs belong to the user."""
 # The manifest of this stage stores the fingerprint of the input, so the input itself need not be in the bundle.
-_RECORDED_BY = {"corpus": "retrieve", "unlabelled": "retrieve", "selection": "select", "aligned": "pack"}
+_RECORDED_BY = {"corpus": "retrieve", "selection": "select", "aligned": "pack"}
 _SHORT = 12
 
 

@@ -28,7 +28,6 @@ from endtask.pipeline.inputs import (
     reads_corpus,
     selection_digest,
     tokenizer_fingerprint,
-    unlabelled_fingerprint,
 )
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
@@ -221,7 +220,6 @@ class Run:
         by_files: dict[str, Callable[[], str]] = {
             "task": lambda: self.task.combined_fingerprint,
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
-            "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
             "selection": lambda: selection_digest(settings),
             "aligned": lambda: aligned_fingerprint(settings),
             "tokenizer": lambda: tokenizer_fingerprint(settings),
