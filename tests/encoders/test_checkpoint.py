@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from transformers import DistilBertConfig
 
 from endtask.config import ModelSettings
-from endtask.encoders.checkpoint import check_tokenizer, load_network, open_checkpoint
-from endtask.encoders.checkpoint_weights import check_complete
+from endtask.encoders.checkpoint import check_complete, check_tokenizer, load_network, open_checkpoint
 from endtask.encoders.huggingface import save_classifier, save_masked_lm
 from endtask.encoders.network import MASKED_LM, TASK, TLM_TASK, Network
 from endtask.errors import InputError

@@ -54,7 +54,7 @@ def run(command: Command, preset: str, toy: Path, output: Path, **changes: Any) 
     if "tartan" in preset:
         values |= SCORED
     if preset.startswith("meta-tlm"):
-        values["pretrain.task_batch_size"] = 8
+        values["pretrain.objectives.task.batch_size"] = 8
     overrides = [part for key, value in values.items() for part in ("--set", f"{key}={json.dumps(value)}")]
     answer = command(
         *("run", "--preset", preset, "--task", toy / "task", "--corpus", toy / "corpus.jsonl"),

@@ -138,7 +138,8 @@ def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object
         if isinstance(default, BaseModel):
             section = type(default)
             if isinstance(default, PartSection):  # with the options of the part that `values` name
-                section = default.for_part(default.chosen({default.part_key: values.get(f"{key}.{default.part_key}")}))
+                name_of_part = values.get(f"{key}.{default.part_key}", getattr(default, default.part_key))
+                section = default.for_part(str(name_of_part))
             inner = _section_lines(section, f"{key}.", values)
             # Never behind a mark: a key below it is then changed by taking away one mark, its own.
             lines += ["", f"{margin}{name}:  # {_first_line(default)}", *inner]

@@ -21,7 +21,7 @@ from endtask.records import Example
 from endtask.selectors.influence import scorer as scorer_module
 from endtask.selectors.influence.runner import InfluenceRunner, _check_distinct_scores
 from endtask.selectors.influence.scorer import Reader
-from endtask.training.out_of_memory import explained_memory_trouble
+from endtask.training.device import explained_memory_trouble
 from tests.selectors.influence.small import make_runner, make_task, run_influence, small_settings
 
 
