@@ -16,13 +16,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from endtask.experiments.few_shot.pretrained_runs import open_pretrained
 
 import endtask
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.experiments.few_shot.few_shot import few_shot
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
-from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer
+from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer, open_pretrained
 from endtask.experiments.few_shot.label_draws import TaskRows, make_draws
 from endtask.serving.latency import measure_latency
 

@@ -34,7 +34,7 @@ class ColumnSettings(Section):
 
 
 class TaskSettings(Section):
-    """The labelled data of the end task (`task`), or of a auxiliary task on the same body (`tasks.NAME`)."""
+    """The labelled data of the end task (`task`), or of an auxiliary task on the same encoder (`tasks.NAME`)."""
 
     path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
     type: str = Field(
