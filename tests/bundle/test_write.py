@@ -50,7 +50,7 @@ def test_over_the_limit_nothing_is_written(own_run: Path, tmp_path: Path) -> Non
         write_bundle(own_run, max_size=3000)
     line = str(caught.value)
     assert f"{own_run}.tar.zst: would be " in line
-    assert "more than the limit of 3.0 kB; the largest parts: " in line
+    assert "more than the limit of 3 kB; the largest parts: " in line
     assert "--max-size 1MB allows it" in line
     assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
     assert write_bundle(own_run, max_size=10**6).file.exists()

@@ -32,7 +32,7 @@ def test_there_and_back(finished_run: Path, bundle: Path, command: Command) -> N
         "report: runs/toy/report.html",
         "results: results.json",
         'try it: endtask predict runs/toy "some text"',
-        "beside a bag of words: endtask compare runs/toy --baseline tfidf",
+        "compare with a bag of words: endtask compare runs/toy --baseline tfidf",
     ]
     assert results(Path("runs/toy")) == results(finished_run)
     found = json.loads(Path("results.json").read_text())
@@ -85,7 +85,7 @@ def test_over_the_limit(finished_run: Path, tmp_path: Path, command: Command) ->
     answer = command(*words, "2kB")
     assert answer.code == 2
     assert answer.err.count("\n") == 1
-    assert "more than the limit of 2.0 kB" in answer.err
+    assert "more than the limit of 2 kB" in answer.err
     assert list(tmp_path.iterdir()) == []
     for size in ("60", "5%", "100passages"):
         wrong = command(*words, size)

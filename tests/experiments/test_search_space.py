@@ -43,7 +43,7 @@ def test_values_are_read_as_settings_read_them() -> None:
             "pretrain.learning_rate=1e-3,0.002",
             "pretrain.weighting.rho1=1,inf",
             "finetune.seeds=[0],[1,2]",
-            "pretrain.warmup_steps=null,5",
+            "pretrain.warmup_steps=0.1,5",
             "pretrain.batch_size=32,4096tok",
         ],
         PLAIN,
@@ -51,7 +51,7 @@ def test_values_are_read_as_settings_read_them() -> None:
     assert axes["pretrain.learning_rate"] == (0.001, 0.002)
     assert axes["pretrain.weighting.rho1"] == (1, "inf")
     assert axes["finetune.seeds"] == ([0], [1, 2])
-    assert axes["pretrain.warmup_steps"] == (None, 5)
+    assert axes["pretrain.warmup_steps"] == (0.1, 5)
     assert axes["pretrain.batch_size"] == (32, "4096tok")
 
 

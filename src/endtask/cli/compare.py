@@ -39,7 +39,7 @@ EXAMPLES = examples(
     "endtask compare my-task.yaml --study variants.yaml --devices 0,1 --results scores.json",
     "endtask compare studies/tartan.yaml --study-tasks sciie --only tapt,meta-tapt --var data=/mnt/data",
     "endtask compare runs/my-task-compare      # resume after a stop",
-    "endtask compare runs/my-task-compare --finished --results scores.json  # or test what is there",
+    "endtask compare runs/my-task-compare --finished --results scores.json  # or test the finished runs",
     "endtask compare --bundle my-task-compare.tar.zst --devices 0,1  # made by endtask bundle on another machine",
 )
 
@@ -86,7 +86,7 @@ ByOption = Annotated[str | None, typer.Option("--by", metavar="SPLIT", help="dev
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop all runs after this stage.")]
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if need be, and resume there."),
+    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if needed, and resume there."),
 ]
 ResultsOption = Annotated[
     Path | None,

@@ -39,7 +39,7 @@ def command(
         bool, typer.Option("--align", help="Read the task, and propose an objective shaped like it for pre-training.")
     ] = False,
 ) -> None:
-    """Write a commented settings file to start from; a file that is there is left alone."""
+    """Write a commented settings file to start from; an existing file is left alone."""
     if path.suffix not in (".yaml", ".yml"):
         hint = "labelled data come by --task" if path.exists() else "choose a name that ends in .yaml"
         raise InputError("the settings are written as YAML", path=path, hint=hint)
@@ -138,7 +138,8 @@ def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object
         if isinstance(default, BaseModel):
             section = type(default)
             if isinstance(default, PartSection):  # with the options of the part that `values` name
-                section = default.for_part(default.chosen({default.part_key: values.get(f"{key}.{default.part_key}")}))
+                name_of_part = values.get(f"{key}.{default.part_key}", getattr(default, default.part_key))
+                section = default.for_part(str(name_of_part))
             inner = _section_lines(section, f"{key}.", values)
             # Never behind a mark: a key below it is then changed by taking away one mark, its own.
             lines += ["", f"{margin}{name}:  # {_first_line(default)}", *inner]

@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _explain_usage(error)
     except Stopped:
         again = "the same command without --from" if "--from" in (arguments or sys.argv) else "the same command"
-        _stop(f"stopped; {again} goes on from here", 130)
+        _stop(f"stopped; {again} resumes from here", 130)
     except Exception as error:
         trouble = disk_error(error)
         if trouble is None:

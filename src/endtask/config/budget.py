@@ -229,7 +229,7 @@ class TextAmount(FromText):
         budget = self.budget(train_rows)
         if self.unit == "times" and budget is not None:
             return f"{self} of train would be {int(budget.amount):,}"
-        return f"{self} were asked for"
+        return f"{self} were requested"
 
     def __str__(self) -> str:
         return self.text

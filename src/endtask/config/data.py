@@ -18,7 +18,7 @@ class SourceSettings(Section):
     path: str = Field(description="a file, a folder, a glob, `hf:NAME` or `docstrings`")
     name: str | None = Field(None, description="shown in reports; by default made from the file name")
     text: str | None = Field(None, description="column of the text; found by its usual names if unset")
-    license: str | None = Field(None, description="noted beside every text of this source")
+    license: str | None = Field(None, description="recorded with every text of this source")
 
 
 class ColumnSettings(Section):
@@ -34,7 +34,7 @@ class ColumnSettings(Section):
 
 
 class TaskSettings(Section):
-    """The labelled data of the end task (`task`), or of a auxiliary task on the same body (`tasks.NAME`)."""
+    """The labelled data of the end task (`task`), or of an auxiliary task on the same encoder (`tasks.NAME`)."""
 
     path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
     type: str = Field(
@@ -93,7 +93,6 @@ class RetrieveSettings(Section):
         "auto",
         description="the full text, or its RAKE key phrases; auto: key phrases of texts over 150 words",
     )
-    unlabelled: str | None = Field(None, description="a file, folder or glob of unlabelled task texts, also queries")
     top_k: Positive | Literal["auto", "auto_large"] = Field(
         "auto",
         description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500; auto_large: "

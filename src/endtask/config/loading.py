@@ -31,7 +31,7 @@ class _YamlLoader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark)
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
         return super().construct_mapping(node, deep)
 
@@ -141,7 +141,7 @@ def _parse_json(text: str) -> Any:
         names = [name for name, _ in pairs]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"the key {twice!r} stands twice")
+            raise ValueError(f"the key {twice!r} is given twice")
         return dict(pairs)
 
     return json.loads(text, object_pairs_hook=unique)

@@ -12,7 +12,7 @@ from endtask.config import Settings, read_tree, resolve
 from endtask.config.loading import merge
 from endtask.config.overrides import with_values
 from endtask.config.preset_files import preset_layers
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
 from endtask.errors import InputError
 from endtask.evaluation.baselines import VERSION, Baseline, Split, majority_baseline, tfidf_baseline
 from endtask.evaluation.task_metrics import Measure

@@ -26,7 +26,7 @@ from endtask.experiments.scheduler import (
 from endtask.experiments.spec import Presets, Study, check_study
 from endtask.experiments.trial_runs import LAST_PREPARED, TRAINING_STAGES, Plan, TrialRuns, make_plan
 from endtask.experiments.variants import VARIANTS, Trial
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.io.run_layout import STAGES
 from endtask.io.stage_folder import MANIFEST
 from endtask.pipeline.run import Run, run

@@ -9,7 +9,7 @@ from typing import Any
 
 from endtask.config import Settings
 from endtask.config.overrides import with_values
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED
 from endtask.errors import InputError
 from endtask.experiments.baselines import baseline_variants, untrained_baselines
 from endtask.experiments.spec import Presets, Study, TableSpec, VariantSpec

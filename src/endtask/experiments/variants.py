@@ -120,7 +120,7 @@ def effective_seeds(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, ..
 
 def only_finetunes_checkpoint(settings: Settings) -> bool:
     """Return whether a checkpoint is fine-tuned with a new head: only fine-tuning seeds then change anything."""
-    return settings.skip_pretraining and settings.model.path is not None and settings.finetune.reset_head
+    return settings.skip_pretraining and settings.model.path is not None and settings.finetune.head == "new"
 
 
 def listed_variants(settings: Settings, study: Study, where: str, presets: Presets | None = None) -> list[Variant]:

@@ -21,7 +21,7 @@ from endtask.records import Example
 from endtask.task import Audit, Task, audit
 from endtask.task.leaks import leaks_between
 from endtask.task.task import read_all
-from endtask.tokenization.entity_markers import likely_markers
+from endtask.tokenization.special_tokens import likely_markers
 
 if TYPE_CHECKING:
     from endtask.objectives.stream import TextStream
@@ -100,7 +100,7 @@ def check(settings: Settings) -> CheckResult:
     preflight(task, settings)
 
     # Imported this late, for it takes seconds, which a slip in the data should not wait for.
-    from endtask.training.pretrain_phase import pretrain_phase
+    from endtask.training.pretrain import pretrain_phase
     from endtask.weighting.meta.folds import groups_in
 
     _check_aligned_files(settings)
@@ -143,10 +143,7 @@ def _unnamed_markers(task: Task, settings: Settings) -> tuple[str, ...]:
 def _check_aligned_files(settings: Settings) -> None:
     """Raise `InputError` for missing files of aligned objectives, which a run reads for its fingerprints."""
     if settings.reads_aligned:
-        from endtask.tokenization.span_finders import span_finder
-
         Corpus.aligned(settings.aligned, settings.corpus)
-        span_finder(settings.aligned)
 
 
 def _sample(task: Task) -> Task:
@@ -194,9 +191,8 @@ def _stand_in(section: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSet
         batch_size=section.batch_size or batch_size,
         weight=section.weight,
         dropout=section.dropout,
-        mask_probability=section.mask_probability,
         learning_rate=section.learning_rate,
-        warmup_fraction=section.warmup_fraction,
+        warmup_steps=section.warmup_steps,
     )
 
 

@@ -18,7 +18,7 @@ from endtask.corpus.sources import Source
 from endtask.io.machine import usable_cores
 from endtask.progress import bar
 from endtask.reporting.format import duration
-from endtask.retrieval.queries import papers_top_k, task_queries
+from endtask.retrieval.queries import build_queries, papers_top_k
 from endtask.selectors.base import Selector
 from endtask.task import Task
 
@@ -139,7 +139,7 @@ def _tokens_per_reselection(trial: Trial, selected: CorpusSize, settings: Settin
 def _beyond_budget(trial: Trial, settings: Settings) -> float:
     """Return the seconds by which one epoch per fine-tuning exceeds what the budget leaves for it."""
     from endtask.training.budget_plan import measure_cost, split_budget
-    from endtask.training.finetune_phase import epoch_of_end_task
+    from endtask.training.finetune import END_TASK, steps_per_epoch
 
     _, share = split_budget(settings)
     if share is None:
@@ -147,8 +147,8 @@ def _beyond_budget(trial: Trial, settings: Settings) -> float:
     phase = _finetune_phase(trial, settings)
     seconds = measure_cost(phase, _TIMED).seconds
     assert seconds is not None
-    epoch = epoch_of_end_task(phase) * len(trial.task.train) / len(trial.sample.train)
-    steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings) * settings.finetune.members
+    epoch = steps_per_epoch(phase.objectives[END_TASK]) * len(trial.task.train) / len(trial.sample.train)
+    steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings)
     return max(0.0, seconds * steps - share.amount)
 
 
@@ -165,7 +165,7 @@ def _finetuning(trial: Trial, settings: Settings) -> float:
 
 
 def _finetune_phase(trial: Trial, settings: Settings) -> Phase:
-    from endtask.training.finetune_phase import finetune_phase
+    from endtask.training.finetune import finetune_phase
 
     network, context, seed = trial.phase.network, trial.phase.context, settings.finetune.seeds[0]
     return finetune_phase(network, trial.sample, trial.packed, settings, context, seed=seed)
@@ -247,7 +247,7 @@ class RetrievalCost:
 
 def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> RetrievalCost:
     """Return the cost up to packed text; memory depends on queries and K, not on the corpus."""
-    queries = _count_queries(task, settings)
+    queries = len(build_queries(task.train))  # key phrases take long to find and make about as many
     if corpus is None or not settings.select.part_class.selects:
         return RetrievalCost({"retrieve": 0.0, "pack": 0.0})
     size = _sample(corpus)
@@ -268,12 +268,6 @@ def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> Ret
         retrieved=retrieved,
         selected=selected,
     )
-
-
-def _count_queries(task: Task, settings: Settings) -> int:
-    # Key phrases take long to find and make about as many queries.
-    full = settings.retrieve.model_copy(update={"query": "full"})
-    return len(task_queries(task, full, settings.task.columns).queries)
 
 
 def _budget_bytes(budget: SizeBudget | None, size: CorpusSize, retrieved: float) -> float:

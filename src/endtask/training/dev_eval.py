@@ -13,15 +13,15 @@ from endtask.config import Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network
 from endtask.encoders.weights import save_tensors
-from endtask.evaluation.labels import Outputs, answers_of, best_threshold, perplexity
-from endtask.evaluation.probabilities import class_probabilities
+from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, class_probabilities, perplexity
 from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_text
 from endtask.io.run_layout import DEV_PREDICTIONS
 from endtask.task import Task
 from endtask.task.targets import Answers, as_lists, targets
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.training.phase_runner import Callback, TrainState
+from endtask.training.metrics_file import MetricsFile
+from endtask.training.phase_runner import Callback, TrainState, nothing_yet
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,14 @@ class DevScores:
         if self._patience is not None and memory["scores_since_best"] >= self._patience:
             memory["stop"] = True
         return {f"dev/{name}": value for name, value in scores.items()}
+
+    def score_untrained(self) -> TrainState:
+        """Score the network as it is, store it, and write the scores as the curve's only row; returns the counts."""
+        state = nothing_yet()
+        row = self.score(0, state)
+        self.keep(state)
+        MetricsFile(self._best_weights.with_name("metrics.jsonl"), start=-1, every=1).write({"step": 0, **row})
+        return state
 
     def keep(self, memory: TrainState) -> None:
         """Write the best weights and their answers, unless training went back behind them since."""

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from endtask.encoders.auxiliary_heads import add_task_heads
 from endtask.encoders.batch import lay_out
+from endtask.encoders.network import add_task_heads
 from endtask.errors import InputError
 from endtask.experiments.few_shot.auxiliary_tasks import AuxiliaryRows, AuxiliaryTask, labels_for_all
 from endtask.experiments.few_shot.few_shot import few_shot
@@ -25,7 +25,7 @@ from endtask.experiments.few_shot.few_shot_trials import FewShotTrials
 from endtask.experiments.few_shot.few_shot_variants import VariantTrainer
 from endtask.experiments.few_shot.label_draws import TaskRows, make_draws
 from endtask.experiments.few_shot.trial_rows import batches_of
-from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_losses import TaskObjective
 from endtask.records import Example
 from endtask.task import Task
 from endtask.task.split import group_key

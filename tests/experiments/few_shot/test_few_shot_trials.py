@@ -23,9 +23,8 @@ from endtask.experiments.few_shot.trial_rows import FeatureCache, PredictionUnit
 from endtask.records import Example
 from endtask.seeds import derive
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts, pack_examples
-from endtask.tokenization.word_alignment import pack_tagged
-from endtask.training.optimizer import build_optimizer
+from endtask.tokenization.packed_texts import PackedTexts, pack_examples, pack_tagged
+from endtask.training.optimizer import Optimizer
 from tests.tiny import ARCHITECTURES, MAX_LENGTH, WORDS, make_texts, make_tokenizer, shake
 
 CPU = DeviceContext(torch.device("cpu"))
@@ -132,7 +131,7 @@ def plain_losses(toy: Toy, trial: FewShotTrial) -> list[float]:
     rows, cache, losses = toy.rows, toy.cache(), []
     toy.network.reset_task_head(trial.seed)
     head = copy.deepcopy(toy.network.heads[TASK])
-    optimizer = build_optimizer(
+    optimizer = Optimizer(
         nn.ModuleDict({"heads": head}), PHASE_SETTINGS, torch.device("cpu"), learning_rate=trial.learning_rate
     )
     batches, held_out = rows.batches(trial), rows.units.of(rows.held_out(trial))

@@ -25,20 +25,18 @@ from endtask.experiments.few_shot.few_shot_spec import FewShotTrial, TrainedPart
 from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, Indices
 from endtask.experiments.few_shot.trial_rows import FeatureCache, SelectedTexts, TrialRows, unit_vectors
 from endtask.objectives.base import BuiltObjective, Loss
-from endtask.objectives.classification import Classification
-from endtask.objectives.token_classification import Tagging
+from endtask.objectives.task_losses import Classification, Tagging
 from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
-from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts, WordStarts
 from endtask.tokenization.sampling import BatchPlan
-from endtask.tokenization.word_alignment import WordStarts
-from endtask.training.finetune_phase import END_TASK
+from endtask.training.finetune import END_TASK
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
 from endtask.weighting.alternate import Alternate
 
 # The best epoch is chosen, so none needs to be the last: the learning rate is constant.
-PHASE_SETTINGS = PhaseSettings(lr_scheduler_type="constant", warmup_fraction=0.0)
+PHASE_SETTINGS = PhaseSettings(lr_scheduler_type="constant", warmup_steps=0)
 _ENCODER, _EMBEDDINGS = "encoder.", "encoder.embeddings."
 
 

@@ -25,8 +25,7 @@ from endtask.seeds import derive
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
-from endtask.training.initial_network import network_for
-from endtask.training.reused_head import fitting_objective, keep_aligned_head, reuse_auxiliary_head
+from endtask.training.initial_network import fitting_objective, keep_aligned_head, network_for, reuse_auxiliary_head
 
 _ROW_VALUES = ("learning_rates", "epochs", "patience")
 

@@ -19,11 +19,9 @@ class Evaluate(Stage):
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Score all tasks."""
-        from endtask.evaluation.auxiliary_tasks import evaluate_auxiliary_tasks
-        from endtask.evaluation.evaluate import evaluate
-        from endtask.training.device import choose_device_context, move
+        from endtask.evaluation.evaluate import evaluate, evaluate_auxiliary_tasks
+        from endtask.training.device import choose_device_context, explained_memory_trouble, move
         from endtask.training.initial_network import network_for
-        from endtask.training.out_of_memory import explained_memory_trouble
 
         settings, packed = data.settings, finished["pack"]
         weights = {seed: finished["finetune"] / f"seed-{seed}" / BEST_WEIGHTS for seed in settings.model_seeds}

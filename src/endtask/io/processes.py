@@ -1,0 +1,64 @@
+"""Output folders locked for one process, and worker processes that exit with their parent."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from endtask.errors import InputError
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the operating system releases it when the process ends for any reason."""
+    lock = FileLock(folder / ".lock")
+    note = folder / ".lock-holder"
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        holder = note.read_text(encoding="utf-8").strip() if note.exists() else "unknown"
+        raise InputError("another process works on this run", path=folder, hint=f"process {holder}") from None
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", path=folder) from None
+    try:
+        note.write_text(f"{os.getpid()}\n", encoding="utf-8")
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+        lock.release()
+
+
+def make_own_folder(folder: Path, own_file: str) -> None:
+    """Create the folder; raises an InputError if it has files but not `own_file`, which all our folders have."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=folder, key="output_dir") from None
+    if names and own_file not in names:
+        raise InputError(
+            f"the folder holds other things ({names[0]}) and was left as it is",
+            path=folder,
+            key="output_dir",
+            hint="choose another --output",
+        )
+
+
+_PAUSE = 0.5  # seconds
+
+
+def end_with(parent: int) -> None:
+    """Start a thread that exits this process when its parent is no longer `parent`; an orphan would hold locks."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_PAUSE)
+    os._exit(1)
