@@ -37,8 +37,6 @@ RECORD = record_file("compare")
 TOKENIZER = "tokenizer"
 LAST_STAGE = {"test": "evaluate", "dev": "finetune"}
 """Where runs stop, by the split that they are compared on."""
-# These never change what a run comes to.
-_MAY_CHANGE = ("output_dir",)
 _FINETUNE_SEEDS = "finetune.seeds"
 
 Tree = dict[str, Any]
@@ -165,7 +163,7 @@ def _open_record(folder: Path, plan: Plan) -> Record:
     Variants and seeds may be added and left out; a variant with finished stages must stay as it was. Nothing is
     written yet.
     """
-    exclude = set(_MAY_CHANGE)
+    exclude = {"output_dir"}  # a folder may be moved
     spec: Tree = {
         "settings": plan.settings.model_dump(mode="json", exclude=exclude),
         "presets": {name: each.model_dump(mode="json", exclude=exclude) for name, each in plan.presets.items()},
