@@ -32,7 +32,7 @@ def test_there_and_back(finished_run: Path, bundle: Path, command: Command) -> N
         "report: runs/toy/report.html",
         "results: results.json",
         'try it: endtask predict runs/toy "some text"',
-        "beside a bag of words: endtask compare runs/toy --baseline tfidf",
+        "compare with a bag of words: endtask compare runs/toy --baseline tfidf",
     ]
     assert results(Path("runs/toy")) == results(finished_run)
     found = json.loads(Path("results.json").read_text())

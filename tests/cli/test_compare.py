@@ -120,7 +120,7 @@ def test_stopped_and_judged_as_it_is(settings: Path, tmp_path: Path, command: Co
     results, again = tmp_path / "results.json", tmp_path / "again.json"
     answer = command("compare", settings, *VARIANTS, "--no-baselines", "--results", results)
     assert (answer.code, answer.out) == (130, "")
-    assert "stopped; the same command goes on from here" in answer.err
+    assert "stopped; the same command resumes the run" in answer.err
     tree = json.loads(results.read_text())
     assert [(run["variant"], run["seed"]) for run in tree["trials"]] == [("one", 0), ("two", 0)]
     assert (tree["complete"], tree["missing"]) == (False, ["two/seed-1"])

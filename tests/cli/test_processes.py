@@ -44,7 +44,7 @@ def test_plain_when_not_a_terminal(toy: Path, tmp_path: Path) -> None:
     strange = [line for line in ended.stderr.decode().splitlines() if not known.fullmatch(line)]
     assert strange == []  # no bars and no warnings of the libraries either
     said = ended.stdout.decode().splitlines()
-    assert [line.partition(":")[0] for line in said] == ["task", "report", "try it", "beside a bag of words"]
+    assert [line.partition(":")[0] for line in said] == ["task", "report", "try it", "compare with a bag of words"]
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_interrupted_with_the_keyboard(toy: Path, tmp_path: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "endtask: stopped; the same command goes on from here"
+    assert said.splitlines()[-1] == "endtask: stopped; the same command resumes the run"
     assert "Traceback" not in said
     assert checkpoint.exists()
 
@@ -150,7 +150,7 @@ def test_interrupted_while_several_processes_read(toy: Path, tmp_path: Path) -> 
         assert process.stderr is not None
         said = process.stderr.read()  # ends once no process is left that could write
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "endtask: stopped; the same command goes on from here"
+    assert said.splitlines()[-1] == "endtask: stopped; the same command resumes the run"
     assert "Traceback" not in said
 
 

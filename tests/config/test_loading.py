@@ -218,7 +218,7 @@ def test_broken_utf8_names_the_row(tmp_path: Path) -> None:
             "a.yaml",
             "seed: 1\npretrain: {seed: 1}\npretrain: {seed: 2}\n",
             3,
-            "not valid YAML: the key 'pretrain' stands twice",
+            "not valid YAML: the key 'pretrain' is given twice",
         ),
         ("a.json", '{"seed": 1,\n"budget" 3}', 2, "not valid JSON"),
     ],
@@ -230,7 +230,7 @@ def test_a_syntax_error_names_the_row(tmp_path: Path, name: str, text: str, row:
 
 def test_a_key_that_stands_twice_in_json_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, '{"pretrain": {"seed": 1, "seed": 2}}', "a.json")
-    assert complaint(path) == f"{path}: not valid: the key 'seed' stands twice"
+    assert complaint(path) == f"{path}: not valid: the key 'seed' is given twice"
 
 
 @pytest.mark.parametrize("text", ["- seed\n", "seed\n", "3\n"])

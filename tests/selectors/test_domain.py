@@ -109,8 +109,8 @@ def test_all_without_what_the_guard_keeps_out(corpus: Corpus, tmp_path: Path) ->
     [
         ("30x", "30x of train would be 300"),
         ("20x", None),
-        ("201passages", "201passages were asked for"),
-        ("1MB", "1MB were asked for"),
+        ("201passages", "201passages were requested"),
+        ("1MB", "1MB were requested"),
         ("1kB", None),
         ("5%", None),
         ("all", None),

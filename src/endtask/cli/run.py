@@ -32,14 +32,14 @@ NAME = "run"
 EXAMPLES = examples(
     "endtask run --task data/chemprot --corpus 'corpus/*.jsonl.zst' --budget 10min --output runs/chemprot",
     "endtask run my-task.yaml --set pretrain.learning_rate=1e-3",
-    "endtask run runs/chemprot                  # go on after a stop",
+    "endtask run runs/chemprot                  # resume after a stop",
     "endtask run runs/chemprot --from finetune  # redo fine-tuning and what follows",
     "endtask run --bundle chemprot.tar.zst --results chemprot.json  # made by endtask bundle on another machine",
 )
 
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if need be, and go on there."),
+    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] and continue there."),
 ]
 ResultsOption = Annotated[
     Path | None,
@@ -65,7 +65,7 @@ def command(
 ) -> None:
     """Do the whole work: read, retrieve, select, pack, pretrain, finetune, evaluate, save, report.
 
-    Finished stages are skipped and a stopped one goes on, so the same command may be given again at any time.
+    Skips finished stages and resumes a stopped one, so the same command may be repeated at any time.
     """
     from endtask.config.data_usage import chosen_by_dev, data_usage
     from endtask.pipeline.inputs import unread_corpus
@@ -105,7 +105,7 @@ def command(
         print(f"results: {results}")
     if "model" in result.stages:
         print(trial_line(result.folder))
-        print(f"beside a bag of words: endtask compare {shlex.quote(str(result.folder))} --baseline tfidf")
+        print(f"compare with a bag of words: endtask compare {shlex.quote(str(result.folder))} --baseline tfidf")
 
 
 def _check_bundle_flags(given: Mapping[str, object]) -> None:

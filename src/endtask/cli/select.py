@@ -44,15 +44,15 @@ def command(
     overrides: SetOption = None,
     start: StartOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be kept, and leave the run as it is.")
+        bool, typer.Option("--dry-run", help="Show what would be selected, and leave the run unchanged.")
     ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Choose the passages to train on, of what was retrieved, and say how good the choice looks before any training.
 
-    What comes before is done if need be. The figures: how close the kept text is to the task's words (KL divergence),
-    how many of its words tell a class, and how much of it the selector best_rank would keep too.
+    Runs the stages before it if necessary. The quality: how close the selected text is to the task's words (KL
+    divergence), how many of its words tell a class, and how much of it the selector best_rank would select too.
     """
     from endtask.io.run_layout import SELECTION
     from endtask.pipeline.run import dry_run_selection, run

@@ -31,7 +31,7 @@ class _YamlLoader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark)
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
         return super().construct_mapping(node, deep)
 
@@ -62,7 +62,7 @@ def load_settings(
 
 
 def _layers_named_in(path: str | Path | None, preset: str | None) -> list[Tree]:
-    """Those of the preset that a file names; a mistake is told with the file's name."""
+    """Return the layers of the preset that a file names; errors name the file."""
     try:
         return preset_layers(preset) if preset else []
     except InputError as error:
@@ -81,15 +81,6 @@ def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Colle
         return Settings.model_validate(_without_empty_sections(tree, Settings))
     except ValidationError as error:
         raise explain(error, where, overridden, tree=tree) from None
-
-
-def up_to_date(tree: Tree, *, without: Collection[str], where: str) -> Tree:
-    """Settings that an older release wrote down, with the defaults of what it did not know.
-
-    >>> up_to_date({"select": {"budget": None}}, without=["seed"], where="a record")["select"]["name"]
-    'best_rank'
-    """
-    return resolve(tree, where).model_dump(mode="json", exclude=set(without))
 
 
 def read_tree(path: str | Path) -> Tree:
@@ -141,7 +132,7 @@ def _parse_json(text: str) -> Any:
         names = [name for name, _ in pairs]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"the key {twice!r} stands twice")
+            raise ValueError(f"the key {twice!r} is given twice")
         return dict(pairs)
 
     return json.loads(text, object_pairs_hook=unique)
