@@ -1,7 +1,5 @@
 """A corpus of any size from a seed: made-up words that occur as often, and as unevenly, as real ones do.
 
-    .venv/bin/python -m benchmarks.generate_corpus --bytes 5GB --seed 0 --output FOLDER --queries 4000
-
 Words follow the law of Zipf and Mandelbrot, and frequent ones are short. Every text has a topic, whose own words make
 up a part of it, so that queries (short texts of the same topics) have passages that match them better than others.
 The same seed gives the same bytes, whatever the number of worker processes.
@@ -9,7 +7,6 @@ The same seed gives the same bytes, whatever the number of worker processes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Iterator
@@ -21,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.config.budget import SizeBudget
 from endtask.errors import InputError
 from endtask.io.atomic import write_json, write_text
 from endtask.io.compressed_output import atomic_compressed_file
@@ -214,30 +210,3 @@ def _write_queries(path: Path, seed: int, count: int) -> None:
     random = np.random.default_rng([seed, 1 << 20])  # a stream of its own: no corpus has that many shards
     drawn = texts(random, QUERY_LENGTHS, count)
     write_text(path, "".join(f'{{"text": "{text.decode()}"}}\n' for text in drawn))
-
-
-def main() -> None:
-    """Read the command line and write the files."""
-    parser = argparse.ArgumentParser(description="A corpus of any size from a seed.")
-    parser.add_argument("--bytes", type=_bytes, required=True, help="how much text, for example 5GB")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, required=True, help="folder for the files")
-    parser.add_argument("--shards", type=int, default=20, help="number of files")
-    parser.add_argument("--queries", type=int, default=0, help=f"number of queries to write into {QUERIES}")
-    given = parser.parse_args()
-    paths = generate(given.output, text_bytes=given.bytes, seed=given.seed, shards=given.shards, queries=given.queries)
-    print(f"{len(paths)} files in {given.output}")
-
-
-def _bytes(text: str) -> int:
-    try:
-        size = SizeBudget.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if size.unit != "bytes":
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes; write it like 5GB")
-    return int(size.amount)
-
-
-if __name__ == "__main__":
-    main()

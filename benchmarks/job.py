@@ -1,101 +1,119 @@
-"""Measuring case by case: the job that a process of its own is given as a line of JSON, and the rows of its cases."""
+"""Measurements case by case: a process for each engine, a row of figures for each case, whatever becomes of it."""
 
 from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    CaseT = TypeVar("CaseT", bound=DataclassInstance)
+
 Row = dict[str, Any]
+_LONGEST_REASON = 300
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the texts lie and there is room to work: the part that every bench has."""
+    """Where the texts are and where there is room to work."""
 
     texts: Path
     scratch: Path
 
 
-CaseT = TypeVar("CaseT")
-BenchT = TypeVar("BenchT", bound=Folders)
+BenchT = TypeVar("BenchT")
 
 
-@dataclass(frozen=True)
-class Job(Generic[CaseT, BenchT]):
-    """What to measure, with what, and where the rows go."""
+def measure(
+    module: str, cases: Sequence[CaseT], bench: Folders, seconds: float, environment: Mapping[str, str] | None = None
+) -> list[Row]:
+    """Return the rows that `python -m module JSON` writes for the cases; a case without a row says why."""
+    if seconds <= 0:
+        return [failure(case, "no time was left") for case in cases]
+    bench.scratch.mkdir(parents=True, exist_ok=True)
+    rows_file = bench.scratch / "rows.jsonl"
+    rows_file.unlink(missing_ok=True)
+    job = {"cases": [asdict(case) for case in cases], "bench": asdict(bench), "rows": rows_file}
+    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    with open(bench.scratch / f"{module}.log", "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, json.dumps(job, default=str)],
+            env={**os.environ, **offline, **(environment or {})},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        code = _wait(process, seconds)
+    lines = rows_file.read_text(encoding="utf-8").splitlines() if rows_file.exists() else []
+    reason = f"not done within {seconds:.0f} s" if code is None else f"exit status {code}"
+    return [*map(json.loads, lines), *(failure(case, reason) for case in cases[len(lines) :])]
 
-    cases: tuple[CaseT, ...]
-    bench: BenchT
-    rows: Path
 
-    def to_json(self) -> str:
-        """The line that starts this job."""
-        return json.dumps(asdict(self), default=str)
-
-    @classmethod
-    def from_json(cls, text: str, case: Callable[..., CaseT], bench: Callable[..., BenchT]) -> Job[CaseT, BenchT]:
-        """The job that such a line tells of."""
-        given = json.loads(text)
-        folders = {name: Path(given["bench"][name]) for name in ("texts", "scratch")}
-        cases = tuple(case(**one) for one in given["cases"])
-        return cls(cases, bench(**{**given["bench"], **folders}), Path(given["rows"]))
-
-    def keep(self, row: Row) -> None:
-        """Add a finished row, which nothing that comes after it can harm."""
-        with open(self.rows, "a", encoding="utf-8") as file:
+def work(case: Callable[..., CaseT], bench: Callable[..., BenchT], run: Callable[[CaseT, BenchT], Row]) -> None:
+    """Do the job of the command line in this process; each finished case is a line of the rows file."""
+    given = json.loads(sys.argv[1])
+    folders = {name: Path(given["bench"][name]) for name in ("texts", "scratch")}
+    room = bench(**{**given["bench"], **folders})
+    for values in given["cases"]:
+        row = attempt(run, case(**values), room)
+        with open(given["rows"], "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
-    def run(
-        self, module: str, log: Path, seconds: float, environment: Mapping[str, str] | None = None
-    ) -> tuple[list[Row], int | None]:
-        """The rows that `python -m module` makes of this job, and its exit status: None where it ran out of time."""
-        self.bench.scratch.mkdir(parents=True, exist_ok=True)
-        self.rows.unlink(missing_ok=True)
-        offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        around = {**os.environ, **offline, **(environment or {})}
-        command = [sys.executable, "-m", module, self.to_json()]
-        with open(log, "ab") as file:
-            process = subprocess.Popen(command, env=around, stdout=file, stderr=file, start_new_session=True)
-            code = _wait(process, seconds)
-        lines = self.rows.read_text(encoding="utf-8").splitlines() if self.rows.exists() else []
-        return [json.loads(line) for line in lines], code
+
+def attempt(run: Callable[[CaseT, BenchT], Row], case: CaseT, bench: BenchT) -> Row:
+    """Return the figures of one case with its peak of GPU memory, or why there are none."""
+    import torch
+
+    on_gpu = getattr(case, "device", "cpu") == "cuda"
+    gc.collect()
+    if on_gpu:
+        torch._dynamo.reset()  # each case compiles for its own shapes, as it would alone
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        figures = run(case, bench)
+        strange = [name for name, value in figures.items() if isinstance(value, float) and not math.isfinite(value)]
+        if strange:
+            raise ArithmeticError(f"not a number: {', '.join(strange)}")
+    except Exception as error:  # a peer may fail in any way: for want of memory, by its version
+        traceback.print_exception(error)
+        return failure(case, f"{type(error).__name__}: {error}".splitlines()[0][:_LONGEST_REASON])
+    memory = {"peak_memory_bytes": torch.cuda.max_memory_allocated()} if on_gpu else {}
+    return {**asdict(case), **figures, **memory}
 
 
 def failure(case: DataclassInstance, reason: str) -> Row:
-    """The row of a case that gave no figures."""
+    """Return the row of a case that gave no figures."""
     return {**asdict(case), "error": reason}
 
 
-def forget_last_case(device: str) -> None:
-    """Free what the case before this one held, so that the peak of memory is this one's own."""
-    import torch
+def finished(rows: Iterable[Row], **chosen: object) -> list[Row]:
+    """Return the rows with figures that have these values.
 
-    gc.collect()
-    if device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    >>> finished([{"engine": "a", "error": "none"}, {"engine": "a", "size": 1}], engine="a")
+    [{'engine': 'a', 'size': 1}]
+    """
+    return [row for row in rows if "error" not in row and all(row[key] == value for key, value in chosen.items())]
 
 
-def peak_memory(device: str) -> Row:
-    """The most memory that a GPU held since the last case was forgotten; nothing is known of a CPU."""
-    import torch
-
-    return {"peak_memory_bytes": torch.cuda.max_memory_allocated()} if device == "cuda" else {}
+def ratio(above: float | None, below: float | None, digits: int = 3) -> float | None:
+    """Return a ratio of two figures, None where one was not measured."""
+    return None if above is None or below is None else round(above / below, digits)
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    """Wait for the end, or make one; the data workers of a process end with it."""
+    """Return the exit status, None where the process ran out of time; its children end with it."""
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:

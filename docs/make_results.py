@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.demo import demo_picture, demo_table  # noqa: E402
-from benchmarks.few_examples.summary import few_examples_table  # noqa: E402
+from benchmarks.few_shot import few_shot_table  # noqa: E402
 from benchmarks.results_file import Results, read_results  # noqa: E402
 from benchmarks.retrieval.page import retrieval_picture, retrieval_table  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
@@ -34,7 +34,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "replay": ("replay", replay_table),
     "selection": ("selection", selection_table),
     "weighting": ("weighting", weighting_table),
-    "few_examples": ("few_examples", few_examples_table),
+    "few_examples": ("few_examples", few_shot_table),
     "digits": ("digits", digits_table),
     "influence": ("influence", influence_tables),
     "tartan": ("tartan", tartan_tables),

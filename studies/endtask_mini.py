@@ -1,10 +1,10 @@
 """Pre-train endtask-mini, a general English encoder of 256 x 4: filter, tokenizer, masked LM, Hugging Face files.
 
-    python studies/endtask_mini.py prepare DATA WORK        # CPU: filter the corpus, learn the tokenizer, pack tokens
-    python studies/endtask_mini.py split WORK PARTS         # to carry: the packed tokens in compressed parts
-    python studies/endtask_mini.py join PARTS... WORK       # and back, on the machine with the GPU
-    python studies/endtask_mini.py train WORK --steps N --seconds 540       # again with the same N to resume
-    python studies/endtask_mini.py save WORK FOLDER         # float16 weights, configuration, tokenizer
+    python -m studies.endtask_mini prepare DATA WORK        # CPU: filter the corpus, learn the tokenizer, pack tokens
+    python -m studies.endtask_mini split WORK PARTS         # to carry: the packed tokens in compressed parts
+    python -m studies.endtask_mini join PARTS... WORK       # and back, on the machine with the GPU
+    python -m studies.endtask_mini train WORK --steps N --seconds 540       # again with the same N to resume
+    python -m studies.endtask_mini save WORK FOLDER         # float16 weights, configuration, tokenizer
 
 DATA holds `tasks/NAME/{dev,test}.jsonl.zst` and the corpora. `train` stops at a checkpoint after `--seconds`, and a
 killed one loses what came after its last checkpoint; on a CPU the weights are those of an uninterrupted run. Rates are
@@ -49,7 +49,7 @@ from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.device import choose_device_context, move
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain_phase import phase_of
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
 
 CORPORA = ("corpus", "corpus_biomedical", "corpus_science")
@@ -78,7 +78,7 @@ def settings_of(*, learning_rate: float, batch_tokens: int, size: str = "mini", 
             mask_probability=0.2,
             learning_rate=learning_rate,
             lr_scheduler_type="warmup_stable_decay",
-            warmup_fraction=0.02,
+            warmup_steps=0.02,
             checkpoint_steps=100,
         ),
     )
@@ -104,7 +104,7 @@ def clean_texts(data: Path, corpora: Iterable[str], limit: int | None) -> tuple[
 
     evaluation = sorted(set(evaluation_texts(data / "tasks")))
     contamination = ContaminationFilter.of(evaluation)
-    scanner = Scanner(Terms(["the"]), contamination.table, signatures=False)
+    scanner = Scanner(Terms(["the"]), contamination.table)
     corpus = Corpus.read([data / name for name in corpora])
     documents = islice(corpus.documents(), limit)
     kept: list[str] = []

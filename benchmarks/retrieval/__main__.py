@@ -14,11 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.results_file import write_results
-from benchmarks.retrieval.agreement import compare
 from benchmarks.retrieval.engines import ENGINES, PACKAGES
 from benchmarks.retrieval.measure import Bench, EngineFailed
+from benchmarks.retrieval.page import compare, summarize
 from benchmarks.retrieval.plan import REPEATS, Journal, Measurement, Row, all_sizes, all_tasks, plan, whole_plan
-from benchmarks.retrieval.summary import summarize
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND = "python -m benchmarks.retrieval"

@@ -1,4 +1,4 @@
-"""The engines side by side: each reads the same files, cuts the same words and ranks passages for the same queries.
+"""The engines: each reads the same files, cuts the same words and ranks passages for the same queries.
 
 Each is set as fast as its documentation allows on two cores:
 
@@ -22,9 +22,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.retrieval.words import word_expression
 from endtask.corpus import Corpus
 from endtask.retrieval.words import fold, words_of
+
+
+def word_expression() -> str:
+    """What a word is in folded text, as an expression of Rust's `regex`."""
+    ideographs = r"\x{3007}\x{3400}-\x{4DBF}\x{4E00}-\x{9FFF}\x{F900}-\x{FAFF}\x{20000}-\x{3FFFF}"
+    return rf"[\p{{L}}\p{{N}}\p{{M}}--[{ideographs}]]+|[\p{{L}}\p{{N}}\p{{M}}&&[{ideographs}]]"
+
 
 K1, B = 1.2, 0.75
 THREADS = 2

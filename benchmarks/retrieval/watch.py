@@ -33,7 +33,7 @@ def watch(command: list[str], folder: Path, environment: dict[str, str] | None =
     """Run a command to its end; `folder` is where it may leave files."""
     start = time.perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=sys.stderr, start_new_session=True)
-    memory, disk, disk_due = TrainState(process.pid), 0, start
+    memory, disk, disk_due = PeakMemory(process.pid), 0, start
     try:
         while True:
             asked = time.perf_counter()
@@ -50,7 +50,7 @@ def watch(command: list[str], folder: Path, environment: dict[str, str] | None =
     return Watched(process.returncode, seconds, memory.peak, max(disk, disk_bytes(folder)))
 
 
-class TrainState:
+class PeakMemory:
     """The most that the processes of a session held together, each time one looked."""
 
     def __init__(self, session: int) -> None:

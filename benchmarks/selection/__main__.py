@@ -13,11 +13,11 @@ import argparse
 import time
 from pathlib import Path
 
+from benchmarks.job import measure
 from benchmarks.results_file import RESULTS, write_results
 from benchmarks.selection.cases import ENGINES, KRONFLUENCE, Row, by_process, plan
 from benchmarks.selection.inputs import LABELS, TARGETS, Bench
-from benchmarks.selection.measure import measure
-from benchmarks.selection.summary import GOALS, summarize, table
+from benchmarks.selection.page import GOALS, summarize
 from benchmarks.training.cases import VOCABULARY
 from benchmarks.training.inputs import ROOT, TEXTS, vocabulary_folder
 
@@ -40,13 +40,10 @@ def main() -> None:
     rows: list[Row] = []
     for cases in by_process(case for case in plan(given.device, given.size) if case.engine in given.engines):
         left = given.seconds - (time.monotonic() - started)
-        new = measure(cases, bench, min(left, given.engine_seconds))
-        rows += new
+        rows += measure("benchmarks.selection.job", cases, bench, min(left, given.engine_seconds))
         summary = summarize(rows)
         write_results("selection", given.command, rows, summary, given.results)
-        print(table(new))
         print(f"{cases[0].engine}: done after {time.monotonic() - started:.0f} s; {summary}", flush=True)
-    print(table(rows))
     print("\n".join(f"{name}: {figure}" for name, figure in summary.items()))
     print(f"not there yet: {', '.join(name for name in GOALS if name not in summary) or 'nothing'}")
     failed = [row for row in rows if "error" in row and row["engine"] != KRONFLUENCE]

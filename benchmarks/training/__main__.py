@@ -14,10 +14,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.job import measure
 from benchmarks.results_file import RESULTS, read_results, write_results
 from benchmarks.training.cases import (
     COMPILED,
     CPU_ROWS,
+    CPU_THREADS,
     MATMUL,
     OURS,
     REFERENCE,
@@ -29,8 +31,7 @@ from benchmarks.training.cases import (
     gpu_plan,
 )
 from benchmarks.training.inputs import ROOT, TEXTS, Bench
-from benchmarks.training.measure import measure
-from benchmarks.training.summary import GOALS, summarize, table
+from benchmarks.training.page import GOALS, summarize
 from endtask.io.atomic import write_json
 
 COMMAND = "python -m benchmarks.training"
@@ -46,14 +47,14 @@ def main() -> None:
     given = _arguments()
     bench = Bench(given.texts.resolve(), given.scratch.resolve(), given.warmup, given.steps)
     deadline = time.monotonic() + given.seconds
+    threads = {"OMP_NUM_THREADS": str(CPU_THREADS)} if given.device == "cpu" else {}
     rows: list[Row] = []
     for cases in by_engine(_plan(given)):
-        left = deadline - time.monotonic()
-        rows += measure(cases, bench, max(0.0, min(left, given.engine_seconds)))
+        left = min(deadline - time.monotonic(), given.engine_seconds)
+        rows += measure("benchmarks.training.job", cases, bench, left, threads)
         write(rows, given.device, given.merge, given.results)
         print(f"{cases[0].engine}: done after {given.seconds - (deadline - time.monotonic()):.0f} s", flush=True)
     summary = write(rows, given.device, given.merge, given.results)
-    print(table(rows))
     print("\n".join(f"{name}: {figure}" for name, figure in summary.items()))
     print(f"not there yet: {', '.join(name for name in GOALS if name not in summary) or 'nothing'}")
     raise SystemExit(1 if any("error" in row for row in rows) else 0)

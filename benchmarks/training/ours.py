@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.training.bert import parameters_of
 from benchmarks.training.cases import LENGTH, SIZES, Case, Row
 from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Bench
+from benchmarks.training.peers import parameters_of
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.masking import Masking
@@ -19,7 +19,7 @@ from endtask.objectives.stream import TextStream
 from endtask.training.device import choose_device_context, move
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.pretrain_phase import phase_of
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
 
 NAME = "text"

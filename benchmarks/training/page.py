@@ -1,12 +1,100 @@
-"""The figures of the training benchmark as a table and as a picture."""
+"""The headline figures of the training benchmark, and its table and pictures."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from statistics import median
 from typing import Any
 
+from benchmarks.job import finished, ratio
 from benchmarks.results_file import Results
-from benchmarks.training.cases import COMPILED, OURS, REFERENCE, SMALL_VOCABULARY, TRAINER
+from benchmarks.training.cases import COMPILED, MATMUL, OURS, REFERENCE, SMALL_VOCABULARY, TRAINER, VOCABULARY, Row
 from endtask.reporting.plots import BarGroup, bar_chart, picture
+
+GOALS = (
+    "tokens_per_second_110m",
+    "tokens_per_second_42m",
+    "tokens_per_second_23m",
+    "fraction_of_matmul_peak_110m",
+    "speedup_vs_trainer_full",
+    "speedup_vs_compiled_trainer_full",
+    "speedup_vs_trainer_task_text",
+    "speedup_vs_reference_full",
+    "cpu_speedup_vs_trainer",
+)
+"""The figures that a whole results file has."""
+
+
+def summarize(rows: list[Row]) -> Row:
+    """All headline figures that the rows allow; those of a failed or missing measurement are left out."""
+    statistics = {**_gpu(rows), **_cpu(rows), "measurements": sum("error" not in row for row in rows)}
+    return {name: figure for name, figure in statistics.items() if figure is not None}
+
+
+def speed(rows: Iterable[Row], **chosen: object) -> float | None:
+    """Tokens a second: the median over repeats, with the number of workers that is best; None where not measured."""
+    by_workers: dict[int, list[float]] = {}
+    for row in finished(rows, **{"vocabulary": VOCABULARY, **chosen}):
+        by_workers.setdefault(row["workers"], []).append(row["tokens_per_second"])
+    return max(map(median, by_workers.values()), default=None)
+
+
+def best_workers(rows: Iterable[Row], **chosen: object) -> int | None:
+    """With how many workers an engine was fastest."""
+    fastest = max(finished(rows, **chosen), key=lambda row: row["tokens_per_second"], default=None)
+    return None if fastest is None else fastest["workers"]
+
+
+def _gpu(rows: list[Row]) -> dict[str, float | None]:
+    def tokens(engine: str, size: str = "110m", text: str = "full") -> float | None:
+        return speed(rows, device="cuda", engine=engine, size=size, text=text)
+
+    full, task = tokens(OURS), tokens(OURS, text="task")
+    return {
+        "tokens_per_second_110m": full,
+        "tokens_per_second_42m": tokens(OURS, "42m"),
+        "tokens_per_second_23m": tokens(OURS, "23m"),
+        "tokens_per_second_110m_task_text": task,
+        "fraction_of_matmul_peak_110m": _fraction_of_peak(rows),
+        "best_matmul_tflops": _best_matmul(rows),
+        "speedup_vs_trainer_full": ratio(full, tokens(TRAINER)),
+        "speedup_vs_trainer_full_42m": ratio(tokens(OURS, "42m"), tokens(TRAINER, "42m")),
+        "speedup_vs_trainer_full_23m": ratio(tokens(OURS, "23m"), tokens(TRAINER, "23m")),
+        "speedup_vs_compiled_trainer_full": ratio(full, tokens(COMPILED)),
+        "speedup_vs_compiled_trainer_task_text": ratio(task, tokens(COMPILED, text="task")),
+        "speedup_vs_trainer_task_text": ratio(task, tokens(TRAINER, text="task")),
+        "speedup_vs_reference_full": ratio(full, tokens(REFERENCE)),
+        "speedup_vs_reference_task_text": ratio(task, tokens(REFERENCE, text="task")),
+    }
+
+
+def _cpu(rows: list[Row]) -> dict[str, float | None]:
+    def speedup(text: str, vocabulary: int) -> float | None:
+        chosen = {"device": "cpu", "text": text, "vocabulary": vocabulary}
+        return ratio(speed(rows, engine=OURS, **chosen), speed(rows, engine=TRAINER, **chosen))
+
+    return {
+        "cpu_speedup_vs_trainer": speedup("full", VOCABULARY),
+        "cpu_speedup_vs_trainer_task_text": speedup("task", VOCABULARY),
+        "cpu_speedup_vs_trainer_vocabulary_8000": speedup("full", SMALL_VOCABULARY),
+        "cpu_trainer_workers": best_workers(rows, device="cpu", engine=TRAINER, text="full", vocabulary=VOCABULARY),
+    }
+
+
+def _fraction_of_peak(rows: list[Row]) -> float | None:
+    """Matrix products that training needs, padding left out, against the best product of the same run."""
+    peak = _best_matmul(rows)
+    ours = [
+        row["flops"] / row["seconds"] / 1e12
+        for row in finished(rows, device="cuda", engine=OURS, size="110m", text="full")
+        if "flops" in row
+    ]
+    return ratio(median(ours), peak) if ours else None
+
+
+def _best_matmul(rows: list[Row]) -> float | None:
+    return max((row["best_tflops"] for row in finished(rows, engine=MATMUL)), default=None)
+
 
 NAMES = {
     OURS: "endtask (`lean`)",

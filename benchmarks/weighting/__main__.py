@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.job import failure, forget_last_case, peak_memory
+from benchmarks.job import attempt, failure
 from benchmarks.results_file import RESULTS, write_results
 from benchmarks.training.cases import SIZES
-from benchmarks.weighting.cases import AUTHORS, RULES, Case, Row, plan
-from benchmarks.weighting.inputs import Bench
-from benchmarks.weighting.summary import GOALS, summarize, table
+from benchmarks.weighting.ours import AUTHORS, RULES, Bench, Case, Row, plan
+from benchmarks.weighting.page import GOALS, summarize
 
 COMMAND = "python -m benchmarks.weighting"
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -29,36 +27,21 @@ def main() -> None:
     deadline = time.monotonic() + given.seconds
     rows: list[Row] = []
     for case in plan(given.engines, given.size, given.rows, given.held_out, given.device, given.repeats):
-        rows.append(measure(case, bench) if time.monotonic() < deadline else failure(case, "no time left"))
+        rows.append(attempt(run_case, case, bench) if time.monotonic() < deadline else failure(case, "no time left"))
         write_results("weighting", COMMAND, rows, summarize(rows), given.results)
-        print(table(rows[-1:]), flush=True)
+        print(rows[-1], flush=True)
     summary = summarize(rows)
     print("\n".join(f"{name}: {figure}" for name, figure in summary.items()))
     print(f"not there yet: {', '.join(name for name in GOALS if name not in summary) or 'nothing'}")
     raise SystemExit(1 if any("error" in row for row in rows) else 0)
 
 
-def measure(case: Case, bench: Bench) -> Row:
-    """The figures of one case; one that failed says why."""
-    import torch
-
-    torch._dynamo.reset()  # each case compiles for its own shapes, as it would alone
-    forget_last_case(case.device)
-    try:
-        statistics = _engine(case, bench)
-    except RuntimeError as error:  # out of memory is one of them
-        return failure(case, str(error).splitlines()[0][:300])
-    return {**asdict(case), **statistics, **peak_memory(case.device)}
-
-
-def _engine(case: Case, bench: Bench) -> Row:
-    if case.engine == AUTHORS:
-        from benchmarks.weighting.authors import authors_way
-
-        return authors_way(case, bench)
+def run_case(case: Case, bench: Bench) -> Row:
+    """Train, and return the figures."""
+    from benchmarks.weighting.authors import authors_way
     from benchmarks.weighting.ours import ours
 
-    return ours(case, bench)
+    return authors_way(case, bench) if case.engine == AUTHORS else ours(case, bench)
 
 
 def _arguments() -> argparse.Namespace:

@@ -15,10 +15,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.training.bert import bert_masked_lm, parameters_of
 from benchmarks.training.cases import Case as TrainingCase
-from benchmarks.weighting.cases import CLASSES, LENGTH, OBJECTIVES, Case, Row
-from benchmarks.weighting.inputs import LEARNING_RATE, MASKED_SHARE, SEED, SPECIAL, TEXTS, Bench, labels
+from benchmarks.training.peers import bert_masked_lm, parameters_of
+from benchmarks.weighting.ours import (
+    CLASSES,
+    LEARNING_RATE,
+    LENGTH,
+    MASKED_SHARE,
+    OBJECTIVES,
+    SEED,
+    SPECIAL,
+    TEXTS,
+    Bench,
+    Case,
+    Row,
+    labels,
+)
 from endtask.seeds import generator
 
 _HEAD_STEPS, _HEAD_RATE, _HEAD_DECAY, _ETA = 10, 1e-3, 0.1, 1e-2

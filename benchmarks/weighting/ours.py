@@ -1,34 +1,116 @@
-"""Ours: the lean encoder in endtask's own loop, three objectives, with equal or learned weights."""
+"""What is measured, and ours: the lean encoder in endtask's own loop, three objectives, equal or learned weights."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.training.bert import parameters_of
 from benchmarks.training.cases import SIZES
-from benchmarks.weighting.cases import CLASSES, LENGTH, OBJECTIVES, RULES, Case, Row
-from benchmarks.weighting.inputs import LEARNING_RATE, MASKED_SHARE, SEED, SPECIAL, TEXTS, Bench, labels
+from benchmarks.training.inputs import StepClock
+from benchmarks.training.peers import parameters_of
+from benchmarks.training.prepare import write_rows
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.base import BuiltObjective
-from endtask.objectives.classification import Classification
 from endtask.objectives.masking import Masking
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
+from endtask.seeds import generator
+from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.pretrain_phase import phase_of
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
 from endtask.weighting.meta import MetaConfig
-from endtask.weighting.meta.build import TextHeldOut
 from endtask.weighting.meta.folds import FOLD_STEPS, Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes
-from endtask.weighting.meta.rule import Meta
+from endtask.weighting.meta.rule import Meta, TextHeldOut
+
+Device = Literal["cuda", "cpu"]
+Row = dict[str, Any]
+
+LENGTH = 128
+VOCABULARY = 30_522
+CLASSES = 6
+OBJECTIVES = ("task", "tapt", "dapt")
+"""The end task, and masked LM on two kinds of text."""
+
+EQUAL, META, DEFAULT, PAPER, AUTHORS = "equal", "meta", "meta default", "meta paper", "authors' way"
+RULES: dict[str, MetaConfig | None] = {
+    EQUAL: None,
+    META: MetaConfig(every=1),
+    DEFAULT: MetaConfig(),
+    PAPER: MetaConfig(every=1, head="adamw", parameters="all", floor=0.0),
+}
+"""Ours; None: equal weights."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement: batches of `rows` texts of 128 tokens for each objective, `held_out` texts twice for META."""
+
+    engine: str
+    size: str
+    rows: int
+    held_out: int
+    device: Device
+    repeat: int = 1
+    vocabulary: int = VOCABULARY
+
+
+def plan(engines: list[str], size: str, rows: int, held_out: int, device: Device, repeats: int) -> list[Case]:
+    """Engines in turn, so that a machine that warms up slows all of them; the slow authors' way once."""
+    return [
+        Case(engine, size, rows, held_out, device, repeat)
+        for repeat in range(1, repeats + 1)
+        for engine in engines
+        if engine != AUTHORS or repeat == 1
+    ]
+
+
+SEED = 0
+TEXTS = 4096
+SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+MASKED_SHARE = 0.15
+LEARNING_RATE = 1e-4
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where there is room to work, and how many steps are taken."""
+
+    scratch: Path
+    warmup: int
+    steps: int
+
+    def clock(self, case: Case) -> StepClock:
+        """A clock for as many steps as the case is trained."""
+        import torch
+
+        return StepClock(torch.device(case.device), self.warmup, self.steps)
+
+    def texts(self, name: str, vocabulary: int) -> PackedTexts:
+        """Rows of random tokens, each between [CLS] and [SEP]."""
+        folder = self.scratch / f"{name}-{vocabulary}"
+        if (folder / "shape.json").exists():
+            return PackedTexts(folder)
+        rows = generator(SEED, "weighting benchmark", name).integers(len(SPECIAL), vocabulary, (TEXTS, LENGTH))
+        rows[:, 0], rows[:, -1] = SPECIAL["cls"], SPECIAL["sep"]
+        return write_rows(rows, folder)
+
+
+def labels() -> NDArray[np.int64]:
+    """A class for every text."""
+    return generator(SEED, "weighting benchmark", "labels").integers(0, CLASSES, TEXTS)
+
 
 _FOLDS = 16
 """So many parts that the end task's batches hardly shrink: all engines read the same batches."""

@@ -1,10 +1,40 @@
-"""The figures of the weighting benchmark as a table."""
+"""The headline figures of the weighting benchmark, and its table."""
 
 from __future__ import annotations
 
+from statistics import median
+
+from benchmarks.job import ratio
 from benchmarks.results_file import Results
-from benchmarks.weighting.cases import AUTHORS, DEFAULT, EQUAL, META, PAPER
-from benchmarks.weighting.summary import step_milliseconds
+from benchmarks.weighting.ours import AUTHORS, DEFAULT, EQUAL, META, PAPER, Row
+
+GOALS = ("meta_step_over_equal_step", "meta_step_over_equal_step_default", "speedup_vs_authors_way")
+"""The figures that a whole results file has."""
+
+
+def summarize(rows: list[Row]) -> Row:
+    """All headline figures that the rows allow; those of a failed or missing measurement are left out."""
+    statistics = {
+        "meta_step_over_equal_step": _step_ratio(rows, META, EQUAL),
+        "meta_step_over_equal_step_default": _step_ratio(rows, DEFAULT, EQUAL),
+        "meta_step_over_equal_step_paper_head": _step_ratio(rows, PAPER, EQUAL),
+        "speedup_vs_authors_way": _step_ratio(rows, AUTHORS, META),
+        "speedup_vs_authors_way_default": _step_ratio(rows, AUTHORS, DEFAULT),
+        "equal_step_milliseconds": step_milliseconds(rows, EQUAL),
+        "meta_step_milliseconds": step_milliseconds(rows, META),
+        "measurements": sum("error" not in row for row in rows),
+    }
+    return {name: figure for name, figure in statistics.items() if figure is not None}
+
+
+def step_milliseconds(rows: list[Row], engine: str) -> float | None:
+    """A step of an engine: the median over repeats; None where not measured.
+
+    The mean over all steps of a repeat, for of the default only every fourth has a look at held-out data.
+    """
+    found = [1000 * row["seconds"] / row["steps"] for row in rows if row["engine"] == engine and "error" not in row]
+    return round(median(found), 3) if found else None
+
 
 NAMES = {
     EQUAL: "equal weights (MT)",
@@ -31,3 +61,7 @@ def weighting_table(results: Results) -> str:
         f"held-out texts, size {first['size']}, on one {where}, {results.date}; `{results.command}`."
     )
     return "\n".join([*table, "", how, ""])
+
+
+def _step_ratio(rows: list[Row], slow: str, quick: str) -> float | None:
+    return ratio(step_milliseconds(rows, slow), step_milliseconds(rows, quick))

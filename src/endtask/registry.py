@@ -18,6 +18,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Collection
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -96,7 +97,12 @@ class Registry(Generic[P]):
         self._complete = True
 
     def _entry_points(self) -> metadata.EntryPoints:
-        return metadata.entry_points(group=f"endtask.{self.kind.replace(' ', '_')}s")
+        return _entry_points(f"endtask.{self.kind.replace(' ', '_')}s")
+
+
+@cache  # reads the metadata of every installed package
+def _entry_points(group: str) -> metadata.EntryPoints:
+    return metadata.entry_points(group=group)
 
 
 def load_plugin(path: str | Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -100,12 +98,3 @@ def test_queries_have_passages_of_their_topic(drawn: list[list[str]]) -> None:
     shared = [sorted(len((set(words_of(query.decode())) - common) & words) for words in rare) for query in queries]
     assert np.median([best[-1] for best in shared]) >= 3
     assert np.mean([np.mean(best) for best in shared]) < 0.5
-
-
-@pytest.mark.parametrize("size", ["5%", "much", "0GB"])
-def test_a_size_that_is_none_is_refused(tmp_path: Path, repository: Path, size: str) -> None:
-    command = [sys.executable, "-m", "benchmarks.generate_corpus", "--bytes", size, "--output", str(tmp_path / "new")]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=repository)
-    assert ended.returncode == 2
-    assert f"argument --bytes: '{size}'" in ended.stderr
-    assert not (tmp_path / "new").exists()

@@ -1,14 +1,15 @@
-"""What benchmarks that measure case by case share: here the rows of a job, and what is asked of a GPU."""
+"""Measurements case by case: rows of a process, of one that runs out of time, and of an engine that breaks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-import torch
 
-from benchmarks.job import Folders, Job, failure, forget_last_case, peak_memory
+from benchmarks.job import Folders, Row, attempt, measure, work
 
 
 @dataclass(frozen=True)
@@ -18,27 +19,53 @@ class Thing:
     size: int
 
 
-def test_rows_of_an_earlier_job_are_not_taken_for_those_of_this_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+CASES = [Thing(1), Thing(2)]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    return Folders(tmp_path / "texts", tmp_path / "scratch")
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_process_that_ends_early_loses_only_what_it_had_not_done(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = Job((Thing(1), Thing(2)), Folders(tmp_path / "texts", tmp_path / "scratch"), tmp_path / "rows.jsonl")
-    job.keep(failure(Thing(3), "too large"))
-    assert job.rows.read_text(encoding="utf-8") == '{"size": 3, "error": "too large"}\n'
-    given = tmp_path / "given.sh"
-    given.write_text('#!/bin/sh\necho "$1 $2 $HF_HUB_OFFLINE $MORE"\nexit 3\n', encoding="utf-8")
-    given.chmod(0o755)
-    monkeypatch.setattr("sys.executable", str(given))
-    log = tmp_path / "log"
-    assert job.run("some.module", log, 60.0, {"MORE": "more"}) == ([], 3)
-    assert log.read_text(encoding="utf-8") == "-m some.module 1 more\n"
+    rows, done = folders.scratch / "rows.jsonl", json.dumps(asdict(CASES[0]))
+    folders.scratch.mkdir()
+    rows.write_text('{"size": 9}\n')  # of an earlier job
+    given = script(tmp_path / "given.sh", f"echo '{done}' >> {rows}\necho \"$2 $HF_HUB_OFFLINE $MORE\"\nexit 3")
+    monkeypatch.setattr(sys, "executable", given)
+    found = measure("some.module", CASES, folders, 60.0, {"MORE": "more"})
+    assert found == [{"size": 1}, {"size": 2, "error": "exit status 3"}]
+    assert (folders.scratch / "some.module.log").read_text() == "some.module 1 more\n"
+    monkeypatch.setattr(sys, "executable", script(tmp_path / "slow.sh", f"echo '{done}' > {rows}\nsleep 600"))
+    assert [row.get("error") for row in measure("slow", CASES, folders, 0.5)] == [None, "not done within 0 s"]
+    assert [row["error"] for row in measure("none", CASES, folders, 0.0)] == ["no time was left"] * 2
 
 
-def test_memory_is_asked_of_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    for name in ("empty_cache", "reset_peak_memory_stats"):
-        monkeypatch.setattr(torch.cuda, name, lambda name=name: asked.append(name))
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 7)
-    forget_last_case("cpu")
-    assert (asked, peak_memory("cpu")) == ([], {})
-    forget_last_case("cuda")
-    assert (asked, peak_memory("cuda")) == (["empty_cache", "reset_peak_memory_stats"], {"peak_memory_bytes": 7})
+def test_the_process_does_the_job_it_is_given(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders.scratch.mkdir()
+    rows = folders.scratch / "rows.jsonl"
+    job = {"cases": [{"size": 1}, {"size": 2}], "bench": asdict(folders), "rows": rows}
+    monkeypatch.setattr(sys, "argv", ["job", json.dumps(job, default=str)])
+
+    def run(case: Thing, bench: Folders) -> Row:
+        assert bench == folders
+        return {"seconds": 3.0 / (case.size - 1)}  # the first breaks
+
+    work(Thing, Folders, run)
+    assert [json.loads(line) for line in rows.read_text().splitlines()] == [
+        {"size": 1, "error": "ZeroDivisionError: float division by zero"},
+        {"size": 2, "seconds": 3.0},
+    ]
+
+
+def test_figures_that_are_no_numbers_are_none() -> None:
+    row = attempt(lambda case, bench: {"seconds": float("nan")}, CASES[0], None)
+    assert row == {"size": 1, "error": "ArithmeticError: not a number: seconds"}

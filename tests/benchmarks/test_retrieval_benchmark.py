@@ -14,11 +14,10 @@ import pytest
 import zstandard
 
 from benchmarks.results_file import Results, this_machine
-from benchmarks.retrieval.agreement import compare
 from benchmarks.retrieval.engines import ENGINES
 from benchmarks.retrieval.inputs import cut_corpus, task_queries, whole_corpus
 from benchmarks.retrieval.measure import Bench, EngineFailed
-from benchmarks.retrieval.page import COMPARED, retrieval_picture
+from benchmarks.retrieval.page import COMPARED, compare, retrieval_picture, summarize
 from benchmarks.retrieval.plan import (
     GENERATED_SIZES,
     Journal,
@@ -29,7 +28,6 @@ from benchmarks.retrieval.plan import (
     plan,
     whole_plan,
 )
-from benchmarks.retrieval.summary import summarize
 from benchmarks.retrieval.watch import disk_bytes, watch
 from endtask.io.tables import read_rows
 

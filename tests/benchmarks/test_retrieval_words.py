@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.retrieval.words import word_expression
+from benchmarks.retrieval.engines import word_expression
 from endtask.corpus import Corpus
 from endtask.retrieval.words import fold, words_of
 

@@ -13,10 +13,9 @@ import pytest
 import torch
 import zstandard
 
-from benchmarks.job import Job
+from benchmarks.job import attempt
 from benchmarks.results_file import read_results
 from benchmarks.selection import __main__ as command
-from benchmarks.selection.agreement import rank_correlations
 from benchmarks.selection.cases import (
     AGREEMENT,
     KRONFLUENCE,
@@ -33,11 +32,10 @@ from benchmarks.selection.cases import (
 )
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of
 from benchmarks.selection.job import run_case
-from benchmarks.selection.measure import measure
-from benchmarks.selection.page import selection_table
-from benchmarks.selection.per_example import gradients_of, masked_table
+from benchmarks.selection.ours import rank_correlations
+from benchmarks.selection.page import GOALS, selection_table, summarize
+from benchmarks.selection.peers import gradients_of, masked_table
 from benchmarks.selection.prepare import prepare
-from benchmarks.selection.summary import GOALS, summarize, table
 from benchmarks.training.inputs import vocabulary_folder
 from benchmarks.training.prepare import write_rows
 from endtask.gradients.arithmetic import matrices
@@ -81,10 +79,13 @@ def arguments(bench: Bench, results: Path) -> list[str]:
 
 
 def test_everything_runs_on_a_tiny_network(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_this_process(cases: list[Case], bench: Bench, seconds: float) -> list[Row]:
-        return [run_case(case, bench) for case in cases]
+    def in_this_process(module: str, cases: list[Case], bench: Bench, seconds: float) -> list[Row]:
+        assert module == "benchmarks.selection.job"
+        return [attempt(run_case, case, bench) for case in cases]
 
     monkeypatch.setattr(command, "measure", in_this_process)
+    cases = {(case.engine, case.network): case for case in reversed(plan("cpu", "tiny"))}  # one of each
+    monkeypatch.setattr(command, "plan", lambda device, size: list(cases.values())[::-1])
     monkeypatch.setattr(sys, "argv", arguments(bench, tmp_path))
     with pytest.raises(SystemExit) as ended:
         command.main()
@@ -100,7 +101,7 @@ def test_everything_runs_on_a_tiny_network(bench: Bench, tmp_path: Path, monkeyp
 
 
 def test_bytes_per_target_are_those_of_one_row_or_a_matrix(bench: Bench) -> None:
-    exact = run_case(replace(CASE, network="bert"), bench)
+    exact = attempt(run_case, replace(CASE, network="bert"), bench)
     assert (exact["strategy"], exact["bytes_per_target"]) in (("pairs", 2 * 16 * 4 + 8), ("matrix", 16 * 16 * 4))
 
 
@@ -159,35 +160,6 @@ def test_a_failed_measurement_leaves_its_figures_out(bench: Bench) -> None:
     rows = [made_up_row(case) for case in plan("cuda", "110m") if case.engine != PER_EXAMPLE]
     rows.append({**asdict(replace(CASE, engine=PER_EXAMPLE)), "error": "OutOfMemoryError"})
     assert "speedup_vs_torch_func" not in summarize(rows)
-    assert "failed: OutOfMemoryError" in table(rows)
-
-
-def test_an_engine_that_breaks_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(case: Case, bench: Bench) -> Row:
-        raise RuntimeError("too large\nfor this machine")
-
-    monkeypatch.setattr("benchmarks.selection.job.engine_named", lambda name: broken)
-    assert run_case(CASE, bench)["error"] == "RuntimeError: too large"
-    monkeypatch.setattr("benchmarks.selection.job.engine_named", lambda name: lambda case, bench: {"seconds": np.nan})
-    assert run_case(CASE, bench)["error"] == "ArithmeticError: not a number: seconds"
-
-
-def test_a_job_is_understood_as_it_was_meant(bench: Bench, tmp_path: Path) -> None:
-    job = Job((CASE, replace(CASE, batch=4)), bench, tmp_path / "rows.jsonl")
-    assert Job.from_json(job.to_json(), Case, Bench) == job
-
-
-def test_a_process_out_of_time_loses_only_what_it_had_not_done(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = json.dumps(asdict(CASE))
-    slow = tmp_path / "slow.sh"
-    slow.write_text(f"#!/bin/sh\necho '{done}' > {bench.scratch / 'rows.jsonl'}\nsleep 600\n", encoding="utf-8")
-    slow.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(slow))
-    rows = measure([CASE, replace(CASE, batch=4)], bench, seconds=1.0)
-    assert [row.get("error") for row in rows] == [None, "not done within 1 s"]
-    assert [row["error"] for row in measure([CASE], bench, seconds=0.0)] == ["no time was left"]
 
 
 def test_rank_correlation_is_spearmans() -> None:

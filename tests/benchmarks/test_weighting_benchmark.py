@@ -7,24 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.job import attempt
 from benchmarks.results_file import read_results, write_results
 from benchmarks.training.cases import SIZES, Size
-from benchmarks.weighting.__main__ import measure
-from benchmarks.weighting.cases import AUTHORS, DEFAULT, EQUAL, META, PAPER, RULES, Case, Row, plan
-from benchmarks.weighting.inputs import Bench
-from benchmarks.weighting.page import weighting_table
-from benchmarks.weighting.summary import GOALS, summarize, table
+from benchmarks.weighting.__main__ import run_case
+from benchmarks.weighting.ours import AUTHORS, DEFAULT, EQUAL, META, PAPER, RULES, Bench, Case, Row, plan
+from benchmarks.weighting.page import GOALS, summarize, weighting_table
 
 ENGINES = [*RULES, AUTHORS]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [EQUAL, DEFAULT, AUTHORS])
 def test_every_way_trains(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "128x2", Size(16, 1, 2, 16))
     case = Case(engine, "128x2", rows=2, held_out=2, device="cpu", vocabulary=64)
-    row = measure(case, Bench(tmp_path, warmup=1, steps=2))
+    row = attempt(run_case, case, Bench(tmp_path, warmup=1, steps=1))
     assert "error" not in row
-    assert row["tokens"] == 2 * 3 * 2 * 128
+    assert row["tokens"] == 3 * 2 * 128
     assert 0 < row["loss"] < 6
     weights = [value for name, value in row.items() if name.startswith("weight/")]
     assert (sum(weights) == pytest.approx(1, abs=1e-3)) if RULES.get(engine) else not weights
@@ -60,4 +59,3 @@ def test_a_failed_measurement_leaves_its_figures_out() -> None:
     summary = summarize(rows)
     assert summary["meta_step_over_equal_step"] == 1.2  # the median
     assert "speedup_vs_authors_way" not in summary
-    assert "failed: out of memory" in table(rows)

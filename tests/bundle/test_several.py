@@ -122,7 +122,7 @@ def test_nothing_else_beside_the_runs_travels(comparison: Path, tmp_path: Path) 
 def test_a_run_too_deep_to_find_its_data_again(comparison: Path, data: Path) -> None:
     deep = make_run(data, comparison / "variants" / "a" / "deeper" / "seed-0")
     deep.go(until="select")
-    with pytest.raises(InputError, match=r"variants/a/deeper/seed-0: the run lies over 3 folders below"):
+    with pytest.raises(InputError, match=r"variants/a/deeper/seed-0: the run is over 3 folders below"):
         write_bundle(comparison)
     assert not comparison.with_name("compared.tar.zst").exists()
 

@@ -126,7 +126,7 @@ def test_interrupted_with_the_keyboard(toy: Path, tmp_path: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "endtask: stopped; the same command resumes the run"
+    assert said.splitlines()[-1] == "endtask: stopped; the same command resumes from here"
     assert "Traceback" not in said
     assert checkpoint.exists()
 
@@ -150,7 +150,7 @@ def test_interrupted_while_several_processes_read(toy: Path, tmp_path: Path) -> 
         assert process.stderr is not None
         said = process.stderr.read()  # ends once no process is left that could write
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "endtask: stopped; the same command resumes the run"
+    assert said.splitlines()[-1] == "endtask: stopped; the same command resumes from here"
     assert "Traceback" not in said
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from endtask.experiments.record import read_record
-from endtask.experiments.search_trials import SearchResult
+from endtask.experiments.search import SearchResult
 from tests.conftest import Answer
 from tests.experiments.search_stubs import Stubs
 from tests.toy_run import write_settings
@@ -83,7 +83,7 @@ def test_the_default_space(settings: Path, tmp_path: Path, command: Command, stu
         (["--grid", "--space", "pretrain.weighting.rho1=choice:1,2"], "--space goes with --trials"),
         (["--trials", 0], "at least one trial"),
         (["--trials", "many"], "--trials"),
-        (["--grid", "--values", "train.rho_1=1,2"], "unknown setting (did you mean 'pretrain.weighting.rho1'?)"),
+        (["--grid", "--values", "pretrain.rho_1=1,2"], "key 'pretrain.rho_1': unknown setting"),
         (["--grid", "--values", "pretrain.weighting.rho1=1,-2"], "must be 0 or more"),
         (["--grid", "--budget", "23steps"], "23steps are too few for 24 trials (--budget 24steps)"),
         (["--grid", "--budget", "soon"], "is not an amount with a unit"),

@@ -163,7 +163,7 @@ def test_init_writes_what_is_set_and_reads_the_task_by_it(toy: Path, tmp_path: P
     settings = load_settings(path)
     assert (settings.task.columns.text, settings.task.columns.label) == ("question", "topic")
     assert (settings.pretrain.seed, settings.pretrain.weighting.name) == (7, "equal")
-    assert settings.aligned.recipe == "pair_match"
+    assert settings.pretrain.objectives["aligned"].kind == "next_sentence"
     wrong = command("init", tmp_path / "other.yaml", "--set", "task.colums.text=question")
     assert wrong.err == "endtask: --set, key 'task.colums': unknown setting (did you mean 'task.columns'?)\n"
     assert not (tmp_path / "other.yaml").exists()

@@ -32,15 +32,12 @@ def test_what_fits_is_accepted() -> None:
     [
         ({"aligned": {"sources": []}}, r"aligned\.sources.*name the files"),
         ({"pretrain": {"max_length": 24}}, r"train\.max_length.*aligned objectives need 32 tokens"),
-        ({"aligned": {"subword_sampling": {"sources": ["wiki"]}}}, "needs tokenizer.kind: unigram"),
-        ({"aligned": {"spans_from": "title_case"}, "tokenizer": {"lowercase": False}}, "title_case can be read off"),
-        ({"aligned": {"spans_from": "markups"}}, "markup"),
-        ({"aligned": {"span_from": "markup"}}, "spans_from"),
-        ({"aligned": {"entity_markers": ["[[", "]]"]}}, "entity_markers"),
+        ({"aligned": {"subword_sampling": ["wiki"]}}, "needs tokenizer.kind: unigram"),
+        ({"aligned": {"subwords_sampling": ["wiki"]}}, "subword_sampling"),
+        ({"pretrain": {"objectives": {"links": {"kind": "hyperlinks", "span_label": "bio"}}}}, "span_labels"),
         ({"pretrain": {"objectives": {"links": {"kind": "hyperlink"}}}}, "hyperlinks"),
         ({"pretrain": {"objectives": {"links": {"kind": "hyperlinks", "texts": "task"}}}}, "reads aligned"),
-        ({"pretrain": {"objectives": {"a": {"kind": "task"}}}, "aligned": {"keep_head": True}}, "keep_head"),
-        ({"aligned": {"keep_head": True}, "finetune": {"reset_head": False}}, r"keep_head.*reset_head"),
+        ({"pretrain": {"objectives": {"a": {"kind": "task"}}}, "finetune": {"head": "aligned"}}, "finetune.head"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -48,10 +45,9 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> 
         resolve(tree(**changes))
 
 
-def test_stages_read_the_section_only_where_an_objective_is_aligned() -> None:
+def test_packing_reads_the_section_only_where_an_objective_is_aligned() -> None:
     plain, used = resolve({}), resolve(TREE)
-    for name in ("pack", "pretrain", "finetune"):
-        assert not any(key.startswith("aligned") for key in STAGES[name].settings_read(plain))
-        assert any(key.startswith("aligned") for key in STAGES[name].settings_read(used))
+    assert "aligned" not in STAGES["pack"].settings_read(plain)
+    assert "aligned" in STAGES["pack"].settings_read(used)
     assert "aligned" in STAGES["pack"].inputs_read(used)
     assert "aligned" not in STAGES["pack"].inputs_read(plain)

@@ -18,7 +18,7 @@ from endtask.pipeline.stages import STAGES
 NER = {"ner": {"path": "data/ner"}}
 TASK_AND_NER = {"task": {"kind": "task"}, "ner": {"kind": "task", "task": "ner"}}
 NER_THEN_TASK = dict(reversed(TASK_AND_NER.items()))
-KEPT = {"tasks": "all", "keep_better": True, "reset_head": False}
+KEPT = {"tasks": "all", "keep_better": True, "head": "pretrained"}
 
 
 @pytest.mark.parametrize(

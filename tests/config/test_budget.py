@@ -160,8 +160,8 @@ def test_a_share_keeps_the_unit_and_survives_writing(budget: Budget, fraction: f
             "key 'pretrain.batch_size': 1.5 is neither a number of texts nor an amount like 4096tok",
         ),
         (
-            {"pretrain": {"task_batch_size": True}},
-            "key 'pretrain.task_batch_size': true is neither a number of texts nor an amount like 4096tok",
+            {"pretrain": {"batch_size": True}},
+            "key 'pretrain.batch_size': true is neither a number of texts nor an amount like 4096tok",
         ),
     ],
 )

@@ -36,8 +36,8 @@ def test_what_learned_weights_are_learned_from() -> None:
     few = {use.part: use for use in data_usage(resolve({"pretrain": train}), groups=4)}
     assert few["learned weights"].split == "train, 1/4 of it held out in turn"
     by_dev = {"pretrain": {**train, "weighting": {"name": "meta", "split": "dev"}}}
-    assert by_part(by_dev)["learned weights"].split == "train, judged by dev"
-    own_head = {"pretrain": {**train, "weighting": {"name": "meta", "split": "dev", "same_head": True}}}
+    assert by_part(by_dev)["learned weights"].split == "train, held-out gradient of dev"
+    own_head = {"pretrain": {**train, "weighting": {"name": "meta", "split": "dev", "head": "task"}}}
     assert by_part(own_head)["learned weights"].split == "dev"
     (told,) = chosen_by_dev(data_usage(resolve(by_dev)))
     assert told.startswith("labels of dev choose the weights of objectives")

@@ -61,8 +61,8 @@ def test_a_misspelt_key_is_met_with_the_right_one_at_every_level(
         (("finetune",), "num_train_epochs", "'finetune.epochs'"),
         (("pretrain",), "num_train_epochs", "'finetune.epochs'"),
         (("pretrain",), "max_steps", "'budget'"),
-        (("pretrain",), "warmup_ratio", "'pretrain.warmup_fraction'"),
-        (("pretrain", "objectives", "own"), "warmup_ratio", "'pretrain.objectives.own.warmup_fraction'"),
+        (("pretrain",), "warmup_ratio", "'pretrain.warmup_steps'"),
+        (("pretrain", "objectives", "own"), "warmup_ratio", "'pretrain.objectives.own.warmup_steps'"),
         (("finetune",), "per_device_train_batch_size", "'finetune.batch_size'"),
         (("pretrain",), "bf16", "'precision'"),
     ],
@@ -179,7 +179,7 @@ def test_a_misspelling_is_told_before_the_key_it_leaves_unset() -> None:
 
 
 BEST = {"start_from": "best"}
-KEEP_HEAD = {"reset_head": False}
+KEEP_HEAD = {"head": "pretrained"}
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ KEEP_HEAD = {"reset_head": False}
             "key 'pretrain.batch_size': 255tok is less than two texts of 128 tokens",
         ),
         (
-            {"pretrain": {"task_batch_size": "1000tok", "task_max_length": 501}},
-            "key 'pretrain.task_batch_size': 1000tok is less than two texts of 501 tokens",
+            {"pretrain": {"batch_size": "1000tok", "task_max_length": 501}},
+            "key 'pretrain.batch_size': 1000tok is less than two texts of 501 tokens",
         ),
         (
             {"finetune": {"batch_size": "100tok", "max_length": 51}},
@@ -232,11 +232,11 @@ KEEP_HEAD = {"reset_head": False}
         ),
         (
             {"finetune": {"seeds": [3, 1, 3]}},
-            "key 'finetune.seeds': the seed 3 stands twice, which would pass for two runs",
+            "key 'finetune.seeds': the seed 3 is given twice and would count as two runs",
         ),
         (
             {"finetune": KEEP_HEAD, "pretrain": {"task_head": "tlm"}},
-            "key 'finetune.reset_head': false needs pretrain.task_head: stock, the head of the saved model",
+            "key 'finetune.head': pretrained needs pretrain.task_head: stock, the head of the saved model",
         ),
         (
             {"corpus": {"sources": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}},

@@ -105,7 +105,7 @@ def test_options_of_other_parts_are_refused() -> None:
         (of(dapt=DAPT, tapt={"texts": "task"}), "key 'pretrain.objectives.tapt.kind': is required"),
         (
             of(task={**TASK, "mask_probability": 0.1}),
-            "key 'pretrain.objectives.task.mask_probability': task masks no tokens",
+            "key 'pretrain.objectives.task.mask_probability': objective 'task' has no such option",
         ),
         (of(dev=TASK), "key 'pretrain.objectives': 'dev' is the name of a curve; choose another"),
         (of(**{"a/b": TASK}), "key 'pretrain.objectives': 'a/b' is no name; write letters (a to z), digits, - and _"),
@@ -123,8 +123,8 @@ def test_options_of_other_parts_are_refused() -> None:
             "key 'pretrain.objectives.task.learning_rate': only objectives of a sequence have their own",
         ),
         (
-            of(task={**TASK, "warmup_fraction": 0}),
-            "key 'pretrain.objectives.task.warmup_fraction': only objectives of a sequence have their own",
+            of(task={**TASK, "warmup_steps": 0}),
+            "key 'pretrain.objectives.task.warmup_steps': only objectives of a sequence have their own",
         ),
         (
             {"pretrain": {"objectives": {"corpus": {"kind": "mlm", "texts": "selection", "weight": 2}}}},
@@ -153,23 +153,19 @@ def test_options_of_other_parts_are_refused() -> None:
         ),
         (
             {"finetune": {"keep_better": True}},
-            "key 'finetune.keep_better': compares with pre-training's head; set reset_head: false with it",
+            "key 'finetune.keep_better': compares with pre-training's head; set head: pretrained with it",
         ),
         (
-            {**of(task=TASK), "finetune": {"keep_better": True, "reset_head": False, "members": 2}},
-            "key 'finetune.members': the mean of several is not compared with pre-training; set keep_better: false with it",
-        ),
-        (
-            {**of(tapt=TAPT), "finetune": {"keep_better": True, "reset_head": False}},
+            {**of(tapt=TAPT), "finetune": {"keep_better": True, "head": "pretrained"}},
             "key 'finetune.keep_better': needs pre-training that trains the task head",
         ),
         (
-            {**of(tapt=TAPT), "finetune": {"reset_head": False}},
-            "key 'finetune.reset_head': false keeps pre-training's task head, which nothing has trained",
+            {**of(tapt=TAPT), "finetune": {"head": "pretrained"}},
+            "key 'finetune.head': pretrained starts from pre-training's task head, which nothing has trained",
         ),
         (
-            {"skip_pretraining": True, "finetune": {"reset_head": False}},
-            "key 'finetune.reset_head': false keeps pre-training's task head, which nothing has trained",
+            {"skip_pretraining": True, "finetune": {"head": "pretrained"}},
+            "key 'finetune.head': pretrained starts from pre-training's task head, which nothing has trained",
         ),
         (
             of(task={**TASK, "batch_size": "200tok"}),

@@ -10,9 +10,10 @@ import pytest
 
 from endtask.config import Settings, load_settings, preset_names
 from endtask.config.preset_files import preset_layers
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED
 from endtask.errors import InputError
 from endtask.selectors.influence.scoring_model import scoring_settings
+from endtask.training.optimizer import ADAM_BETA1, ADAM_EPSILON
 from endtask.weighting.meta.head import HEAD_LEARNING_RATE, HEAD_STEPS, HEAD_WEIGHT_DECAY
 
 TASKS = ["agnews", "hyperpartisan", "helpfulness", "imdb", "acl-arc", "scierc", "chemprot", "rct-20k"]
@@ -128,12 +129,13 @@ def test_table_a1_of_iss(scale: str, task: str) -> None:
 
 def test_the_scoring_model_of_isss_authors() -> None:
     own = load_settings(preset="iss-small").select.options
-    assert (own.architecture, own.size, own.pooling, own.layers) == ("bert", "base", "cls", ("last",))
+    assert (own.size, own.layers) == ("base", ("last",))
     assert (own.targets, own.measure, own.choice, own.share_of_budget) == ("dev", "dot", "top_k", None)
     assert (own.masks, own.score_mask_probability) == (1, 0.1)
     assert (own.recipe_values.masks_targets, own.recipe_values.most_targets) == (True, None)
     fitted = scoring_settings(load_settings(preset="iss-small:imdb"))
-    assert (fitted.model.architecture, fitted.model.size, fitted.model.dropout) == ("bert", "base", 0.1)
+    model = fitted.model
+    assert (model.architecture, model.size, model.pooling, model.dropout) == ("bert", "base", "cls", 0.1)
     pretrain = fitted.pretrain
     assert (pretrain.learning_rate, own.epochs, pretrain.weight_decay, pretrain.batch_size.amount) == (5e-5, 15, 0, 16)
     assert (
@@ -184,7 +186,7 @@ def test_what_the_authors_code_says_of_stage_1(name: str) -> None:
     assert (settings.skip_pretraining, settings.skip_finetuning, settings.precision) == (False, False, "auto")
     assert (settings.select.name, settings.select.budget) == ("best_rank", None)
     assert (pretrain.learning_rate, pretrain.weight_decay) == (1e-4, 0.01)
-    assert (pretrain.adam_beta1, pretrain.adam_beta2, pretrain.adam_epsilon) == (0.9, 0.999, 1e-6)
+    assert (ADAM_BETA1, pretrain.adam_beta2, ADAM_EPSILON) == (0.9, 0.999, 1e-6)
     assert (pretrain.lr_scheduler_type, pretrain.warmup_steps, pretrain.max_grad_norm) == ("linear", 10_000, None)
     assert (pretrain.dropout, model.dropout) == (0.1, 0.1)
     assert (pretrain.mask_probability, pretrain.mask_rare_exponent) == (0.15, 0)
@@ -196,29 +198,28 @@ def test_what_the_authors_code_says_of_stage_1(name: str) -> None:
 def test_tlms_fine_tuning(name: str) -> None:
     finetune = load(name).finetune
     assert (finetune.learning_rate, finetune.weight_decay) == (2e-5, 0)
-    assert (finetune.adam_beta1, finetune.adam_beta2, finetune.adam_epsilon) == (0.9, 0.999, 1e-6)
+    assert (ADAM_BETA1, finetune.adam_beta2, ADAM_EPSILON) == (0.9, 0.999, 1e-6)
     assert (finetune.lr_scheduler_type, finetune.warmup_steps, finetune.max_grad_norm) == ("linear", 3000, None)
     assert (finetune.batch_size.amount, finetune.batch_size.unit) == (32, "texts")
     assert (finetune.max_steps, finetune.eval_steps, finetune.early_stopping_patience) == (30_000, 1000, None)
-    assert (finetune.start_from, finetune.reset_head, len(finetune.seeds)) == ("last", True, 3)
+    assert (finetune.start_from, finetune.head, len(finetune.seeds)) == ("last", "new", 3)
 
 
 def test_the_papers_values_do_not_hang_on_our_defaults() -> None:
     (layer,) = preset_layers("tlm-small")
-    optimizer = {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
+    optimizer = {"learning_rate", "weight_decay", "adam_beta2"}
     both = {*optimizer, "lr_scheduler_type", "warmup_steps", "max_grad_norm", "batch_size", "max_length"}
     stage_1 = {
         "weighting",
         "objectives",
         "task_head",
-        "update_unused_heads",
         "truncate_passages",
         "dropout",
     }
     assert set(layer["pretrain"]["weighting"]) == {"rho1"}
     assert {name: set(options) for name, options in layer["pretrain"]["objectives"].items()} == {"task": {"rho2"}}
     assert set(layer["pretrain"]) == both | stage_1 | {"mask_probability"}
-    assert set(layer["finetune"]) == both | {"max_steps", "eval_steps", "start_from", "reset_head", "seeds"}
+    assert set(layer["finetune"]) == both | {"max_steps", "eval_steps", "start_from", "head", "seeds"}
 
 
 def test_fine_tuning_as_in_dont_stop_pretraining() -> None:
@@ -252,14 +253,14 @@ def test_what_tartans_authors_code_says(name: str) -> None:
     pretrain, finetune = settings.pretrain, settings.finetune
     used = {objective: (one.kind, one.reads) for objective, one in pretrain.used_objectives.items()}
     assert used == {"task": ("task", "task"), "tapt": ("mlm", "task")}, "Table 1"
-    assert (pretrain.learning_rate, pretrain.weight_decay, pretrain.warmup_fraction) == (1e-4, 0.01, 0.06)
+    assert (pretrain.learning_rate, pretrain.weight_decay, pretrain.warmup_steps) == (1e-4, 0.01, 0.06)
     assert (pretrain.head_learning_rate, pretrain.head_weight_decay) == (1e-3, 0.1)
-    assert (pretrain.adam_beta1, pretrain.adam_beta2, pretrain.adam_epsilon) == (0.9, 0.98, 1e-6)
+    assert (ADAM_BETA1, pretrain.adam_beta2, ADAM_EPSILON) == (0.9, 0.98, 1e-6)
     assert (pretrain.clip_heads_apart, pretrain.max_grad_norm, pretrain.lr_scheduler_type) == (True, 1.0, "linear")
     assert (pretrain.batch_size.amount, pretrain.gradient_accumulation_steps, pretrain.max_length) == (64, 2, 512)
     assert (pretrain.eval_steps, pretrain.early_stopping_patience, pretrain.mask_probability) == (30, 20, 0.15)
     assert (finetune.learning_rate, finetune.epochs, finetune.early_stopping_patience) == (5e-6, 10, 3)
-    assert (finetune.start_from, finetune.reset_head, finetune.keep_better) == ("best", False, True)
+    assert (finetune.start_from, finetune.head, finetune.keep_better) == ("best", "pretrained", True)
     assert str(settings.domain.amount) == "10x"
 
 
@@ -423,16 +424,10 @@ def test_fast_presets_count_tokens_and_the_demo_texts() -> None:
     assert (demo.pretrain.batch_size.unit, demo.finetune.batch_size.unit) == ("texts", "texts")
 
 
-def test_the_same_head_can_be_asked_for_whatever_fits_the_other() -> None:
-    overrides = ["pretrain.weighting.same_head=true"]
-    meta = load_settings(preset="meta-tartan-scratch", overrides=overrides).pretrain.weighting
-    assert (meta.same_head, meta.head) == (True, "adamw")
-
-
 def test_task_adaptive_pre_training_falls_linearly_without_a_warm_up() -> None:
     model = ["model.path=a"]
     tapt = load_settings(preset="tapt", overrides=model).pretrain
-    assert (tapt.lr_scheduler_type, tapt.warmup_fraction) == ("linear", 0)
+    assert (tapt.lr_scheduler_type, tapt.warmup_steps) == ("linear", 0)
     both = load_settings(preset="dapt-tapt", overrides=model).pretrain
     assert both.lr_scheduler_type == "linear"
-    assert {name: one.warmup_fraction for name, one in both.objectives.items()} == {"dapt": None, "tapt": 0}
+    assert {name: one.warmup_steps for name, one in both.objectives.items()} == {"dapt": None, "tapt": 0}

@@ -18,8 +18,7 @@ from endtask.errors import InputError
             "'pretrain.weighting.rho1_end': needs a rho1 to start from",
         ),
         ({"pretrain": {"weighting": {"rho1_end": -1}}}, "rho1_end"),
-        ({"finetune": {"average_decay": 1.0}}, "finetune.average_decay"),
-        ({"finetune": {"average_decay": 0.0}}, "finetune.average_decay"),
+        ({"pretrain": {"warmup_steps": 1.5}}, "pretrain.warmup_steps"),
         ({"finetune": {"head_learning_rate": 0.0}}, "finetune.head_learning_rate"),
         ({"finetune": {"rdrop": -1.0}}, "finetune.rdrop"),
         ({"finetune": {"rdrop": 1.0}, "model": {"dropout": 0.0}}, "'finetune.rdrop': compares answers under dropout"),
@@ -39,7 +38,7 @@ def test_all_knobs_are_off_by_default() -> None:
     assert (train.seed, train.weighting.rho1_end) == (None, None)
     for phase in (train, finetune):
         assert (phase.head_learning_rate, phase.lr_scheduler_type) == (None, "linear")
-    assert (finetune.average_decay, finetune.rdrop, finetune.members) == (None, 0, 1)
+    assert finetune.rdrop == 0
 
 
 def test_rho1_may_end_elsewhere_when_it_is_automatic() -> None:

@@ -178,7 +178,7 @@ def test_a_large_text_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest
     assert corpus.statistics.total.documents == 1
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=60), min_size=1, max_size=30))
 def test_all_text_comes_through_once(tmp_path: Path, rows: list[str]) -> None:
     path = jsonl(tmp_path / "a.jsonl", {"text": "at least this"}, *({"text": text} for text in rows))

@@ -21,14 +21,6 @@ def test_all_passages_come_in_their_order_every_time(corpus: Corpus) -> None:
     assert list(drawn) == list(drawn) == list(corpus.documents())
 
 
-def test_a_draw_has_its_size_and_order_and_depends_on_the_seed_alone(corpus: Corpus) -> None:
-    first = [one.id for one in DrawnDocuments(corpus, limit=10, seed=1)]
-    assert len(first) == 10
-    assert first == [one.id for one in corpus.documents() if one.id in first]
-    assert first == [one.id for one in DrawnDocuments(corpus, limit=10, seed=1)]
-    assert first != [one.id for one in DrawnDocuments(corpus, limit=10, seed=2)]
-
-
 def test_guarded_passages_are_left_out(corpus: Corpus) -> None:
     kept = list(DrawnDocuments(corpus, is_contaminated=lambda text: text.endswith("7")))
     assert len(kept) == 36

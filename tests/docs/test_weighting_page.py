@@ -10,7 +10,7 @@ import yaml
 
 from endtask.config import load_settings
 from endtask.experiments import check_study
-from endtask.experiments.variants import make_plan
+from endtask.experiments.trial_runs import make_plan
 from tests.studies.test_study_files import STUDIES, tasks_of
 
 
@@ -55,5 +55,5 @@ def test_the_variants_of_the_ways_to_train(repository: Path) -> None:
     }
     assert {name for name, each in variants.items() if each.skip_pretraining} == {"plain"}
     before = [variants[name] for name in ("tapt", "dapt", "dapt-tapt")]
-    assert all(each.finetune.reset_head and each.pretrain.eval_steps is None for each in before)
+    assert all(each.finetune.head == "new" and each.pretrain.eval_steps is None for each in before)
     assert [str(each.budget) for each in before] == ["300steps", "300steps", "600steps"]

@@ -16,9 +16,15 @@ from transformers import BertModel
 
 import endtask
 from endtask.config import ModelSettings, resolve
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
 from endtask.encoders.checkpoint import load_network, open_checkpoint
-from endtask.encoders.checkpoint_files import checkpoint_fingerprint, config_file, weight_files
+from endtask.encoders.checkpoint_files import (
+    SMALL_PRETRAINED,
+    SMALL_PRETRAINED_NOTE,
+    checkpoint_fingerprint,
+    config_file,
+    small_pretrained,
+    weight_files,
+)
 from endtask.errors import InputError
 from endtask.pipeline.check import check
 from endtask.pipeline.run import Run
@@ -137,6 +143,7 @@ def test_the_tokenizer_forgets_the_length_it_was_saved_with(carrier: Path, tmp_p
     assert (saved["truncation"], saved["padding"]) == (None, None)
 
 
+@pytest.mark.slow
 def test_a_whole_run_from_a_package(carrier: Path, toy: Path, tmp_path: Path) -> None:
     result = endtask.run(from_package(toy, tmp_path / "run"))
     assert result.score is not None

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from transformers import DistilBertConfig
 
 from endtask.config import ModelSettings
-from endtask.encoders.checkpoint import check_tokenizer, load_network, open_checkpoint
-from endtask.encoders.checkpoint_weights import check_complete
+from endtask.encoders.checkpoint import check_complete, check_tokenizer, load_network, open_checkpoint
 from endtask.encoders.huggingface import save_classifier, save_masked_lm
 from endtask.encoders.network import MASKED_LM, TASK, TLM_TASK, Network
 from endtask.errors import InputError
@@ -251,7 +250,7 @@ def test_missing_and_unexpected_weights_of_the_encoder_are_refused(
     whole = (tmp_path / "model.safetensors").read_bytes()
     name = next(name for name in load_file(tmp_path / "model.safetensors") if ".1." in name)
     edit_weights(tmp_path, lambda tensors: tensors.pop(name))
-    with pytest.raises(InputError, match=rf"lacks weights that its configuration asks for: .*{name}$") as raised:
+    with pytest.raises(InputError, match=rf"lacks weights that its configuration needs: .*{name}$") as raised:
         load(tmp_path)
     assert str(raised.value).startswith(f"{tmp_path}, key 'model.path': ")
     (tmp_path / "model.safetensors").write_bytes(whole)

@@ -19,8 +19,8 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
+from endtask.encoders.base import Shape
 from endtask.encoders.flops import ModelCost, training_flops
-from endtask.encoders.sizes import Shape
 
 SHAPE = Shape(hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40)
 TEXTS, LENGTH, VOCABULARY, CLASSES = 4, 11, 50, 3

@@ -15,7 +15,7 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.huggingface import to_classifier, to_masked_lm
 from endtask.encoders.lean_layers import rotary_base, rotary_table, rotate
 from endtask.encoders.network import Network
-from endtask.objectives.classification import task_loss
+from endtask.objectives.task_losses import cross_entropy
 from endtask.tokenization.packed_texts import PackedTexts
 from tests.encoders.layouts import batch_of, stock_inputs
 from tests.tiny import ARCHITECTURES, make_labels, make_masking, make_network, make_packed, shake
@@ -56,7 +56,7 @@ def gradients(network: torch.nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 def both_losses(network: Network, batch: TextBatch) -> tuple[Tensor, Tensor]:
     hidden = network(batch)
-    return network.masked_lm_loss(hidden, batch), task_loss(network, hidden, batch)
+    return network.masked_lm_loss(hidden, batch), cross_entropy(network.task_logits(hidden, batch), batch)
 
 
 def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:

@@ -13,8 +13,8 @@ from torch import nn
 
 from endtask.config import ModelSettings
 from endtask.encoders.base import encoders
+from endtask.encoders.heads import pool
 from endtask.encoders.network import MASKED_LM, TASK, TLM_TASK, Network, build_network, initialize, pooling_of
-from endtask.encoders.pooling import pool
 from endtask.errors import InputError
 from endtask.tokenization.packed_texts import PackedTexts
 from tests.encoders.layouts import batch_of

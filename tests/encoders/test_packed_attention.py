@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface
 
-from endtask.encoders import attention, packed_attention
+from endtask.encoders import attention
 from endtask.encoders.attention import Guide
 from endtask.encoders.batch import BatchShape
 from endtask.encoders.huggingface import to_classifier
@@ -95,19 +95,20 @@ def test_no_mask_is_made_of_what_has_no_padding(
 
     def spy(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **asked: Any) -> Any:
         seen.append((query.shape[0], mask is None))
-        return packed_attention.packed_attention(module, query, key, value, mask, **asked)
+        return attention.packed_attention(module, query, key, value, mask, **asked)
 
-    AttentionInterface.register(packed_attention.ATTENTION, spy)
+    AttentionInterface.register(attention.ATTENTION, spy)
     try:
         texts = make_packed(tmp_path)
         network(batch_of(network, texts))
         network.backend = "varlen"
         network(batch_of(network, texts))
     finally:
-        AttentionInterface.register(packed_attention.ATTENTION, packed_attention.packed_attention)
+        AttentionInterface.register(attention.ATTENTION, attention.packed_attention)
     assert seen == [(len(texts), False)] * 2 + [(1, True)] * 2
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_body_is_compiled_without_a_break(architecture: str, tmp_path: Path) -> None:
     network, texts = shake(make_network(architecture)), make_packed(tmp_path)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from endtask.config import ModelSettings
-from endtask.config.model import Size
+from endtask.config.model import SIZES
+from endtask.encoders.base import Shape, shape_of
 from endtask.encoders.modernbert import gated_width
-from endtask.encoders.sizes import FLAT_SIZES, SIZES, Shape, shape_of
 from endtask.errors import InputError
 
 
@@ -46,15 +46,17 @@ def test_a_gated_block_has_about_the_weights_of_berts(architecture: str, size: s
     assert berts <= 3 * gated.hidden_size * gated.intermediate_size < berts + 3 * 128 * gated.hidden_size
 
 
-@pytest.mark.parametrize("size", FLAT_SIZES)
-def test_flat_sizes_say_what_they_are_and_have_heads_of_64(size: str) -> None:
+@pytest.mark.parametrize("size", ["256x1", "512x2", "768x3"])
+def test_sizes_in_numbers_say_what_they_are_and_have_heads_of_64(size: str) -> None:
     found = shape(size=size)
     assert size == f"{found.hidden_size}x{found.num_hidden_layers}"
     assert found.hidden_size == 64 * found.num_attention_heads
 
 
-def test_the_settings_know_every_size() -> None:
-    assert get_args(Size) == (*SIZES, *FLAT_SIZES)
+@pytest.mark.parametrize(("size", "message"), [("tinny", "tiny"), ("100x2", "multiple of 64"), ("256x0", "256x3")])
+def test_other_sizes_are_refused(size: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        shape(size=size)
 
 
 def test_numbers_override_the_name() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -40,6 +40,7 @@ shapes = st.lists(st.integers(0, 4), max_size=3)
 
 
 @given(st.dictionaries(st.text(max_size=5), st.tuples(dtypes, shapes), max_size=5))
+@settings(max_examples=25)
 def test_files_are_as_the_library_writes_them(
     tmp_path_factory: pytest.TempPathFactory, asked: dict[str, tuple[torch.dtype, list[int]]]
 ) -> None:

@@ -49,7 +49,7 @@ def test_without_stage_2_everything_after_it_works(toy: Path, own_run: Path) -> 
     assert answers == [json.loads(line)["predicted"]["4"] for line in lines]
 
 
-@pytest.mark.parametrize("settings", [{"rdrop": 1.0}, {"reset_head": False, "batch_size": "64tok"}])
+@pytest.mark.parametrize("settings", [{"rdrop": 1.0}, {"head": "pretrained", "batch_size": "64tok"}])
 def test_other_settings_reach_a_score(toy: Path, own_run: Path, settings: dict[str, Any]) -> None:
     results = redo(toy, own_run, {"seeds": [0], "max_steps": 3, **settings})
     assert results["rows"] == 18

@@ -15,6 +15,12 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("endtask.experiments.baselines.small_pretrained", lambda: None)
 
 
+@pytest.fixture(autouse=True)
+def few_permutations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests and intervals of tables from fewer draws; their own tests have their own numbers."""
+    monkeypatch.setattr("endtask.experiments.comparison.PERMUTATIONS", 200)
+
+
 @pytest.fixture
 def stubs(monkeypatch: pytest.MonkeyPatch) -> Stubs:
     """Training that costs nothing, in place of the real one."""

@@ -141,7 +141,7 @@ def test_a_comparison_asked_otherwise_is_refused(toy_files: Path, tmp_path: Path
     with pytest.raises(InputError, match=r"changed: retrieve\.top_k \(5 -> 6\) \(choose another --output"):
         compare(toy(toy_files, tmp_path / "out", retrieve={"top_k": 6}), TWO)
     changed = {**TWO, "variants": {"one": {}, "two": {"pretrain.learning_rate": 5e-3}}}
-    with pytest.raises(InputError, match=r"variant 'two': train\.learning_rate \(0\.003 -> 0\.005\)"):
+    with pytest.raises(InputError, match=r"variant 'two': pretrain\.learning_rate \(0\.003 -> 0\.005\)"):
         compare(toy(toy_files, tmp_path / "out"), changed)
     with pytest.raises(InputError, match="variant 'no_corpus': "):
         compare(toy(toy_files, tmp_path / "out"), {**TWO, "against": "two"})

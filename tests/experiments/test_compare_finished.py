@@ -11,11 +11,10 @@ import pytest
 
 from endtask.errors import InputError, TrainingError
 from endtask.evaluation.significance import bootstrap_interval, metric_permutation
-from endtask.experiments import ComparisonResult, compare, compare_finished, read_comparison_folder
+from endtask.experiments import ComparisonResult, compare, compare_finished, comparison, read_comparison_folder
 from endtask.experiments.compare import RECORD
 from endtask.experiments.compare_report import missing_notes
 from endtask.experiments.record import read_record
-from endtask.experiments.statistics import PERMUTATIONS
 from endtask.io.lock import run_lock
 from tests.experiments.compare_stubs import Stubs, toy
 from tests.experiments.test_compare import Killed, values
@@ -74,9 +73,13 @@ def test_unequal_seeds_all_count_and_are_drawn_apart(toy_files: Path, tmp_path: 
     one = np.concatenate([answers(runs / "one" / f"seed-{seed}", outcome) for seed in (0, 1)])
     difference = outcome.row("two").score.difference  # type: ignore[union-attr]
     assert difference is not None
-    interval = bootstrap_interval(two, one, rows.truth, rows.measure, samples=PERMUTATIONS, paired_runs=False)
+    interval = bootstrap_interval(
+        two, one, rows.truth, rows.measure, samples=comparison.PERMUTATIONS, paired_runs=False
+    )
     assert (difference.low, difference.high) == interval
-    assert difference.p_value == metric_permutation(two, one, rows.truth, rows.measure, permutations=PERMUTATIONS)
+    assert difference.p_value == metric_permutation(
+        two, one, rows.truth, rows.measure, permutations=comparison.PERMUTATIONS
+    )
     note = "Other seeds are finished than of one: two, random. All finished ones count"
     assert missing_notes(outcome)[1].startswith(note)
 

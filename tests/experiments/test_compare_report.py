@@ -15,7 +15,7 @@ from endtask.experiments.compare_report import chart, notes, print_comparison, v
 from endtask.experiments.comparison import ComparisonResult, ResultTable, TableRow
 from endtask.experiments.statistics import Difference, Score
 from endtask.experiments.trial_results import Cost, EvaluationSet, TrialResult
-from endtask.experiments.trials import Variant
+from endtask.experiments.variants import Variant
 
 COST = Cost(6e12, 5e12, 60.0, 90.0, 150_000_000, 42_000_000)
 

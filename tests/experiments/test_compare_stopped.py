@@ -14,7 +14,8 @@ import pytest
 from endtask.errors import InputError, TrainingError
 from endtask.experiments import compare
 from endtask.io.stage_folder import StageFolder
-from endtask.pipeline.stages import WORK, RunData
+from endtask.pipeline.stage import RunData
+from endtask.pipeline.stages import STAGES
 from tests.experiments.compare_stubs import Made, Stubs, toy
 from tests.experiments.test_compare import Killed
 from tests.experiments.test_scheduler import HereWorker
@@ -53,13 +54,13 @@ def file(tmp_path: Path) -> Path:
 def seen(file: Path, stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> list[Tree | None]:
     """What the results file holds each time that a run begins to train."""
     found: list[Tree | None] = []
-    work = WORK["pretrain"]
+    work = STAGES["pretrain"].run
 
     def look(data: RunData, stage: StageFolder, made: Made) -> dict[str, Any]:
         found.append(json.loads(file.read_text()) if file.exists() else None)
         return work(data, stage, made)
 
-    monkeypatch.setitem(WORK, "pretrain", look)
+    monkeypatch.setattr(STAGES["pretrain"], "run", look)
     return found
 
 
@@ -105,7 +106,7 @@ def test_a_run_is_written_down_before_baselines_are_worked_out(
     def killed(*_: object, **__: object) -> None:
         raise Killed
 
-    monkeypatch.setitem(sys.modules["endtask.experiments.simple_baselines"]._MAKERS, "tfidf", killed)
+    monkeypatch.setitem(sys.modules["endtask.experiments.baselines"]._UNTRAINED, "tfidf", killed)
     with pytest.raises(Killed):
         compare(toy(toy_files, tmp_path / "out"), TWO, results=file)
     tree = json.loads(file.read_text())

@@ -24,6 +24,7 @@ from endtask.experiments.scheduler import (
     JobEnd,
     check_devices,
     last_line,
+    run_job,
     run_jobs,
     visible_device,
     warn_about_shared_devices,
@@ -42,11 +43,7 @@ class HereWorker:
     def submit(self, function: Callable[..., JobEnd], *arguments: Any) -> Future[JobEnd]:
         _, call, call_arguments = arguments
         future: Future[JobEnd] = Future()
-        try:
-            call(*call_arguments)
-            future.set_result(JobEnd("finished"))
-        except InputError as error:
-            future.set_result(JobEnd("failed" if isinstance(error, TrainingError) else "stopped", str(error)))
+        future.set_result(run_job(call, call_arguments))
         return future
 
     def stop(self) -> None:
@@ -197,44 +194,42 @@ def test_failures_on_devices(toy_files: Path, tmp_path: Path, stubs: Stubs) -> N
     assert [row.models for row in outcome.rows] == [2, 4]  # failed training is not tried again, other trouble is
 
 
-def run_here(jobs: list[Job], devices: list[str]) -> dict[str, JobEnd]:
-    ends: dict[str, JobEnd] = {}
-    run_jobs(jobs, devices, before=lambda each, device: None, after=lambda each, end: ends.update({each.key: end}))
-    return ends
-
-
-def process(file: Path, how: str) -> None:
-    """Write the number of this process and what it sees, then end as asked; runs in a worker."""
+def process(file: Path, end: str) -> None:
+    """Write the number of this process and what it sees, then end as requested; runs in a worker."""
     seen = [os.environ["CUDA_VISIBLE_DEVICES"], os.environ["OMP_NUM_THREADS"]]
     file.write_text(json.dumps([os.getpid(), *seen]))
-    print(f"{how}: started", flush=True)
-    if how == "fail":
+    print(f"{end}: started", flush=True)
+    if end == "fail":
         raise TrainingError("too hot")
-    if how == "refuse":
-        raise InputError("no such stage")
-    if how == "crash":
+    if end == "crash":
         os._exit(9)
 
 
 @pytest.mark.slow
 def test_a_process_runs_jobs_one_after_the_other_until_one_does_not_finish(tmp_path: Path) -> None:
-    hows = ["one", "two", "fail", "three", "refuse", "four", "crash", "five"]
-    jobs = [Job(how, process, (tmp_path / how, how), tmp_path / f"{how}.log") for how in hows]
-    ends = run_here(jobs, ["3"])
-    numbers = {how: json.loads((tmp_path / how).read_text())[0] for how in hows}
+    names = ["one", "two", "fail", "crash"]
+    jobs = [Job(name, process, (tmp_path / name, name), tmp_path / f"{name}.log") for name in names]
+    ends: dict[str, JobEnd] = {}
+    with pytest.raises(InputError, match=r"crash: started\) \(1 run stopped; the same command tries again"):
+        run_jobs(jobs, ["3"], before=lambda *_: None, after=lambda job, end: ends.update({job.key: end}))
+    numbers = {name: json.loads((tmp_path / name).read_text())[0] for name in names}
     assert numbers["one"] == numbers["two"] == numbers["fail"] != os.getpid()
-    assert numbers["three"] == numbers["refuse"] != numbers["fail"]
-    assert numbers["four"] == numbers["crash"] != numbers["five"]
-    assert {how: end.status for how, end in ends.items() if end.status != "finished"} == {
-        "fail": "failed",
-        "refuse": "stopped",
-        "crash": "stopped",
-    }
-    assert (ends["fail"].message, ends["refuse"].message) == ("too hot", "no such stage")
-    assert "crash: started" in ends["crash"].message
+    assert numbers["crash"] != numbers["fail"]
+    assert [ends[name].status for name in names] == ["finished", "finished", "failed", "stopped"]
+    assert ends["fail"].message == "too hot"
     assert json.loads((tmp_path / "one").read_text())[1] == "3"
-    for how in hows:
-        assert (tmp_path / f"{how}.log").read_text().count(f"{how}: started") == 1
+    for name in names:
+        assert (tmp_path / f"{name}.log").read_text().count(f"{name}: started") == 1
+
+
+def test_how_a_job_ends() -> None:
+    def raises(error: Exception) -> None:
+        raise error
+
+    assert run_job(print, ()) == JobEnd("finished")
+    assert run_job(raises, (TrainingError("too hot"),)) == JobEnd("failed", "too hot")
+    assert run_job(raises, (InputError("no such stage"),)) == JobEnd("stopped", "no such stage")
+    assert run_job(raises, (OSError("the disk is full"),)) == JobEnd("stopped", "OSError: the disk is full")
 
 
 @pytest.mark.slow

@@ -32,8 +32,8 @@ def test_without_external_text_there_is_no_rho1() -> None:
     assert list(grid_axes([], Settings())) == ["pretrain.objectives.task.rho2"]
     assert list(grid_axes([], settings(select={"name": "none"}))) == ["pretrain.objectives.task.rho2"]
     assert "pretrain.weighting.rho1" not in default_space(Settings())
-    external = {"kind": "mlm", "texts": "selection"}
-    unmasked = settings(pretrain={"objectives": {"external": external, "internal": {"kind": "task"}}})
+    objectives = {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "task"}}
+    unmasked = settings(pretrain={"objectives": objectives})
     assert list(grid_axes([], unmasked)) == ["pretrain.weighting.rho1"]
 
 
@@ -43,7 +43,7 @@ def test_values_are_read_as_settings_read_them() -> None:
             "pretrain.learning_rate=1e-3,0.002",
             "pretrain.weighting.rho1=1,inf",
             "finetune.seeds=[0],[1,2]",
-            "pretrain.warmup_steps=null,5",
+            "pretrain.warmup_steps=0.1,5",
             "pretrain.batch_size=32,4096tok",
         ],
         PLAIN,
@@ -51,7 +51,7 @@ def test_values_are_read_as_settings_read_them() -> None:
     assert axes["pretrain.learning_rate"] == (0.001, 0.002)
     assert axes["pretrain.weighting.rho1"] == (1, "inf")
     assert axes["finetune.seeds"] == ([0], [1, 2])
-    assert axes["pretrain.warmup_steps"] == (None, 5)
+    assert axes["pretrain.warmup_steps"] == (0.1, 5)
     assert axes["pretrain.batch_size"] == (32, "4096tok")
 
 
@@ -97,12 +97,12 @@ def test_the_default_space_lies_around_the_settings() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("train.rho3=1,2", "key 'pretrain.rho3': unknown setting (did you mean 'pretrain.objectives.task.rho2'?)"),
-        ("trian.rho1=1,2", "key 'trian': unknown setting (did you mean 'train'?)"),
+        ("pretrain.rho3=1,2", "key 'pretrain.rho3': unknown setting"),
+        ("trian.rho1=1,2", "key 'trian': unknown setting (did you mean 'pretrain'?)"),
         ("pretrain.weighting.rho1=1,many", "key 'pretrain.weighting.rho1': must be"),
         ("pretrain.mask_probability=0.1,2", "key 'pretrain.mask_probability': must be"),
-        ("train=1,2", "key 'pretrain': must be a section"),
-        ("pretrain={rho1: 1}", "key 'pretrain': a section, not a value"),
+        ("pretrain=1,2", "key 'pretrain': must be a section"),
+        ("pretrain={learning_rate: 1}", "key 'pretrain': a section, not a value"),
         ("pretrain.weighting.rho1.x=1", "key 'pretrain.weighting.rho1': must be"),
         (
             "pretrain.weighting.rho1",
@@ -133,7 +133,7 @@ def test_bad_values(entry: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("train.learnin_rate=log:1e-4:1e-3", "did you mean 'pretrain.learning_rate'?"),
+        ("pretrain.learnin_rate=log:1e-4:1e-3", "did you mean 'pretrain.learning_rate'?"),
         ("pretrain.learning_rate=lgo:1e-4:1e-3", "unknown kind 'lgo' (did you mean 'log'?)"),
         ("pretrain.learning_rate=1e-4,1e-3", "unknown kind"),
         ("pretrain.learning_rate=log:1e-4", "not two numbers (for example log:0.1:0.5)"),

@@ -11,9 +11,8 @@ from hypothesis import strategies as some
 
 from endtask.config import Budget
 from endtask.errors import InputError
-from endtask.experiments.search_space import Choice, Range
-from endtask.experiments.search_strategies import GridSearch, OptunaSearch, budget_per_trial
-from endtask.experiments.search_trials import SearchTrial
+from endtask.experiments.search import SearchTrial
+from endtask.experiments.search_space import Choice, GridSearch, OptunaSearch, Range, budget_per_trial
 
 SPACE = {
     "rate": Range(1e-4, 1e-2, is_integer=False, log=True),

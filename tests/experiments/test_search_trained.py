@@ -9,7 +9,7 @@ import pytest
 import endtask
 from endtask.config import load_settings, resolve
 from endtask.experiments.search import search
-from endtask.experiments.search_strategies import GridSearch
+from endtask.experiments.search_space import GridSearch
 from endtask.reporting.page import summary
 from tests.toy_run import results, toy_settings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from endtask.experiments.simple_baselines import compute_baseline
+from endtask.experiments.baselines import compute_baseline
 from endtask.records import Example
 from endtask.task import Task
 
@@ -23,6 +23,6 @@ def test_what_is_kept_is_taken_over_until_the_way_to_it_changes(
     compute_baseline("majority", TASK, "accuracy", tmp_path, "dev")
     compute_baseline("majority", TASK, "accuracy", tmp_path, "test")
     assert capsys.readouterr().err.count("baseline majority") == 1
-    monkeypatch.setattr("endtask.experiments.simple_baselines.VERSION", 0)
+    monkeypatch.setattr("endtask.experiments.baselines.VERSION", 0)
     compute_baseline("majority", TASK, "accuracy", tmp_path, "test")
     assert capsys.readouterr().err.count("baseline majority") == 1

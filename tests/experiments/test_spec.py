@@ -14,7 +14,7 @@ from endtask.experiments.flags import with_flags
 WHOLE = """
 variants:
   plain:
-  large: {model.size: base, train: {learning_rate: 5.0e-4, rho1: 99}}
+  large: {model.size: base, pretrain: {learning_rate: 5.0e-4, weighting: {rho1: 99}}}
 grid:
   pretrain.objectives.task.rho2: [20, 100]
 seeds: [0, 1, 2]
@@ -52,7 +52,10 @@ def test_an_empty_file_asks_for_the_settings_against_all_baselines(tmp_path: Pat
 def test_infinity_is_the_word_for_it() -> None:
     """What was asked is written down as JSON, which knows no infinity."""
     found = check_study(
-        {"variants": {"a": {"pretrain": {"rho1": float("inf")}}}, "grid": {"pretrain.weighting.rho1": [float("inf")]}}
+        {
+            "variants": {"a": {"pretrain": {"weighting": {"rho1": float("inf")}}}},
+            "grid": {"pretrain.weighting.rho1": [float("inf")]},
+        }
     )
     assert (found.variants["a"].values, found.grid) == (
         {"pretrain.weighting.rho1": "inf"},
@@ -75,7 +78,7 @@ def test_baselines_as_a_list() -> None:
         ({"baselines": "tfidf"}, "key 'baselines': "),
         ({"variants": {"a": 3}}, "key 'variants.a': "),
         (
-            {"variants": {"a": {"pretrain": {"rho1": 1}, "pretrain.weighting.rho1": 2}}},
+            {"variants": {"a": {"pretrain": {"weighting": {"rho1": 1}}, "pretrain.weighting.rho1": 2}}},
             "a setting is given twice, dotted and nested",
         ),
         ({"grid": {"pretrain.weighting.rho1": []}}, "key 'grid': no values for pretrain.weighting.rho1"),
@@ -130,14 +133,10 @@ def test_a_nested_variant_is_the_same_as_a_dotted_one() -> None:
     stored = check_study(
         {"variants": {"a": {"pretrain.weighting.rho1": 7}}, "grid": {"pretrain.objectives.task.rho2": [20, 30]}}
     )
-    assert (
-        with_flags(
-            stored, {"variants": {"a": {"pretrain": {"rho1": 7}}}, "grid": {"pretrain.objectives.task.rho2": [20, 30]}}
-        )
-        == stored
-    )
+    nested = {"a": {"pretrain": {"weighting": {"rho1": 7}}}}
+    assert with_flags(stored, {"variants": nested, "grid": {"pretrain.objectives.task.rho2": [20, 30]}}) == stored
     with pytest.raises(InputError, match="--variant: 'a' exists already with other settings"):
-        with_flags(stored, {"variants": {"a": {"pretrain": {"rho1": 8}}}})
+        with_flags(stored, {"variants": {"a": {"pretrain": {"weighting": {"rho1": 8}}}}})
 
 
 def test_keys_that_are_no_settings() -> None:

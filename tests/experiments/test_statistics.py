@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,14 @@ from sklearn.metrics import f1_score
 
 from endtask.evaluation.significance import bootstrap_interval, metric_permutation
 from endtask.evaluation.task_metrics import Measure
-from endtask.experiments.comparison import ComparisonResult, ResultTable, TableRow, _with_holm, _with_scores
-from endtask.experiments.results_file import results_dict
+from endtask.experiments.comparison import (
+    ComparisonResult,
+    ResultTable,
+    TableRow,
+    _holm_scores,
+    _with_scores,
+    results_dict,
+)
 from endtask.experiments.statistics import Difference, PairedTests, Score, untested_scores
 from endtask.experiments.trial_results import Cost, EvaluationSet, TrialResult
 
@@ -69,16 +75,15 @@ def test_plain_scores_are_those_of_sklearn() -> None:
 
 
 def test_no_leaks_no_second_score() -> None:
-    assert untested_scores(runs(0.7), evaluation()).leak_free is None
+    assert untested_scores(runs(0.7), evaluation())[1] is None
     everything_leaks = evaluation(leaks=ROWS)
-    assert untested_scores(runs(0.7), everything_leaks).leak_free is None
+    assert untested_scores(runs(0.7), everything_leaks)[1] is None
 
 
 def test_the_tests_are_those_of_the_statistics_with_runs_in_groups() -> None:
     one, other, rows = runs(0.7), runs(0.8), evaluation(leaks=40)
-    tests = PairedTests(rows, one, {}, permutations=300)
-    found = tests.scores(other)
-    for scores, part in ((found.score, slice(0, None)), (found.leak_free, slice(40, None))):
+    tests = PairedTests(rows, one, permutations=300)
+    for scores, part in zip(tests.scores(other), (slice(0, None), slice(40, None)), strict=True):
         assert scores is not None
         assert scores.difference is not None
         truth = rows.truth[part]
@@ -99,26 +104,23 @@ def test_the_tests_are_those_of_the_statistics_with_runs_in_groups() -> None:
 def test_rows_of_a_group_count_once() -> None:
     one, other, rows = runs(0.7), runs(0.8), evaluation()
     pairs = replace(rows, groups=np.arange(ROWS) // 2)
-    alone, paired = (PairedTests(each, one, {}, permutations=300).scores(other) for each in (rows, pairs))
+    paired, _ = PairedTests(pairs, one, permutations=300).scores(other)
     truth = rows.truth
     first, second = (np.stack([run.predicted for run in system]) for system in (other, one))
-    assert paired.score is not None
-    assert paired.score.difference is not None
+    assert paired.difference is not None
     wanted = metric_permutation(first, second, truth, "macro_f1", groups=pairs.groups, permutations=300)
-    assert paired.score.difference.p_value == wanted
+    assert paired.difference.p_value == wanted
     interval = bootstrap_interval(first, None, truth, "macro_f1", groups=pairs.groups, samples=300)
-    assert (paired.score.low, paired.score.high) == interval
-    assert alone.digest != paired.digest  # scores of other groups are not reused
+    assert (paired.low, paired.high) == interval
 
 
 def test_a_single_run_is_tested_against_many() -> None:
     one, rows = runs(0.7), evaluation()
     alone = runs(0.4, seeds=1, finetune_seeds=1)
-    found = PairedTests(rows, one, {}, permutations=300).scores(alone)
-    assert found.score is not None
-    assert found.score.difference is not None
-    assert found.score.difference.mean < -0.2
-    assert found.score.difference.p_value == pytest.approx(1 / 301)
+    score, _ = PairedTests(rows, one, permutations=300).scores(alone)
+    assert score.difference is not None
+    assert score.difference.mean < -0.2
+    assert score.difference.p_value == pytest.approx(1 / 301)
 
 
 def test_shared_luck_cancels_where_the_seeds_are_the_same() -> None:
@@ -129,8 +131,7 @@ def test_shared_luck_cancels_where_the_seeds_are_the_same() -> None:
     others = [replace(run, seed=seed + 9) for seed, run in enumerate(better)]
     widths = []
     for system in (better, others):
-        scores = PairedTests(rows, lucky, {}, 500).scores(system).score
-        assert scores is not None
+        scores, _ = PairedTests(rows, lucky, 500).scores(system)
         assert scores.difference is not None
         widths.append(scores.difference.high - scores.difference.low)
     assert widths[0] < widths[1] / 2
@@ -138,50 +139,20 @@ def test_shared_luck_cancels_where_the_seeds_are_the_same() -> None:
 
 def test_the_reference_has_no_difference_and_equal_ones_one_of_zero() -> None:
     one, rows = runs(0.7), evaluation()
-    tests = PairedTests(rows, one, {}, permutations=100)
-    assert tests.scores(one).score.difference is None  # type: ignore[union-attr]
+    tests = PairedTests(rows, one, permutations=100)
+    assert tests.scores(one)[0].difference is None
     twin = runs(0.7)
-    difference = tests.scores(twin).score.difference  # type: ignore[union-attr]
+    difference = tests.scores(twin)[0].difference
     assert difference is not None
     assert (difference.mean, difference.p_value) == (0.0, 1.0)
     assert not difference.is_significant
 
 
-def test_known_rows_are_reused_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other, rows = runs(0.7), runs(0.8), evaluation()
-    first = PairedTests(rows, one, {}, permutations=100).scores(other)
-    known = {first.digest: {"score": asdict(first.score), "leak_free": None}}
-    calls: list[object] = []
-
-    def counted(*arguments: object, **options: object) -> float:
-        calls.append(arguments)
-        return 0.5
-
-    monkeypatch.setattr("endtask.experiments.statistics.metric_permutation", counted)
-    again = PairedTests(rows, one, known, permutations=100)
-    assert again.scores(other) == first
-    assert calls == []
-    twin = runs(0.7)
-    assert again.scores(twin).digest != again.scores(one).digest  # it has a difference, of 0
-    calls.clear()
-    changed = runs(0.81)
-    assert again.scores(changed).digest != first.digest
-    assert PairedTests(rows, changed, known, permutations=100).scores(other).digest != first.digest
-    assert PairedTests(rows, one, known, permutations=99).scores(other).digest != first.digest
-    assert len(calls) == 3
-    for name, value in (("VERSION", 0), ("LEVEL", 0.9)):  # another way to compute, another level
-        with monkeypatch.context() as changed_constant:
-            changed_constant.setattr(f"endtask.experiments.statistics.{name}", value)
-            assert again.scores(other).digest != first.digest
-
-
 def test_holm_over_all_rows() -> None:
-    base = replace(row("a"), score=Score(0.7, 0.0))
-    table = [base] + [replace(base, score=Score(0.8, 0.0, difference=Difference(0.1, p))) for p in (0.01, 0.04, 0.03)]
-    found = _with_holm(table)
-    assert found[0] == base
-    assert [each.score.difference.p_holm for each in found[1:]] == [0.03, 0.06, 0.06]  # type: ignore[union-attr]
-    assert _with_holm([base]) == [base]
+    base = Score(0.7, 0.0)
+    found = _holm_scores([base, *(Score(0.8, 0.0, difference=Difference(0.1, p)) for p in (0.01, 0.04, 0.03)), None])
+    assert (found[0], found[-1]) == (base, None)
+    assert [each.difference.p_holm for each in found[1:-1]] == [0.03, 0.06, 0.06]  # type: ignore[union-attr]
 
 
 def test_results_hold_all_that_a_table_needs() -> None:

@@ -74,7 +74,7 @@ def test_every_task_has_its_folder_tables_and_results(
     assert sorted(folder.name for folder in first.iterdir()) == ["laptop", "one", "two"]
     assert sorted(folder.name for folder in second.iterdir()) == ["one", "two"]
     made = load_settings(second / "two" / "seed-1" / "settings.yaml")
-    assert (made.pretrain.objectives.task.rho2, made.pretrain.learning_rate, made.pretrain_seed) == (7, 3e-3, 1)
+    assert (made.pretrain.objectives["task"].rho2, made.pretrain.learning_rate, made.pretrain_seed) == (7, 3e-3, 1)
     page = (tmp_path / "out" / "first" / "compare.html").read_text()
     assert "<h2>Table 1</h2>" in page
     assert "preset = laptop, pretrain.weighting.rho1 = 3" in page
@@ -116,7 +116,7 @@ def test_a_tokenizer_that_all_variants_share(study: Path, tmp_path: Path, stubs:
     ("changes", "flags", "said"),
     [
         ({}, ["--study", "my-study.json"], "SETTINGS is a study already"),
-        ({"variants": {"a": {"train.rho3": 1}}}, [], "variant 'a', key 'pretrain.rho3': unknown setting"),
+        ({"variants": {"a": {"pretrain.rho3": 1}}}, [], "variant 'a', key 'pretrain.rho3': unknown setting"),
         ({"tasks": {"a": {"task.pth": "x"}}}, [], "key 'task.pth': unknown setting"),
         ({"variants": {"a": {"preset": "lptop"}}}, [], "did you mean 'laptop'"),
         ({"settings": {"task.path": "${dta}/task"}}, [], "unknown variable 'dta' (did you mean 'data'?)"),

@@ -16,7 +16,7 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TLM_TASK, Network
 from endtask.gradients.engine import GradientEngine, TextLosses, masked_lm_losses, task_losses
 from endtask.gradients.rows import LinearRows, LookupRows
-from endtask.gradients.targets import STRATEGIES, Options, products
+from endtask.gradients.targets import STRATEGIES, Options, Strategy, products
 from tests.gradients.batches import PAD, labelled_batch, make_network, masked_batch
 from tests.gradients.oracle import flat_gradients, relative_error
 from tests.tiny import ARCHITECTURES
@@ -42,7 +42,7 @@ def engine_products(
     return products(candidates, targets, options=options)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15)
 @given(
     model=st.sampled_from([("lean", "mean"), ("lean", "cls"), ("bert", "cls")]),
     shape=st.sampled_from([(8, 2), (12, 3), (4, 1)]),
@@ -52,7 +52,7 @@ def engine_products(
     seed=st.integers(0, 1000),
     probability=st.floats(0.05, 0.9),
     chosen=st.sets(st.sampled_from(LAYERS), min_size=1, max_size=2),
-    strategy=st.sampled_from(["auto", *STRATEGIES]),
+    strategy=st.sampled_from([None, *STRATEGIES]),
 )
 def test_products_equal_those_of_a_loop(
     model: tuple[str, str],
@@ -63,13 +63,13 @@ def test_products_equal_those_of_a_loop(
     seed: int,
     probability: float,
     chosen: set[str],
-    strategy: str,
+    strategy: Strategy | None,
 ) -> None:
     network = make_network(model[0], pooling=model[1], hidden=shape[0], heads=shape[1], layers=depth)
     masked = masked_batch(network, candidates, seed=seed, probability=probability)
     labelled = labelled_batch(network, targets, seed=seed + 1)
     layers = tuple(sorted(chosen))
-    ours = engine_products(network, masked, labelled, layers, Options(strategy=strategy))  # type: ignore[arg-type]
+    ours = engine_products(network, masked, labelled, layers, Options(strategy=strategy))
     assert relative_error(ours, *flat_pair(network, masked, labelled, layers)) < 1e-8
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.encoders.batch import TextBatch
@@ -20,7 +20,6 @@ from tests.gradients.batches import make_network, masked_batch
 CPU = DeviceContext(torch.device("cpu"))
 
 
-@settings(max_examples=50, deadline=None)
 @given(numbers=st.lists(st.integers(0, 9), max_size=20))
 def test_every_batch_is_scored_once_in_order(numbers: list[int]) -> None:
     found = score_batches(iter(numbers), torch.tensor, CPU)  # type: ignore[arg-type]

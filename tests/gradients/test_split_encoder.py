@@ -37,7 +37,7 @@ def only_rows(gradients: Gradients) -> LinearRows:
     return rows
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15)
 @given(
     lengths=LENGTHS,
     seed=st.integers(0, 1000),
@@ -92,6 +92,7 @@ def test_what_a_loss_reads_is_known_for_the_heads_of_one_position() -> None:
     assert reading.positions.tolist() == [0, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layer", "dtype"), [("last", torch.bfloat16), ("half", torch.float32)])
 def test_compiled_parts_are_one_graph_each_and_give_the_same(
     layer: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch

@@ -30,7 +30,7 @@ def unit_means(flat: Tensor, units: Units) -> Tensor:
     return torch.stack(lines)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 10**6),
     sizes=st.tuples(st.integers(1, 6), st.integers(1, 6)),

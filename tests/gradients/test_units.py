@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.gradients.rows import Units
 from tests.gradients.random_rows import as_flat, random_gradients
 
 
-@settings(max_examples=50, deadline=None)
 @given(texts=st.integers(1, 50), size=st.integers(1, 60))
 def test_consecutive_units_are_full_but_the_last(texts: int, size: int) -> None:
     units = Units.consecutive(texts, size)

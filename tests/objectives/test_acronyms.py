@@ -75,7 +75,7 @@ def with_both_heads() -> Network:
 
 
 @given(passages=st.lists(WORDS, min_size=2, max_size=6), seed=st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_positive_matches_a_span_and_no_negative_does(
     passages: list[list[str]], seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -92,7 +92,7 @@ def test_every_positive_matches_a_span_and_no_negative_does(
 
 
 @given(passages=st.lists(WORDS, min_size=1, max_size=6), seed=st.integers(0, 1000), cut=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_pieces_hold_every_token_of_texts_with_words_once(
     passages: list[list[str]], seed: int, cut: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

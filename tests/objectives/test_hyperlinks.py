@@ -16,21 +16,20 @@ from endtask.encoders.batch import IGNORED
 from endtask.encoders.network import Network
 from endtask.objectives.alignment.hyperlinks import CLASSES, SpanBoundaries, texts_with_spans, word_classes
 from endtask.records import Document
-from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts, pack_aligned
+from endtask.tokenization.aligned_texts import AlignedTexts, pack_aligned
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_documents, make_tokenizer
 from tests.objectives.aligned_network import HEAD, make_aligned_network
 
 
 def make(texts: AlignedTexts, network: Network, **options: object) -> SpanBoundaries:
     common = {"batch_size": BatchSize.parse("5"), "seed": 3, "head": HEAD, **options}
-    return SpanBoundaries("links", texts, texts.spans(MARKUP), network, **common)  # type: ignore[arg-type]
+    return SpanBoundaries("links", texts, texts.links, network, **common)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("every_token", [False, True])
-def test_the_words_between_start_and_end_are_the_anchor(kind: str, every_token: bool, tmp_path: Path) -> None:
+def test_the_words_between_start_and_end_are_the_anchor(kind: str, tmp_path: Path) -> None:
     texts, tokenizer = make_aligned(tmp_path, kind=kind), make_tokenizer(kind)
-    objective = make(texts, make_aligned_network(4, tokens=True, kind=kind), every_token=every_token)
+    objective = make(texts, make_aligned_network(4, tokens=True, kind=kind))
     anchors = {one.text[start:end].lower() for one in make_documents() for start, end in one.links}
     seen = 0
     for position in range(len(texts)):
@@ -40,7 +39,7 @@ def test_the_words_between_start_and_end_are_the_anchor(kind: str, every_token: 
         assert len(starts) == len(ends)
         for start, end in zip(starts, ends, strict=True):
             words = texts.words[position]
-            last = end + 1 if every_token else words[words[:, 0] == end][0, 1]
+            last = words[words[:, 0] == end][0, 1]
             assert tokenizer.decode(ids[start:last]).strip() in anchors
             seen += 1
     assert seen > 30
@@ -123,4 +122,4 @@ def test_rooms_of_one_size_change_no_label(tmp_path: Path) -> None:
 def test_documents_without_any_link_are_not_read(tmp_path: Path) -> None:
     documents = [*make_documents(3), Document("plain", "Some river without a link. " * 8, "toy")]
     texts = pack_aligned(documents, make_tokenizer(), LONGEST, tmp_path)
-    assert set(texts.documents[texts_with_spans(texts, texts.spans(MARKUP))]) == {0, 1, 2}
+    assert set(texts.documents[texts_with_spans(texts, texts.links)]) == {0, 1, 2}

@@ -15,13 +15,17 @@ from endtask.config import BatchSize, ModelSettings
 from endtask.encoders.batch import IGNORED, TextBatch, lay_out
 from endtask.encoders.huggingface import to_classifier, to_masked_lm
 from endtask.encoders.network import Network, build_network
-from endtask.objectives.classification import Classification
-from endtask.objectives.multilabel import MultiLabel
-from endtask.objectives.regression import Regression
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import JointTask, TaskObjective
-from endtask.objectives.task_objective import task_objective
-from endtask.objectives.token_classification import Tagging
+from endtask.objectives.task import FinetunedTask, FinetuningLoss
+from endtask.objectives.task_losses import (
+    Classification,
+    JointTask,
+    MultiLabel,
+    Regression,
+    Tagging,
+    TaskObjective,
+    task_objective,
+)
 from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packing import pack_task_texts
@@ -174,7 +178,8 @@ def both_ways(kind: str, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor
 def test_rdrop_compares_two_readings_as_distributions(kind: str, tmp_path: Path) -> None:
     network = make_network(kind, "lean").train()
     network.set_dropout(0.3)
-    objective = make_objective(kind, network, tmp_path, rdrop=2.0)
+    learned = make_objective(kind, network, tmp_path)
+    objective = FinetunedTask(learned, FinetuningLoss(rdrop=2.0))
     batch = by_itself(objective.batch(0))
     torch.manual_seed(5)
     one, other = network.task_logits(network(batch.twice()), batch.twice()).chunk(2)
@@ -182,7 +187,7 @@ def test_rdrop_compares_two_readings_as_distributions(kind: str, tmp_path: Path)
     loss = objective.loss(network, batch)
     assert batch.weights is not None
     divergence = (both_ways(kind, one, other) * batch.weights).sum() / 2
-    task = (objective.answer_loss(one, batch) + objective.answer_loss(other, batch)) / 2
+    task = (learned.answer_loss(one, batch) + learned.answer_loss(other, batch)) / 2
     assert divergence.item() > 1e-3
     assert loss.parts["rdrop"].item() == pytest.approx(divergence.item(), rel=1e-4)
     assert loss.total.item() == pytest.approx((task + 2.0 * divergence).item(), rel=1e-4)

@@ -15,11 +15,10 @@ from endtask.config import BatchSize
 from endtask.encoders.batch import IGNORED, TextBatch, as_table, lay_out
 from endtask.encoders.huggingface import to_classifier, to_masked_lm
 from endtask.encoders.network import TLM_TASK, Network
-from endtask.objectives.classification import Classification
 from endtask.objectives.masking import Masking
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import JointTask
+from endtask.objectives.task_losses import Classification, JointTask
 from endtask.seeds import generator
 from endtask.tokenization.packed_texts import PackedTexts
 from tests.tiny import ARCHITECTURES, LABELS, by_itself, make_labels, make_masking, make_network, make_packed, shake

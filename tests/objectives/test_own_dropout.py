@@ -11,8 +11,8 @@ from torch._dynamo.testing import CompileCounter
 from endtask.config import BatchSize
 from endtask.encoders.network import MASKED_LM, Network
 from endtask.objectives.mlm import MaskedLM
-from endtask.objectives.own_dropout import OwnDropout
 from endtask.objectives.stream import TextStream
+from endtask.training.pretrain import OwnDropout
 from tests.tiny import make_masking, make_network, make_packed
 
 
@@ -50,6 +50,7 @@ def test_it_is_the_same_objective_otherwise(tmp_path: Path) -> None:
     assert wrapped.stream.positions(1).tolist() == inner.stream.positions(1).tolist()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_rates_that_take_turns_are_compiled_once_each(tmp_path: Path) -> None:
     torch._dynamo.reset()
     network, counter = make_network().train(), CompileCounter()

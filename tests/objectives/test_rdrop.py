@@ -15,8 +15,9 @@ from torch.nn import functional
 from endtask.config import BatchSize
 from endtask.encoders.batch import BatchShape, TextBatch
 from endtask.encoders.network import Network
-from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task import FinetunedTask, FinetuningLoss
+from endtask.objectives.task_losses import Classification
 from endtask.tokenization.packed_texts import PackedTexts
 from tests.encoders.layouts import batch_of
 from tests.tiny import ARCHITECTURES, make_labels, make_network, make_packed, shake
@@ -28,9 +29,9 @@ def texts(tmp_path: Path) -> PackedTexts:
     return make_packed(tmp_path)
 
 
-def make(texts: PackedTexts, network: Network, **options: Any) -> Classification:
+def make(texts: PackedTexts, network: Network, *, rdrop: float = 0.0, **options: Any) -> FinetunedTask:
     stream = TextStream("task", texts, network, batch_size=BatchSize.parse("8"), seed=3)
-    return Classification("task", stream, make_labels(), **options)
+    return FinetunedTask(Classification("task", stream, make_labels(), **options), FinetuningLoss(rdrop=rdrop))
 
 
 def readings(network: Network, batch: TextBatch, count: int) -> list[Tensor]:
@@ -40,7 +41,7 @@ def readings(network: Network, batch: TextBatch, count: int) -> list[Tensor]:
     return [logits[: batch.texts] for logits in network.task_logits(network(read), read).chunk(count)]
 
 
-def loss_of(objective: Classification, network: Network, batch: TextBatch) -> Any:
+def loss_of(objective: FinetunedTask, network: Network, batch: TextBatch) -> Any:
     torch.manual_seed(5)
     return objective.loss(network, batch)
 

@@ -14,9 +14,8 @@ from torch.nn import functional
 
 from endtask.config import BatchSize
 from endtask.encoders.batch import IGNORED, BatchShape, TextBatch, lay_out
-from endtask.encoders.generator import add_generator
 from endtask.encoders.network import GENERATOR, REPLACED, Network
-from endtask.objectives.replaced import ReplacedTokens, fill_gaps
+from endtask.objectives.replaced import ReplacedTokens, add_generator, fill_gaps
 from endtask.objectives.stream import TextStream
 from tests.tiny import by_itself, make_masking, make_network, make_packed, make_tokenizer, shake
 

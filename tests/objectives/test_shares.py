@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from endtask.config import BatchSize
 from endtask.encoders.network import Network
-from endtask.objectives.classification import Classification
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import JointTask
+from endtask.objectives.task_losses import Classification, JointTask
 from endtask.tokenization.sampling import BatchPlan
 from tests.tiny import make_labels, make_masking, make_network, make_packed
 

@@ -98,12 +98,17 @@ def test_networks_of_one_layout_are_shown_the_same_batches(texts: PackedTexts) -
         assert one.input_ids.equal(other.input_ids)
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.fixture(scope="module")
+def thirty(tmp_path_factory: pytest.TempPathFactory) -> PackedTexts:
+    return make_packed(tmp_path_factory.mktemp("texts"), 30)
+
+
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), size=st.sampled_from(["64tok", "5"]), fixed=st.booleans())
-def test_a_narrowed_stream_reads_the_texts_it_is_told_to(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, size: str, fixed: bool
+def test_a_narrowed_stream_reads_the_given_texts(
+    thirty: PackedTexts, data: st.DataObject, size: str, fixed: bool
 ) -> None:
-    texts, network = make_packed(tmp_path_factory.mktemp("texts"), 30), make_network()
+    texts, network = thirty, make_network()
     network.fixed_shapes = fixed
     stream = stream_of(texts, network, size)
     first, shape = stream.batch(3), stream.batch(0).input_ids.shape

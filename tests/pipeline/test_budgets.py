@@ -80,7 +80,7 @@ def test_the_step_count_is_kept_on_resume(
         raise AssertionError("measured a second time")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "run_phase", stop)
+        patch.setattr(module, "run_stage_phase", stop)
         with pytest.raises(KeyboardInterrupt):
             endtask.run(settings)
     written = plan_of(tmp_path / "run" / f"{stage}.partial")

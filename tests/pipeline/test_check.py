@@ -88,19 +88,19 @@ def test_every_kind_of_stage_1_can_be_looked_at(toy: Path, tmp_path: Path, train
 
 
 @pytest.mark.parametrize(
-    ("aligned", "line"),
+    ("changes", "line"),
     [
-        ({"sources": [{"path": "/nowhere/linked.jsonl"}]}, "/nowhere/linked.jsonl"),
-        ({"keep_head": True}, "aligned.keep_head"),
-        ({"recipe": "marked_relation"}, "aligned.entity_markers"),
-        ({"spans_from": "word_list", "word_list": "/nowhere/words.txt"}, "/nowhere/words.txt"),
+        ({"aligned": {"sources": [{"path": "/nowhere/linked.jsonl"}]}}, "/nowhere/linked.jsonl"),
+        ({"finetune": {"head": "aligned"}}, "finetune.head"),
     ],
 )
-def test_what_aligned_objectives_lack_is_met(toy: Path, tmp_path: Path, aligned: dict[str, object], line: str) -> None:
+def test_what_aligned_objectives_lack_is_met(toy: Path, tmp_path: Path, changes: dict[str, Any], line: str) -> None:
     source = write_rows(tmp_path / "linked.jsonl", [{"text": "River stone. Green cloud."}])
-    train = {"max_length": 32, "weighting": "equal", "objectives": {"own": {"kind": "aligned"}}}
+    train = {"max_length": 32, "weighting": "equal", "objectives": {"own": {"kind": "hyperlinks"}}}
     settings = toy_settings(toy, tmp_path / "run", pretrain=train)
-    settings["aligned"] = {"sources": [{"path": str(source)}], **aligned}
+    settings["aligned"] = {"sources": [{"path": str(source)}]}
+    for section, values in changes.items():
+        settings[section] = {**settings.get(section, {}), **values}
     with pytest.raises(InputError, match=line):
         check(resolve(settings))
 
@@ -335,8 +335,8 @@ def test_weights_that_cannot_get_anywhere_are_told(budget: str, changes: dict[st
     [
         ({"split": "dev", "folds": 5}, "pretrain.weighting.folds without effect: pretrain.weighting.split is dev"),
         (
-            {"same_head": True, "fit_batch": 5},
-            "pretrain.weighting.fit_batch without effect: pretrain.weighting.same_head is true",
+            {"head": "task", "fit_batch": 5},
+            "pretrain.weighting.fit_batch without effect: pretrain.weighting.head is task",
         ),
         ({"head": "adamw", "folds": 5}, None),
         ({"parameters": "all"}, None),

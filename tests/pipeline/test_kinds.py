@@ -17,7 +17,7 @@ from endtask.bundle import unbundle, write_bundle
 from endtask.config import resolve
 from endtask.errors import InputError
 from endtask.experiments import compare
-from endtask.experiments.results_file import results_dict
+from endtask.experiments.comparison import results_dict
 from endtask.pipeline.check import check
 from endtask.reporting.page import summary, verdict_lines
 from endtask.reporting.results import results_of

@@ -54,7 +54,7 @@ def run(command: Command, preset: str, toy: Path, output: Path, **changes: Any) 
     if "tartan" in preset:
         values |= SCORED
     if preset.startswith("meta-tlm"):
-        values["pretrain.task_batch_size"] = 8
+        values["pretrain.objectives.task.batch_size"] = 8
     overrides = [part for key, value in values.items() for part in ("--set", f"{key}={json.dumps(value)}")]
     answer = command(
         *("run", "--preset", preset, "--task", toy / "task", "--corpus", toy / "corpus.jsonl"),
@@ -126,7 +126,7 @@ def test_from_a_checkpoint(preset: str, toy: Path, finished_run: Path, tmp_path:
         }[preset]
     )
     splits = {row["part"]: row["split"] for row in found["objectives"]}
-    assert splits.get("learned weights") == ("train, judged by dev" if preset == "meta-tartan" else None)
+    assert splits.get("learned weights") == ("train, held-out gradient of dev" if preset == "meta-tartan" else None)
 
 
 def test_a_changed_domain_is_met_with_the_stage_to_redo(toy: Path, tmp_path: Path, command: Command) -> None:

@@ -81,23 +81,15 @@ def with_labels(*labels: str) -> Task:
 
 
 def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
-    settings = resolve({"aligned": {**ALIGNED, "keep_head": True}, "pretrain": LETTERS})
+    settings = resolve({"aligned": ALIGNED, "pretrain": LETTERS, "finetune": {"head": "aligned"}})
     preflight(with_labels("no", "yes"), settings)
-    with pytest.raises(InputError, match=r"aligned\.keep_head.*classes \(a, b\)"):
+    with pytest.raises(InputError, match=r"finetune\.head.*classes \(a, b\)"):
         preflight(TASK, settings)
     scored = Task.from_examples(
         "scores", {"train": [Example(str(n), f"text {n}", float(n)) for n in range(9)]}, task_type="regression"
     )
-    with pytest.raises(InputError, match=r"aligned\.keep_head.*type 'regression'"):
+    with pytest.raises(InputError, match=r"finetune\.head.*type 'regression'"):
         preflight(scored, settings)
-
-
-def test_marks_that_are_no_tokens_are_met_before_stage_1() -> None:
-    train = {"weighting": "equal", "objectives": {"own": {"kind": "aligned"}}}
-    tree: dict[str, Any] = {"aligned": {**ALIGNED, "recipe": "marked_relation"}, "pretrain": train}
-    with pytest.raises(InputError, match=r"aligned\.entity_markers.*'\[\['.*tokenizer\.entity_markers"):
-        preflight(TASK, resolve(tree))
-    preflight(TASK, resolve({**tree, "tokenizer": {"entity_markers": ["[[", "]]", "<<", ">>"]}}))
 
 
 def test_what_is_prepared_here_may_be_trained_where_the_gpu_is(toy: Path, tmp_path: Path) -> None:

@@ -42,18 +42,16 @@ def pair(first: str, second: str) -> Task:
 @pytest.mark.parametrize(
     ("task", "wanted"),
     [
-        (tagged("O", "B-x", "I-x"), {"recipe": "spans", "span_labels": "bio", "spans_from": "markup"}),
-        (tagged("start", "none", "end"), {"recipe": "spans", "span_labels": "boundaries"}),
-        (pair("WHO", "the world health organization met"), {"recipe": "pair_match", "pairs_from": "acronyms"}),
-        (pair("a green river", "words " * 30), {"recipe": "pair_match", "pairs_from": "title"}),
-        (pair("one two three four", "five six seven"), {"recipe": "pair_match", "pairs_from": "next_sentence"}),
-        (single("the [[ cat ]] saw << dogs >>"), {"recipe": "marked_relation", "spans_from": "markup"}),
-        (single("just some words"), {"recipe": "pair_match", "pairs_from": "next_sentence"}),
+        (tagged("O", "B-x", "I-x"), {"kind": "hyperlinks", "span_labels": "bio"}),
+        (tagged("start", "none", "end"), {"kind": "hyperlinks", "span_labels": "boundaries"}),
+        (pair("WHO", "the world health organization met"), {"kind": "acronyms"}),
+        (pair("one two three four", "five six seven"), {"kind": "next_sentence"}),
+        (single("just some words"), {"kind": "next_sentence"}),
     ],
 )
-def test_the_recipe_follows_the_task(task: Task, wanted: dict[str, str], tmp_path: Path) -> None:
+def test_the_objective_follows_the_task(task: Task, wanted: dict[str, str], tmp_path: Path) -> None:
     proposal = propose(task, write(tmp_path, LINKED))
-    assert {key: proposal.settings[f"aligned.{key}"] for key in wanted} == wanted
+    assert proposal.settings["pretrain.objectives"]["aligned"] == wanted
     assert proposal.reason
 
 
@@ -67,9 +65,9 @@ def test_acronyms_in_capitals_are_spelled(letters: str, spelled: bool, tmp_path:
 
 
 @pytest.mark.parametrize("row", [{"text": "no links here"}, {"text": "other links", "links": ["http://a.b"]}])
-def test_without_links_words_in_capitals_are_taken(row: dict[str, Any], tmp_path: Path) -> None:
+def test_without_links_next_sentences_are_taken(row: dict[str, Any], tmp_path: Path) -> None:
     proposal = propose(tagged("O", "B"), write(tmp_path, row))
-    assert proposal.settings["aligned.spans_from"] == "title_case"
+    assert proposal.settings["pretrain.objectives"]["aligned"] == {"kind": "next_sentence"}
 
 
 def test_init_writes_a_proposal_that_load_accepts(tmp_path: Path, toy: Path, command: Any) -> None:

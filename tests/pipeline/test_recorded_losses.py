@@ -74,7 +74,15 @@ FAMILIES = {
     "mt": Family("mt-tartan-scratch", "text", (TARTAN,)),
     "dapt-tapt": Family("dapt-tapt-scratch", "text", (TARTAN, {"pretrain": {"eval_steps": None}})),
     "gpu": Family(
-        "gpu", "text", ({"precision": "float32", "pretrain": {"task_batch_size": 8}, "select": {"budget": "50%"}},)
+        "gpu",
+        "text",
+        (
+            {
+                "precision": "float32",
+                "pretrain": {"objectives": {"task": {"batch_size": 8}}},
+                "select": {"budget": "50%"},
+            },
+        ),
     ),
     "pair": Family(None, "pair", (TWO_TO_ONE,)),
     "token_classification": Family(None, "token_classification", (TWO_TO_ONE,)),
@@ -146,7 +154,7 @@ def test_alignment(tmp_path: Path) -> None:
         "links": {"kind": "hyperlinks"},
         "letters": {"kind": "acronyms"},
         "next": {"kind": "next_sentence"},
-        "own": {"kind": "aligned"},
+        "own": {"kind": "hyperlinks"},
     }
     tree["pretrain"] = {
         "max_length": 48,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -97,7 +97,6 @@ PASSAGES = st.lists(SENTENCES.map(". ".join), max_size=6)
 
 
 @given(st.lists(texts_of("a b x", 0, 4) | texts_of("a b b", 11, 16), max_size=4), PASSAGES)
-@settings(max_examples=300, deadline=None)
 def test_against_the_slow_rule(evaluation: list[str], passages: list[str]) -> None:
     assert dropped(evaluation, passages) == slow_dropped(evaluation, passages)
 
@@ -138,7 +137,6 @@ def texts_and_a_passage(draw: st.DrawFn) -> tuple[list[str], str]:
 
 
 @given(texts_and_a_passage())
-@settings(max_examples=400, deadline=None)
 def test_planted_texts_in_any_script(case: tuple[list[str], str]) -> None:
     evaluation, passage = case
     forms = [form for text in evaluation for form in spellings(text)]
@@ -146,7 +144,6 @@ def test_planted_texts_in_any_script(case: tuple[list[str], str]) -> None:
 
 
 @given(st.lists(texts_and_a_passage(), min_size=1, max_size=4))
-@settings(max_examples=50, deadline=None)
 def test_the_scan_of_the_corpus_suspects_the_same(cases: list[tuple[list[str], str]]) -> None:
     contamination_filter = ContaminationFilter.of([text for evaluation, _ in cases for text in evaluation])
     passages = [passage for _, passage in cases]
@@ -259,7 +256,6 @@ def test_an_empty_filter_suspects_nothing() -> None:
 
 
 @given(st.lists(texts_of("a b", 0, 20), max_size=5))
-@settings(max_examples=100, deadline=None)
 def test_equal_runs_are_held_once(evaluation: list[str]) -> None:
     texts = [text.split() for text in evaluation]
     runs = {tuple(text[start : start + RUN]) for text in texts for start in range(len(text) - RUN + 1)}

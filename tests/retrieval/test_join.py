@@ -80,7 +80,7 @@ def assert_same(corpus: Corpus, folder: Path) -> None:
     st.sampled_from([1, 10**9]),
     st.sampled_from([1, 3, 10**6]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20)
 def test_joined_shards_are_the_corpus(
     first: list[Any], second: list[Any], exclude: set[str], deduplicate: bool, smallest: int, block: int
 ) -> None:

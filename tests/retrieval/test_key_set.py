@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.retrieval.bm25.join import KeySet, final_keys
@@ -13,7 +13,6 @@ KEYS = st.lists(st.integers(0, 5) | st.integers(0, 2**64 - 1), max_size=40)
 
 
 @given(st.lists(KEYS, max_size=5))
-@settings(max_examples=100, deadline=None)
 def test_keys_are_new_once(batches: list[list[int]]) -> None:
     seen: set[int] = set()
     keys = KeySet()
@@ -43,7 +42,6 @@ NAMES = st.lists(
 
 
 @given(NAMES, st.integers(0, 30))
-@settings(max_examples=150, deadline=None)
 def test_names_that_are_taken_get_another(entries: list[tuple[str, str]], border: int) -> None:
     taken: set[str] = set()
     names = []

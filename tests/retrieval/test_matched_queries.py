@@ -84,7 +84,7 @@ def slow_rows(rankings: list[list[Entry]], queries: list[Query]) -> dict[int, tu
 
 
 @given(ASKED, st.lists(st.integers(0, 12), max_size=4), st.integers(1, 9), st.sampled_from([1, 5, 10**6]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 def test_against_a_dictionary_of_all_hits(
     asked: list[tuple[list[Entry], int]], cuts: list[int], per_block: int, most: int
 ) -> None:

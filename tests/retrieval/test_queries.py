@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.config import ColumnSettings, RetrieveSettings
@@ -67,7 +67,6 @@ def test_texts_without_words_ask_nothing(mode: QueryMode) -> None:
 
 @pytest.mark.parametrize("mode", get_args(QueryMode))
 @given(st.lists(st.text(alphabet="ab. ", max_size=6), max_size=12))
-@settings(max_examples=50, deadline=None)
 def test_every_example_with_words_asks_once(mode: QueryMode, texts: list[str]) -> None:
     queries = build_queries((example(str(number), text) for number, text in enumerate(texts)), mode=mode)
     asked = [name for query in queries for name in query.example_ids]

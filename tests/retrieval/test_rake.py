@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.retrieval.queries import english_stop_words, find_candidates, key_phrases, rank_candidates
@@ -143,7 +143,6 @@ def slow_ranking(text: str) -> list[tuple[str, Fraction]]:
 
 
 @given(st.lists(st.sampled_from(["ant", "bee", "cat", "dog", "elk", "of", "the", "."]), max_size=40))
-@settings(max_examples=150, deadline=None)
 def test_rankings_equal_a_slow_reading_of_the_rules(words: list[str]) -> None:
     text = " ".join(words)
     expected = slow_ranking(text)
@@ -155,7 +154,6 @@ def test_rankings_equal_a_slow_reading_of_the_rules(words: list[str]) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=150, deadline=None)
 def test_phrases_are_made_of_the_words_that_retrieval_sees(text: str) -> None:
     asked = {word for phrase in phrases(text) for word in words_of(phrase)}
     assert asked <= set(words_of(text))

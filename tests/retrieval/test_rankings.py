@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.retrieval.bm25.score import RankedBlock, Rankings
@@ -33,7 +33,6 @@ def write_blocks(folder: Path, blocks: list[list[list[tuple[int, float]]]]) -> R
 
 
 @given(st.lists(st.lists(ENTRIES, min_size=1, max_size=4), max_size=4), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
 def test_any_query_can_be_asked_for_in_any_order(blocks: list[list[list[tuple[int, float]]]], random: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rankings = write_blocks(Path(folder), blocks)

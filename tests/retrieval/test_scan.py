@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.corpus.corpus import key_of_words
@@ -43,7 +43,6 @@ def counted(scanned: Scanned, words: list[str]) -> list[dict[str, int]]:
 
 
 @given(st.lists(TEXTS, max_size=6), st.integers(0, 3))
-@settings(max_examples=300, deadline=None)
 def test_counts_and_lengths_are_those_of_words_of(texts: list[str], unknown: int) -> None:
     words = sorted({word for text in texts for word in words_of(text)} | {"other", "日"})[unknown:]
     scanner = scanner_for(words)
@@ -58,7 +57,6 @@ def test_counts_and_lengths_are_those_of_words_of(texts: list[str], unknown: int
 
 
 @given(st.lists(TEXTS, max_size=5), st.lists(TEXTS, max_size=5))
-@settings(max_examples=50, deadline=None)
 def test_blocks_do_not_touch_each_other(first: list[str], second: list[str]) -> None:
     words = sorted({word for text in first + second for word in words_of(text)})
     apart, together = scanner_for(words), scanner_for(words)
@@ -108,7 +106,6 @@ def test_a_word_with_the_hash_of_another_is_not_taken_for_it(word: str, other: s
 
 
 @given(st.sets(TEXTS.flatmap(lambda text: st.sampled_from(words_of(text) or ["x"])), max_size=30))
-@settings(max_examples=50, deadline=None)
 def test_the_table_holds_the_hash_of_every_word(words: set[str]) -> None:
     terms = Terms(sorted(words))
     expected = {high_bits(word) | number for number, word in enumerate(sorted(words), start=1)}
@@ -136,7 +133,6 @@ BLANKS = st.text(
 
 
 @given(st.lists(BLANKS | TEXTS, max_size=12))
-@settings(max_examples=200, deadline=None)
 def test_text_keys_are_equal_for_texts_that_differ_in_white_space_only(texts: list[str]) -> None:
     keys = scanner_for([]).scan(texts).text_keys.tolist()
     for one, first in zip(keys, texts, strict=True):
@@ -146,7 +142,6 @@ def test_text_keys_are_equal_for_texts_that_differ_in_white_space_only(texts: li
 
 
 @given(st.lists(TEXTS, max_size=8))
-@settings(max_examples=50, deadline=None)
 def test_string_keys_are_fnv_over_bytes(texts: list[str]) -> None:
     expected = [word_hash("".join(map(chr, text.encode()))) for text in texts]
     assert string_keys(texts).tolist() == expected

@@ -89,7 +89,7 @@ def zipf(random: np.random.Generator, count: int) -> NDArray[np.int64]:
     st.sampled_from([0.0, 0.4, 0.75, 1.0]),
     st.sampled_from([1, 37, 1000]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_the_best_passages_are_those_of_plain_sums(
     seed: int, count: int, top_k: int, k1: float, b: float, step: int
 ) -> None:

@@ -53,7 +53,7 @@ def check(folder: Path, texts: list[str], queries: list[str], *, top_k: int, k1:
     K1,
     B,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 def test_small_corpora_against_bm25s(texts: list[str], queries: list[str], top_k: int, k1: float, b: float) -> None:
     with tempfile.TemporaryDirectory() as name:
         check(Path(name), texts, queries, top_k=top_k, k1=k1, b=b)

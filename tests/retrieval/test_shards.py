@@ -19,7 +19,7 @@ from tests.retrieval.corpora import text_corpus, write_rows
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.sampled_from([1, 20, 10**9]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_large_files_stand_alone(sizes: list[int], large: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "_LARGE", large)

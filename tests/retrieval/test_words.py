@@ -8,7 +8,7 @@ import unicodedata
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.retrieval.words import (
@@ -53,19 +53,16 @@ def slow_words(text: str) -> list[str]:
 
 
 @given(TEXTS)
-@settings(max_examples=400, deadline=None)
 def test_words_are_runs_of_letters_digits_and_marks(text: str) -> None:
     assert words_of(text) == slow_words(text)
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=127), max_size=60))
-@settings(max_examples=200, deadline=None)
 def test_ascii_words_are_those_of_a_plain_pattern(text: str) -> None:
     assert words_of(text) == re.findall("[a-z0-9]+", text.lower())
 
 
 @given(TEXTS)
-@settings(max_examples=200, deadline=None)
 def test_words_of_words_are_the_same(text: str) -> None:
     words = words_of(text)
     assert words_of(" ".join(words)) == words
@@ -115,7 +112,6 @@ def test_lower_case_keeps_the_class_and_only_one_character_becomes_two() -> None
 
 
 @given(TEXTS)
-@settings(max_examples=100, deadline=None)
 def test_the_hash_is_fnv_over_code_points(text: str) -> None:
     value = 0xCBF29CE484222325
     for character in text:

@@ -17,7 +17,7 @@ from tests.selectors.candidates import passage, run_select, write_retrieved
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([0.5, 1.5, 2.0])), max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25)
 def test_best_rank_orders_by_rank_then_score_then_place(rows: list[tuple[int, float]]) -> None:
     statistics = SelectionStatistics(
         np.asarray([rank for rank, _ in rows], dtype=np.int64),

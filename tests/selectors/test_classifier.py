@@ -74,7 +74,7 @@ def test_what_is_like_the_task_is_kept(tmp_path: Path) -> None:
 
 
 @given(TEXTS, st.randoms(), st.integers(1, 9))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4)
 def test_exact_budgets_whatever_the_order_of_the_candidates(
     texts: list[str], chance: random.Random, budget: int
 ) -> None:

@@ -48,7 +48,7 @@ def dsir(folder: Path, budget: str | None, seed: int = 0) -> list[Selected]:
 
 
 @given(TEXTS, st.integers(1, 9), st.integers(0, 3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15)
 def test_against_a_slow_resampler(texts: list[str], budget: int, seed: int) -> None:
     with TemporaryDirectory() as folder:
         retrieve_texts(Path(folder), texts)
@@ -64,7 +64,7 @@ def test_against_a_slow_resampler(texts: list[str], budget: int, seed: int) -> N
 
 
 @given(TEXTS, st.randoms())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8)
 def test_the_order_of_the_candidates_does_not_matter(texts: list[str], chance: random.Random) -> None:
     passages = passages_of(texts)
     shuffled = list(passages)

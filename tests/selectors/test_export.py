@@ -53,7 +53,7 @@ def write_run(folder: Path, selected: list[Selected]) -> Path:
 
 @pytest.mark.parametrize("name", FORMS)
 @given(rows=ROWS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_round_trip(tmp_path: Path, name: str, rows: list[Selected]) -> None:
     target = tmp_path / name
     target.unlink(missing_ok=True)

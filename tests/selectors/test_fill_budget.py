@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.config import SizeBudget, resolve
@@ -26,7 +26,6 @@ def longest_fitting(sizes: list[int], limit: float) -> int:
 
 
 @given(SIZES, st.integers(1, 300), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
 def test_bytes_fill_to_the_last_passage_that_fits(sizes: list[int], limit: int, random: object) -> None:
     order = np.asarray(sorted(range(len(sizes)), key=lambda _: random.random()), dtype=np.int64)  # type: ignore[attr-defined]
     kept = fill(order, np.asarray(sizes, dtype=np.int64), SizeBudget.parse(f"{limit}B"), corpus_bytes=sum(sizes))
@@ -35,7 +34,6 @@ def test_bytes_fill_to_the_last_passage_that_fits(sizes: list[int], limit: int, 
 
 
 @given(SIZES, st.integers(1, 100))
-@settings(max_examples=200, deadline=None)
 def test_a_share_is_of_the_whole_corpus(sizes: list[int], percent: int) -> None:
     corpus_bytes = 2 * sum(sizes)  # half of it was not retrieved
     order = np.arange(len(sizes))
@@ -45,7 +43,6 @@ def test_a_share_is_of_the_whole_corpus(sizes: list[int], percent: int) -> None:
 
 
 @given(SIZES, st.integers(1, 15))
-@settings(max_examples=50, deadline=None)
 def test_passages_are_counted(sizes: list[int], amount: int) -> None:
     order = np.arange(len(sizes))[::-1]
     kept = fill(order, np.asarray(sizes), SizeBudget.parse(f"{amount}passages"), corpus_bytes=sum(sizes))

@@ -27,7 +27,7 @@ def fuse(folder: Path, *names: str, budget: str | None = None) -> tuple[dict[str
 
 
 @given(TEXTS, st.permutations(ALL), st.integers(1, 9))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4)
 def test_against_sums_of_the_selectors_own_ranks(texts: list[str], names: list[str], budget: int) -> None:
     with TemporaryDirectory() as name:
         folder = retrieve_texts(Path(name), texts)
@@ -43,7 +43,6 @@ def test_against_sums_of_the_selectors_own_ranks(texts: list[str], names: list[s
 
 
 @given(st.lists(st.permutations(range(1, 7)), min_size=2, max_size=4))
-@settings(max_examples=50, deadline=None)
 def test_the_order_of_the_names_does_not_matter(ranks: list[list[int]]) -> None:
     arrays = [np.asarray(some) for some in ranks]
     assert fused(arrays).tolist() == fused(arrays[::-1]).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.records import Example
@@ -31,7 +31,6 @@ def told_slowly(rows: list[Example], label: str) -> list[str]:
 
 
 @given(ROWS)
-@settings(max_examples=100, deadline=None)
 def test_against_a_slow_count(rows: list[tuple[list[str], str]]) -> None:
     examples = [Example(f"train-{number}", " ".join(words), label) for number, (words, label) in enumerate(rows)]
     found = label_words(examples)

@@ -47,7 +47,6 @@ def nearest_slowly(passages: np.ndarray, rows: np.ndarray, count: int) -> list[t
 
 
 @given(st.integers(0, 1000), st.integers(1, 20), st.integers(1, 6), st.integers(1, 25))
-@settings(max_examples=50, deadline=None)
 def test_against_a_slow_search(seed: int, size: int, rows: int, count: int) -> None:
     random = np.random.default_rng(seed)
     passages, asking = unit(random.normal(size=(size, 4))), unit(random.normal(size=(rows, 4)))
@@ -105,7 +104,7 @@ def test_reasons_name_row_and_cosine(tmp_path: Path) -> None:
 
 
 @given(st.permutations(range(6)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6)
 def test_the_order_of_the_candidates_does_not_matter(order: list[int]) -> None:
     passages = passages_of(TEXTS)
     with TemporaryDirectory() as name:

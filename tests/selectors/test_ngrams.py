@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as arrow
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.io.run_layout import RETRIEVED
@@ -41,7 +41,6 @@ def counted_slowly(text: str) -> dict[int, int]:
 
 
 @given(ANY_TEXTS)
-@settings(max_examples=100, deadline=None)
 def test_keys_are_those_of_the_words(texts: list[str]) -> None:
     words = word_keys(texts)
     assert len(words) == len(texts)
@@ -50,7 +49,6 @@ def test_keys_are_those_of_the_words(texts: list[str]) -> None:
 
 
 @given(ANY_TEXTS, st.integers(0, 3))
-@settings(max_examples=50, deadline=None)
 def test_an_arrow_column_gives_the_same_keys(texts: list[str], start: int) -> None:
     column = column_keys(arrow.array(texts, arrow.string())[start:])
     words = word_keys(texts[start:])
@@ -58,7 +56,6 @@ def test_an_arrow_column_gives_the_same_keys(texts: list[str], start: int) -> No
 
 
 @given(ANY_TEXTS)
-@settings(max_examples=100, deadline=None)
 def test_counts_and_sums_against_a_slow_count(texts: list[str]) -> None:
     slow = [counted_slowly(text) for text in texts]
     expected = np.zeros(BUCKETS, dtype=np.int64)

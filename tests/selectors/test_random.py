@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.corpus import Corpus
@@ -28,7 +28,6 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 5), st.lists(st.integers(0, 3), max_size=9))
-@settings(max_examples=100, deadline=None)
 def test_an_order_of_all_with_text_that_growth_leaves_alone(sizes: list[int], seed: int, more: list[int]) -> None:
     order = random_order(np.asarray(sizes, dtype=np.int64), seed).tolist()
     assert sorted(order) == [place for place, size in enumerate(sizes) if size]

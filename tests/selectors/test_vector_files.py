@@ -35,7 +35,7 @@ def test_every_kind_of_file_in_the_order_wanted(tmp_path: Path, suffix: str) -> 
 
 
 @given(st.permutations(range(9)), st.lists(st.sampled_from(IDS), min_size=1, unique=True))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10)
 def test_the_order_in_the_file_does_not_matter(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], wanted: list[str]
 ) -> None:

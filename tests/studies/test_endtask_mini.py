@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,21 +18,18 @@ from endtask.encoders.weights import load_tensors
 from endtask.io import installed_package
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
+from studies import endtask_mini
 
 LEAKED = "this whole sentence of the test set must never be read by a model in its training"
 STEPS = 60
 
 
 @pytest.fixture(scope="module")
-def study() -> ModuleType:
-    file = Path(__file__).parents[2] / "studies" / "endtask_mini.py"
-    spec = importlib.util.spec_from_file_location("endtask_mini_study", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.HELD_OUT_EVERY = 20
-    return module
+def study() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(endtask_mini, "HELD_OUT_EVERY", 20)
+        patch.setattr(endtask_mini, "ProcessPoolExecutor", _InProcess)
+        yield endtask_mini
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +47,6 @@ def work(study: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows.insert(7, f"here it is : {LEAKED} , and on")
     (data / "corpus").mkdir()
     (data / "corpus" / "toy.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
-    study.__dict__["ProcessPoolExecutor"] = _InProcess
     folder = data / "work"
     study.prepare(data, folder, ["corpus"], None, 200)
     return folder

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from endtask.config import Settings, load_settings
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
-from endtask.experiments.spec import read_study
-from endtask.experiments.study_tasks import TaskStudy, study_tasks
-from endtask.experiments.variants import make_plan
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED
+from endtask.experiments.spec import TaskStudy, read_study, study_tasks
+from endtask.experiments.trial_runs import make_plan
 from endtask.pipeline.preflight import preflight
 from endtask.task import Task
 from endtask.task.task import read_all

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from endtask.config import AlignedSettings, CorpusSettings, SourceSettings, TokenizerSettings
 from endtask.corpus import Corpus
 from endtask.records import Document
-from endtask.tokenization.aligned_texts import ADDED_TOKENS, FOUND, MARKUP, document_key, pack_aligned
-from endtask.tokenization.span_finders import from_quotes
+from endtask.tokenization.aligned_texts import ADDED_TOKENS, document_key, pack_aligned
 from endtask.tokenization.tokenizer import train_tokenizer
 from endtask.tokenization.word_spans import NO_LETTER, SIGN
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_documents, make_tokenizer
@@ -30,7 +29,7 @@ def test_a_links_tokens_are_its_words(kind: str, tmp_path: Path) -> None:
     documents, tokenizer = make_documents(), make_tokenizer(kind)
     texts = make_aligned(tmp_path, kind=kind)
     anchors = [plain(one.text[start:end]) for one in documents for start, end in one.links]
-    spans = texts.spans(MARKUP)
+    spans = texts.links
     decoded = [
         plain(tokenizer.decode(texts[position][start:end]))
         for position in range(len(texts))
@@ -63,7 +62,7 @@ def test_texts_hold_every_token_once_and_places_point_to_words(
         assert np.all(np.diff(places.astype(int)) > 0)
         assert np.all((places >= 1) & (places < size - 1))
         assert np.all((texts.sentences[position] > 1) & (texts.sentences[position] < size - 1))
-        for start, end, _ in texts.spans(MARKUP)[position]:
+        for start, end, _ in texts.links[position]:
             assert 1 <= start < end <= size - 1
 
 
@@ -102,22 +101,11 @@ def test_sentences_and_documents_are_told_apart(tmp_path: Path) -> None:
     texts, tokenizer = pack_aligned(documents, make_tokenizer(), LONGEST, tmp_path), make_tokenizer()
     assert texts.documents.tolist() == [0, 0, 1, 1, 2]
     assert tokenizer.decode(texts[0][texts.sentences[0][0] :]).startswith("green cloud")
-    assert [len(texts.titles[number]) > 0 for number in range(3)] == [False, True, False]
-    assert tokenizer.decode(texts.titles[1]) == "river"
 
 
 def test_passages_without_a_title_are_known_by_their_id() -> None:
     assert document_key(Document("a#p12", "", "s")) == document_key(Document("a#p3", "", "s"))
     assert document_key(Document("a#px", "", "s")) != document_key(Document("a", "", "s"))
-
-
-def test_a_finder_that_changes_the_text_brings_its_own_spans_alone(tmp_path: Path) -> None:
-    document = Document("1", 'They sang "green river" twice.', "s", links=((5, 9),))
-    texts = pack_aligned([document], make_tokenizer(), LONGEST, tmp_path, find=from_quotes)
-    start, end, whole = texts.spans(FOUND)[0][0]
-    assert whole == 1
-    assert make_tokenizer().decode(texts[0][start:end]) == "green river"
-    assert len(texts.spans(MARKUP)[0]) == 0
 
 
 def test_the_same_documents_give_the_same_files(tmp_path: Path) -> None:
@@ -139,7 +127,7 @@ def test_links_of_real_pages_survive(shared_data: Path, tmp_path: Path) -> None:
     tokenizer = train_tokenizer([one.text for one in documents], settings, 128)
     texts = pack_aligned(documents, tokenizer, 128, tmp_path)
     anchors = Counter(one.text[start:end] for one in documents for start, end in one.links)
-    spans = [(position, *row) for position in range(len(texts)) for row in texts.spans(MARKUP)[position]]
+    spans = [(position, *row) for position in range(len(texts)) for row in texts.links[position]]
     decoded = Counter(tokenizer.decode(texts[place][start:end]).strip() for place, start, end, whole in spans if whole)
     assert decoded <= anchors
     assert decoded.total() > 0.9 * anchors.total() > 400

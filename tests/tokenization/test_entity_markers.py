@@ -123,13 +123,13 @@ def test_a_marker_named_twice_is_refused() -> None:
 
 def test_a_sign_that_spells_a_byte_is_refused_for_bpe_only() -> None:
     # The bytes of "ç" are spelled "Ã§" there: the mark "§" would be found inside that letter.
-    with pytest.raises(InputError, match=r"'§' also stands for bytes"):
+    with pytest.raises(InputError, match=r"'§' also encodes bytes"):
         train_tokenizer(make_texts(5), TokenizerSettings(kind="bpe", entity_markers=("§",)), MAX_LENGTH)
     for kind in ("wordpiece", "unigram"):
         chosen = TokenizerSettings.model_validate({"kind": kind, "entity_markers": ("§",)})
         tokenizer = train_tokenizer([*make_texts(5), "ç § ç"], chosen, MAX_LENGTH)
         assert ids_of(tokenizer, "ç§ç").count(5) == 1
-    with pytest.raises(InputError, match=r"'§' also stands for bytes"):
+    with pytest.raises(InputError, match=r"'§' also encodes bytes"):
         add_markers(marked("bpe"), ["§"])
 
 

@@ -13,10 +13,9 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from endtask.config import TokenizerSettings
-from endtask.config.aligned import SubwordSamplingSettings
 from endtask.errors import InputError
 from endtask.records import Document
-from endtask.tokenization.aligned_texts import MARKUP, pack_aligned
+from endtask.tokenization.aligned_texts import pack_aligned
 from endtask.tokenization.subword_sampling import SubwordSampler, sampling_encoder
 from endtask.tokenization.tokenizer import train_tokenizer
 from tests.aligned_toy import LONGEST, make_tokenizer
@@ -87,18 +86,16 @@ def test_the_likeliest_cut_is_the_tokenizers_own_when_all_others_are_rare() -> N
     assert offsets == expected.offsets
 
 
-def test_only_named_sources_are_cut_at_random_in_copies_and_links_survive(tmp_path: Path) -> None:
+def test_only_named_sources_are_sampled_and_links_survive(tmp_path: Path) -> None:
     tokenizer, documents = make_pieces(), make_passages()
-    settings = SubwordSamplingSettings(sources=("toy",), copies=3)
+    settings = ("toy",)
     sampled = pack_aligned(documents, tokenizer, 400, tmp_path / "a", encode=sampling_encoder(tokenizer, settings, 1))
-    other = SubwordSamplingSettings(sources=("else",), copies=3)
+    other = ("else",)
     same = pack_aligned(documents, tokenizer, 400, tmp_path / "b", encode=sampling_encoder(tokenizer, other, 1))
-    assert len(sampled) == 3 * len(same) == 18
-    assert sampled.lengths.sum() > 3 * same.lengths.sum()
-    copies = [sampled[position].tolist() for position in range(3)]
-    assert copies[0] != copies[1] != copies[2]
+    assert len(sampled) == len(same) == 6
+    assert sampled.lengths.sum() > same.lengths.sum()
     anchors = {one.text[start:end] for one in documents for start, end in one.links}
-    spans = sampled.spans(MARKUP)
+    spans = sampled.links
     for position in range(len(sampled)):
         for start, end, whole in spans[position]:
             assert whole
@@ -110,12 +107,11 @@ def test_only_named_sources_are_cut_at_random_in_copies_and_links_survive(tmp_pa
 
 
 def test_other_tokenizers_are_refused() -> None:
-    settings = SubwordSamplingSettings(sources=("toy",))
     with pytest.raises(InputError, match=r"unigram tokenizer.*WordPiece"):
-        sampling_encoder(make_tokenizer("wordpiece"), settings, 0)
+        sampling_encoder(make_tokenizer("wordpiece"), ("toy",), 0)
 
 
 def test_texts_are_cut_to_their_length(tmp_path: Path) -> None:
     tokenizer = make_pieces()
-    encode = sampling_encoder(tokenizer, SubwordSamplingSettings(sources=("toy",), alpha=0.05), 0)
+    encode = sampling_encoder(tokenizer, ("toy",), 0, alpha=0.05)
     assert pack_aligned(make_passages(), tokenizer, LONGEST, tmp_path, encode=encode).lengths.max() <= LONGEST

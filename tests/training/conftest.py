@@ -14,10 +14,9 @@ from endtask.config import BatchSize, PretrainSettings, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.io.selection_table import write_selection
 from endtask.io.stage_folder import StageFolder
-from endtask.objectives.classification import Classification
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import JointTask
+from endtask.objectives.task_losses import Classification, JointTask
 from endtask.records import Document, Example, Selected
 from endtask.task import Task
 from endtask.tokenization.packing import pack
@@ -49,7 +48,7 @@ def make_phase(tmp_path: Path) -> MakePhase:
             objectives={"corpus": external, "task": internal},
             weighting=Interleave("corpus", "task", rho1=1),
             steps=6,
-            settings=PretrainSettings.model_validate({"weight_decay": 0.1, "warmup_fraction": 0.3, **settings}),
+            settings=PretrainSettings.model_validate({"weight_decay": 0.1, "warmup_steps": 0.3, **settings}),
             learning_rate=3e-3,
             seed=seed,
             context=CPU,

@@ -16,11 +16,10 @@ from endtask.encoders.network import TASK
 from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.pipeline.run import Run
-from endtask.tokenization.aligned_texts import MARKUP, AlignedTexts
-from endtask.training.initial_network import network_for
+from endtask.tokenization.aligned_texts import AlignedTexts
+from endtask.training.initial_network import aligned_class, keep_aligned_head, network_for
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain_phase import pretrain_phase
-from endtask.training.reused_head import aligned_class, keep_aligned_head
+from endtask.training.pretrain import pretrain_phase
 from tests.aligned_toy import linked_rows
 from tests.toy_run import toy_settings, write_rows
 
@@ -29,7 +28,7 @@ OBJECTIVES = {
     "links": {"kind": "hyperlinks"},
     "letters": {"kind": "acronyms"},
     "next": {"kind": "next_sentence"},
-    "own": {"kind": "aligned"},
+    "own": {"kind": "hyperlinks", "span_labels": "bio"},
 }
 MODEL = {
     "hidden_size": 16,
@@ -86,12 +85,13 @@ def test_packed_texts_are_counted_and_a_changed_corpus_is_met(
     counts = json.loads((done / "pack" / "manifest.json").read_text())["counts"]["aligned"]
     texts = AlignedTexts(done / "pack" / "aligned")
     assert counts["texts"] == len(texts)
-    assert len(texts.spans(MARKUP).values) > 60
+    assert len(texts.links.values) > 60
     settings = resolve(tree_for(toy, done, linked))
     assert Run(settings).first_clash() is None
+    unguided = {**OBJECTIVES, "letters": {"kind": "acronyms", "guided": False}}
     other = write_rows(tmp_path / "linked.jsonl", [{"text": "another text here", "links": []}])
     assert Run(resolve(tree_for(toy, done, other))).first_clash() == "pack"
-    assert Run(resolve(tree_for(toy, done, linked, {"pairs_from": "title"}))).first_clash() == "pretrain"
+    assert Run(resolve(tree_for(toy, done, linked, objectives=unguided))).first_clash() == "pretrain"
 
 
 @pytest.mark.parametrize("weighting", ["equal", "alternate"])
@@ -124,23 +124,17 @@ def test_a_run_stopped_after_any_step_ends_with_the_same_bits(
     assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-@pytest.mark.parametrize(
-    "aligned",
-    [
-        {"recipe": "spans", "spans_from": "title_case", "span_labels": "bio"},
-        {"recipe": "pair_match", "pairs_from": "title"},
-        {"recipe": "pair_match", "pairs_from": "acronyms"},
-        {"recipe": "marked_relation", "spans_from": "markup"},
-    ],
-)
-@pytest.mark.parametrize("architecture", ["lean", "bert"])
-def test_every_recipe_trains(
-    aligned: dict[str, Any], architecture: str, toy: Path, linked: Path, tmp_path: Path
+@pytest.mark.parametrize("architecture", ["bert"])
+def test_objectives_train_with_other_options_and_encoders(
+    architecture: str, toy: Path, linked: Path, tmp_path: Path
 ) -> None:
-    objectives = {"own": {"kind": "aligned"}}
-    settings = tree_for(toy, tmp_path / "run", linked, aligned, objectives=objectives, max_length=64)
+    objectives = {
+        "links": {"kind": "hyperlinks", "span_labels": "bio"},
+        "letters": {"kind": "acronyms", "guided": False},
+        "next": {"kind": "next_sentence"},
+    }
+    settings = tree_for(toy, tmp_path / "run", linked, objectives=objectives, max_length=64)
     settings["model"] = {**MODEL, "architecture": architecture}
-    settings["tokenizer"] = {"vocab_size": 200, "entity_markers": ["[[", "]]", "<<", ">>"]}
     settings["budget"] = "2steps"
     assert endtask.run(settings, until="pretrain").stages["pretrain"]["steps"] == 2
 
@@ -149,7 +143,6 @@ def test_every_recipe_trains(
     ("rows", "objective", "message"),
     [
         ([{"text": "River stone. Green cloud."}], {"kind": "hyperlinks"}, "there is no span.*links"),
-        ([{"text": "River stone. Green cloud."}], {"kind": "aligned"}, "there is no span.*links"),
         ([{"text": "River stone. Green cloud."}], {"kind": "next_sentence"}, "no two documents"),
         ([{"text": "7 8 9."}], {"kind": "acronyms"}, "two words in a row"),
     ],
@@ -164,15 +157,15 @@ def test_text_that_gives_nothing_is_refused(
 
 
 def test_an_unknown_source_of_subword_sampling_is_named(toy: Path, linked: Path, tmp_path: Path) -> None:
-    settings = tree_for(toy, tmp_path / "run", linked, {"subword_sampling": {"sources": ["linkd"]}})
+    settings = tree_for(toy, tmp_path / "run", linked, {"subword_sampling": ["linkd"]})
     settings["tokenizer"] = {"kind": "unigram", "vocab_size": 200}
     with pytest.raises(InputError, match=r"no source 'linkd'.*linked"):
         endtask.run(settings, until="pack")
 
 
 def kept(toy: Path, linked: Path, done: Path, objectives: dict[str, Any]) -> tuple[Run, Settings]:
-    tree = tree_for(toy, done, linked, {"keep_head": True}, objectives=objectives)
-    settings = resolve(tree)
+    tree = tree_for(toy, done, linked, objectives=objectives)
+    settings = resolve({**tree, "finetune": {**tree["finetune"], "head": "aligned"}})
     return Run(settings), settings
 
 
@@ -190,7 +183,7 @@ def test_a_head_is_kept_by_the_names_of_its_classes(toy_pairs: Path, linked: Pat
 def test_a_head_of_other_classes_is_not_kept(toy: Path, linked: Path, done: Path) -> None:
     run, settings = kept(toy, linked, done, {"letters": {"kind": "acronyms"}})
     network = network_for(run.task, done / "pack", settings)
-    with pytest.raises(InputError, match=r"keep_head.*food, space, sport"):
+    with pytest.raises(InputError, match=r"finetune.head.*food, space, sport"):
         keep_aligned_head(network, settings)
 
 

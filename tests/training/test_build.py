@@ -17,22 +17,21 @@ from endtask.config import BatchSize, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK
 from endtask.errors import InputError
-from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training import optimizer as optimizer_module
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.pretrain import pretrain
-from endtask.training.pretrain_phase import pretrain_phase
+from endtask.training.pretrain import pretrain, pretrain_phase
 from endtask.weighting.meta import MetaConfig
 from endtask.weighting.meta import folds as meta_folds
-from endtask.weighting.meta.build import TextHeldOut
 from endtask.weighting.meta.folds import Folds, fold_steps
 from endtask.weighting.meta.gradient import HeldOutGradient, counted_weights
 from endtask.weighting.meta.head import Classes
-from endtask.weighting.meta.rule import Meta
+from endtask.weighting.meta.rule import Meta, TextHeldOut
 from tests.tiny import LABELS, make_labels, make_network, make_packed, make_texts
 
 from .conftest import CPU, MakeStage, changed, packed_in
@@ -180,17 +179,17 @@ def test_weights_start_as_the_objectives_say(task: Task, packed: Path, run_setti
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_weights_that_do_not_move_train_as_fixed_ones_do(
-    task: Task, packed: Path, run_settings: Settings, dropout: float
+    task: Task, packed: Path, run_settings: Settings, dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looks at held-out texts, gradients apart and unweighted heads must change nothing else; dev judges, as parts of
     train would be left out of batches."""
+    monkeypatch.setattr(optimizer_module, "ADAM_EPSILON", 1e-14)
     counts = {"end": 1, "tapt": 20, "tlm": 399}
     weighted = {name: {**one, "weight": counts[name]} for name, one in OBJECTIVES.items()}
     meta = {"every": 2, "gradient_batch": 6, "split": "dev", "learning_rate": 1e-9}
     common = {
         "objectives": weighted,
         "max_grad_norm": None,
-        "adam_epsilon": 1e-14,
         "dropout": dropout,
         "learning_rate": 5e-3,
     }
@@ -225,7 +224,7 @@ def test_all_batches_of_a_step_leave_out_the_same_part(task: Task, packed: Path,
 def test_dropout_is_off_in_both_readings(tmp_path: Path) -> None:
     network = make_network(dropout=0.5)
     network.train()
-    for settings in (MetaConfig(), MetaConfig(same_head=True)):
+    for settings in (MetaConfig(), MetaConfig(head="task")):
         gradient = HeldOutGradient(network, source(tmp_path, None), settings=settings, context=CPU, seed=0)
         first, again = (gradient(3).clone() for _ in range(2))
         assert first.equal(again)
@@ -257,7 +256,7 @@ def test_with_dev_the_end_task_reads_all_of_train(task: Task, packed: Path, run_
     assert batch.texts == 6
 
 
-@pytest.mark.parametrize("changes", [{}, PAPER, {"same_head": True, "split": "dev"}])
+@pytest.mark.parametrize("changes", [{}, PAPER, {"head": "task", "split": "dev"}])
 def test_stage_1_learns_weights(task: Task, packed: Path, run_settings: Settings, changes: dict[str, Any]) -> None:
     phase = pretrain_phase(task, packed, meta_settings(run_settings, **changes))
     steps = train(Phase(**{**vars(phase), "steps": 6}), build_optimizer(phase))

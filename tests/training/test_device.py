@@ -245,4 +245,4 @@ def test_short_trainings_on_a_gpu_are_recorded_and_long_ones_compiled(
 ) -> None:
     settings = Settings.model_validate({"compile": compile})
     context = DeviceContext(torch.device(device))
-    assert device_module._way(make_network(architecture), settings, context, tokens) == expected
+    assert device_module._execution_mode(make_network(architecture), settings, context, tokens) == expected

@@ -23,8 +23,7 @@ from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training import finetune as finetune_module
-from endtask.training.finetune import finetune
-from endtask.training.finetune_phase import finetune_phase
+from endtask.training.finetune import finetune, finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS
@@ -129,13 +128,13 @@ def test_a_killed_stage_goes_on_with_the_pairs_that_are_left(
     unbroken = StageFolder(tmp_path / "unbroken", "finetune", "", {}, {})
     expected = tune(unbroken, **options)
     trained: list[str] = []
-    train = finetune_module.run_phase
+    train = finetune_module.run_stage_phase
 
-    def watched(phase: Any, folder: Path, **given: Any) -> Any:
-        trained.append(given["label"])
-        return train(phase, folder, **given)
+    def watched(phase: Any, folder: Path, *given: Any, **options: Any) -> Any:
+        trained.append(options["label"])
+        return train(phase, folder, *given, **options)
 
-    monkeypatch.setattr(finetune_module, "run_phase", watched)
+    monkeypatch.setattr(finetune_module, "run_stage_phase", watched)
     killed = StageFolder(tmp_path / "killed", "finetune", "", {}, {})
     for end in (
         lambda: _die_at(monkeypatch, StageFolder, "keep_time", call=2),  # inside the first pair
@@ -195,7 +194,7 @@ def test_a_better_score_gives_new_patience(tune: Tune, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("start_from", ["last", "best"])
-@pytest.mark.parametrize("reset_head", [True, False])
+@pytest.mark.parametrize("head", ["new", "pretrained"])
 def test_which_weights_stage_2_starts_from(
     task: Task,
     packed: Path,
@@ -204,30 +203,30 @@ def test_which_weights_stage_2_starts_from(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     start_from: str,
-    reset_head: bool,
+    head: str,
 ) -> None:
     for seed, name in enumerate((WEIGHTS, BEST_PRETRAINED)):
         save_weights(tmp_path / name, network_for(task, packed, changed(run_settings, seed=seed)))
     settings = changed(
         run_settings,
         pretrain={"eval_steps": 5},
-        finetune={"start_from": start_from, "reset_head": reset_head, "learning_rate": [1e-3, 1e-2], "max_steps": 2},
+        finetune={"start_from": start_from, "head": head, "learning_rate": [1e-3, 1e-2], "max_steps": 2},
     )
     starts: list[dict[str, torch.Tensor]] = []
-    train = finetune_module.run_phase
+    train = finetune_module.run_stage_phase
 
-    def watched(phase: Any, folder: Path, **given: Any) -> Any:
+    def watched(phase: Any, folder: Path, *given: Any, **options: Any) -> Any:
         starts.append({name: value.clone() for name, value in phase.network.state_dict().items()})
-        return train(phase, folder, **given)
+        return train(phase, folder, *given, **options)
 
-    monkeypatch.setattr(finetune_module, "run_phase", watched)
+    monkeypatch.setattr(finetune_module, "run_stage_phase", watched)
     finetune(task, packed, tmp_path, settings, make_stage("finetune"))
     expected, _ = load_tensors(tmp_path / (BEST_PRETRAINED if start_from == "best" else WEIGHTS))
     assert len(starts) == 4
     for start in starts:
         differ = {name for name, value in start.items() if not value.equal(expected[name])}
         assert all(name.startswith("heads.task.") for name in differ)
-        assert bool(differ) == reset_head
+        assert bool(differ) == (head == "new")
     for name in starts[0]:  # pairs in the order (rate, seed): a seed has one head, whatever the rate
         assert starts[0][name].equal(starts[2][name])
         assert starts[1][name].equal(starts[3][name])
@@ -339,7 +338,7 @@ def test_nothing_is_compiled_twice(tune: Tune, monkeypatch: pytest.MonkeyPatch) 
     """A second rate and a second seed find all graphs there, dev scores in between notwithstanding."""
     graphs: list[int] = []
     counter = CompileCounter()
-    compile_module, train = nn.Module.compile, finetune_module.run_phase
+    compile_module, train = nn.Module.compile, finetune_module.run_stage_phase
     monkeypatch.setattr(nn.Module, "compile", lambda self, **options: compile_module(self, backend=counter, **options))
 
     def watched(*arguments: Any, **given: Any) -> Any:
@@ -347,7 +346,7 @@ def test_nothing_is_compiled_twice(tune: Tune, monkeypatch: pytest.MonkeyPatch) 
         graphs.append(counter.frame_count)
         return memory
 
-    monkeypatch.setattr(finetune_module, "run_phase", watched)
+    monkeypatch.setattr(finetune_module, "run_stage_phase", watched)
     torch._dynamo.reset()
     tune(root={"compile": True}, learning_rate=[1e-3, 1e-2], epochs=2)
     assert len(graphs) == 4

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from endtask.config import PhaseSettings
-from endtask.training.optimizer import Clipping, Optimizer, build_optimizer
+from endtask.training.optimizer import Clipping, Optimizer
 
 CPU = torch.device("cpu")
 
@@ -33,7 +33,7 @@ def with_gradients(toy: Toy, seed: int = 0) -> dict[str, torch.Tensor]:
 def optimizer_of(
     toy: Toy, *, clip: Clipping = "together", head_weight_decay: float | None = None, **settings: Any
 ) -> Optimizer:
-    return build_optimizer(
+    return Optimizer(
         toy, PhaseSettings(**settings), CPU, learning_rate=0.1, clip=clip, head_weight_decay=head_weight_decay
     )
 

@@ -19,7 +19,7 @@ from endtask.training.pretrain import WEIGHTS
 
 from .conftest import MakeStage, changed, pretrained_in
 
-KEEP = {"reset_head": False, "keep_better": True, "seeds": [0], "epochs": 2}
+KEEP = {"head": "pretrained", "keep_better": True, "seeds": [0], "epochs": 2}
 
 
 def test_harmful_fine_tuning_leaves_stage_1s_model(

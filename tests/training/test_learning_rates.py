@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from endtask.config.training import PhaseSettings
-from endtask.training.optimizer import base_rate, build_optimizer
+from endtask.training.optimizer import Optimizer, base_rate
 from tests.tiny import ARCHITECTURES, make_network
 
 CPU = torch.device("cpu")
@@ -37,7 +37,7 @@ def give(network: nn.Module, gradients: dict[str, Tensor]) -> None:
 def test_steps_equal_torchs_adamw_with_a_group_for_each_parameter(architecture: str, head_rate: float | None) -> None:
     ours, theirs = make_network(architecture), make_network(architecture)
     settings = PhaseSettings(head_learning_rate=head_rate, max_grad_norm=None, weight_decay=0.1)
-    optimizer = build_optimizer(ours, settings, CPU, learning_rate=RATE)
+    optimizer = Optimizer(ours, settings, CPU, learning_rate=RATE)
     groups: list[dict[str, Any]] = [
         {
             "params": [weight],
@@ -61,7 +61,7 @@ def test_steps_equal_torchs_adamw_with_a_group_for_each_parameter(architecture: 
 
 def test_the_state_has_the_same_names_whatever_the_rates() -> None:
     plain, other = (
-        build_optimizer(make_network(), settings, CPU, learning_rate=RATE)
+        Optimizer(make_network(), settings, CPU, learning_rate=RATE)
         for settings in (PhaseSettings(), PhaseSettings(head_learning_rate=0.3))
     )
     assert list(plain.state_tensors()) == list(other.state_tensors())

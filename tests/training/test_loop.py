@@ -16,8 +16,8 @@ from torch import Tensor
 from endtask.config import BatchSize
 from endtask.encoders.batch import TextBatch, lay_out
 from endtask.objectives.base import Loss
-from endtask.objectives.classification import Classification
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.seeds import derive
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.optimizer import StepOutcome
@@ -173,7 +173,7 @@ def test_a_step_counts_what_it_did(make_phase: MakePhase) -> None:
 
 
 def test_the_rate_that_is_reported_is_the_rate_in_use() -> None:
-    phase = number_phase(steps=2, lr_scheduler_type="constant", warmup_fraction=0.0)
+    phase = number_phase(steps=2, lr_scheduler_type="constant", warmup_steps=0)
     optimizer = build_optimizer(phase)
     optimizer.scale_rate(0.25)
     assert [record.learning_rate for record in train(phase, optimizer)] == [0.0025, 0.0025]
@@ -185,9 +185,9 @@ def test_the_rate_that_is_reported_is_the_rate_in_use() -> None:
         ({"lr_scheduler_type": "linear", "warmup_steps": 2}, [0.5, 1, 1, 0.75, 0.5, 0.25]),
         ({"lr_scheduler_type": "constant", "warmup_steps": 3}, [1 / 3, 2 / 3, 1, 1, 1, 1]),
         ({"lr_scheduler_type": "warmup_stable_decay", "warmup_steps": 2}, [0.5, 1, 1, 1, 1, 1]),
-        ({"lr_scheduler_type": "linear", "warmup_fraction": 0.0}, [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6]),
+        ({"lr_scheduler_type": "linear", "warmup_steps": 0}, [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6]),
         (
-            {"lr_scheduler_type": "cosine", "warmup_fraction": 0.34},
+            {"lr_scheduler_type": "cosine", "warmup_steps": 0.34},
             [0.5, 1, 1, (2 + 2**0.5) / 4, 0.5, (2 - 2**0.5) / 4],
         ),
     ],

@@ -16,7 +16,6 @@ from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.io.selection_table import write_selection
 from endtask.io.stage_folder import StageFolder
-from endtask.objectives.own_dropout import OwnDropout
 from endtask.records import Document, Selected
 from endtask.reporting.costs import what_was_done
 from endtask.task import Task
@@ -27,9 +26,18 @@ from endtask.training.budget_plan import measure_cost
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain
-from endtask.training.pretrain_phase import parts_of, pretrain_phase, total_state, weighting_context
-from endtask.weighting.meta import build as meta_build
+from endtask.training.optimizer import ADAM_BETA1, ADAM_EPSILON
+from endtask.training.pretrain import (
+    BEST_PRETRAINED,
+    WEIGHTS,
+    OwnDropout,
+    parts_of,
+    pretrain,
+    pretrain_phase,
+    total_state,
+    weighting_context,
+)
+from endtask.weighting.meta import rule as meta_build
 from endtask.weighting.sequence import split_steps
 from tests.tiny import make_texts
 
@@ -37,7 +45,7 @@ from .conftest import MakeStage, changed, pretrained_in
 
 OBJECTIVES: dict[str, Any] = {
     "task": {"kind": "task", "batch_size": 6},
-    "tapt": {"kind": "mlm", "texts": "task", "mask_probability": 0.4},
+    "tapt": {"kind": "mlm", "texts": "task"},
     "dapt": {"kind": "mlm", "texts": "domain", "batch_size": 4},
 }
 
@@ -77,7 +85,7 @@ def test_tlms_two_by_name_are_the_same_bits_as_by_default(
 
 def test_equal_weights_are_a_sum_of_losses(task: Task, packed: Path, run_settings: Settings) -> None:
     """Three objectives against plain autograd, clipping and torch's own AdamW."""
-    settings = with_objectives(run_settings, "equal", lr_scheduler_type="constant", warmup_fraction=0.0)
+    settings = with_objectives(run_settings, "equal", lr_scheduler_type="constant", warmup_steps=0)
     phase = replace(pretrain_phase(task, packed, settings), steps=4)
     by_hand = pretrain_phase(task, packed, settings)
     network, options = by_hand.network, settings.pretrain
@@ -86,8 +94,8 @@ def test_equal_weights_are_a_sum_of_losses(task: Task, packed: Path, run_setting
         {"params": [weight for weight in parameters if (weight.ndim >= 2) == matrices], "weight_decay": decay}
         for matrices, decay in ((True, options.weight_decay), (False, 0.0))
     ]
-    betas = (options.adam_beta1, options.adam_beta2)
-    adamw = torch.optim.AdamW(groups, lr=options.learning_rate, betas=betas, eps=options.adam_epsilon)
+    betas = (ADAM_BETA1, options.adam_beta2)
+    adamw = torch.optim.AdamW(groups, lr=options.learning_rate, betas=betas, eps=ADAM_EPSILON)
     network.train()
     for record in train(phase, build_optimizer(phase)):
         step = record.step - 1
@@ -232,7 +240,7 @@ def test_a_sequence_trains_one_after_the_other(
         "dapt": {**OBJECTIVES["dapt"], "weight": 3, "learning_rate": 5e-3},
         "tapt": OBJECTIVES["tapt"],
     }
-    options = {"weighting": "sequence", "objectives": objectives, "learning_rate": 1e-3, "warmup_fraction": 0.0}
+    options = {"weighting": "sequence", "objectives": objectives, "learning_rate": 1e-3, "warmup_steps": 0}
     settings = changed(run_settings, pretrain=options, budget="8steps")
     folder, counts = pretrained_in(tmp_path / "both", task, packed, settings)
     assert {name: found["steps"] for name, found in counts["objectives"].items()} == {"dapt": 6, "tapt": 2}
@@ -264,7 +272,7 @@ def test_a_sequence_trains_one_after_the_other(
 
 
 def test_an_objective_of_a_sequence_may_have_its_own_warm_up(task: Task, packed: Path, run_settings: Settings) -> None:
-    objectives = {"dapt": OBJECTIVES["dapt"], "tapt": {**OBJECTIVES["tapt"], "warmup_fraction": 0}}
+    objectives = {"dapt": OBJECTIVES["dapt"], "tapt": {**OBJECTIVES["tapt"], "warmup_steps": 0}}
     train = {"weighting": "sequence", "objectives": objectives, "warmup_steps": 4, "learning_rate": 1e-3}
     settings = changed(run_settings, pretrain=train)
     dapt, tapt = parts_of(replace(pretrain_phase(task, packed, settings), steps=20), settings)

@@ -16,10 +16,10 @@ from endtask.encoders.batch import batch_shape_for, lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network, build_network
 from endtask.objectives.base import BuiltObjective, Loss
-from endtask.objectives.classification import Classification
 from endtask.objectives.masking import Masking
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.seeds import generator
 from endtask.tokenization.packed_texts import PackedTexts, write_packed
 from endtask.training.device import choose_device_context, move
@@ -28,7 +28,7 @@ from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import MetricsFile, read_metrics
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain_phase import phase_of
+from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
 
 pytestmark = [

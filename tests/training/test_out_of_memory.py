@@ -13,8 +13,8 @@ from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
 from endtask.training.budget_plan import measure_cost
 from endtask.training.checkpoint import Checkpoints
+from endtask.training.device import explained_memory_trouble
 from endtask.training.loop import build_optimizer
-from endtask.training.out_of_memory import explained_memory_trouble
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 

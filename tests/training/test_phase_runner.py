@@ -448,7 +448,7 @@ def rates(folder: Path) -> list[float]:
     return [row["learning_rate"] for row in read_metrics(folder / "metrics.jsonl")]
 
 
-CONSTANT = {"lr_scheduler_type": "constant", "warmup_fraction": 0.0}
+CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0}
 
 
 def test_after_too_many_in_a_row_training_goes_back_with_half_the_rate(

@@ -34,11 +34,11 @@ def turns_of(
     def call(budget: str, **training: Any) -> Turns:
         found: Turns = []
 
-        def look(phase: Any, folder: Path, **options: Any) -> Any:
+        def look(phase: Any, *given: Any, **options: Any) -> Any:
             found.extend(phase.weighting.schedule(step)[0].objective for step in range(phase.steps))
             raise Killed
 
-        monkeypatch.setattr(pretrain_module, "run_phase", look)
+        monkeypatch.setattr(pretrain_module, "run_stage_phase", look)
         settings = changed(run_settings, budget=budget, pretrain={"weighting": training})
         with pytest.raises(Killed):
             pretrain(task, packed, settings, make_stage(f"pretrain-{next(numbers)}"))

@@ -14,9 +14,9 @@ from endtask.encoders.batch import lay_out
 from endtask.encoders.network import TASK, TLM_TASK, Network
 from endtask.errors import TrainingError
 from endtask.gradients.engine import masked_lm_losses, task_losses
-from endtask.objectives.classification import Classification
 from endtask.objectives.masking import mask_texts
 from endtask.objectives.stream import TextStream
+from endtask.objectives.task_losses import Classification
 from endtask.training import reselect as reselect_scores
 from endtask.training.reselect import HelpScores
 from tests.gradients.oracle import flat_gradients

@@ -112,10 +112,10 @@ def test_without_warm_up_the_first_step_has_the_peak() -> None:
     ("given_settings", "expected"),
     [
         ({}, 10),
-        ({"warmup_fraction": 0.0}, 0),
-        ({"warmup_fraction": 0.255}, 25),
+        ({"warmup_steps": 0.0}, 0),
+        ({"warmup_steps": 0.255}, 25),
         ({"warmup_steps": 0}, 0),
-        ({"warmup_steps": 7, "warmup_fraction": 0.5}, 7),
+        ({"warmup_steps": 7}, 7),
         ({"warmup_steps": 1000}, 100),
     ],
 )

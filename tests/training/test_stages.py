@@ -22,8 +22,7 @@ from endtask.tokenization.packing import pack
 from endtask.training import finetune as finetune_module
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
-from endtask.training.finetune import finetune
-from endtask.training.finetune_phase import finetune_phase
+from endtask.training.finetune import finetune, finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
@@ -169,9 +168,9 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
     scores = iter([0.2, 0.9, 0.9, 0.5])
     monkeypatch.setattr(Measure, "all_scores", lambda *_: {"macro_f1": next(scores)})
     kept: list[bytes] = []
-    original = finetune_module.run_phase
+    original = finetune_module.run_stage_phase
 
-    def watch(phase: Any, folder: Path, **options: Any) -> Any:
+    def watch(phase: Any, folder: Path, *given: Any, **options: Any) -> Any:
         keep = options["callback"].keep
 
         def watched(memory: Any) -> None:
@@ -179,9 +178,9 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
             kept.append((folder / BEST_WEIGHTS).read_bytes())
 
         options["callback"] = replace(options["callback"], keep=watched)
-        return original(phase, folder, **options)
+        return original(phase, folder, *given, **options)
 
-    monkeypatch.setattr(finetune_module, "run_phase", watch)
+    monkeypatch.setattr(finetune_module, "run_stage_phase", watch)
     settings = changed(run_settings, finetune={"epochs": 4, "seeds": [5]})
     stage = make_stage("finetune")
     (result,) = finetune(task, packed, pretrained[0], settings, stage)["seeds"]
@@ -220,11 +219,11 @@ def test_finished_seeds_are_not_trained_again(
     (folder / "seed-1" / SEED_RESULT).unlink()
     (folder / "seed-1" / BEST_WEIGHTS).unlink()
     labels = []
-    original = finetune_module.run_phase
+    original = finetune_module.run_stage_phase
     monkeypatch.setattr(
         finetune_module,
-        "run_phase",
-        lambda phase, folder, **options: labels.append(options["label"]) or original(phase, folder, **options),
+        "run_stage_phase",
+        lambda *given, **options: labels.append(options["label"]) or original(*given, **options),
     )
     assert finetune(task, packed, pretrained[0], run_settings, make_stage("finetune")) == first
     assert labels == ["finetune seed 1"]

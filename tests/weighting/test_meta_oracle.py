@@ -60,7 +60,7 @@ def held_out_gradient(network: PointNetwork, step: int, settings: MetaConfig) ->
     source = HeldOutPoints()
     fit, given = source.fit_batch(step), source.gradient_batch(step)
     features = network.encoder(fit.inputs).detach()
-    if settings.same_head:
+    if settings.head == "task":
         outputs = network.heads["task"](network.encoder(given.inputs))
     elif settings.head == "closed_form":
         weights, bias = newton_head(features, fit.targets, meta_head.RIDGE)
@@ -115,7 +115,7 @@ def algorithm_1(phase: Phase, settings: MetaConfig) -> tuple[PointNetwork, Tenso
     [
         ({"head": "adamw"}, 1.0),
         ({"head": "closed_form"}, 1.0),
-        ({"same_head": True}, 1.0),
+        ({"head": "task"}, 1.0),
         ({"head": "closed_form", "learning_rate": 1.0}, 0.01),
     ],
     ids=["paper", "closed form", "same head", "little ridge"],

@@ -34,8 +34,9 @@ def end_weight(seed: int, **changes: Any) -> float:
     return weights[-1].item()
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_only_the_same_head_drives_the_task_to_all_of_the_weight(seed: int) -> None:
-    assert end_weight(seed, same_head=True) > 0.9
+@pytest.mark.slow
+def test_only_the_same_head_drives_the_task_to_all_of_the_weight() -> None:
+    seed = 0
+    assert end_weight(seed, head="task") > 0.9
     assert end_weight(seed, head="closed_form") < 0.7
     assert end_weight(seed, head="adamw") < 0.7

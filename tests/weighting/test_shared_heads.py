@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from endtask.objectives.base import Loss
+from endtask.training import optimizer as optimizer_module
 from endtask.training.loop import build_optimizer, train
 from endtask.training.optimizer import StepOutcome
 from endtask.training.phase import Phase
@@ -104,12 +105,13 @@ def test_a_shared_head_learns_its_objectives_as_they_weigh_among_themselves(
         torch.testing.assert_close(gradient, (heads if name.startswith("heads.") else encoder)[name], msg=name)
 
 
-def test_weights_that_stay_where_they_are_train_as_fixed_ones_do() -> None:
+def test_weights_that_stay_where_they_are_train_as_fixed_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adam does not ask how long gradients are: that heads learn unweighted then changes nothing, shared or not."""
+    monkeypatch.setattr(optimizer_module, "ADAM_EPSILON", 1e-12)
     fixed = Equal(*WEIGHTS, weights=list(WEIGHTS.values()))
     trained = []
     for rule in (Told(*WEIGHTS), fixed):
-        phase = phase_of(*WEIGHTS, weighting=rule, steps=30, max_grad_norm=None, adam_epsilon=1e-12)
+        phase = phase_of(*WEIGHTS, weighting=rule, steps=30, max_grad_norm=None)
         list(train(phase, build_optimizer(phase)))
         trained.append(phase.network.state_dict())
     before = TwoLayers().state_dict()

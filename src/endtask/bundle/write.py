@@ -262,7 +262,7 @@ def find_runs(folder: Path) -> list[Path]:
         raise InputError("no run here", path=folder, hint="give the folder that `endtask run --output` made")
     for run in found:
         if len(run.relative_to(folder).parts) > LEVELS_ABOVE:
-            what = f"the run lies over {LEVELS_ABOVE} folders below {folder}, too deep to find the bundled inputs again"
+            what = f"the run is over {LEVELS_ABOVE} folders below {folder}, too deep to find the bundled inputs again"
             raise InputError(what, path=run, hint="bundle a folder nearer to it")
     return found
 

@@ -26,7 +26,7 @@ from endtask.progress import say, set_quiet
 
 if TYPE_CHECKING:
     from endtask.experiments import ComparisonResult
-    from endtask.experiments.study_tasks import TaskStudy
+    from endtask.experiments.spec import TaskStudy
 
 NAME = "compare"
 EXAMPLES = examples(
@@ -36,7 +36,7 @@ EXAMPLES = examples(
     "endtask compare my-task.yaml --study variants.yaml --devices 0,1 --results scores.json",
     "endtask compare studies/tartan.yaml --study-tasks sciie --only tapt,meta-tapt --var data=/mnt/data",
     "endtask compare runs/my-task-compare      # resume after a stop",
-    "endtask compare runs/my-task-compare --finished --results scores.json  # or test what is there",
+    "endtask compare runs/my-task-compare --finished --results scores.json  # or test the finished runs",
     "endtask compare --bundle my-task-compare.tar.zst --devices 0,1  # made by endtask bundle on another machine",
 )
 
@@ -94,7 +94,7 @@ DevicesOption = Annotated[
 ]
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if need be, and resume there."),
+    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if needed, and resume there."),
 ]
 ResultsOption = Annotated[
     Path | None,
@@ -144,7 +144,7 @@ def command(
     """
     from endtask.experiments.compare import compare, compare_finished, is_comparison, read_comparison_folder
     from endtask.experiments.flags import read_names, with_flags
-    from endtask.experiments.study_tasks import TaskStudy
+    from endtask.experiments.spec import TaskStudy
 
     set_quiet(quiet)
     if finished:
@@ -229,8 +229,7 @@ def _experiments(
 ) -> tuple[list[TaskStudy], list[Path]]:
     """Return an experiment for each task, and run folders whose stages they may reuse."""
     from endtask.experiments.flags import read_names, read_variables, with_flags
-    from endtask.experiments.spec import Study, read_study
-    from endtask.experiments.study_tasks import is_study_file, study_tasks
+    from endtask.experiments.spec import Study, is_study_file, read_study, study_tasks
     from endtask.experiments.variants import listed_variants
 
     if path is not None and is_study_file(path):

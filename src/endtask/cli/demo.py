@@ -24,7 +24,7 @@ def command(
     """The whole chain in about five minutes on two cores, on text that is already on this computer.
 
     The task: which of eight Python libraries does a documentation text come from? The corpus: the documentation
-    strings of all libraries installed next to endtask. Nothing is downloaded.
+    strings of all libraries installed with endtask. Nothing is downloaded.
     """
     import json
 

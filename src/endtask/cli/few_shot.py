@@ -88,7 +88,7 @@ def command(
     """
     from endtask.experiments.few_shot.few_shot import few_shot
     from endtask.experiments.flags import read_names
-    from endtask.experiments.study_tasks import is_study_file
+    from endtask.experiments.spec import is_study_file
 
     set_quiet(quiet)
     if samples is not None and folds is not None:
@@ -120,10 +120,9 @@ def _run_study(
     output: Path | None,
 ) -> dict[str, FewShotOutcome]:
     from endtask.config import Settings
-    from endtask.experiments.few_shot_study import few_shot_study
+    from endtask.experiments.few_shot.few_shot import few_shot_study
     from endtask.experiments.flags import read_names, read_variables
-    from endtask.experiments.spec import read_study
-    from endtask.experiments.study_tasks import study_tasks
+    from endtask.experiments.spec import read_study, study_tasks
 
     study = read_study(path, read_variables(variables or ()))
     base = study.few_shot.model_dump(mode="json") if study.few_shot is not None else {}

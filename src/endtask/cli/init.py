@@ -39,7 +39,7 @@ def command(
         bool, typer.Option("--align", help="Read the task, and propose an objective shaped like it for pre-training.")
     ] = False,
 ) -> None:
-    """Write a commented settings file to start from; a file that is there is left alone."""
+    """Write a commented settings file to start from; an existing file is left alone."""
     if path.suffix not in (".yaml", ".yml"):
         hint = "labelled data come by --task" if path.exists() else "choose a name that ends in .yaml"
         raise InputError("the settings are written as YAML", path=path, hint=hint)

@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _explain_usage(error)
     except Stopped:
         again = "the same command without --from" if "--from" in (arguments or sys.argv) else "the same command"
-        _stop(f"stopped; {again} resumes the run", 130)
+        _stop(f"stopped; {again} resumes from here", 130)
     except Exception as error:
         trouble = disk_error(error)
         if trouble is None:

@@ -33,13 +33,13 @@ EXAMPLES = examples(
     "endtask run --task data/chemprot --corpus 'corpus/*.jsonl.zst' --budget 10min --output runs/chemprot",
     "endtask run my-task.yaml --set pretrain.learning_rate=1e-3",
     "endtask run runs/chemprot                  # resume after a stop",
-    "endtask run runs/chemprot --from finetune  # redo fine-tuning and what follows",
+    "endtask run runs/chemprot --from finetune  # redo fine-tuning and later stages",
     "endtask run --bundle chemprot.tar.zst --results chemprot.json  # made by endtask bundle on another machine",
 )
 
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] and continue there."),
+    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if needed, and resume there."),
 ]
 ResultsOption = Annotated[
     Path | None,
@@ -59,13 +59,13 @@ def command(
     start: StartOption = None,
     bundle: BundleOption = None,
     results: ResultsOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; do nothing.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Do the whole work: read, retrieve, select, pack, pretrain, finetune, evaluate, save, report.
 
-    Skips finished stages and resumes a stopped one, so the same command may be repeated at any time.
+    Finished stages are skipped and a stopped stage resumes, so the same command may be given again at any time.
     """
     from endtask.config.data_usage import chosen_by_dev, data_usage
     from endtask.pipeline.inputs import unread_corpus

@@ -71,8 +71,14 @@ def command(
     _check_strategy(grid, values, trials, space)
     from endtask.experiments.search import search
     from endtask.experiments.search_report import PAGE, print_search
-    from endtask.experiments.search_space import grid_axes, search_space
-    from endtask.experiments.search_strategies import GridSearch, OptunaSearch, Strategy, import_optuna
+    from endtask.experiments.search_space import (
+        GridSearch,
+        OptunaSearch,
+        Strategy,
+        grid_axes,
+        import_optuna,
+        search_space,
+    )
 
     set_quiet(quiet)
     resolved = settings_from(

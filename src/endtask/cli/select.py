@@ -27,8 +27,8 @@ from endtask.progress import set_quiet
 
 NAME = "select"
 EXAMPLES = examples(
-    "endtask select runs/chemprot --set select.name=dsir --dry-run       # what would it keep, and how good is it?",
-    "endtask select runs/chemprot --set select.name=dsir --from select   # keep that instead; training is redone",
+    "endtask select runs/chemprot --set select.name=dsir --dry-run       # what would be selected?",
+    "endtask select runs/chemprot --set select.name=dsir --from select   # replace the selection; training is redone",
     "endtask select runs/chemprot --set select.name=fusion --set 'select.selectors=[best_rank,classifier]' --dry-run",
     "endtask select runs/chemprot --set select.name=nearest_neighbors --set select.embedding=package:NAME --dry-run",
 )
@@ -43,16 +43,14 @@ def command(
     preset: PresetOption = None,
     overrides: SetOption = None,
     start: StartOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be selected, and leave the run unchanged.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be selected; change nothing.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Choose the passages to train on, of what was retrieved, and say how good the choice looks before any training.
+    """Choose the passages to train on, of the retrieved ones, and print statistics about them before any training.
 
-    Runs the stages before it if necessary. The quality: how close the selected text is to the task's words (KL
-    divergence), how many of its words tell a class, and how much of it the selector best_rank would select too.
+    Runs earlier stages if needed. The statistics: how close the selected text is to the task's words (KL divergence),
+    how many of its words indicate a class, and how much of it best_rank would select too.
     """
     from endtask.io.run_layout import SELECTION
     from endtask.pipeline.run import dry_run_selection, run

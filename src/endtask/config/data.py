@@ -18,7 +18,7 @@ class SourceSettings(Section):
     path: str = Field(description="a file, a folder, a glob, `hf:NAME` or `docstrings`")
     name: str | None = Field(None, description="shown in reports; by default made from the file name")
     text: str | None = Field(None, description="column of the text; found by its usual names if unset")
-    license: str | None = Field(None, description="stored with every text of this source")
+    license: str | None = Field(None, description="recorded with every text of this source")
 
 
 class ColumnSettings(Section):

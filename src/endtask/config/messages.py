@@ -49,7 +49,7 @@ _OTHER_KEYS = {
     "tokenizer_name": "tokenizer.path",
     "torch_compile": "compile",
     "use_cpu": "device",
-    "warmup_ratio": "warmup_fraction",
+    "warmup_ratio": "warmup_steps",
 }
 """What Hugging Face's TrainingArguments and scripts call our settings: the key in the same section, or where it is."""
 

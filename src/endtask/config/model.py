@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+import re
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from endtask.config.section import Fraction, PartSection, Positive, Section
+from endtask.errors import did_you_mean
 from endtask.registry import Registry, encoders
 
 Pooling = Literal["cls", "mean", "entity_markers"]
@@ -14,24 +16,44 @@ Backend = Literal["varlen", "flex", "padded"]
 """How attention stays inside each text of a batch."""
 
 
-Size = Literal[
-    "tiny",
-    "mini",
-    "compact",
-    "small",
-    "medium",
-    "base",
-    "large",
-    "256x1",
-    "256x2",
-    "256x3",
-    "512x1",
-    "512x2",
-    "512x3",
-    "768x1",
-    "768x2",
-    "768x3",
-]
+SIZES = {
+    "tiny": (128, 2, 2),
+    "mini": (256, 4, 4),
+    "compact": (384, 6, 6),
+    "small": (512, 4, 8),
+    "medium": (512, 8, 8),
+    "base": (768, 12, 12),
+    "large": (1024, 24, 16),
+}
+"""Hidden size, layers, attention heads."""
+HEAD_SIZE = 64
+"""The width of an attention head in sizes such as `256x3`."""
+
+
+def size_of(name: str) -> tuple[int, int, int]:
+    """Return hidden size, layers and attention heads of a size; raises `ValueError`.
+
+    >>> size_of("tiny"), size_of("256x3")
+    ((128, 2, 2), (256, 3, 4))
+    """
+    if name in SIZES:
+        return SIZES[name]
+    numbers = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", name)
+    if numbers is None:
+        hint = did_you_mean(name, SIZES)
+        raise ValueError(f"{name!r} is not a size; {hint}, or write WIDTHxLAYERS, such as 256x3")
+    width, layers = int(numbers[1]), int(numbers[2])
+    if width % HEAD_SIZE:
+        raise ValueError(f"{name!r}: the width must be a multiple of {HEAD_SIZE}, the width of an attention head")
+    return width, layers, width // HEAD_SIZE
+
+
+def _known_size(name: str) -> str:
+    size_of(name)
+    return name
+
+
+Size = Annotated[str, AfterValidator(_known_size)]
 
 
 class TokenizerSettings(Section):
@@ -84,8 +106,8 @@ class ModelSettings(PartSection):
     )
     size: Size = Field(
         "tiny",
-        description="a named set of the sizes below, from 128 x 2 to 1024 x 24; 256x3 and so on: width x layers, with "
-        "attention heads of 64",
+        description="tiny (128 x 2), mini (256 x 4), compact (384 x 6), small (512 x 4), medium (512 x 8), "
+        "base (768 x 12), large (1024 x 24); or WIDTHxLAYERS such as 256x3, with attention heads of width 64",
     )
     hidden_size: Positive | None = Field(None, description="width of a token's vector")
     num_hidden_layers: Positive | None = Field(None, description="number of layers")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from endtask.config.budget import BatchSize
-from endtask.config.section import Fraction, PartSection, PositiveNumber
+from endtask.config.section import Fraction, PartSection, PositiveNumber, Warmup
 from endtask.errors import did_you_mean
 from endtask.registry import Registry, objectives
 
@@ -49,18 +49,13 @@ class ObjectiveSettings(PartSection):
         description="its weight in `equal`, the initial weight in `meta`, its share of the steps in `alternate` and "
         "`sequence`; 0: not trained",
     )
-    batch_size: BatchSize | None = Field(
-        None, description="unset: pretrain.batch_size, of task texts pretrain.task_batch_size"
-    )
+    batch_size: BatchSize | None = Field(None, description="unset: pretrain.batch_size")
     dropout: Fraction | None = Field(None, description="dropout for this objective; unset: pretrain.dropout")
-    mask_probability: float | None = Field(
-        None, gt=0, lt=1, description="share of masked tokens; unset: pretrain.mask_probability"
-    )
     learning_rate: PositiveNumber | None = Field(
         None, description="peak learning rate of this objective's part of a `sequence`; unset: pretrain.learning_rate"
     )
-    warmup_fraction: Fraction | None = Field(
-        None, description="warm-up of this objective's part of a `sequence`; unset: as in `pretrain`"
+    warmup_steps: Warmup | None = Field(
+        None, description="warm-up of this objective's part of a `sequence`; unset: pretrain.warmup_steps"
     )
 
     @model_validator(mode="after")
@@ -72,8 +67,6 @@ class ObjectiveSettings(PartSection):
             raise ValueError(f"texts: {self.kind} reads {' or '.join(can)}, not {self.texts}")
         if self.task is not None and self.reads != "task":
             raise ValueError(f"task: {self.kind} reads {self.reads} here, not the texts of a task")
-        if self.mask_probability is not None and not self.part_class.masks:
-            raise ValueError(f"mask_probability: {self.kind} masks no tokens")
         return self
 
     @property

@@ -82,7 +82,7 @@ class Settings(Section):
     )
     task: TaskSettings = TaskSettings()
     tasks: dict[str, TaskSettings] = Field(
-        {}, description="auxiliary tasks that share the encoder, by name; each has the keys of `task`"
+        {}, description="auxiliary tasks that share the encoder, by names of your own; each has the keys of `task`"
     )
     corpus: CorpusSettings = CorpusSettings()
     retrieve: RetrieveSettings = RetrieveSettings()
@@ -182,17 +182,15 @@ class Settings(Section):
     @model_validator(mode="after")
     def batches_hold_texts(self) -> Settings:
         train, finetune = self.pretrain, self.finetune
-        internal = train.task_batch_size or train.batch_size
-        batches = {
-            "pretrain.batch_size": (train.batch_size, train.max_length),
-            "pretrain.task_batch_size": (internal, train.task_max_length or train.max_length),
-            "finetune.batch_size": (finetune.batch_size, finetune.max_length),
-        }
+        batches = [
+            ("pretrain.batch_size", train.batch_size, train.max_length),
+            ("finetune.batch_size", finetune.batch_size, finetune.max_length),
+        ]
         for name, one in self.used_objectives.items():
-            if one.batch_size is not None:
-                length = (train.task_max_length if one.reads == "task" else None) or train.max_length
-                batches[f"pretrain.objectives.{name}.batch_size"] = (one.batch_size, length)
-        for name, (size, length) in batches.items():
+            key = "pretrain.batch_size" if one.batch_size is None else f"pretrain.objectives.{name}.batch_size"
+            length = (train.task_max_length if one.reads == "task" else None) or train.max_length
+            batches.append((key, one.batch_size or train.batch_size, length))
+        for name, size, length in batches:
             if size.unit == "tokens" and size.amount < 2 * length:
                 raise ValueError(f"{name} {size} is less than two texts of {length} tokens")
         return self
@@ -201,10 +199,8 @@ class Settings(Section):
     def aligned_texts_fit(self) -> Settings:
         if self.reads_aligned:
             self.aligned.check_use(self.tokenizer, max_length=self.pretrain.max_length)
-        elif self.aligned.keep_head:
-            raise ValueError("aligned.keep_head: no objective of pre-training is aligned; see pretrain.objectives")
-        if self.aligned.keep_head and not self.finetune.reset_head:
-            raise ValueError("aligned.keep_head: finetune.reset_head: false keeps the task's head; set one of the two")
+        elif self.finetune.head == "aligned":
+            raise ValueError("finetune.head: no objective of pre-training is aligned; see pretrain.objectives")
         return self
 
     @model_validator(mode="after")
@@ -223,16 +219,15 @@ class Settings(Section):
             raise ValueError(
                 f"pretrain.eval_steps: dev is scored by the task head, which {self.without_task} never trains"
             )
-        if self.finetune.rdrop and not self.model.dropout:
-            raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
-        if not self.finetune.reset_head and self.pretrain.task_head != "stock":
-            raise ValueError("finetune.reset_head: false needs pretrain.task_head: stock, the head of the saved model")
+        self.finetune.check_loss(self.model.dropout)
+        if self.finetune.head == "pretrained" and self.pretrain.task_head != "stock":
+            raise ValueError("finetune.head: pretrained needs pretrain.task_head: stock, the head of the saved model")
         trains_head = not self.skip_pretraining and self.pretrain.trains_task
         if self.finetune.keep_better and not trains_head:
             raise ValueError("finetune.keep_better needs pre-training that trains the task head")
-        if not self.finetune.reset_head and not trains_head:
+        if self.finetune.head == "pretrained" and not trains_head:
             raise ValueError(
-                "finetune.reset_head: false keeps pre-training's task head, which nothing has trained: "
+                "finetune.head: pretrained starts from pre-training's task head, which nothing has trained: "
                 "all seeds would start from the same random one"
             )
         return self

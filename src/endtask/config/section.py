@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 from endtask.errors import InputError
 from endtask.registry import Registry, code_digest
@@ -15,6 +15,16 @@ from endtask.registry import Registry, code_digest
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[int, Field(gt=0)]
 PositiveNumber = Annotated[float, Field(gt=0)]
+
+
+def _steps_or_share(value: float) -> float:
+    if value >= 1 and value % 1:
+        raise ValueError(f"{value} is neither a whole number of steps nor a share of them below 1")
+    return int(value) if value >= 1 else value
+
+
+Warmup = Annotated[float, Field(ge=0), AfterValidator(_steps_or_share)]
+"""A number of steps, or below 1 a share of all steps, as Hugging Face's `warmup_steps`."""
 
 
 class Section(BaseModel):
@@ -123,6 +133,12 @@ def _with_options(base: Any, name: str) -> Any:
     )
 
 
+@cache
+def _default_of(section: type[Section], key: str) -> Any:
+    """Return the default of a key, made once: pydantic copies it at every call."""
+    return section.model_fields[key].get_default(call_default_factory=True)
+
+
 def non_defaults(section: Section) -> dict[str, Any]:
     """Return the values of a section that differ from their defaults, as JSON has them, section by section.
 
@@ -130,8 +146,8 @@ def non_defaults(section: Section) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     dumped = section.model_dump(mode="json")
-    for key, field in type(section).model_fields.items():
-        value, default = getattr(section, key), field.get_default(call_default_factory=True)
+    for key in type(section).model_fields:
+        value, default = getattr(section, key), _default_of(type(section), key)
         if isinstance(value, Section):
             inner = non_defaults(value)
             if inner:

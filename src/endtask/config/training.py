@@ -8,8 +8,8 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.budget import BatchSize
 from endtask.config.objectives import Objectives, ObjectiveSettings, check_names, is_tlm, tlm_objectives, with_tlm_kinds
-from endtask.config.section import Fraction, PartSection, Positive, PositiveNumber, Section
-from endtask.registry import Registry, weightings
+from endtask.config.section import Fraction, PartSection, Positive, PositiveNumber, Section, Warmup
+from endtask.registry import Registry, objectives, weightings
 
 
 class WeightingSettings(PartSection):
@@ -21,22 +21,21 @@ class WeightingSettings(PartSection):
 
 
 class PhaseSettings(Section):
-    """What both training stages can be told."""
+    """Settings of a training phase."""
 
     head_learning_rate: PositiveNumber | None = Field(
-        None, description="highest rate of the heads, but for that of masked LM; unset: that of the encoder"
+        None, description="peak learning rate of the heads except masked LM's; unset: learning_rate"
     )
-    weight_decay: float = Field(0.01, ge=0, description="of matrices; norms and biases have none")
-    adam_beta1: Fraction = Field(0.9, description="memory of AdamW's mean gradient")
-    adam_beta2: Fraction = Field(0.98, description="memory of AdamW's mean square")
-    adam_epsilon: PositiveNumber = Field(1e-6, description="keeps AdamW from dividing by zero")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay of matrices; norms and biases have none")
+    adam_beta2: Fraction = Field(0.98, description="decay of AdamW's mean squared gradient")
     lr_scheduler_type: Literal["linear", "cosine", "constant", "warmup_stable_decay"] = Field(
         "linear",
-        description="how the rate falls after the warm-up, to zero at the last step; "
+        description="how the learning rate falls after the warm-up, to zero at the last step; "
         "warmup_stable_decay: not before the last fifth of the steps, then linearly",
     )
-    warmup_fraction: Fraction = Field(0.1, description="share of the steps in which the rate rises from 0")
-    warmup_steps: int | None = Field(None, ge=0, description="the same as a number of steps; unset: by the share")
+    warmup_steps: Warmup = Field(
+        0.1, description="steps in which the learning rate rises from 0; below 1: as a share of all steps"
+    )
     max_grad_norm: PositiveNumber | None = Field(
         1.0, description="longer gradients are scaled down to this norm; null: never"
     )
@@ -77,9 +76,9 @@ class PretrainSettings(PhaseSettings):
     seed: int | None = Field(
         None, ge=0, description="of pre-training's random weights, order of texts and masks; unset: the run's `seed`"
     )
-    learning_rate: PositiveNumber = Field(1e-3, description="highest rate, reached after the warm-up")
+    learning_rate: PositiveNumber = Field(1e-3, description="peak learning rate, after the warm-up")
     head_weight_decay: float | None = Field(
-        None, ge=0, description="of the matrices of the heads that head_learning_rate is for; unset: the same"
+        None, ge=0, description="weight decay of the heads that head_learning_rate is for; unset: weight_decay"
     )
     clip_heads_apart: bool = Field(
         False,
@@ -87,7 +86,6 @@ class PretrainSettings(PhaseSettings):
         "with `weighting: meta` all heads always are",
     )
     batch_size: BatchSize = Field(BatchSize.parse("4096tok"), description="texts (32) or tokens (4096tok) in a batch")
-    task_batch_size: BatchSize | None = Field(None, description="of task batches; unset: the same")
     gradient_accumulation_steps: Positive = Field(1, description="batches that make up one step")
     batch_ramp_fraction: Fraction = Field(
         0.0, description="share of the steps in which the batches per step grow from 1 to all"
@@ -98,17 +96,15 @@ class PretrainSettings(PhaseSettings):
         False, description="drop the tail of a long passage, as the authors' code does, instead of cutting it up"
     )
     mask_probability: float = Field(
-        0.15, gt=0, lt=1, description="share of tokens to be guessed: 80% become [MASK], 10% a random token"
+        0.15, gt=0, lt=1, description="share of tokens to predict: 80% become [MASK], 10% a random token"
     )
     mask_rare_exponent: float = Field(
         0.0, ge=0, description="alpha: tokens are masked in proportion to count^-alpha; 0: all alike"
     )
     task_head: Literal["stock", "tlm"] = Field(
-        "stock", description="pre-training's head: that of the saved model, or the authors' own (dense, GELU, dense)"
-    )
-    update_unused_heads: bool = Field(
-        False,
-        description="momentum and decay go on moving the task head between its batches, as in the authors' code",
+        "stock",
+        description="pre-training's head: that of the saved model; or dense, GELU, dense as in the TLM authors' code, "
+        "which momentum and weight decay move between its batches too",
     )
     dropout: Fraction = Field(0.0, description="dropout during pre-training; little text is seen twice")
     reselect: ReselectSettings = Field(
@@ -133,7 +129,7 @@ class PretrainSettings(PhaseSettings):
             raise ValueError(self._without_task(f"weighting: {self.weighting.name} needs the task's labels"))
         weighting.check_objectives(used)
         for name, item in used.items() if not weighting.sequential else ():
-            for key in ("learning_rate", "warmup_fraction"):
+            for key in ("learning_rate", "warmup_steps"):
                 if getattr(item, key) is not None:
                     raise ValueError(f"objectives.{name}.{key}: only objectives of a sequence have their own")
         return self
@@ -181,42 +177,33 @@ class PretrainSettings(PhaseSettings):
         return any(item.reads == texts for item in self.used_objectives.values())
 
 
-class FinetuneSettings(PhaseSettings):
+_FinetuningLoss: Any = objectives.get("task").finetuning
+
+
+class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
     """Fine-tuning: plain fine-tuning from pre-training's weights with a new head, once per seed."""
 
     learning_rate: PositiveNumber | Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] = Field(
-        3e-4, description="highest rate; of several, the best on dev is kept"
+        3e-4, description="peak learning rate; of several, the one that is best on dev"
     )
     batch_size: BatchSize = Field(BatchSize.parse("32"), description="texts (32) or tokens (4096tok) in a batch")
     max_length: int = Field(128, ge=8, description="tokens per text; the rest is cut off, or read by windows")
     window_stride: int | None = Field(
         None, ge=1, description="read long texts by windows that start so many tokens apart; unset: cut them off"
     )
-    rdrop: float = Field(
-        0.0,
-        ge=0,
-        description="weight of R-Drop: each batch is read twice, and answers that differ by dropout cost this much",
-    )
-    average_decay: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="score and save an exponential moving average of the weights, which keeps this share of itself at "
-        "each step (0.999); unset: the weights themselves",
-    )
     epochs: Positive = Field(10, description="at most; a budget may allow fewer")
-    members: Positive = Field(
-        1,
-        description="fine-tune so many times from the same head in other orders, and take the mean of their weights "
-        "(a model soup) as the model of a seed",
-    )
     max_steps: Positive | None = Field(None, description="steps instead of epochs")
     start_from: Literal["last", "best"] = Field(
         "last", description="which of pre-training's weights; best on dev needs pretrain.eval_steps"
     )
-    reset_head: bool = Field(True, description="start with a new task head, as the authors' code does")
+    head: Literal["new", "pretrained", "aligned"] = Field(
+        "new",
+        description="the first weights of the task head: new, as in the authors' code; those of pre-training's task "
+        "head; or those of the first aligned objective with the task's classes, matched by their names",
+    )
     keep_better: bool = Field(
-        False, description="keep pre-training's model where fine-tuning has none better on dev; needs reset_head: false"
+        False,
+        description="keep pre-training's model where fine-tuning has none better on dev; needs head: pretrained",
     )
     tasks: Literal["main", "all"] = Field(
         "main",
@@ -228,12 +215,8 @@ class FinetuneSettings(PhaseSettings):
 
     @model_validator(mode="after")
     def better_than_something(self) -> FinetuneSettings:
-        if self.keep_better and self.reset_head:
-            raise ValueError("keep_better compares with pre-training's head; set reset_head: false with it")
-        if self.keep_better and self.members > 1:
-            raise ValueError(
-                "members: the mean of several is not compared with pre-training; set keep_better: false with it"
-            )
+        if self.keep_better and self.head != "pretrained":
+            raise ValueError("keep_better compares with pre-training's head; set head: pretrained with it")
         return self
 
     @model_validator(mode="after")
@@ -250,7 +233,7 @@ class FinetuneSettings(PhaseSettings):
     def seeds_differ(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
         if twice:
-            raise ValueError(f"the seed {twice[0]} stands twice, which would pass for two runs")
+            raise ValueError(f"the seed {twice[0]} is given twice and would count as two runs")
         return seeds
 
     @property

@@ -1,4 +1,4 @@
-"""The corpus: named sources of unlabelled text, streamed as passages in a fixed order."""
+"""The corpus: named sources of unlabelled text, streamed as passages in a fixed order and without duplicates."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from endtask.config import AlignedSettings, CorpusSettings
 from endtask.corpus.passages import number_passages, passage_spans
 from endtask.corpus.reading import Links, SourceDocument, links_inside, read_source, source_contents
@@ -20,7 +17,6 @@ from endtask.errors import InputError
 from endtask.io.compression import ReadProgress
 from endtask.io.digests import file_size, fingerprint
 from endtask.records import Document
-from endtask.seeds import generator
 
 
 @dataclass
@@ -192,37 +188,15 @@ def unique_id(wanted: str, location: str, ids: Seen) -> str:
 
 
 class DrawnDocuments:
-    """At most `limit` passages, drawn at random, in the order of the corpus; can be read many times.
+    """The passages of a corpus without those for which `is_contaminated` returns True; can be read many times."""
 
-    Leaves out the passages for which `is_contaminated` returns True.
-    """
-
-    def __init__(
-        self,
-        corpus: Corpus,
-        *,
-        limit: int | None = None,
-        seed: int = 0,
-        is_contaminated: Callable[[str], bool] | None = None,
-    ) -> None:
-        self.corpus = corpus
-        self._limit, self._seed, self._is_contaminated = limit, seed, is_contaminated
+    def __init__(self, corpus: Corpus, *, is_contaminated: Callable[[str], bool] | None = None) -> None:
+        self.corpus, self._is_contaminated = corpus, is_contaminated
 
     def __iter__(self) -> Iterator[Document]:
-        for number, document in enumerate(self.corpus.documents()):
-            if self._drawn is not None and not self._drawn[number]:
-                continue
+        for document in self.corpus.documents():
             if self._is_contaminated is None or not self._is_contaminated(document.text):
                 yield document
-
-    @cached_property
-    def _drawn(self) -> NDArray[np.bool_] | None:
-        if self._limit is None:
-            return None
-        count = sum(1 for _ in self.corpus.documents())
-        drawn = np.zeros(count, dtype=np.bool_)
-        drawn[generator(self._seed, "aligned passages").permutation(count)[: self._limit]] = True
-        return drawn
 
 
 _FIRST_SLOTS = 1 << 12

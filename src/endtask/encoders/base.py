@@ -15,9 +15,10 @@ register the package's encoders import torch inside methods only.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from endtask.config.model import Backend, Pooling
+from endtask.config.model import Backend, ModelSettings, Pooling, size_of
 from endtask.config.section import PartConfig
 from endtask.errors import InputError
 from endtask.registry import encoders
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from endtask.encoders.batch import TextBatch
-    from endtask.encoders.sizes import Shape
 
-__all__ = ["Backend", "Encoder", "Pooling", "encoders", "markers_of"]
+
+__all__ = ["Backend", "Encoder", "Pooling", "StockEncoder", "encoders", "markers_of"]
 
 
 class Encoder:
@@ -189,6 +190,71 @@ class Encoder:
         return EncoderForMaskedLM(config)
 
 
+class StockEncoder(Encoder):
+    """Base class of encoders whose configuration, encoder and saved models are Hugging Face's own classes."""
+
+    stock: ClassVar[str]
+    """How the names of these classes begin: `Bert` for `BertModel`."""
+
+    def config_class(self) -> Any:
+        return self._stock_class("Config")
+
+    def accepts(self, config: Any) -> bool:
+        return True
+
+    def encoder(self, config: Any) -> nn.Module:
+        encoder: nn.Module = self._stock_class("Model")(config)
+        return encoder
+
+    def classifier(self, config: Any) -> Any:
+        return self._stock_class("ForSequenceClassification")(config)
+
+    def token_classifier(self, config: Any) -> Any:
+        return self._stock_class("ForTokenClassification")(config)
+
+    def masked_lm(self, config: Any) -> Any:
+        return self._stock_class("ForMaskedLM")(config)
+
+    def _stock_class(self, ending: str) -> Any:
+        import transformers
+
+        return getattr(transformers, self.stock + ending)
+
+
 def markers_of(config: Any) -> tuple[int, ...]:
     """Return the ids of the entity markers that the task head reads; empty where it reads other tokens."""
     return tuple(getattr(config, "marker_token_ids", None) or ())
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers that fix an encoder's shape."""
+
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+
+
+def shape_of(settings: ModelSettings) -> Shape:
+    """The named size with the settings' explicit numbers put in.
+
+    >>> shape_of(ModelSettings(architecture="bert", size="tiny", num_hidden_layers=1))
+    Shape(hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=512)
+    """
+    named_hidden, named_layers, named_heads = size_of(settings.size)
+    hidden = settings.hidden_size or named_hidden
+    encoder = settings.part
+    shape = Shape(
+        hidden,
+        settings.num_hidden_layers or named_layers,
+        settings.num_attention_heads or named_heads,
+        settings.intermediate_size or encoder.default_intermediate_size(hidden),
+    )
+    if shape.hidden_size % shape.num_attention_heads:
+        raise InputError(
+            f"{shape.hidden_size} is not a multiple of model.num_attention_heads {shape.num_attention_heads}",
+            key="model.hidden_size",
+        )
+    encoder.check_shape(shape)
+    return shape

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from endtask.encoders.base import Backend, Encoder, Pooling, encoders
+from endtask.encoders.base import Backend, Pooling, StockEncoder, encoders
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from endtask.encoders.attention import Guide
+    from endtask.encoders.base import Shape
     from endtask.encoders.batch import TextBatch
-    from endtask.encoders.sizes import Shape
 
 
 @encoders.register("bert")
-class Bert(Encoder):
+class Bert(StockEncoder):
     """The encoder of the TLM and ISS papers."""
 
+    stock = "Bert"
     padded = True
     backends: ClassVar[tuple[Backend, ...]] = ("varlen", "padded")
     input_names: ClassVar[tuple[str, ...]] = ("input_ids", "token_type_ids", "attention_mask")
@@ -47,7 +48,7 @@ class Bert(Encoder):
         dropout: float,
         pooling: Pooling,
     ) -> Any:
-        from endtask.encoders.packed_attention import ATTENTION
+        from endtask.encoders.attention import ATTENTION
 
         return self.config_class()(
             vocab_size=vocabulary,
@@ -59,19 +60,11 @@ class Bert(Encoder):
             **vars(shape),
         )
 
-    def config_class(self) -> Any:
-        from transformers import BertConfig
-
-        return BertConfig
-
-    def accepts(self, config: Any) -> bool:
-        return True
-
     def separates_pairs(self, config: Any) -> bool:
         return bool(config.type_vocab_size >= 2)
 
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
-        from endtask.encoders.packed_attention import ATTENTION
+        from endtask.encoders.attention import ATTENTION
 
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         config.classifier_dropout = None  # that of the encoder
@@ -81,9 +74,7 @@ class Bert(Encoder):
         return "cls"
 
     def encoder(self, config: Any) -> nn.Module:
-        from transformers import BertModel
-
-        encoder: nn.Module = BertModel(config, add_pooling_layer=False)
+        encoder: nn.Module = self._stock_class("Model")(config, add_pooling_layer=False)
         return encoder
 
     def embeddings(self, encoder: nn.Module) -> nn.Embedding:
@@ -125,18 +116,3 @@ class Bert(Encoder):
         from endtask.encoders.heads import TokenHead
 
         return TokenHead(config)
-
-    def classifier(self, config: Any) -> Any:
-        from transformers import BertForSequenceClassification
-
-        return BertForSequenceClassification(config)
-
-    def token_classifier(self, config: Any) -> Any:
-        from transformers import BertForTokenClassification
-
-        return BertForTokenClassification(config)
-
-    def masked_lm(self, config: Any) -> Any:
-        from transformers import BertForMaskedLM
-
-        return BertForMaskedLM(config)

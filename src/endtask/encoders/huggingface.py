@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from endtask.encoders.checkpoint_files import without_bars
 from endtask.encoders.modernbert import rotary_of_each_kind
 from endtask.encoders.network import Network
-from endtask.encoders.quiet_loading import without_bars
 from endtask.io.atomic import write_json
 
 

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from endtask.encoders.base import Backend, Encoder, Pooling, encoders, markers_of
+from endtask.encoders.base import Backend, Pooling, StockEncoder, encoders, markers_of
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from endtask.encoders.base import Shape
     from endtask.encoders.batch import TextBatch
-    from endtask.encoders.sizes import Shape
 
 _ROUND = 128
 
 
 @encoders.register("modernbert")
-class ModernBert(Encoder):
+class ModernBert(StockEncoder):
     """Rotary positions, gated feed-forward layers, no biases, no token types."""
 
+    stock = "ModernBert"
     padded = True
     gated = True
     rotary = True
@@ -69,14 +70,6 @@ class ModernBert(Encoder):
             **vars(shape),
         )
 
-    def config_class(self) -> Any:
-        from transformers import ModernBertConfig
-
-        return ModernBertConfig
-
-    def accepts(self, config: Any) -> bool:
-        return True
-
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
         config.embedding_dropout = config.mlp_dropout = config.classifier_dropout = dropout
         config.attention_dropout = 0.0
@@ -88,12 +81,6 @@ class ModernBert(Encoder):
 
     def default_intermediate_size(self, hidden_size: int) -> int:
         return gated_width(hidden_size)
-
-    def encoder(self, config: Any) -> nn.Module:
-        from transformers import ModernBertModel
-
-        encoder: nn.Module = ModernBertModel(config)
-        return encoder
 
     def embeddings(self, encoder: nn.Module) -> nn.Embedding:
         return encoder.get_submodule("embeddings.tok_embeddings")  # type: ignore[return-value]
@@ -116,23 +103,9 @@ class ModernBert(Encoder):
         return ModernTaskHead(config, self.masked_lm_transform(config))
 
     def classifier(self, config: Any) -> Any:
-        from transformers import ModernBertForSequenceClassification
-
         from endtask.encoders.saved_model import ModernBertForMarkedClassification
 
-        return (ModernBertForMarkedClassification if markers_of(config) else ModernBertForSequenceClassification)(
-            config
-        )
-
-    def token_classifier(self, config: Any) -> Any:
-        from transformers import ModernBertForTokenClassification
-
-        return ModernBertForTokenClassification(config)
-
-    def masked_lm(self, config: Any) -> Any:
-        from transformers import ModernBertForMaskedLM
-
-        return ModernBertForMaskedLM(config)
+        return ModernBertForMarkedClassification(config) if markers_of(config) else super().classifier(config)
 
 
 def gated_width(hidden: int) -> int:

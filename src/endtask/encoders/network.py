@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,19 +15,20 @@ from torch import Tensor, nn
 
 from endtask.config import ModelSettings
 from endtask.encoders.attention import choose_backend
-from endtask.encoders.base import Backend, Encoder, Pooling, markers_of
+from endtask.encoders.base import Backend, Encoder, Pooling, markers_of, shape_of
 from endtask.encoders.batch import Layout, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import ModelCost
-from endtask.encoders.heads import MaskedLMHead, TlmTaskHead
-from endtask.encoders.pooling import pool
-from endtask.encoders.sizes import shape_of
+from endtask.encoders.heads import MaskedLMHead, TlmTaskHead, pool
+from endtask.encoders.weights import fill, load_tensors
 from endtask.errors import InputError
 from endtask.registry import task_types
+from endtask.seeds import derive
+from endtask.task import Task
 
 MASKED_LM, TASK, TLM_TASK = "masked_lm", "task", "tlm_task"
 GENERATOR, REPLACED = "generator", "replaced"
-"""The heads of replaced-token detection, in encoders/generator.py."""
+"""The heads of replaced-token detection, in objectives/replaced.py."""
 _VOCABULARY_ROUND = 64  # matrix kernels want it; the rows beyond the tokenizer's stay unused
 
 
@@ -99,6 +102,11 @@ class Network(nn.Module):
     def type_of(self, head: str) -> Any:
         """Return the `TaskType` of the task that a head answers."""
         return self._types.get(head, self.task_type)
+
+    def rows_read(self, batch: TextBatch, head: str) -> int:
+        """Return how many vectors of a batch a task's head reads."""
+        rows: int = self.type_of(head).rows_read(batch)
+        return rows
 
     def pooled(self, hidden: Tensor, batch: TextBatch, head: str = TASK) -> Tensor:
         """What a head reads of each text: (N, hidden) -> (S, hidden)."""
@@ -257,3 +265,38 @@ def initialize(module: nn.Module, seed: int, config: Any) -> None:
         bias = getattr(part, "bias", None)
         if isinstance(bias, Tensor):
             bias.zero_()
+
+
+def auxiliary_head(name: str) -> str:
+    """The head that answers a auxiliary task.
+
+    >>> auxiliary_head("ner")
+    'task_ner'
+    """
+    return f"{TASK}_{name}"
+
+
+def add_task_heads(network: Network, task: Task, seed: int) -> None:
+    """Give the network a stock head for each auxiliary task, with as many outputs as its labels want."""
+    architecture = network.architecture
+    for name, auxiliary in task.auxiliary.items():
+        config = copy.deepcopy(network.config)
+        name_labels(config, auxiliary.labels, auxiliary.type)
+        task_type, own = auxiliary.task_type, derive(seed, "task", name)
+        head = task_type.head(architecture, config)
+        network.add_task_head(auxiliary_head(name), head, own, task_type=task_type, classes=config.num_labels)
+
+
+def reset_auxiliary_heads(network: Network, task: Task, seed: int) -> None:
+    """Give the heads of auxiliary tasks new random weights."""
+    for name in task.auxiliary:
+        network.reset_task_head(derive(seed, "head", name), auxiliary_head(name))
+
+
+def take_auxiliary_head(network: Network, name: str, weights: Path) -> None:
+    """Fill a network of a auxiliary task's own from the weights of the network that learned all tasks."""
+    tensors, _ = load_tensors(weights)
+    own, plain = f"heads.{auxiliary_head(name)}.", f"heads.{TASK}."
+    renamed = {plain + key.removeprefix(own): value for key, value in tensors.items() if key.startswith(own)}
+    others = {key: tensors[key] for key in network.state_dict() if key not in renamed}
+    fill(network, {**others, **renamed}, weights)

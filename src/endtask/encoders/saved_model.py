@@ -27,8 +27,7 @@ from transformers.models.modernbert.modeling_modernbert import ModernBertPredict
 
 from endtask.encoders.base import Encoder, encoders, markers_of
 from endtask.encoders.batch import Layout, TextBatch, lay_out_tokens
-from endtask.encoders.heads import MaskedLMHead
-from endtask.encoders.pooling import pool
+from endtask.encoders.heads import MaskedLMHead, pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,9 +122,7 @@ class EncoderForTokenClassification(_SavedModel):
         """Return logits (S, T, tags) of token ids (S, T); those of padding are 0."""
         hidden, batch = self._hidden(input_ids, attention_mask, token_type_ids)
         logits = self.head(hidden)
-        table = logits.new_zeros((*input_ids.shape, logits.shape[-1]))
-        table[batch.text_ids, batch.position_ids] = logits
-        return TokenClassifierOutput(logits=table)
+        return TokenClassifierOutput(logits=_table(logits, batch, input_ids))
 
 
 class EncoderForMaskedLM(_SavedModel):
@@ -144,9 +141,14 @@ class EncoderForMaskedLM(_SavedModel):
         """Return vocabulary logits (S, T, vocabulary) of token ids (S, T); those of padding are 0."""
         hidden, batch = self._hidden(input_ids, attention_mask, token_type_ids)
         logits = self.masked_lm.logits(hidden, self.part.embeddings(self.encoder).weight)
-        table = logits.new_zeros((*input_ids.shape, logits.shape[-1]))
-        table[batch.text_ids, batch.position_ids] = logits
-        return MaskedLMOutput(logits=table)
+        return MaskedLMOutput(logits=_table(logits, batch, input_ids))
+
+
+def _table(logits: Tensor, batch: TextBatch, input_ids: Tensor) -> Tensor:
+    """Return logits as a padded table: (N, outputs) -> (S, T, outputs)."""
+    table = logits.new_zeros((*input_ids.shape, logits.shape[-1]))
+    table[batch.text_ids, batch.position_ids] = logits
+    return table
 
 
 class ModernBertForMarkedClassification(ModernBertPreTrainedModel):  # type: ignore[misc]

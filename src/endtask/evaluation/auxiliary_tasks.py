@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import EvaluateSettings, Settings
-from endtask.encoders.auxiliary_heads import auxiliary_head
 from endtask.encoders.device_context import DeviceContext
-from endtask.encoders.network import Network
+from endtask.encoders.network import Network, auxiliary_head
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.evaluate import Answered, answer, prediction_lines, score_seeds, scored_split
 from endtask.evaluation.labels import answers_of, best_threshold

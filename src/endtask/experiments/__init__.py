@@ -2,18 +2,14 @@
 
 from endtask.experiments.compare import compare, compare_finished, read_comparison_folder
 from endtask.experiments.comparison import ComparisonResult
-from endtask.experiments.few_shot.few_shot import few_shot
-from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 from endtask.experiments.spec import Study, check_study, read_study
 
 __all__ = [
     "ComparisonResult",
-    "FewShotSpec",
     "Study",
     "check_study",
     "compare",
     "compare_finished",
-    "few_shot",
     "read_comparison_folder",
     "read_study",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,24 @@ from endtask.config import Settings, read_tree, resolve
 from endtask.config.loading import merge
 from endtask.config.overrides import with_values
 from endtask.config.preset_files import preset_layers
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED, SMALL_PRETRAINED_NOTE, small_pretrained
 from endtask.errors import InputError
+from endtask.evaluation.baselines import VERSION, Baseline, Split, majority_baseline, tfidf_baseline
+from endtask.evaluation.task_metrics import Measure
 from endtask.experiments.spec import TRAINED_BASELINES, UNTRAINED_BASELINES, Study
-from endtask.experiments.trials import Variant, check_keys, effective_seeds
+from endtask.experiments.variants import Variant, check_keys, effective_seeds
+from endtask.io.atomic import write_text
+from endtask.io.digests import fingerprint
 from endtask.io.run_layout import SETTINGS_FILE
+from endtask.progress import say
+from endtask.task import Task
+from endtask.task.targets import as_lists, from_lists
 
 CHECKPOINT_PRESET = "finetune-small-pretrained"
+FOLDER = "baselines"
 _CORPUS_TEXTS = ("selection", "domain")
+_PREDICTIONS = ("predicted", "dev_predicted")
+_UNTRAINED: dict[str, Callable[..., Baseline]] = {"majority": majority_baseline, "tfidf": tfidf_baseline}
 _NOTES = {
     "no_corpus": "the same without the corpus: pre-training reads only the task's texts; same tokenizer, same budget",
     "random": "as much text, drawn at random from the corpus",
@@ -90,10 +102,6 @@ def _note(name: str, study: Study) -> str:
     return f"{path}, {study.checkpoint_note or known}"
 
 
-def _no_corpus_text(settings: Settings) -> str | None:
-    return None if settings.reads_domain else _no_selection(settings)
-
-
 def _no_selection(settings: Settings) -> str | None:
     if settings.skip_pretraining:
         return "without pre-training no corpus is read"
@@ -106,8 +114,10 @@ def _no_selection(settings: Settings) -> str | None:
     return None
 
 
-def _no_other_objective(settings: Settings) -> str | None:
-    """Return why no objective would be left; TLM's two objectives always leave the task's."""
+def _no_corpus_to_leave_out(settings: Settings) -> str | None:
+    """Return why pre-training reads no corpus, or why no objective would be left without it."""
+    if not settings.reads_domain and (reason := _no_selection(settings)) is not None:
+        return reason
     others = [each for each in settings.pretrain.objectives.values() if each.weight and each.reads == "task"]
     return "the objectives read only corpus text" if not others else None
 
@@ -140,8 +150,7 @@ def _without_corpus(settings: Settings, study: Study) -> Settings:
 
 
 def _random_selection(settings: Settings, study: Study) -> Settings:
-    values = {"select.name": "random"}
-    return with_values(settings, values, "random")
+    return with_values(settings, {"select.name": "random"}, "random")
 
 
 def _checkpoint(settings: Settings, study: Study) -> Settings:
@@ -161,7 +170,40 @@ def _checkpoint(settings: Settings, study: Study) -> Settings:
 _Reason = Callable[[Settings, Study], str | None]
 _Maker = Callable[[Settings, Study], Settings]
 _MAKERS: dict[str, tuple[_Reason, _Maker]] = {
-    "no_corpus": (lambda settings, study: _no_corpus_text(settings) or _no_other_objective(settings), _without_corpus),
+    "no_corpus": (lambda settings, study: _no_corpus_to_leave_out(settings), _without_corpus),
     "random": (lambda settings, study: _no_random_draw(settings), _random_selection),
     "checkpoint": (_no_checkpoint, _checkpoint),
 }
+
+
+def compute_baseline(name: str, task: Task, metric: str | Measure, folder: Path, by: Split) -> Baseline:
+    """Return the baseline stored in `folder/baselines`, or compute and store it."""
+    stored = stored_baseline(name, task, metric, folder, by)
+    if stored is not None:
+        return stored
+    say(f"baseline {name}")
+    found = _UNTRAINED[name](task, metric, by=by)
+    lists = {key: as_lists(getattr(found, key), task.type) for key in _PREDICTIONS}
+    path = _path(name, folder, by)
+    path.parent.mkdir(exist_ok=True)
+    tree = {"digest": _digest(task, metric, by), **asdict(found), **lists}
+    write_text(path, json.dumps(tree, ensure_ascii=False))
+    return found
+
+
+def stored_baseline(name: str, task: Task, metric: str | Measure, folder: Path, by: Split) -> Baseline | None:
+    """Return the baseline stored in `folder/baselines`; None if it is not there or was made from other data."""
+    path = _path(name, folder, by)
+    tree = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if tree.pop("digest", None) != _digest(task, metric, by):
+        return None
+    return Baseline(**{**tree, **{key: from_lists(tree[key], task.type) for key in _PREDICTIONS}})
+
+
+def _path(name: str, folder: Path, by: Split) -> Path:
+    return folder / FOLDER / f"{name}-{by}.json"
+
+
+def _digest(task: Task, metric: str | Measure, by: Split) -> str:
+    measure = metric if isinstance(metric, str) else (metric.name, metric.positive)
+    return fingerprint(VERSION, task.fingerprint, measure, by)

@@ -10,7 +10,7 @@ from endtask.experiments.comparison import ComparisonResult, ResultTable, TableR
 from endtask.experiments.page import Page, Section, Table, link, print_tables, write_page
 from endtask.experiments.statistics import ALPHA, Difference, Score
 from endtask.experiments.trial_results import EvaluationSet
-from endtask.experiments.trials import VARIANTS
+from endtask.experiments.variants import VARIANTS
 from endtask.reporting import format as shown
 from endtask.reporting.plots import BarGroup, bar_chart
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from endtask.evaluation.task_metrics import measure_of
+from endtask.evaluation.task_metrics import measure_of, score_runs
+from endtask.experiments.baselines import compute_baseline, stored_baseline
 from endtask.experiments.record import Record
-from endtask.experiments.simple_baselines import compute_baseline, stored_baseline
-from endtask.experiments.spec import TableSpec
 from endtask.experiments.statistics import (
     LEVEL,
     PERMUTATIONS,
@@ -22,7 +22,13 @@ from endtask.experiments.statistics import (
 )
 from endtask.experiments.trial_results import Cost, EvaluationSet, TrialResult, baseline_result, read_trial
 from endtask.experiments.trial_runs import TrialRuns
-from endtask.experiments.trials import Variant, only_finetunes_checkpoint
+from endtask.experiments.variants import Variant, only_finetunes_checkpoint
+from endtask.io.atomic import write_text
+from endtask.io.machine import describe_machine
+from endtask.io.stage_folder import versions
+from endtask.task.targets import as_lists
+
+FORMAT = 2
 
 Tree = dict[str, Any]
 Results = Mapping[str, tuple[TrialResult, ...]]
@@ -46,7 +52,6 @@ class TableRow:
     dev: Score | None = None
     cost: Cost | None = None
     failures: tuple[str, ...] = ()
-    digest: str = ""
     is_pretrained: bool = True
     tokenizer: str | None = None
 
@@ -160,12 +165,11 @@ def read_results(
             trials[name] = (baseline_result(baseline),)
             found[name] = TableRow(name, name, True, {}, baseline.description)
     found = {name: _with_scores(row, trials[name], rows) for name, row in found.items()}
-    known = _known_rows(record) if tested else {}
     tables = []
     for name, table in plan.tables.items():
         chosen = [found[each] for each in table.variants if each in found]
         if tested:
-            chosen = _with_tests(chosen, table, trials, PairedTests(rows, trials[table.against or ""], known))
+            chosen = _with_tests(chosen, trials, PairedTests(rows, trials[table.against or ""], PERMUTATIONS))
         tables.append(ResultTable(name, table.title, table.against or "", tuple(chosen)))
     failures = tuple(failure for row in found.values() for failure in row.failures)
     return ComparisonResult(runs.folder, rows, tuple(tables), trials, tested, _missing(runs, record, trials), failures)
@@ -203,41 +207,25 @@ def _missing(runs: TrialRuns, record: Record, trials: Results) -> tuple[str, ...
     return (*left, *(name for name in runs.plan.untrained if name not in trials))
 
 
-def _known_rows(record: Record) -> dict[str, Tree]:
-    outcome = record.outcome or {}
-    tables = [outcome.get("rows", []), *(table["rows"] for table in outcome.get("tables", []))]
-    return {row["digest"]: row for rows in tables for row in rows}
-
-
 def _with_scores(row: TableRow, trials: Sequence[TrialResult], rows: EvaluationSet) -> TableRow:
     """Return the row with everything that needs no test."""
     if not trials:
         return row
-    scores = untested_scores(trials, rows)
+    score, leak_free = untested_scores(trials, rows)
     return replace(
         row,
         models=sum(len(trial.predicted) for trial in trials),
-        score=scores.score,
-        leak_free=scores.leak_free,
+        score=score,
+        leak_free=leak_free,
         dev=Score.of([score for trial in trials for score in trial.dev]),
         cost=_mean_cost([trial.cost for trial in trials]),
     )
 
 
-def _with_tests(rows: Sequence[TableRow], table: TableSpec, trials: Results, tests: PairedTests) -> list[TableRow]:
-    found = []
-    for row in rows:
-        if row.models:
-            scores = tests.scores(trials[row.name])
-            row = replace(row, score=scores.score, leak_free=scores.leak_free, digest=scores.digest)
-        found.append(row)
-    return _with_holm(found)
-
-
-def _with_holm(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Return the rows with p-values that hold for the whole table, leak-free ones among themselves."""
-    scores = _holm_scores([row.score for row in rows])
-    leak_free = _holm_scores([row.leak_free for row in rows])
+def _with_tests(rows: Sequence[TableRow], trials: Results, tests: PairedTests) -> list[TableRow]:
+    """Return the rows with intervals and tests; p-values hold for the whole table, leak-free ones among themselves."""
+    pairs = [tests.scores(trials[row.name]) if row.models else (None, None) for row in rows]
+    scores, leak_free = _holm_scores([pair[0] for pair in pairs]), _holm_scores([pair[1] for pair in pairs])
     return [
         replace(row, score=score, leak_free=clean) for row, score, clean in zip(rows, scores, leak_free, strict=True)
     ]
@@ -261,3 +249,40 @@ def _mean_cost(costs: Sequence[Cost]) -> Cost:
 
 
 _MEANS = ("flops", "matmul_flops", "train_seconds", "seconds")
+
+
+def results_dict(result: ComparisonResult) -> Tree:
+    """Return the values of the tables and the trials behind them with their predictions as class numbers."""
+    rows = result.evaluation
+    return {
+        "format": FORMAT,
+        **result.to_dict(),
+        "versions": versions(),
+        "machine": describe_machine(),
+        "labels": list(rows.labels),
+        "type": rows.measure.type,
+        "truth": as_lists(rows.truth, rows.measure.type),
+        "leak_free": rows.leak_free.astype(int).tolist(),
+        "row_groups": rows.groups.tolist(),
+        "trials": [_trial(name, trial, rows) for name, trials in result.trials.items() for trial in trials],
+    }
+
+
+def write_results(result: ComparisonResult, path: Path) -> None:
+    """Write the results on one line: one class number per line would make several hundred thousand lines."""
+    write_text(path, json.dumps(results_dict(result), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _trial(name: str, trial: TrialResult, rows: EvaluationSet) -> Tree:
+    clean, measure = rows.leak_free, rows.measure
+    leak_free = score_runs(trial.predicted[:, clean], rows.truth[clean], measure).tolist() if clean.any() else []
+    return {
+        "variant": name,
+        "seed": trial.seed,
+        "finetune_seeds": list(trial.finetune_seeds),
+        "dev": list(trial.dev),
+        rows.split: score_runs(trial.predicted, rows.truth, measure).tolist(),
+        "leak_free": leak_free,
+        "cost": asdict(trial.cost),
+        "predicted": [as_lists(each, measure.type) for each in trial.predicted],
+    }

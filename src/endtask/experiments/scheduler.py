@@ -23,6 +23,7 @@ from endtask.io.exit_with_parent import end_with
 from endtask.io.gpu_memory import initialized_cuda
 from endtask.io.machine import usable_cores
 from endtask.progress import warn
+from endtask.reporting.format import plural
 
 LOG = "log.txt"
 
@@ -90,16 +91,19 @@ def run_jobs(
     after: Callable[[Job, JobEnd], None],
     done: frozenset[str] = frozenset(),
     start_worker: StartWorker = DeviceWorker,
+    may_fail: bool = True,
 ) -> None:
     """Run all jobs, one at a time in each device slot; call `before` at each start and `after` at each end.
 
     A device that is named twice has two slots: small models leave most of a GPU unused. What is in `done` was produced
-    before. A worker whose job did not finish is replaced. Whatever stops this process stops the workers.
+    before. A worker whose job did not finish is replaced. Whatever stops this process stops the workers. Raises at the
+    end if a job stopped, or failed unless jobs `may_fail`.
     """
     waiting = list(jobs)
     threads = max(1, usable_cores() // max(1, len(devices)))
     workers: dict[int, Worker] = {}  # by slot
     running: dict[Future[JobEnd], tuple[int, Job]] = {}
+    unfinished: list[tuple[Job, JobEnd]] = []
     try:
         while waiting or running:
             busy = {slot for slot, _ in running.values()}
@@ -119,10 +123,16 @@ def run_jobs(
                     done = done | job.produces
                 else:
                     workers.pop(slot).stop()
+                    if end.status == "stopped" or not may_fail:
+                        unfinished.append((job, end))
                 after(job, end)
     finally:
         for worker in workers.values():
             worker.stop()
+    if unfinished:
+        job, end = unfinished[0]
+        hint = f"{plural(len(unfinished), 'run')} stopped; the same command tries again"
+        raise InputError(end.message, path=job.log.parent, hint=hint)
 
 
 def _next_job(waiting: Sequence[Job], running: Sequence[Job], done: frozenset[str]) -> Job | None:
@@ -142,6 +152,16 @@ def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, .
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:
+        return run_job(function, arguments)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _free_gpu_memory()
+
+
+def run_job(function: Callable[..., None], arguments: tuple[Any, ...]) -> JobEnd:
+    """Call a function; return how it ended."""
+    try:
         function(*arguments)
     except InputError as error:
         print(f"endtask: {error}", file=sys.stderr)
@@ -149,10 +169,6 @@ def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, .
     except Exception as error:
         traceback.print_exc()
         return JobEnd("stopped", f"{type(error).__name__}: {error}")
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        _free_gpu_memory()
     return JobEnd("finished")
 
 

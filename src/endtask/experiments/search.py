@@ -1,28 +1,126 @@
-"""Search for better settings: trials under one budget, compared on dev; the best one is then run to its end."""
+"""Search for better settings: trials under one budget, compared on dev; the best one is then run to its end.
+
+Trials are ordinary runs that stop before test; stages that they have in common are done once.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import statistics
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from endtask.config import Settings
 from endtask.config.overrides import with_values
-from endtask.errors import InputError
+from endtask.errors import InputError, TrainingError
 from endtask.evaluation.task_metrics import measure_of
 from endtask.experiments.record import Record, check_spec, read_record, record_file
-from endtask.experiments.search_report import write_search_page
-from endtask.experiments.search_strategies import Strategy, budget_per_trial
-from endtask.experiments.search_trials import SearchResult, SearchTrial, prepare_base, run_trial
+from endtask.experiments.search_space import Strategy, budget_per_trial
+from endtask.experiments.stage_reuse import check_unchanged, is_reused, reuse_data, reuse_stages
 from endtask.io.lock import make_own_folder, run_lock
 from endtask.pipeline.run import Run
 from endtask.progress import say
 from endtask.reporting import format as shown
+from endtask.reporting.costs import stage_costs, total_cost
+from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.scores import seed_rows
 
 RECORD = record_file("search")
-BASE = "base"
+TRIALS = "trials"
+LAST_STAGE = "finetune"
+"""Where trials stop: dev is scored by then, test is not."""
 _NOT_IN_SPEC = ("output_dir", "budget")
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SearchTrial:
+    """Values of the searched keys, the best dev score of each fine-tuning seed, and what the trial itself cost.
+
+    Stages that it reuses from other trials cost nothing here.
+
+    >>> trial = SearchTrial(7, {"pretrain.weighting.rho1": 19}, dev=(0.5, 0.75))
+    >>> trial.folder, trial.mean, trial.is_finished
+    ('trials/007', 0.625, True)
+    """
+
+    number: int
+    values: Tree
+    dev: tuple[float, ...] = ()
+    failure: str | None = None
+    seconds: float = 0.0
+    tokens: int = 0
+    flops: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """The trial's name in the record and of its folder."""
+        return f"{self.number:03}"
+
+    @property
+    def folder(self) -> str:
+        """The folder of the trial's run, relative to the search's folder."""
+        return f"{TRIALS}/{self.key}"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the trial has a score or failed."""
+        return bool(self.dev) or self.failure is not None
+
+    @property
+    def mean(self) -> float:
+        """The score that trials are compared by; 0 for a failed trial."""
+        return statistics.fmean(self.dev) if self.dev else 0.0
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over the seeds; 0 for a single one."""
+        return statistics.stdev(self.dev) if len(self.dev) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A search so far: its spec, its trials in order, and the winner's test score at the end."""
+
+    folder: Path
+    spec: Tree
+    trials: tuple[SearchTrial, ...] = ()
+    winner: Tree | None = None
+    keys: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", tuple(self.spec["space"]))
+
+    @classmethod
+    def from_record(cls, record: Record) -> SearchResult:
+        """Return the search that a record stores."""
+        try:
+            trees = [record.trials[key] for key in sorted(record.trials)]
+            trials = tuple(SearchTrial(**{**tree, "dev": tuple(tree["dev"])}) for tree in trees)
+            return cls(record.folder, record.spec, trials, record.outcome)
+        except (KeyError, TypeError, AttributeError):
+            hint = "was the file edited by hand?"
+            raise InputError("not the record of a search", path=record.folder, hint=hint) from None
+
+    @property
+    def finished(self) -> tuple[SearchTrial, ...]:
+        """The trials with a result, in order."""
+        return tuple(trial for trial in self.trials if trial.is_finished)
+
+    @property
+    def best(self) -> SearchTrial | None:
+        """The trial with the highest mean on dev; of equal ones the first."""
+        scored = [trial for trial in self.finished if trial.dev]
+        return max(scored, key=lambda trial: trial.mean) if scored else None
+
+    def to_dict(self) -> Tree:
+        """Return plain values for JSON."""
+        trials = [
+            {**asdict(trial), "folder": trial.folder, "mean": trial.mean, "std": trial.std} for trial in self.trials
+        ]
+        return {**self.spec, "trials": trials, "winner": self.winner}
 
 
 def search(settings: Settings, strategy: Strategy) -> SearchResult:
@@ -34,19 +132,20 @@ def search(settings: Settings, strategy: Strategy) -> SearchResult:
     budget = budget_per_trial(settings.budget, strategy.trials)
     folder = Run(settings).folder
     each = settings.model_copy(update={"budget": budget})
-    base = Run(_in_folder(each, folder / BASE))
-    base.stage_folders()  # missing or unreadable data shows before anything is written
+    source = Run(each)  # whose task and corpus the trials reuse
+    source.stage_folders()  # missing or unreadable data shows before anything is written
     make_own_folder(folder, RECORD)
     with run_lock(folder):
-        metric = measure_of(base.task, settings.evaluate).name
+        metric = measure_of(source.task, settings.evaluate).name
         record = _open_record(folder, _spec(settings, strategy, str(budget), metric))
-        prepare_base(base, strategy.keys, may_redo=not record.trials)
+        for trial in SearchResult.from_record(record).trials:
+            check_unchanged(_run_of(folder, trial, each, source))
         for number in range(len(SearchResult.from_record(record).finished), strategy.trials):
-            record = _do_trial(record, strategy, number, each, base)
-        return _finish(record, each)
+            record = _do_trial(record, strategy, number, each, source)
+        return _finish(record, each, source)
 
 
-def _spec(settings: Settings, strategy: Strategy, budget: str, metric: str) -> dict[str, Any]:
+def _spec(settings: Settings, strategy: Strategy, budget: str, metric: str) -> Tree:
     return {
         **strategy.to_dict(),
         "trial_count": strategy.trials,
@@ -57,7 +156,7 @@ def _spec(settings: Settings, strategy: Strategy, budget: str, metric: str) -> d
     }
 
 
-def _open_record(folder: Path, spec: dict[str, Any]) -> Record:
+def _open_record(folder: Path, spec: Tree) -> Record:
     """Return the record in the folder, which must have the same spec once it has a trial; else a new one."""
     spec = json.loads(json.dumps(spec))  # as it will be read back
     found = read_record(folder, "search") if (folder / RECORD).exists() else None
@@ -67,7 +166,16 @@ def _open_record(folder: Path, spec: dict[str, Any]) -> Record:
     return found
 
 
-def _do_trial(record: Record, strategy: Strategy, number: int, settings: Settings, base: Run) -> Record:
+def _run_of(folder: Path, trial: SearchTrial, settings: Settings, source: Run) -> Run:
+    values = {**trial.values, "output_dir": str(folder / trial.folder)}
+    run = Run(with_values(settings, values, f"trial {trial.number + 1}"))
+    reuse_data(source, run)
+    return run
+
+
+def _do_trial(record: Record, strategy: Strategy, number: int, settings: Settings, source: Run) -> Record:
+    from endtask.experiments.search_report import write_search_page
+
     result = SearchResult.from_record(record)
     if number == len(result.trials):
         # Stored before the work, so that a resumed trial continues with the same values.
@@ -76,30 +184,45 @@ def _do_trial(record: Record, strategy: Strategy, number: int, settings: Setting
         result = SearchResult.from_record(record)
     trial = result.trials[number]
     say(f"trial {number + 1} of {strategy.trials}: {shown.in_words(trial.values)}")
-    earlier = [record.folder / other.folder for other in result.finished]
-    done = run_trial(_settings_of(record.folder, trial, settings), trial, base, earlier)
-    record = record.with_trial(done.key, asdict(done))
+    run = _run_of(record.folder, trial, settings, source)
+    try:
+        # Two equal trials train once.
+        reuse_stages(run, [record.folder / other.folder for other in result.finished])
+        run.go(until=LAST_STAGE)
+    except TrainingError as error:  # such as a learning rate too high: a result for these values, not the end
+        trial = replace(trial, failure=str(error))
+    trial = with_result(trial, run.folder)
+    if not trial.is_finished:
+        raise InputError("no dev score to compare the trials by", path=run.folder)
+    record = record.with_trial(trial.key, asdict(trial))
     write_search_page(SearchResult.from_record(record))
     return record
 
 
-def _finish(record: Record, settings: Settings) -> SearchResult:
+def with_result(trial: SearchTrial, folder: Path) -> SearchTrial:
+    """Return the trial with its dev scores and the cost of the stages that it did itself."""
+    run = RunFolder(folder)
+    own = total_cost([cost for cost in stage_costs(run) if not is_reused(folder / cost.stage)])
+    return replace(
+        trial,
+        dev=() if trial.failure else tuple(row.dev for row in seed_rows(run)),
+        seconds=own["seconds"],
+        tokens=int(own["tokens"]),
+        flops=own["flops"],
+    )
+
+
+def _finish(record: Record, settings: Settings, source: Run) -> SearchResult:
+    from endtask.experiments.search_report import write_search_page
+
     result = SearchResult.from_record(record)
     best = result.best
     if best is None:
         raise InputError(f"no trial trained to its end; the first: {result.trials[0].failure}", path=record.folder)
     if record.outcome is None:
         say(f"trial {best.number + 1} is the best on dev; running it to its end in {best.folder}")
-        ended = Run(_settings_of(record.folder, best, settings)).go()
+        ended = _run_of(record.folder, best, settings, source).go()
         winner = {"number": best.number, "folder": best.folder, **ended.stages["evaluate"]}
         result = SearchResult.from_record(record.with_outcome(winner))
     write_search_page(result)
     return result
-
-
-def _settings_of(folder: Path, trial: SearchTrial, settings: Settings) -> Settings:
-    return _in_folder(with_values(settings, trial.values, f"trial {trial.number + 1}"), folder / trial.folder)
-
-
-def _in_folder(settings: Settings, folder: Path) -> Settings:
-    return settings.model_copy(update={"output_dir": str(folder)})

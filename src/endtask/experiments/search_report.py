@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from endtask.experiments.page import Page, Section, Table, link, print_tables, write_page
-from endtask.experiments.search_trials import SearchResult, SearchTrial
+from endtask.experiments.search import SearchResult, SearchTrial
 from endtask.reporting import format as shown
 from endtask.reporting.plots import STYLES, BarGroup, Series, bar_chart, line_chart
 
@@ -69,7 +69,7 @@ def write_search_page(result: SearchResult) -> Path:
     total = _cells(_total(result), ())
     caption = (
         f"Budget: {spec['budget']} for {spec['trial_count']} trials, {spec['budget_per_trial']} each. Times and FLOPs "
-        "are those of the stages a trial did itself; stages that trials have in common were done once, in base."
+        "are those of the stages a trial did itself; stages that trials have in common are done once, by the first."
     )
     rows = [*linked, ["total", *[""] * len(result.keys), "", *total[2:]]]
     failures = [f"Trial {trial.number + 1} failed: {trial.failure}" for trial in result.trials if trial.failure]

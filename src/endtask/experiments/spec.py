@@ -1,70 +1,33 @@
-"""A study: what an experiment runs, as a YAML file or flags give it.
+"""A study: what an experiment runs, as a YAML file or flags give it; the fields of `Study` describe every key.
 
-    # endtask compare studies/tartan.yaml --output runs/tartan --devices 0,0
-    variables: {data: ../shared/data}           # ${data} below; --var data=/elsewhere exchanges it
-    settings:                                   # what every trial starts from, dotted or nested
-      preset: mt-tartan-scratch
-      budget: 300steps
-      domain.amount: 10x
-    tasks:                                      # each has its own folder OUTPUT/NAME and its own tables
-      sciie: {task.path: "${data}/tasks/sciie", evaluate.metric: macro_f1, corpus.sources: [...]}
-      chemprot: {task.path: "${data}/tasks/chemprot", evaluate.metric: micro_f1, variants: [plain, tapt]}
-    shared_tokenizer: {domain.amount: all}      # a run with these settings is packed first; all use its tokenizer
-    variants:                                   # settings in which each differs, and its title in tables
-      plain: &anew {title: plain fine-tuning, skip_pretraining: true, finetune.reset_head: true}
-      tapt: {title: TAPT, pretrain.objectives.task.weight: 0, finetune.reset_head: true}
-      meta: {title: META, pretrain.weighting: meta}
-      paper: {preset: tlm-small, budget: 570steps}     # from another preset, with the same `settings` and task
-    grid:                                       # one variant for every combination
-      pretrain.rho1: [1, 19]                       # a setting and its values
-      schedule: {short: {budget: 100steps}, long: {budget: 900steps}}   # or named sets of settings
-    seeds: [0, 1, 2]                            # of pre-training; a run for each
-    finetune_seeds: [0]                         # in every run; a variant may have its own finetune.seeds
-    baselines: [majority, tfidf, no_corpus]     # unset: all that apply; []: none
-    against: tapt                               # the variant all others are tested against
-    by: test                                    # dev: no run looks at test
-    tables:                                     # unset: one table of everything
-      main: {title: "Table 1", variants: [plain, tapt, meta], against: tapt}
-      learned: {variants: [meta, tapt], tasks: [sciie]}
-    devices: [0, 0]                             # GPUs; one named twice runs two trials at a time
-
-`endtask few-shot studies/alignment.yaml` pre-trains the variants of every task and trains them further on few labels:
-
-    settings: {budget: 1500steps, ...}
-    tasks:
-      ct: {task.path: "${data}/ct"}
-      ad: {task.path: "${data}/ad", few_shot: {folds: 5}}    # values of `few_shot` for this task alone
-    variants:
-      768x3: {model.size: 768x3}
-      768x3-plain: {model.size: 768x3, pretrain.objectives.hyperlinks.weight: 0}
-    few_shot:
-      seeds: [0, 1]
-      held_out: 0.2
-      tables:                                   # unset: every variant x train x head x tasks, against the first
-        "2":
-          title: numbers of labels
-          labels: [50, 100, 200]
-          rows:
-            - {variant: 768x3-plain, title: without hyperlinks}
-            - {variant: 768x3, head: keep, epochs: 1000, patience: 30}
-            - {variant: 768x3, train: transformer, tasks: all, learning_rates: [1.0e-4]}
+variables: {data: ../shared/data}           # ${data} below; --var data=/elsewhere replaces it
+settings: {preset: mt-tartan-scratch, budget: 300steps}
+tasks:                                      # each has its own folder OUTPUT/NAME and its own tables
+  sciie: {task.path: "${data}/tasks/sciie", evaluate.metric: macro_f1}
+variants:                                   # settings in which each differs, and its title in tables
+  tapt: {title: TAPT, pretrain.objectives.task.weight: 0}
+  meta: {title: META, pretrain.weighting: meta}
+seeds: [0, 1, 2]                            # of pre-training; a run for each
+tables:                                     # unset: one table of everything
+  main: {title: "Table 1", variants: [tapt, meta], against: tapt}
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from endtask.config.loading import read_tree
+from endtask.config import Settings, read_tree
 from endtask.config.messages import explain
 from endtask.config.section import Section, infinity_in_words
 from endtask.errors import InputError, did_you_mean
-from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, check_few_shot
 from endtask.io.nested import flatten
 
 UNTRAINED_BASELINES = ("majority", "tfidf")
@@ -251,3 +214,83 @@ def _substituted(value: Any, variables: Mapping[str, Any], path: Path) -> Any:
         if name not in variables:
             raise InputError(f"unknown variable {name!r}", path=path, hint=did_you_mean(name, variables))
     return _VARIABLE.sub(lambda found: str(variables[found[1]]), value)
+
+
+Presets = Mapping[str, Settings]
+"""The settings of a study from other presets, by the preset's name."""
+LoadSettings = Callable[[dict[str, Any], str | None], Settings]
+"""Returns settings from nested values of a study and a preset; it adds the settings file and flags."""
+
+
+@dataclass(frozen=True)
+class TaskStudy:
+    """A study on one task: `name` is "" if the study lists no tasks."""
+
+    name: str
+    settings: Settings
+    study: Study
+    presets: Presets
+
+
+def is_study_file(path: Path) -> bool:
+    """Return whether a file holds a study and not the settings of a run: some key is a study's alone."""
+    if not path.is_file() or path.suffix not in (".yaml", ".yml", ".json"):
+        return False
+    return not (Study.model_fields.keys() - Settings.model_fields.keys()).isdisjoint(read_tree(path))
+
+
+def study_tasks(study: Study, load: LoadSettings, only: Sequence[str] = ()) -> list[TaskStudy]:
+    """Return the study of each task, or of those in `only`; the folder of a named task is below that of the study."""
+    for name in only:
+        if name not in study.tasks:
+            raise InputError(f"the study has no task {name!r}", key="tasks", hint=did_you_mean(name, study.tasks))
+    tasks = {name: task for name, task in study.tasks.items() if not only or name in only}
+    found = [_task_study(study, name, task, load) for name, task in tasks.items()]
+    return found or [_task_study(study, "", TaskSpec(), load)]
+
+
+def _task_study(study: Study, name: str, task: TaskSpec, load: LoadSettings) -> TaskStudy:
+    values = {**study.settings, **task.values}
+    preset = values.pop("preset", None)
+    tree = nested(values)
+
+    def loaded(preset: str | None) -> Settings:
+        settings = load(tree, preset)
+        return settings.model_copy(update={"output_dir": f"{settings.output_dir}/{name}"}) if name else settings
+
+    others = sorted({spec.preset for spec in study.variants.values() if spec.preset is not None})
+    chosen = study.only
+    if task.variants is not None:
+        chosen = tuple(each for each in task.variants if study.only is None or each in study.only)
+    tables = {key: table for key, table in study.tables.items() if table.tasks is None or name in table.tasks}
+    changes: dict[str, Any] = {"tasks": {}, "only": chosen, "tables": tables, "settings": {}, "variables": {}}
+    if study.few_shot is not None:
+        changes["few_shot"] = _few_shot_of(study.few_shot, name, task)
+    return TaskStudy(
+        name,
+        loaded(task.preset or preset),
+        study.model_copy(update=changes),
+        {each: loaded(each) for each in others},
+    )
+
+
+def _few_shot_of(spec: FewShotSpec, name: str, task: TaskSpec) -> FewShotSpec:
+    """Return the section `few_shot` with the task's own values and the tables that are for it."""
+    tables = {key: table for key, table in spec.tables.items() if table.tasks is None or name in table.tasks}
+    return check_few_shot({**spec.model_copy(update={"tables": tables}).model_dump(), **task.few_shot})
+
+
+def nested(values: dict[str, Any]) -> dict[str, Any]:
+    """Return dotted keys as a nested mapping.
+
+    >>> nested({"seed": 1, "pretrain.rho1": 3, "pretrain.rho2": 20})
+    {'seed': 1, 'pretrain': {'rho1': 3, 'rho2': 20}}
+    """
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        *above, last = key.split(".")
+        below = tree
+        for name in above:
+            below = below.setdefault(name, {})
+        below[last] = value
+    return tree

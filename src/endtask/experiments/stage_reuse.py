@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from endtask.config import Settings, dump_yaml
+from endtask.errors import InputError
 from endtask.io.atomic import link_or_copy, replace_folder, write_json, write_text
 from endtask.io.lock import run_lock
 from endtask.io.run_layout import SETTINGS_FILE
@@ -57,6 +58,17 @@ def reuse_data(source: Run, run: Run) -> None:
 def _corpus_inputs(settings: Settings) -> tuple[object, ...]:
     """Return what a run's corpus depends on, and whether the run has one."""
     return settings.corpus, settings.select, reads_corpus(settings)
+
+
+def check_unchanged(run: Run) -> None:
+    """Raise if a run's settings or data changed since its folder was made."""
+    clash = run.first_clash() if run.folder.exists() else None
+    if clash is not None:
+        raise InputError(
+            f"what the stage {clash} reads changed since this run was made",
+            path=run.folder,
+            hint="choose another --output; nothing was touched",
+        )
 
 
 def is_reused(stage: Path) -> bool:

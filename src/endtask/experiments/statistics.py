@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation, numbered_groups
 from endtask.evaluation.task_metrics import score_runs
 from endtask.experiments.trial_results import EvaluationSet, TrialResult
-from endtask.io.digests import fingerprint
 from endtask.seeds import generator
 from endtask.task.targets import Answers
 
-VERSION = 3
-"""Raised with every change of what intervals and tests come to, so that none of an earlier table is reused."""
 PERMUTATIONS = 10_000
 LEVEL = 0.95
 ALPHA = 0.05
@@ -70,39 +67,22 @@ class Score:
         numbers = [float(value) for value in values]
         return cls(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0)
 
-    @classmethod
-    def from_dict(cls, tree: Tree) -> Score:
-        """Return the score that a record holds."""
-        return cls(**{**tree, "difference": Difference(**tree["difference"]) if tree["difference"] else None})
-
-
-@dataclass(frozen=True)
-class VariantScores:
-    """A variant's score on all rows and on those that are not in train too; `digest` is of all they depend on."""
-
-    score: Score
-    leak_free: Score | None
-    digest: str
-
 
 @dataclass(frozen=True)
 class PairedTests:
-    """Tests of variants against one of them; rows of an earlier table are reused by their digest."""
+    """Tests of variants against one of them."""
 
     rows: EvaluationSet
     against: Sequence[TrialResult]
-    known: Mapping[str, Tree]
     permutations: int = PERMUTATIONS
 
-    def scores(self, trials: Sequence[TrialResult]) -> VariantScores:
-        """Return a variant's scores with intervals and, unless it is tested against itself, differences."""
-        digest = self._digest(trials)
-        known = self.known.get(digest)
-        if known is not None:
-            leak_free = Score.from_dict(known["leak_free"]) if known["leak_free"] else None
-            return VariantScores(Score.from_dict(known["score"]), leak_free, digest)
+    def scores(self, trials: Sequence[TrialResult]) -> tuple[Score, Score | None]:
+        """Return a variant's scores on all rows and on those that are not in train too, with intervals.
+
+        Unless it is tested against itself they have differences.
+        """
         score = self._score(trials, np.ones(len(self.rows.truth), dtype=bool))
-        return VariantScores(score, self._score(trials, self.rows.leak_free) if self.rows.has_leaks else None, digest)
+        return score, self._score(trials, self.rows.leak_free) if self.rows.has_leaks else None
 
     def _score(self, trials: Sequence[TrialResult], chosen: NDArray[np.bool_]) -> Score:
         truth, metric, groups = self.rows.truth[chosen], self.rows.measure, self.rows.groups[chosen]
@@ -120,20 +100,14 @@ class PairedTests:
         p_value = metric_permutation(own, other, truth, metric, groups=groups, permutations=self.permutations)
         return replace(score, difference=Difference(mean, p_value, low=low, high=high))
 
-    def _digest(self, trials: Sequence[TrialResult]) -> str:
-        rows = self.rows
-        data = (rows.split, rows.metric, rows.truth.tolist(), rows.leak_free.tolist(), rows.groups.tolist())
-        both = [[trial.digest() for trial in each] for each in (trials, self.against)]
-        pairing = (trials is self.against, _seeds(trials) == _seeds(self.against))
-        return fingerprint(VERSION, data, both, pairing, self.permutations, LEVEL)
 
-
-def untested_scores(trials: Sequence[TrialResult], rows: EvaluationSet) -> VariantScores:
-    """Return a variant's means and standard deviations alone."""
+def untested_scores(trials: Sequence[TrialResult], rows: EvaluationSet) -> tuple[Score, Score | None]:
+    """Return a variant's means and standard deviations on all rows and on those that are not in train too."""
     predicted, chosen = flat(predictions(trials)), rows.leak_free
-    leak_free = score_runs(predicted[:, chosen], rows.truth[chosen], rows.measure) if rows.has_leaks else None
     score = Score.of(score_runs(predicted, rows.truth, rows.measure))
-    return VariantScores(score, Score.of(leak_free) if leak_free is not None else None, "")
+    if not rows.has_leaks:
+        return score, None
+    return score, Score.of(score_runs(predicted[:, chosen], rows.truth[chosen], rows.measure))
 
 
 def holm_corrected(differences: Sequence[Difference | None]) -> list[Difference | None]:

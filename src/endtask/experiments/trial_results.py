@@ -15,8 +15,7 @@ from endtask.evaluation.baselines import Baseline
 from endtask.evaluation.predictions import read_predictions
 from endtask.evaluation.task_metrics import Measure
 from endtask.experiments.trial_runs import TRAINING_STAGES
-from endtask.experiments.trials import Trial
-from endtask.io.digests import fingerprint
+from endtask.experiments.variants import Trial
 from endtask.io.run_layout import DEV_PREDICTIONS
 from endtask.reporting.costs import corpus_text, stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder
@@ -89,10 +88,6 @@ class TrialResult:
     dev: tuple[float, ...]
     predicted: Answers
     cost: Cost
-
-    def digest(self) -> str:
-        """Return a hash of the predictions."""
-        return fingerprint(self.predicted.shape, self.predicted.tobytes().hex())
 
 
 def read_trial(trial: Trial, rows: EvaluationSet, by: SplitName) -> TrialResult | None:

@@ -1,15 +1,28 @@
-"""The runs of a comparison: checked before anything is written, prepared once, then trained trial by trial."""
+"""The runs of a comparison: planned, checked before anything is written, prepared once, then trained."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from endtask.config import Settings
+from endtask.config.overrides import with_values
+from endtask.encoders.checkpoint_files import SMALL_PRETRAINED
 from endtask.errors import InputError
-from endtask.experiments.stage_reuse import reuse_data, reuse_stages
-from endtask.experiments.trials import Trial, Variant
-from endtask.experiments.variants import Plan
+from endtask.experiments.baselines import baseline_variants, untrained_baselines
+from endtask.experiments.spec import Presets, Study, TableSpec, VariantSpec
+from endtask.experiments.stage_reuse import check_unchanged, reuse_data, reuse_stages
+from endtask.experiments.variants import (
+    DEFAULT_VARIANT,
+    VARIANTS,
+    Trial,
+    Variant,
+    check_unique,
+    known_name,
+    listed_variants,
+)
 from endtask.io.run_layout import STAGES
 from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.pipeline.run import Run, uses_device
@@ -19,6 +32,83 @@ from endtask.task import Task
 LAST_PREPARED = "pack"
 TRAINING_STAGES = ("pretrain", "finetune")
 _FINETUNE_SEEDS = "finetune.seeds"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The variants of a comparison, its untrained baselines and tables, and the study with all defaults filled in.
+
+    Defaults of another machine may differ, so `study` leaves nothing to them.
+    """
+
+    settings: Settings
+    study: Study
+    variants: tuple[Variant, ...]
+    untrained: tuple[str, ...]
+    against: str
+    tables: dict[str, TableSpec]
+    presets: Presets = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every row of the table: variants, then baselines from the simplest on."""
+        own = tuple(variant.name for variant in self.variants if not variant.is_baseline)
+        return (*own, *self.untrained, *(variant.name for variant in self.variants if variant.is_baseline))
+
+    def variant(self, name: str) -> Variant:
+        """Return the variant of a name."""
+        return next(variant for variant in self.variants if variant.name == name)
+
+
+def make_plan(settings: Settings, study: Study, where: str = "study", presets: Presets | None = None) -> Plan:
+    """Return everything that is to be run; `settings.output_dir` is the comparison's folder.
+
+    `presets` holds the same settings from other presets, for variants that name one.
+    """
+    seeds = {"finetune.seeds": study.finetune_seeds} if study.finetune_seeds is not None else {}
+    base = with_values(settings, seeds, where)
+    presets = {name: with_values(each, seeds, where) for name, each in (presets or {}).items()}
+    variants = listed_variants(base, study, where, presets)
+    names = [variant.name for variant in variants]
+    against = known_name(study.against or names[0], names, where, "against")
+    first = next(variant for variant in variants if variant.name == against)
+    pretrain_seeds = study.seeds or (base.pretrain_seed,)
+    baselines = baseline_variants(study, first, pretrain_seeds, Path(settings.output_dir) / VARIANTS, where)
+    untrained = untrained_baselines(study)
+    resolved = _resolved(study, [*untrained, *(each.name for each in baselines)], pretrain_seeds, base, against)
+    plan = Plan(base, resolved, (*variants, *baselines), untrained, against, {}, presets)
+    check_unique(plan.names, where)
+    return replace(plan, tables=_tables(study, plan, where) or {"": TableSpec(variants=plan.names, against=against)})
+
+
+def _tables(study: Study, plan: Plan, where: str) -> dict[str, TableSpec]:
+    """Return the study's tables with the variants that `only` leaves; tables without their reference are left out."""
+    tables = {}
+    for name, table in study.tables.items():
+        known = [*plan.names, *(study.variants if study.only is not None else ())]
+        rows = tuple(row for row in table.variants if known_name(row, known, where, f"tables.{name}") in plan.names)
+        against = table.against or (plan.against if plan.against in table.variants else table.variants[0])
+        known_name(against, table.variants, where, f"tables.{name}.against")
+        if against in rows and against not in plan.untrained:
+            tables[name] = table.model_copy(update={"variants": rows, "against": against})
+    return tables
+
+
+def _resolved(
+    study: Study, baselines: Iterable[str], seeds: tuple[int, ...], settings: Settings, against: str
+) -> Study:
+    overrides = study.baselines or {}
+    changes: dict[str, Any] = {
+        "variants": study.variants if study.variants or study.grid else {DEFAULT_VARIANT: VariantSpec()},
+        "seeds": seeds,
+        "finetune_seeds": settings.finetune.seeds,
+        "baselines": {name: overrides.get(name, {}) for name in baselines},
+        "against": against,
+        "shared_tokenizer": None,  # the settings name it now
+    }
+    if "checkpoint" in changes["baselines"]:
+        changes["checkpoint"] = study.checkpoint or SMALL_PRETRAINED
+    return study.model_copy(update=changes)
 
 
 @dataclass
@@ -71,13 +161,8 @@ class TrialRuns:
     def check_unchanged(self) -> None:
         """Raise if data changed since the runs in the folder were made."""
         for trial in self.trials:
-            clash = self._run(trial).first_clash() if trial.folder.exists() else None
-            if clash is not None and not self._has_other_finetune_seeds(trial):
-                raise InputError(
-                    f"what the stage {clash} reads changed since this run was made",
-                    path=trial.folder,
-                    hint="choose another --output; nothing was touched",
-                )
+            if trial.folder.exists() and not self._has_other_finetune_seeds(trial):
+                check_unchanged(self._run(trial))
 
     def check_same_task(self) -> None:
         """Raise if the task changed since the runs in the folder were made; reads no corpus."""

@@ -1,122 +1,135 @@
-"""From a study to the variants of one comparison: those listed, those of the grid, and the baselines."""
+"""The variants of a study, those listed and those of the grid, and their trials: a run for each pre-training seed."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from endtask.config import Settings
 from endtask.config.overrides import value_at, with_values
-from endtask.encoders.bundled_checkpoint import SMALL_PRETRAINED
 from endtask.errors import InputError, did_you_mean
-from endtask.experiments.baselines import baseline_variants, untrained_baselines
-from endtask.experiments.spec import Study, TableSpec, VariantSpec
-from endtask.experiments.trials import VARIANTS, Variant, check_keys, effective_seeds
+from endtask.experiments.spec import Presets, Study, VariantSpec
+from endtask.io.digests import fingerprint
+from endtask.io.nested import differences
 
+VARIANTS = "variants"
+
+_FIXED_KEYS = {
+    "output_dir": "every run has its own folder",
+    "evaluate.metric": "variants are compared by one metric",
+    "pretrain.seed": "all variants use the same seeds: give them as `seeds`",
+}
 DEFAULT_VARIANT = "base"
 """The name of the only variant if a study lists none: the settings as they are, against the baselines."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*")
 _LONGEST_NAME = 200
 
-Presets = Mapping[str, Settings]
+
+@dataclass(frozen=True)
+class Variant:
+    """A name, the resolved settings, the pre-training seeds, and what a reader of its row should know.
+
+    `tokenizer_from` names the variant whose tokenizer this one uses; that variant is packed first. `changes` are the
+    settings that the study lists for it.
+    """
+
+    name: str
+    settings: Settings
+    seeds: tuple[int, ...]
+    is_baseline: bool = False
+    title: str | None = None
+    note: str = ""
+    tokenizer_from: str | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def difference_from(self, settings: Settings) -> dict[str, Any]:
+        """Return the settings in which the variant differs, by dotted key, without another variant's tokenizer."""
+        own, other = (each.model_dump(mode="json", exclude={"output_dir"}) for each in (self.settings, settings))
+        changed = {key: new for key, (_, new) in differences(other, own).items()}
+        if self.tokenizer_from is not None:
+            changed.pop("tokenizer.path")
+        return changed
+
+    def trials(self, folder: Path) -> tuple[Trial, ...]:
+        """Return the variant's trials in an experiment's folder."""
+        return tuple(Trial(self, seed, folder / VARIANTS / self.name / f"seed-{seed}") for seed in self.seeds)
+
+    def learned_tokenizer(self, folder: Path) -> str | None:
+        """Return a digest of the tokenizer that the variant's runs learned; None if it was given or is not there."""
+        if self.settings.model.path is not None or self.settings.tokenizer.path is not None:
+            return None
+        files = (trial.tokenizer / "tokenizer.json" for trial in self.trials(folder))
+        return next((fingerprint(file.read_text("utf-8")) for file in files if file.exists()), None)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The variants of a comparison, its untrained baselines and tables, and the study with all defaults filled in.
+class Trial:
+    """One run of a variant: an ordinary run folder."""
 
-    Defaults of another machine may differ, so `study` leaves nothing to them.
-    """
-
-    settings: Settings
-    study: Study
-    variants: tuple[Variant, ...]
-    untrained: tuple[str, ...]
-    against: str
-    tables: dict[str, TableSpec]
-    presets: Presets = field(default_factory=dict)
+    variant: Variant
+    seed: int
+    folder: Path
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Every row of the table: variants, then baselines from the simplest on."""
-        own = tuple(variant.name for variant in self.variants if not variant.is_baseline)
-        return (*own, *self.untrained, *(variant.name for variant in self.variants if variant.is_baseline))
+    def key(self) -> str:
+        """The trial's name in the record."""
+        return f"{self.variant.name}/seed-{self.seed}"
 
-    def variant(self, name: str) -> Variant:
-        """Return the variant of a name."""
-        return next(variant for variant in self.variants if variant.name == name)
+    @property
+    def tokenizer(self) -> Path:
+        """The folder of the run's tokenizer, which exists after packing."""
+        return self.folder / "pack" / "tokenizer"
+
+    @property
+    def settings(self) -> Settings:
+        """The resolved settings of the run."""
+        values: dict[str, Any] = {"output_dir": str(self.folder)}
+        if self.seed != self.variant.settings.pretrain_seed:  # else it may stay unset, as in a run of the same settings
+            values["pretrain.seed"] = self.seed
+        return with_values(self.variant.settings, values, f"variant {self.variant.name!r}")
 
 
-def make_plan(settings: Settings, study: Study, where: str = "study", presets: Presets | None = None) -> Plan:
-    """Return everything that is to be run; `settings.output_dir` is the comparison's folder.
+def check_keys(values: Mapping[str, Any], where: str) -> None:
+    """Raise if the values hold settings in which variants may not differ.
 
-    `presets` holds the same settings from other presets, for variants that name one.
+    >>> check_keys({"pretrain.seed": 1}, "study.yaml")
+    Traceback (most recent call last):
+    ...
+    endtask.errors.InputError: study.yaml, key 'pretrain.seed': variants cannot differ in this: ...
     """
-    seeds = {"finetune.seeds": study.finetune_seeds} if study.finetune_seeds is not None else {}
-    base = with_values(settings, seeds, where)
-    presets = {name: with_values(each, seeds, where) for name, each in (presets or {}).items()}
-    variants = listed_variants(base, study, where, presets)
-    names = [variant.name for variant in variants]
-    against = _known(study.against or names[0], names, where, "against")
-    first = next(variant for variant in variants if variant.name == against)
-    pretrain_seeds = study.seeds or (base.pretrain_seed,)
-    baselines = baseline_variants(study, first, pretrain_seeds, Path(settings.output_dir) / VARIANTS, where)
-    untrained = untrained_baselines(study)
-    resolved = _resolved(study, [*untrained, *(each.name for each in baselines)], pretrain_seeds, base, against)
-    plan = Plan(base, resolved, (*variants, *baselines), untrained, against, {}, presets)
-    _check_unique(plan.names, where)
-    return replace(plan, tables=_tables(study, plan, where) or {"": TableSpec(variants=plan.names, against=against)})
+    for key in values:
+        for fixed, reason in _FIXED_KEYS.items():
+            if key == fixed or fixed.startswith(f"{key}."):
+                raise InputError(f"variants cannot differ in this: {reason}", path=where, key=key)
 
 
-def _known(name: str, names: Iterable[str], where: str, key: str) -> str:
-    if name not in names:
-        raise InputError(f"no variant is named {name!r}", path=where, key=key, hint=did_you_mean(name, names))
-    return name
+def effective_seeds(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the pre-training seeds; without pre-training of its own a variant needs only the first.
+
+    >>> effective_seeds(Settings(), (0, 1))
+    (0, 1)
+    """
+    return seeds[:1] if only_finetunes_checkpoint(settings) else seeds
 
 
-def _tables(study: Study, plan: Plan, where: str) -> dict[str, TableSpec]:
-    """Return the study's tables with the variants that `only` leaves; tables without their reference are left out."""
-    tables = {}
-    for name, table in study.tables.items():
-        known = [*plan.names, *(study.variants if study.only is not None else ())]
-        rows = tuple(row for row in table.variants if _known(row, known, where, f"tables.{name}") in plan.names)
-        against = table.against or (plan.against if plan.against in table.variants else table.variants[0])
-        _known(against, table.variants, where, f"tables.{name}.against")
-        if against in rows and against not in plan.untrained:
-            tables[name] = table.model_copy(update={"variants": rows, "against": against})
-    return tables
-
-
-def _resolved(
-    study: Study, baselines: Iterable[str], seeds: tuple[int, ...], settings: Settings, against: str
-) -> Study:
-    overrides = study.baselines or {}
-    changes: dict[str, Any] = {
-        "variants": study.variants if study.variants or study.grid else {DEFAULT_VARIANT: VariantSpec()},
-        "seeds": seeds,
-        "finetune_seeds": settings.finetune.seeds,
-        "baselines": {name: overrides.get(name, {}) for name in baselines},
-        "against": against,
-        "shared_tokenizer": None,  # the settings name it now
-    }
-    if "checkpoint" in changes["baselines"]:
-        changes["checkpoint"] = study.checkpoint or SMALL_PRETRAINED
-    return study.model_copy(update=changes)
+def only_finetunes_checkpoint(settings: Settings) -> bool:
+    """Return whether a checkpoint is fine-tuned with a new head: only fine-tuning seeds then change anything."""
+    return settings.skip_pretraining and settings.model.path is not None and settings.finetune.head == "new"
 
 
 def listed_variants(settings: Settings, study: Study, where: str, presets: Presets | None = None) -> list[Variant]:
     """Return the variants that the study lists, then those of its grid."""
     specs = {**study.variants, **_grid(settings, study, where)} or {DEFAULT_VARIANT: VariantSpec()}
-    _check_unique([*study.variants, *(name for name in specs if name not in study.variants)], where)
+    check_unique([*study.variants, *(name for name in specs if name not in study.variants)], where)
     if study.only is not None:
         for name in study.only:
-            _known(name, specs, where, "only")
+            known_name(name, specs, where, "only")
         specs = {name: spec for name, spec in specs.items() if name in study.only}
     seeds = study.seeds or (settings.pretrain_seed,)
     variants = []
@@ -191,7 +204,7 @@ def _as_name(value: Any) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-") or "-"
 
 
-def _check_unique(names: Iterable[str], where: str) -> None:
+def check_unique(names: Iterable[str], where: str) -> None:
     """Raise if two names are equal but for case: they name folders, and some disks ignore case."""
     seen: dict[str, str] = {}
     for name in names:
@@ -202,3 +215,10 @@ def _check_unique(names: Iterable[str], where: str) -> None:
             )
             raise InputError(message, path=where, hint="baselines count; --no-baselines leaves them out")
         seen[name.casefold()] = name
+
+
+def known_name(name: str, names: Iterable[str], where: str, key: str) -> str:
+    """Return the name; raise if no variant has it."""
+    if name not in names:
+        raise InputError(f"no variant is named {name!r}", path=where, key=key, hint=did_you_mean(name, names))
+    return name

@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from endtask.encoders.attention import Guide, guide_for
 from endtask.encoders.batch import IGNORED, TextBatch
-from endtask.encoders.compiling import allow_shapes
-from endtask.encoders.device_context import DeviceContext
+from endtask.encoders.device_context import DeviceContext, allow_shapes
 from endtask.encoders.lean_layers import Layer, LeanEncoder
 from endtask.encoders.network import TASK, Network
 from endtask.gradients.capture import Capture, Use, choose_weights, frozen, rows_of, wide
@@ -130,7 +129,7 @@ class SplitEncoder:
         return Gradients(batch.texts, {self._block: (rows,)})
 
     def most_rows(self, batch: TextBatch, losses: TextLosses) -> int | None:
-        """Of one text, where a batch that still lies on the CPU tells it; the device would have to be waited for."""
+        """Return the most rows of a text from a batch on the CPU; None where that would synchronize the device."""
         if not self._is_last or losses is not masked_lm_losses or batch.text_ids.device.type != "cpu":
             return None
         assert batch.masked_positions is not None

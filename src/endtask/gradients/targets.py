@@ -1,4 +1,7 @@
-"""The gradients of targets, stored as rows or as matrices, and the products of candidates with them."""
+"""The gradients of targets, stored as rows or as matrices, and the products of candidates with them.
+
+A plan chooses, from samples, how the gradients of each weight are stored; docs/concepts/gradients.md has the costs.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import platform
 import shutil
 import time
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,12 @@ def own_version() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of this package and of the libraries that influence results."""
-    found = {"python": platform.python_version(), "endtask": own_version()}
+    return {"python": platform.python_version(), "endtask": own_version(), **_library_versions()}
+
+
+@cache
+def _library_versions() -> dict[str, str]:
+    found = {}
     for name in _VERSIONED:
         try:
             found[name] = metadata.version(name)

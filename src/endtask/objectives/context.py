@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config import ObjectiveSettings, Settings
-from endtask.encoders.auxiliary_heads import auxiliary_head
-from endtask.encoders.network import TASK, TLM_TASK, Network
+from endtask.encoders.network import TASK, TLM_TASK, Network, auxiliary_head
 from endtask.io.run_layout import TASKS
 from endtask.objectives.masking import Masking, rare_token_weights
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import task_objective
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_of
 from endtask.tokenization.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
 
 TEXT_FOLDERS = ("selection", "task", "domain", "aligned")
 """The folders of the pack stage that an objective may read; a section's `texts` has the same names."""
@@ -53,14 +52,13 @@ class BuildContext:
         """Return the batches of an objective by its settings and those of pre-training."""
         texts, train = self.texts(section), self.settings.pretrain
         assert texts is not None
-        of_task = train.task_batch_size if section.reads == "task" else None
         return TextStream(
             name,
             texts,
             self.network,
-            batch_size=section.batch_size or of_task or train.batch_size,
+            batch_size=section.batch_size or train.batch_size,
             seed=self.seed,
-            masking=self._masking_of(section) if masked else None,
+            masking=self.masking if masked else None,
             left_out=self.left_out if section.reads_train else None,
         )
 
@@ -69,10 +67,6 @@ class BuildContext:
         task = self.task if section.task is None else self.task.auxiliary[section.task]
         head = pretrain_head(self.settings) if section.task is None else auxiliary_head(section.task)
         return task_objective(task, name, self.stream(name, section, masked=masked), head=head)
-
-    def _masking_of(self, section: ObjectiveSettings) -> Masking:
-        own = section.mask_probability
-        return self.masking if own is None else replace(self.masking, probability=own)
 
 
 def pretrain_head(settings: Settings) -> str:

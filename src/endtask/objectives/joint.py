@@ -30,6 +30,6 @@ class JointObjective(Objective):
 
     def build(self, name: str, section: ObjectiveSettings, run: BuildContext) -> BuiltObjective:
         """Return both losses over the texts of the task."""
-        from endtask.objectives.task_base import JointTask
+        from endtask.objectives.task_losses import JointTask
 
         return JointTask(run.task_objective(name, section, masked=True), rho2=self.config.rho2)

@@ -5,14 +5,18 @@ The encoder learns from every token, not only from the masked ones, which pays f
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
+from endtask.encoders.base import Encoder
 from endtask.encoders.batch import IGNORED, TextBatch
-from endtask.encoders.generator import Generator, ReplacedHead, add_generator
+from endtask.encoders.flops import ModelCost
+from endtask.encoders.heads import MaskedLMHead
 from endtask.encoders.network import GENERATOR, REPLACED, Network
 from endtask.objectives.base import BuiltObjective, Loss, Objective, objectives
 from endtask.objectives.stream import TextStream
@@ -21,6 +25,7 @@ from endtask.seeds import derive
 if TYPE_CHECKING:
     from endtask.config import ObjectiveSettings, Settings
     from endtask.objectives.context import BuildContext
+
 
 _WEIGHT = 50.0
 """Of finding replaced tokens against the loss of the generator (ELECTRA, section 2)."""
@@ -93,3 +98,92 @@ def fill_gaps(batch: TextBatch, guesses: Tensor) -> tuple[Tensor, Tensor]:
     filled = batch.input_ids.scatter(0, positions, tokens)
     wrong = (real & (guesses != targets)).float()
     return filled, torch.zeros_like(filled, dtype=torch.float32).scatter(0, positions, wrong)
+
+
+_HEAD_SIZE = 64  # width of an attention head, of the generator too
+_WIDTH_SHARE = 0.34
+"""Width of the generator as a share of the network's; ELECTRA has a quarter to a half."""
+
+
+class GuessingHead(MaskedLMHead):
+    """A masked-LM head that also draws a token for every gap from what it believes."""
+
+    def forward(  # type: ignore[override]
+        self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Mean cross-entropy and drawn tokens: (N, hidden), (vocabulary, hidden), (M,), (M,) -> (), (M,)"""
+        logits = self.logits(hidden[positions], embeddings).float()
+        total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
+        # The largest of probabilities over exponential times is a draw by the probabilities.
+        times = torch.empty_like(logits).exponential_()
+        guesses = (logits.detach().softmax(-1) / times).argmax(-1)
+        return total / (targets != IGNORED).sum().clamp(min=1), guesses
+
+
+class Generator(nn.Module):
+    """A masked language model of the network's depth and a share of its width, with word vectors of its own."""
+
+    def __init__(self, architecture: Encoder, config: Any) -> None:
+        super().__init__()
+        self.config = narrow(config, _WIDTH_SHARE)
+        self.encoder = architecture.encoder(self.config)
+        self.head = GuessingHead(architecture.masked_lm_transform(self.config), self.config.vocab_size)
+        self.cost = ModelCost(
+            self.config.hidden_size,
+            self.config.num_hidden_layers,
+            self.config.intermediate_size,
+            gated=architecture.gated,
+            vocabulary=self.config.vocab_size,
+            classes=0,
+        )
+
+    def compile(self, *args: Any, **options: Any) -> None:
+        """Compile its parts, as the encoder and the masked-LM head of a network are."""
+        for part in (self.encoder, self.head):
+            part.compile(*args, **options)
+
+    def forward(self, network: Network, batch: TextBatch) -> tuple[Tensor, Tensor]:
+        """Mean cross-entropy at the gaps, and a drawn token for each: (), (M,)"""
+        hidden = network.architecture.hidden_states(self.encoder, batch, network.backend, network.dtype)
+        embeddings = network.architecture.embeddings(self.encoder).weight
+        loss, guesses = self.head(hidden, embeddings, batch.masked_positions, batch.masked_targets)
+        return loss, guesses
+
+
+class ReplacedHead(nn.Module):
+    """Tells of every token whether it was replaced: a transform, and one number per token."""
+
+    def __init__(self, architecture: Encoder, config: Any) -> None:
+        super().__init__()
+        self.transform = architecture.masked_lm_transform(config)
+        self.out = nn.Linear(config.hidden_size, 1)
+
+    def forward(self, hidden: Tensor, replaced: Tensor, present: Tensor) -> Tensor:
+        """Mean binary cross-entropy over the tokens that are there: (N, hidden), (N,), (N,) -> ()"""
+        logits = self.out(self.transform(hidden)).squeeze(-1).float()  # (N,)
+        each = functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none")
+        return (each * present).sum() / present.sum().clamp(min=1)
+
+
+def add_generator(network: Network, seed: int) -> None:
+    """Give the network what replaced-token detection needs; neither is exported."""
+    network.add_head(GENERATOR, Generator(network.architecture, network.config), seed)
+    network.add_head(REPLACED, ReplacedHead(network.architecture, network.config), seed + 1)
+
+
+def narrow(config: Any, share: float) -> Any:
+    """The same configuration with a share of the width, in whole attention heads where there are any that wide.
+
+    >>> from types import SimpleNamespace
+    >>> config = SimpleNamespace(hidden_size=768, num_attention_heads=12, intermediate_size=2048)
+    >>> narrow(config, 1 / 3)
+    namespace(hidden_size=256, num_attention_heads=4, intermediate_size=704)
+    """
+    narrower = copy.deepcopy(config)
+    size = min(_HEAD_SIZE, config.hidden_size // config.num_attention_heads)
+    heads = max(1, round(share * config.hidden_size / size))
+    narrower.num_attention_heads, narrower.hidden_size = heads, heads * size
+    unit = min(_HEAD_SIZE, config.intermediate_size)
+    wanted = config.intermediate_size * narrower.hidden_size / config.hidden_size
+    narrower.intermediate_size = unit * -(-int(wanted) // unit)
+    return narrower

@@ -1,14 +1,39 @@
-"""The task itself, on its texts without masks."""
+"""The task itself, on its texts without masks; and the loss of fine-tuning, with its options."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from endtask.objectives.base import BuiltObjective, Objective, objectives
+from pydantic import Field
+
+from endtask.objectives.base import BuiltObjective, Loss, Objective, PartConfig, objectives
 
 if TYPE_CHECKING:
     from endtask.config import ObjectiveSettings
+    from endtask.encoders.batch import TextBatch
+    from endtask.encoders.network import Network
     from endtask.objectives.context import BuildContext
+    from endtask.objectives.task_losses import TaskObjective
+
+
+class FinetuningLoss(PartConfig):
+    """Options of the loss in fine-tuning, which are keys of the section `finetune`."""
+
+    rdrop: float = Field(
+        0.0,
+        ge=0,
+        description="weight of R-Drop: each batch is read twice, and answers that differ by dropout cost this much",
+    )
+
+    @property
+    def passes(self) -> int:
+        """How often the network reads each batch."""
+        return 2 if self.rdrop else 1
+
+    def check_loss(self, dropout: float) -> None:
+        """Raise `ValueError` for options that a network with this dropout cannot be trained with."""
+        if self.rdrop and not dropout:
+            raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
 
 
 @objectives.register("task")
@@ -17,7 +42,42 @@ class TaskLossObjective(Objective):
 
     texts = ("task",)
     labels = True
+    finetuning = FinetuningLoss
 
     def build(self, name: str, section: ObjectiveSettings, run: BuildContext) -> BuiltObjective:
         """Return the loss of the end task, or of an auxiliary task."""
         return run.task_objective(name, section, masked=False)
+
+
+class FinetunedTask:
+    """A task with the loss of fine-tuning.
+
+    With `rdrop` each batch is read twice under different dropout: the loss is the mean of both readings' losses, and
+    `rdrop` times half the sum of the divergences between their answers both ways (R-Drop: Liang et al., 2021, Eq. 3).
+    """
+
+    replayable = True
+
+    def __init__(self, task: TaskObjective, options: FinetuningLoss) -> None:
+        self.name, self.stream, self.heads, self.passes = task.name, task.stream, task.heads, options.passes
+        self._task, self._options = task, options
+
+    def batch(self, step: int) -> TextBatch:
+        """Return the labelled texts of a step."""
+        return self._task.batch(step)
+
+    def loss(self, network: Network, batch: TextBatch) -> Loss:
+        """Return the loss of one reading, or of two."""
+        task, rdrop = self._task, self._options.rdrop
+        if not rdrop:
+            return task.loss(network, batch)
+        # Both readings are one call: a GPU with a small batch waits for its kernels to be launched.
+        logits, again = task.logits(network, batch.twice()).chunk(2)
+        value = 0.5 * (task.answer_loss(logits, batch) + task.answer_loss(again, batch))
+        divergence = 0.5 * task.divergence(logits, again, batch)
+        total = task.share(batch) * (value + rdrop * divergence)
+        return Loss(total, {"task": value, "rdrop": divergence})
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Return the cost of all readings."""
+        return self.passes * self._task.flops(network, batch)

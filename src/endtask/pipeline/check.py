@@ -100,7 +100,7 @@ def check(settings: Settings) -> CheckResult:
     preflight(task, settings)
 
     # Imported late: it takes seconds, and errors in the data should come at once.
-    from endtask.training.pretrain_phase import pretrain_phase
+    from endtask.training.pretrain import pretrain_phase
     from endtask.weighting.meta.folds import groups_in
 
     _check_aligned_files(settings)
@@ -143,10 +143,7 @@ def _unnamed_markers(task: Task, settings: Settings) -> tuple[str, ...]:
 def _check_aligned_files(settings: Settings) -> None:
     """Raise `InputError` for missing files of aligned objectives, which a run reads for its fingerprints."""
     if settings.reads_aligned:
-        from endtask.tokenization.span_finders import span_finder
-
         Corpus.aligned(settings.aligned, settings.corpus)
-        span_finder(settings.aligned)
 
 
 def _sample(task: Task) -> Task:
@@ -194,9 +191,8 @@ def _stand_in(section: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSet
         batch_size=section.batch_size or batch_size,
         weight=section.weight,
         dropout=section.dropout,
-        mask_probability=section.mask_probability,
         learning_rate=section.learning_rate,
-        warmup_fraction=section.warmup_fraction,
+        warmup_steps=section.warmup_steps,
     )
 
 

@@ -139,7 +139,7 @@ def _tokens_per_reselection(trial: Trial, selected: CorpusSize, settings: Settin
 def _beyond_budget(trial: Trial, settings: Settings) -> float:
     """Return the seconds by which one epoch per fine-tuning exceeds what the budget leaves for it."""
     from endtask.training.budget_plan import measure_cost, split_budget
-    from endtask.training.finetune_phase import epoch_of_end_task
+    from endtask.training.finetune import END_TASK, steps_per_epoch
 
     _, share = split_budget(settings)
     if share is None:
@@ -147,8 +147,8 @@ def _beyond_budget(trial: Trial, settings: Settings) -> float:
     phase = _finetune_phase(trial, settings)
     seconds = measure_cost(phase, _TIMED).seconds
     assert seconds is not None
-    epoch = epoch_of_end_task(phase) * len(trial.task.train) / len(trial.sample.train)
-    steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings) * settings.finetune.members
+    epoch = steps_per_epoch(phase.objectives[END_TASK]) * len(trial.task.train) / len(trial.sample.train)
+    steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings)
     return max(0.0, seconds * steps - share.amount)
 
 
@@ -165,7 +165,7 @@ def _finetuning(trial: Trial, settings: Settings) -> float:
 
 
 def _finetune_phase(trial: Trial, settings: Settings) -> Phase:
-    from endtask.training.finetune_phase import finetune_phase
+    from endtask.training.finetune import finetune_phase
 
     network, context, seed = trial.phase.network, trial.phase.context, settings.finetune.seeds[0]
     return finetune_phase(network, trial.sample, trial.packed, settings, context, seed=seed)

@@ -90,13 +90,10 @@ def unread_corpus(settings: Settings) -> str | None:
 
 
 def aligned_fingerprint(settings: Settings) -> str:
-    """Return a digest of the files that aligned objectives read, including the word list."""
+    """Return a digest of the files that aligned objectives read."""
     if not settings.reads_aligned:
         return "none"
-    words = settings.aligned.word_list
-    return fingerprint(
-        Corpus.aligned(settings.aligned, settings.corpus).fingerprint(), None if words is None else _digest_of(words)
-    )
+    return Corpus.aligned(settings.aligned, settings.corpus).fingerprint()
 
 
 def unlabelled_fingerprint(path: str | None) -> str:
@@ -137,14 +134,7 @@ def _requested_task(settings: Settings) -> dict[str, Any]:
 def _requested_aligned(settings: Settings) -> dict[str, Any] | None:
     if not settings.reads_aligned:
         return None
-    sources = [source.model_dump(mode="json") for source in settings.aligned.sources]
-    return {"sources": sources, "word_list": settings.aligned.word_list}
-
-
-def _digest_of(path: str) -> str:
-    if not Path(path).is_file():
-        raise InputError("no such file", path=path, key="aligned.word_list")
-    return file_digest(Path(path))
+    return {"sources": [source.model_dump(mode="json") for source in settings.aligned.sources]}
 
 
 def _path(path: str | None) -> dict[str, str] | None:

@@ -56,7 +56,7 @@ def _check_task_type(task: Task, settings: Settings) -> None:
 
 def _check_model(task: Task, settings: Settings) -> None:
     if settings.model.path is None:
-        from endtask.encoders.sizes import shape_of
+        from endtask.encoders.base import shape_of
 
         shape_of(settings.model)
     else:
@@ -119,20 +119,8 @@ def _check_machine(settings: Settings) -> None:
 
 
 def _check_aligned(task: Task, settings: Settings) -> None:
-    """Raise `InputError` for entity markers of several tokens, and for a head that the task cannot reuse."""
-    if not settings.reads_aligned:
-        return
-    kinds = {objective.kind for objective in settings.used_objectives.values()}
-    aligned, tokenizer = settings.aligned, settings.tokenizer
-    if "aligned" in kinds and aligned.recipe == "marked_relation" and settings.learns_tokenizer:  # others may have them
-        for marker in aligned.entity_markers:
-            if len(marker) > 1 and marker not in tokenizer.entity_markers:
-                raise InputError(
-                    f"{marker!r} is not a single token",
-                    key="aligned.entity_markers",
-                    hint="name it under tokenizer.entity_markers too",
-                )
-    if aligned.keep_head and not settings.skip_finetuning:
-        from endtask.training.reused_head import reused_objective
+    """Raise `InputError` where fine-tuning starts from the head of an aligned objective, and none fits the task."""
+    if settings.finetune.head == "aligned" and not settings.skip_finetuning:
+        from endtask.training.initial_network import reused_objective
 
         reused_objective(task.task_type, task.labels, settings)

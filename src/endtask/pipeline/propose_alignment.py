@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import islice
-from statistics import median
 from typing import Any
 
 from endtask.config import AlignedSettings, CorpusSettings, SourceSettings
@@ -17,8 +16,7 @@ _SAMPLED_PASSAGES = 200
 _SAMPLED_EXAMPLES = 500
 _MOST = 0.8
 _LETTERS = re.compile(r"[^\W\d_][\w-]{1,7}")
-_SHORT, _SHORTER = 12, 3
-_MARKERS = (("[[", "]]", "<<", ">>"), ("<<", ">>", "[[", "]]"), ("<e1>", "</e1>", "<e2>", "</e2>"))
+_NEXT_SENTENCE = {"kind": "next_sentence"}
 
 
 @dataclass(frozen=True)
@@ -35,46 +33,31 @@ def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
     >>> from endtask.records import Example
     >>> rows = [Example(str(n), "ABC", ("no", "yes")[n % 2], text_pair="a big cat sat there") for n in range(4)]
     >>> task = Task.from_examples("toy", {"train": rows, "dev": rows, "test": rows})
-    >>> propose(task, [{"path": "docstrings"}]).settings["aligned.pairs_from"]
-    'acronyms'
+    >>> propose(task, [{"path": "docstrings"}]).settings["pretrain.objectives"]["aligned"]
+    {'kind': 'acronyms'}
     """
-    settings, reason = _recipe(task, sources)
-    objectives = {
-        "corpus": {"kind": "mlm", "texts": "selection"},
-        "task": {"kind": "joint"},
-        "aligned": {"kind": "aligned"},
-    }
+    aligned, reason, more = _objective(task, sources)
+    objectives = {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "joint"}, "aligned": aligned}
     shared = {"aligned.sources": sources, "pretrain.weighting.name": "equal", "pretrain.objectives": objectives}
-    return Proposal({**shared, **settings}, reason)
+    return Proposal({**shared, **more}, reason)
 
 
-def _recipe(task: Task, sources: list[dict[str, str]]) -> tuple[dict[str, Any], str]:
+def _objective(task: Task, sources: list[dict[str, str]]) -> tuple[dict[str, str], str, dict[str, Any]]:
+    """Return the objective, the reason for it, and settings that it needs."""
+    if task.task_type.per_token and _has_links(sources):
+        is_bio = any(label.upper().startswith(("B-", "I-")) or label == "B" for label in task.labels)
+        objective = {"kind": "hyperlinks", "span_labels": "bio" if is_bio else "boundaries"}
+        return objective, "a class for every word: the links of the corpus", {}
     if task.task_type.per_token:
-        labels = "bio" if any(label.upper().startswith(("B-", "I-")) or label == "B" for label in task.labels) else None
-        scheme = {"aligned.span_labels": labels or "boundaries"}
-        spans, where = _spans_from(sources)
-        return {"aligned.recipe": "spans", **spans, **scheme}, f"a class for every word: spans from {where}"
+        return _NEXT_SENTENCE, "a class for every word, but no row of the corpus has links: next sentences", {}
+    if _first_is_a_word(task):
+        spelled = {"tokenizer.spell_capitals": True} if _in_capitals(task) else {}
+        reason = "two texts, the first mostly one short word: initials of words of the second"
+        return {"kind": "acronyms"}, reason, spelled
     if any(example.text_pair is not None for example in task.train):
-        pairs, what = _pairs_from(task)
-        spelled = {"tokenizer.spell_capitals": True} if pairs == "acronyms" and _in_capitals(task) else {}
-        return {"aligned.recipe": "pair_match", "aligned.pairs_from": pairs, **spelled}, f"two texts: {what}"
-    markers = next((markers for markers in _MARKERS if _have(task, markers)), None)
-    if markers is not None:
-        spans, where = _spans_from(sources)
-        found = {
-            "aligned.recipe": "marked_relation",
-            "aligned.entity_markers": list(markers),
-            "tokenizer.entity_markers": list(markers),
-        }
-        return {**found, **spans}, f"two marked spans, here from {where}"
-    plain = {"aligned.recipe": "pair_match", "aligned.pairs_from": "next_sentence"}
-    return plain, f"{task.task_type.answer_phrase}: no recipe is shaped just so; next sentences come closest"
-
-
-def _spans_from(sources: list[dict[str, str]]) -> tuple[dict[str, str], str]:
-    if _has_links(sources):
-        return {"aligned.spans_from": "markup"}, "the links of the corpus"
-    return {"aligned.spans_from": "title_case"}, "words in capitals, since no row of the corpus carries links"
+        return _NEXT_SENTENCE, "two texts: a text and its continuation", {}
+    phrase = task.task_type.answer_phrase
+    return _NEXT_SENTENCE, f"{phrase}: no objective has this shape; next sentences come closest", {}
 
 
 def _has_links(sources: list[dict[str, str]]) -> bool:
@@ -86,22 +69,13 @@ def _has_links(sources: list[dict[str, str]]) -> bool:
         return False  # a column of this name may hold something else
 
 
-def _pairs_from(task: Task) -> tuple[str, str]:
-    pairs = [(one.text, one.text_pair or "") for one in task.train[:_SAMPLED_EXAMPLES]]
-    if sum(_LETTERS.fullmatch(first.strip()) is not None for first, _ in pairs) >= _MOST * len(pairs):
-        return "acronyms", "the first is mostly one short word: initials of words of the second"
-    first, second = (median(len(text.split()) for text in texts) for texts in zip(*pairs, strict=True))
-    if first <= _SHORT and second >= _SHORTER * first:
-        return "title", "the first is short, the second long: titles and texts"
-    return "next_sentence", "a text and how it goes on"
+def _first_is_a_word(task: Task) -> bool:
+    """Return whether the first texts of pairs are mostly single short words."""
+    pairs = [one for one in task.train[:_SAMPLED_EXAMPLES] if one.text_pair is not None]
+    return bool(pairs) and sum(_LETTERS.fullmatch(one.text.strip()) is not None for one in pairs) >= _MOST * len(pairs)
 
 
 def _in_capitals(task: Task) -> bool:
     """Whether most of the letters of first texts are capitals; some, such as those of `mRNA`, are not."""
     letters = [letter for example in task.train[:_SAMPLED_EXAMPLES] for letter in example.text if letter.isalpha()]
     return bool(letters) and sum(letter.isupper() for letter in letters) >= _MOST * len(letters)
-
-
-def _have(task: Task, markers: tuple[str, ...]) -> bool:
-    texts = [example.text for example in task.train[:_SAMPLED_EXAMPLES]]
-    return sum(all(marker in text for marker in markers) for text in texts) >= _MOST * len(texts)

@@ -1,4 +1,8 @@
-"""Invert the rankings: which queries matched each passage, for one range of the corpus at a time."""
+"""From rankings to retrieved passages: which queries matched each passage, and the texts of the matched passages.
+
+Rankings are inverted for one range of the corpus at a time. The texts are fetched by index: every shard is read once
+more, in parallel.
+"""
 
 from __future__ import annotations
 

@@ -192,6 +192,9 @@ def _cell(row: Row, column: str, path: Path, number: int) -> str:
     return text_cell(row, column, path=path, row_number=number)
 
 
+# Key phrases by RAKE (Rose, Engel, Cramer and Cowley 2010, "Automatic keyword extraction from individual documents"):
+# runs of words between stop words and punctuation, scored by the words that occur with theirs.
+
 Words = tuple[str, ...]
 Link = tuple[Words, Words, Words]
 """Two candidates that adjoin, with the stop words between them."""

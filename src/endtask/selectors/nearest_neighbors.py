@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,7 +152,7 @@ def _best_indices(cosines: NDArray[np.float64], count: int) -> Order:
 def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vectors]:
     """Return vectors from a model; those of passages are in an unnamed file, so that they need not fit in memory."""
     model = ModelVectors(embedding, run.device)
-    with tempfile.TemporaryFile(dir=run.folder) as file:  # the map keeps the file open
+    with TemporaryFile(dir=run.folder) as file:  # the map keeps the file open
         if sys.platform == "linux":  # a full disk is an error here, while writing to the map it would end the process
             os.posix_fallocate(file.fileno(), 0, count * model.dimensions * np.dtype(np.float32).itemsize)
         passages = np.memmap(file, dtype=np.float32, mode="w+", shape=(count, model.dimensions))
@@ -339,7 +338,7 @@ class ModelVectors:
         import torch
 
         from endtask.encoders.batch import lay_out
-        from endtask.encoders.pooling import pool
+        from endtask.encoders.heads import pool
         from endtask.tokenization.packed_texts import pack_examples
 
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)

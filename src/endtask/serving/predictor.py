@@ -9,11 +9,11 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from endtask.encoders.quiet_loading import without_bars
+from endtask.encoders.checkpoint_files import without_bars
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.run_layout import MODEL_FACTS, TASKS
 from endtask.registry import task_types
-from endtask.task_types.predictions import Answer, LabelSet, Prediction, Score, Tagged
+from endtask.task_types.base import Answer, LabelSet, Prediction, Score, Tagged
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,8 +6,10 @@ modules import torch inside methods only, since tasks are read and checked witho
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
     from endtask.evaluation.baseline_model import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
     from endtask.task.split_tables import Table
+
 
 __all__ = ["Answers", "TaskType", "task_types"]
 
@@ -142,19 +145,31 @@ class TaskType:
         """Return how many vectors of a batch the head reads."""
         return batch.real_tokens if self.per_token else batch.texts
 
+    def objective_class(self) -> type[TaskObjective]:
+        """Return the class of the objective that learns such a task."""
+        raise NotImplementedError
+
     def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
         """Return the loss of each answer: (S, outputs) -> (S,), of words (N, outputs) -> (N,)."""
-        raise NotImplementedError
+        return self.objective_class().losses(logits, batch)
 
     def activation(self, logits: Tensor) -> Tensor:
         """Return what is averaged over windows and shown: probabilities, or numbers as they are."""
         return logits.softmax(-1)
 
-    def objective(
-        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
-    ) -> TaskObjective:
+    def objective(self, task: Task, name: str, stream: TextStream, *, head: str, split: str) -> TaskObjective:
         """Return the objective that learns a split, whose packed texts the stream reads."""
-        raise NotImplementedError
+        texts, of_texts = stream.texts, cast(Any, self.objective_class())
+        weights = (1.0 / texts.windows[texts.examples]).astype(np.float32)  # the windows of one long text count as one
+        answers = self.learned_answers(task, split)[texts.examples]
+        built: TaskObjective = of_texts(name, stream, answers, head=head, text_weights=weights)
+        return built
+
+    def learned_answers(self, task: Task, split: str) -> Answers:
+        """Return the answers of a split as the loss compares them with the head's outputs."""
+        from endtask.task.targets import targets
+
+        return targets(task, split)
 
     # Predictions
 
@@ -169,9 +184,67 @@ class TaskType:
     # Baselines
 
     def commonest(self, task: Task) -> BaselineModel:
-        """Return the model that gives the commonest answer of train."""
-        raise NotImplementedError
+        """Return the model that gives the commonest answer of train; the first in alphabetical order of several."""
+        from endtask.evaluation.baseline_model import BaselineModel
+
+        counts = Counter(example.label for example in task.train)
+        commonest = min(counts, key=lambda label: (-counts[label], label))
+        answer = self.to_array([commonest], task.all_labels)
+        return BaselineModel(lambda rows: np.repeat(answer, len(rows), axis=0), self.commonest_phrase(commonest))
+
+    def commonest_phrase(self, answer: Any) -> str:
+        """Return how reports call the model that always gives this answer."""
+        return f"majority class ({answer!r})"
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         """Return linear models of different strengths, of which dev chooses one."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The most probable label, and the probability of every label."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+    def __str__(self) -> str:
+        return f"{self.label}\t{self.probability:.4f}"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number on the scale of the training data."""
+
+    score: float
+
+    def __str__(self) -> str:
+        return f"{self.score:.4f}"
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """All labels that are probable enough, and the probability of every label."""
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+
+    def __str__(self) -> str:
+        return ", ".join(self.labels)
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A tag for each word, its probability (0 for a word that was cut off), and the spans that the tags make."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    spans: tuple[dict[str, Any], ...]
+
+    def __str__(self) -> str:
+        return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
+
+
+Answer = Prediction | Score | LabelSet | Tagged

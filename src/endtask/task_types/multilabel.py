@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,11 +15,9 @@ from endtask.task_types.base import Answers, TaskType, task_types
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from endtask.encoders.batch import TextBatch
     from endtask.evaluation.baseline_model import BaselineModel
     from endtask.evaluation.metrics.base import Form
-    from endtask.objectives.stream import TextStream
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
     from endtask.task.split_tables import Table
@@ -83,45 +80,28 @@ class MultiLabel(TaskType):
     def to_names(self, answers: Answers, labels: Sequence[str]) -> list[Any]:
         return [[labels[index] for index in np.flatnonzero(row).tolist()] for row in answers]
 
-    def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
-        from endtask.encoders.per_example_loss import label_errors
+    def objective_class(self) -> type[TaskObjective]:
+        from endtask.objectives import task_losses
 
-        return label_errors(logits, batch)
+        return task_losses.MultiLabel
 
     def activation(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()
 
-    def objective(
-        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
-    ) -> TaskObjective:
-        from endtask.objectives.multilabel import MultiLabel as Objective
-        from endtask.objectives.task_base import window_weights
-        from endtask.task.targets import targets
-
-        known = targets(task, split)[stream.texts.examples][:, : len(task.labels)]
-        return Objective(name, stream, known, head=head, text_weights=window_weights(stream.texts), rdrop=rdrop)
+    def learned_answers(self, task: Task, split: str) -> Answers:
+        return super().learned_answers(task, split)[:, : len(task.labels)]
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
         return _with_unknown(task, outputs >= threshold)
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.predictions import LabelSet
+        from endtask.task_types.base import LabelSet
 
         by_label = dict(zip(labels, outputs, strict=True))
         return LabelSet(tuple(label for label, value in by_label.items() if value >= threshold), by_label)
 
-    def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baseline_model import BaselineModel
-
-        counts = Counter(example.label for example in task.train)
-        commonest = min(counts, key=lambda label: (-counts[label], label))
-        answer = self.to_array([commonest], task.all_labels)
-        names = ", ".join(commonest) if isinstance(commonest, tuple) and commonest else "none"
-
-        def predict(examples: Sequence[Example]) -> Answers:
-            return np.repeat(answer, len(examples), axis=0)
-
-        return BaselineModel(predict, f"commonest labels ({names})")
+    def commonest_phrase(self, answer: Any) -> str:
+        return f"commonest labels ({', '.join(answer) or 'none'})"
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import LogisticRegression

@@ -16,11 +16,9 @@ from endtask.task_types.base import Answers, TaskType, task_types
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from endtask.encoders.batch import TextBatch
     from endtask.evaluation.baseline_model import BaselineModel
     from endtask.evaluation.metrics.base import Form
-    from endtask.objectives.stream import TextStream
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
     from endtask.task.split_tables import Table
@@ -72,24 +70,19 @@ class Regression(TaskType):
     def output_names(self, labels: tuple[str, ...]) -> tuple[str, ...]:
         return (SCORE,)
 
-    def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
-        from endtask.encoders.per_example_loss import score_errors
+    def objective_class(self) -> type[TaskObjective]:
+        from endtask.objectives import task_losses
 
-        return score_errors(logits, batch)
+        return task_losses.Regression
 
     def activation(self, logits: Tensor) -> Tensor:
         return logits
 
-    def objective(
-        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
-    ) -> TaskObjective:
-        from endtask.objectives.regression import Regression as Objective
-        from endtask.objectives.task_base import window_weights
-        from endtask.task.targets import score_scale, targets
+    def learned_answers(self, task: Task, split: str) -> Answers:
+        from endtask.task.targets import score_scale
 
         mean, deviation = score_scale(task)
-        scores = (targets(task, split)[stream.texts.examples] - mean) / deviation
-        return Objective(name, stream, scores, head=head, text_weights=window_weights(stream.texts), rdrop=rdrop)
+        return (super().learned_answers(task, split) - mean) / deviation
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
         from endtask.task.targets import score_scale
@@ -98,7 +91,7 @@ class Regression(TaskType):
         return mean + deviation * outputs[:, 0].astype(np.float64)
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.predictions import Score
+        from endtask.task_types.base import Score
 
         return Score(outputs[0])
 

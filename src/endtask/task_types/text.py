@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.records import Example, Label
+from endtask.records import Label
 from endtask.task.cells import WrongCell, as_class, is_missing
 from endtask.task_types.base import Answers, TaskType, task_types
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from endtask.encoders.batch import TextBatch
     from endtask.evaluation.baseline_model import BaselineModel
     from endtask.evaluation.metrics.base import Form
-    from endtask.objectives.stream import TextStream
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
     from endtask.task.split_tables import Table
@@ -63,42 +58,20 @@ class Text(TaskType):
     def to_names(self, answers: Answers, labels: Sequence[str]) -> list[Any]:
         return [labels[int(number)] for number in answers]
 
-    def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
-        from endtask.encoders.per_example_loss import class_errors
+    def objective_class(self) -> type[TaskObjective]:
+        from endtask.objectives.task_losses import Classification
 
-        return class_errors(logits, batch)
-
-    def objective(
-        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
-    ) -> TaskObjective:
-        from endtask.objectives.classification import Classification
-        from endtask.objectives.task_base import window_weights
-        from endtask.task.targets import targets
-
-        classes = targets(task, split)[stream.texts.examples]
-        return Classification(name, stream, classes, head=head, text_weights=window_weights(stream.texts), rdrop=rdrop)
+        return Classification
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
         best: Answers = outputs.argmax(axis=-1)
         return best
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.predictions import Prediction
+        from endtask.task_types.base import Prediction
 
         best = max(range(len(outputs)), key=outputs.__getitem__)
         return Prediction(labels[best], outputs[best], dict(zip(labels, outputs, strict=True)))
-
-    def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baseline_model import BaselineModel
-
-        counts = Counter(example.label for example in task.train)
-        commonest = min(counts, key=lambda label: (-counts[label], label))
-        answer = self.to_array([commonest], task.all_labels)
-
-        def predict(examples: Sequence[Example]) -> Answers:
-            return np.repeat(answer, len(examples), axis=0)
-
-        return BaselineModel(predict, f"majority class ({commonest!r})")
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import LogisticRegression
@@ -110,3 +83,17 @@ class Text(TaskType):
             for strength in (1.0, 10.0, 100.0)
         )
         return tfidf_models(task, models, lambda found: found.astype(np.int64))
+
+
+@task_types.register("pair")
+class Pair(Text):
+    """One class for each pair of texts, which the encoder reads together."""
+
+    aliases: ClassVar[tuple[str, ...]] = ("sentence_pair",)
+    columns: ClassVar[tuple[str, ...]] = ("text", "text_pair", "label")
+    second_text: ClassVar[Literal["never", "optional", "always"]] = "always"
+    card_title = "A classifier of text pairs"
+    detection_order = 3
+
+    def detect(self, columns: Columns, train: Table, labels: dict[int, Any], delimiter: str | None) -> bool:
+        return columns.text_pair is not None

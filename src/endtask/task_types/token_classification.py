@@ -15,13 +15,10 @@ from endtask.task_types.base import Answers, TaskType, task_types
 from endtask.task_types.multilabel import names_in_lists
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from endtask.encoders.batch import TextBatch
     from endtask.evaluation.baseline_model import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
-    from endtask.objectives.task_base import TaskObjective
+    from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
     from endtask.task.split_tables import Table
@@ -90,23 +87,21 @@ class TokenClassification(TaskType):
 
         return padded(rows)
 
-    def losses(self, logits: Tensor, batch: TextBatch) -> Tensor:
-        from endtask.encoders.per_example_loss import tag_errors
+    def objective_class(self) -> type[TaskObjective]:
+        from endtask.objectives.task_losses import Tagging
 
-        return tag_errors(logits, batch)
+        return Tagging
 
-    def objective(
-        self, task: Task, name: str, stream: TextStream, *, head: str, rdrop: float, split: str
-    ) -> TaskObjective:
+    def objective(self, task: Task, name: str, stream: TextStream, *, head: str, split: str) -> TaskObjective:
         from endtask.encoders.batch import IGNORED
-        from endtask.objectives.token_classification import Tagging
+        from endtask.objectives.task_losses import Tagging
         from endtask.task.targets import NO_WORD, targets
         from endtask.tokenization.word_alignment import WordStarts
 
         answers = targets(task, split)
         known = answers[answers != NO_WORD]
         known = np.where(known < len(task.labels), known, IGNORED)  # of dev, what no model can give
-        return Tagging(name, stream, WordStarts(stream.texts), known, head=head, rdrop=rdrop)
+        return Tagging(name, stream, WordStarts(stream.texts), known, head=head)
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
         """Return the best tags; a word that was cut off gets the tag of words outside spans, or train's commonest."""

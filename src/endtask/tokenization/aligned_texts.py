@@ -1,4 +1,4 @@
-"""Packed texts of aligned objectives, with words, sentences, spans and titles; the objectives make labels of these."""
+"""Packed texts of aligned objectives, with words, sentences and links; the objectives make labels of these."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.corpus.passages import sentence_starts
-from endtask.corpus.reading import Links
 from endtask.records import Document
 from endtask.tokenization.packed_texts import PackedTexts, Ragged, save_array, write_packed
-from endtask.tokenization.span_finders import Finder, from_markup
 from endtask.tokenization.word_spans import NO_LETTER, SIGN, TokenSpans, initial_finder, word_spans
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-WORDS, SENTENCES, TITLES, DOCUMENTS = "words", "sentences", "titles", "documents"
-MARKUP, FOUND = "links", "spans"
-"""File names of the spans of links, and of those that the span finder of the settings found."""
+WORDS, SENTENCES, LINKS, DOCUMENTS = "words", "sentences", "links", "documents"
+"""File names."""
 ADDED_TOKENS = 16
-"""Texts are this many tokens shorter than the maximum length: room for an acronym, a title or markers."""
+"""Texts are this many tokens shorter than the maximum length: room for an acronym."""
 
 
 class AlignedTexts(PackedTexts):
@@ -46,22 +43,18 @@ class AlignedTexts(PackedTexts):
         return Ragged(self.folder, SENTENCES)
 
     @cached_property
-    def titles(self) -> Ragged:
-        """Token ids of each document's title, by document index; empty without a title."""
-        return Ragged(self.folder, TITLES)
-
-    @cached_property
     def documents(self) -> NDArray[np.int64]:
         """The index of each text's document, ascending."""
         numbers: NDArray[np.int64] = np.load(self.folder / f"{DOCUMENTS}.npy")
         return numbers
 
-    def spans(self, name: str) -> Ragged:
-        """Return (first token, end, complete) of each span.
+    @cached_property
+    def links(self) -> Ragged:
+        """(first token, end, complete) of each link.
 
-        A span is not complete if it was truncated, or if it starts or ends inside a token.
+        A link is not complete if it was truncated, or if it starts or ends inside a token.
         """
-        return Ragged(self.folder, name)
+        return Ragged(self.folder, LINKS)
 
     @cached_property
     def plain_words(self) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
@@ -100,17 +93,14 @@ def pack_aligned(
     max_length: int,
     folder: Path,
     *,
-    find: Finder = from_markup,
     encode: TextEncoder | None = None,
 ) -> AlignedTexts:
     """Tokenise and write passages, split to `max_length` minus ADDED_TOKENS, which objectives may insert."""
-    packing = _Packing(tokenizer, max_length - ADDED_TOKENS, find, encode or plain_encoder(tokenizer))
+    packing = _Packing(tokenizer, max_length - ADDED_TOKENS, encode or plain_encoder(tokenizer))
     write_packed(packing.texts(documents), len(tokenizer), folder)
     Ragged.write(folder, WORDS, packing.words, np.uint16, columns=3)
     Ragged.write(folder, SENTENCES, packing.sentences, np.int32)
-    Ragged.write(folder, MARKUP, packing.links, np.int32, columns=3)
-    Ragged.write(folder, FOUND, packing.found, np.int32, columns=3)
-    Ragged.write(folder, TITLES, packing.titles, np.int32)
+    Ragged.write(folder, LINKS, packing.links, np.int32, columns=3)
     save_array(folder / f"{DOCUMENTS}.npy", np.asarray(packing.documents, dtype=np.int64))
     return AlignedTexts(folder)
 
@@ -131,51 +121,40 @@ class _Packing:
 
     tokenizer: PreTrainedTokenizerFast
     length: int
-    find: Finder
     encode: TextEncoder
     words: list[NDArray[Any]] = field(default_factory=list)
     sentences: list[NDArray[Any]] = field(default_factory=list)
     links: list[NDArray[Any]] = field(default_factory=list)
-    found: list[NDArray[Any]] = field(default_factory=list)
-    titles: list[NDArray[Any]] = field(default_factory=list)
     documents: list[int] = field(default_factory=list)
 
     def texts(self, documents: Iterable[Document]) -> Iterator[tuple[list[int], int]]:
         """Yield the token ids of each text, for `write_packed`."""
         initial = initial_finder(self.tokenizer)
-        stream, last = iter(documents), None
+        stream, last, number = iter(documents), None, -1
         while chunk := list(islice(stream, _BATCH)):
-            found = [self.find(document) for document in chunk]
-            encoded = self.encode(chunk, [text for text, _ in found])
-            for document, (text, spans), tokenizations in zip(chunk, found, encoded, strict=True):
+            texts = [document.text for document in chunk]
+            for document, tokenizations in zip(chunk, self.encode(chunk, texts), strict=True):
                 if last != (last := document_key(document)):
-                    self.titles.append(self._title(document))
-                # Links refer to the original text; a finder that changes the text returns all spans.
-                links = document.links if text == document.text else ()
+                    number += 1
                 for tokens in tokenizations:
-                    yield from self._split(text, tokens, links, spans, initial)
-
-    def _title(self, document: Document) -> IntArray:
-        ids = self.tokenizer(document.title or "", add_special_tokens=False, verbose=False)["input_ids"]
-        return np.asarray(ids[: ADDED_TOKENS - 2], dtype=np.int64)
+                    yield from self._split(document, number, tokens, initial)
 
     def _split(
-        self, text: str, tokens: Tokens, links: Links, spans: Links, initial: Callable[[str], int]
+        self, document: Document, number: int, tokens: Tokens, initial: Callable[[str], int]
     ) -> Iterator[tuple[list[int], int]]:
-        ids, offsets = tokens
+        text, (ids, offsets) = document.text, tokens
         token_spans = TokenSpans(text, offsets)
         words = _word_table(text, token_spans, initial)
         starts = token_spans.first_tokens(sentence_starts(text))
-        link_ranges, span_ranges = token_spans.token_ranges(links), token_spans.token_ranges(spans)
+        link_ranges = token_spans.token_ranges(document.links)
         cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         for start in range(0, len(ids), self.length - 2):
             end = min(start + self.length - 2, len(ids))
-            self.documents.append(len(self.titles) - 1)
+            self.documents.append(number)
             inside = (words[:, 0] >= start) & (words[:, 1] <= end)
             self.words.append(words[inside] - [start - 1, start - 1, 0])
             self.sentences.append(np.unique(starts[(starts > start) & (starts < end)]) - start + 1)
             self.links.append(_spans_inside(link_ranges, start, end))
-            self.found.append(_spans_inside(span_ranges, start, end))
             yield [cls, *ids[start:end], sep], end - start + 2
 
 

@@ -41,7 +41,7 @@ def check_markers(markers: Sequence[str], kind: str, special_tokens: Sequence[st
             raise InputError(f"{marker!r} is named twice", key=_KEY)
         if kind == "bpe" and _names_bytes(marker):
             raise InputError(
-                f"{marker!r} also stands for bytes of other letters in a bpe tokenizer",
+                f"{marker!r} also encodes bytes of other letters in a bpe tokenizer",
                 key=_KEY,
                 hint="choose a marker of ASCII characters, such as '[[', or another tokenizer.kind",
             )

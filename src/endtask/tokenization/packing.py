@@ -19,7 +19,6 @@ from endtask.task import Task
 from endtask.tokenization.aligned_texts import pack_aligned
 from endtask.tokenization.entity_markers import add_markers, marker_pattern
 from endtask.tokenization.packed_texts import PackedTexts, Texts, pack_examples, pack_passages, pack_windows
-from endtask.tokenization.span_finders import span_finder
 from endtask.tokenization.subword_sampling import sampling_encoder
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from endtask.tokenization.word_alignment import WordStarts, pack_tagged
@@ -121,16 +120,14 @@ def _pack_domain(domain: Path, tokenizer: PreTrainedTokenizerFast, settings: Set
 def _pack_aligned(
     documents: DrawnDocuments, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path
 ) -> PackedTexts:
-    aligned = settings.aligned
-    names = [source.name for source in documents.corpus.sources]
-    for name in aligned.subword_sampling.sources:
+    names, sampled = [source.name for source in documents.corpus.sources], settings.aligned.subword_sampling
+    for name in sampled:
         if name not in names:
-            key = "aligned.subword_sampling.sources"
-            raise InputError(f"there is no source {name!r}", key=key, hint=did_you_mean(name, names))
+            hint = did_you_mean(name, names)
+            raise InputError(f"there is no source {name!r}", key="aligned.subword_sampling", hint=hint)
     with bar("tokens of aligned objectives", None):
-        encode = sampling_encoder(tokenizer, aligned.subword_sampling, settings.seed)
-        find = span_finder(aligned)
-        return pack_aligned(documents, tokenizer, settings.pretrain.max_length, folder, find=find, encode=encode)
+        encode = sampling_encoder(tokenizer, sampled, settings.seed)
+        return pack_aligned(documents, tokenizer, settings.pretrain.max_length, folder, encode=encode)
 
 
 def tokenizer_for(

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from endtask.config.aligned import SubwordSamplingSettings
 from endtask.errors import InputError
 from endtask.records import Document
 from endtask.seeds import generator
@@ -25,7 +25,8 @@ from endtask.tokenization.entity_markers import marker_pattern
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_KEY = "aligned.subword_sampling"
+ALPHA = 0.2
+"""A segmentation is drawn in proportion to its probability to this power; the smaller, the more uniform."""
 _CACHED_WORDS = 200_000
 
 
@@ -46,7 +47,7 @@ class SubwordSampler:
         if model["type"] != "Unigram":
             raise InputError(
                 f"only a unigram tokenizer can sample subwords, not {model['type']}",
-                key=f"{_KEY}.sources",
+                key="aligned.subword_sampling",
                 hint="tokenizer.kind: unigram",
             )
         self._unknown: int = model["unk_id"]
@@ -134,22 +135,22 @@ class SubwordSampler:
         return self._scores.get(subword, self._unknown_score)
 
 
-def sampling_encoder(tokenizer: PreTrainedTokenizerFast, settings: SubwordSamplingSettings, seed: int) -> TextEncoder:
-    """Return an encoder that samples several copies of each text of the named sources, and encodes other texts once.
+def sampling_encoder(
+    tokenizer: PreTrainedTokenizerFast, sources: Collection[str], seed: int, *, alpha: float = ALPHA
+) -> TextEncoder:
+    """Return an encoder that samples the subwords of the texts of some sources.
 
     The samples of a passage depend on the seed and its id alone.
     """
     plain = plain_encoder(tokenizer)
-    if not settings.sources:
+    if not sources:
         return plain
-    sampler, chosen = SubwordSampler(tokenizer, settings.alpha), frozenset(settings.sources)
+    sampler = SubwordSampler(tokenizer, alpha)
 
     def encode(documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
         encoded = plain(documents, texts)
         return [
-            [sampler(text, generator(seed, "subwords", document.id, copy)) for copy in range(settings.copies)]
-            if document.source in chosen
-            else tokens
+            [sampler(text, generator(seed, "subwords", document.id, 0))] if document.source in sources else tokens
             for document, text, tokens in zip(documents, texts, encoded, strict=True)
         ]
 

@@ -13,8 +13,8 @@ from statistics import median
 from endtask.config import Budget, Settings
 from endtask.encoders.flops import training_flops
 from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training.device import explained_memory_trouble
 from endtask.training.loop import StepRecord, build_optimizer, train
-from endtask.training.out_of_memory import explained_memory_trouble
 from endtask.training.phase import Phase
 from endtask.training.prefetch import batches_of
 
@@ -39,6 +39,11 @@ def parameters_of(phase: Phase) -> int:
     heads = sorted({head for objective in phase.objectives.values() for head in objective.heads})
     parts = [phase.network.encoder, *(phase.network.heads[head] for head in heads)]
     return sum(parameter.numel() for part in parts for parameter in part.parameters())
+
+
+def flops_of(phase: Phase, tokens: float) -> float:
+    """Return the cost of training on so many tokens, by the papers' rule."""
+    return training_flops(parameters_of(phase), tokens)
 
 
 def split_budget(settings: Settings) -> tuple[Budget, Budget | None]:

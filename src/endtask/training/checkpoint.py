@@ -1,4 +1,4 @@
-"""Checkpoints: weights, average, optimizer, weighting, refresh and counters in one safetensors file, or none at all."""
+"""Checkpoints: weights, optimizer, weighting, refresh hook and counters in one safetensors file, or none at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from endtask.encoders.weights import fill, load_tensors, save_tensors
 from endtask.errors import InputError
-from endtask.training.averaging import Averaging
 from endtask.training.optimizer import Optimizer
 from endtask.weighting.base import Rule
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "checkpoint.safetensors"
 _START_OVER = "delete it to train this stage again from its start"
-_NETWORK, _OPTIMIZER, _WEIGHTING, _AVERAGE, _REFRESH = "network/", "optimizer/", "weighting/", "average/", "refresh/"
+_NETWORK, _OPTIMIZER, _WEIGHTING, _REFRESH = "network/", "optimizer/", "weighting/", "refresh/"
 
 
 class Checkpoints:
@@ -34,12 +33,10 @@ class Checkpoints:
         network: nn.Module,
         optimizer: Optimizer,
         weighting: Rule,
-        averaging: Averaging | None = None,
         refresh: RefreshHook | None = None,
     ) -> None:
         self.path = folder / CHECKPOINT
-        self._network, self._optimizer, self._weighting, self._averaging = network, optimizer, weighting, averaging
-        self._refresh = refresh
+        self._network, self._optimizer, self._weighting, self._refresh = network, optimizer, weighting, refresh
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -50,7 +47,6 @@ class Checkpoints:
             **_prefixed(_NETWORK, self._network.state_dict()),
             **_prefixed(_OPTIMIZER, self._optimizer.state_tensors()),
             **_prefixed(_WEIGHTING, self._weighting.state()),
-            **_prefixed(_AVERAGE, {} if self._averaging is None else self._averaging.state()),
             **_prefixed(_REFRESH, {} if self._refresh is None else self._refresh.state()),
         }
         # Copied where they lie, which on a GPU takes a moment and no waiting; the writer fetches the copies.
@@ -68,8 +64,6 @@ class Checkpoints:
         try:
             self._optimizer.load_state_tensors(_without(_OPTIMIZER, tensors))
             self._weighting.load_state(_without(_WEIGHTING, tensors))
-            if self._averaging is not None:
-                self._averaging.load_state(_without(_AVERAGE, tensors))
             if self._refresh is not None:
                 self._refresh.load_state(_without(_REFRESH, tensors))
         except ValueError as error:

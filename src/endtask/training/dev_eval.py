@@ -21,7 +21,8 @@ from endtask.io.run_layout import DEV_PREDICTIONS
 from endtask.task import Task
 from endtask.task.targets import Answers, as_lists, targets
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.training.phase_runner import Callback, TrainState
+from endtask.training.metrics_file import MetricsFile
+from endtask.training.phase_runner import Callback, TrainState, nothing_yet
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,14 @@ class DevScores:
         if self._patience is not None and memory["scores_since_best"] >= self._patience:
             memory["stop"] = True
         return {f"dev/{name}": value for name, value in scores.items()}
+
+    def score_untrained(self) -> TrainState:
+        """Score the network as it is, store it, and write the scores as the curve's only row; returns the counts."""
+        state = nothing_yet()
+        row = self.score(0, state)
+        self.keep(state)
+        MetricsFile(self._best_weights.with_name("metrics.jsonl"), start=-1, every=1).write({"step": 0, **row})
+        return state
 
     def keep(self, memory: TrainState) -> None:
         """Write the best weights and their answers, unless training went back behind them since."""

@@ -1,55 +1,47 @@
-"""Fine-tuning: fine-tuning from pre-training's weights for every rate and seed, best weights by dev; or none of it."""
+"""Fine-tuning from pre-training's weights for every learning rate and seed; dev chooses step and rate."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from endtask.config import Budget, Settings
 from endtask.encoders.device_context import DeviceContext
-from endtask.encoders.flops import training_flops
-from endtask.encoders.network import Network
+from endtask.encoders.network import TASK, Network, auxiliary_head, reset_auxiliary_heads
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.evaluate import mean_and_spread
 from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_json
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.io.stage_folder import StageFolder
-from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.stream import TextStream
+from endtask.objectives.task import FinetunedTask
+from endtask.objectives.task_losses import task_objective
 from endtask.progress import say
+from endtask.seeds import derive
 from endtask.task import Task
-from endtask.training.averaging import put_in_mean
-from endtask.training.budget_plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
+from endtask.tokenization.packed_texts import PackedTexts, packed_of
+from endtask.training.budget_plan import StepCost, flops_of, measure_cost, split_budget, steps_for, with_scoring
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
-from endtask.training.finetune_phase import batches_per_epoch, epoch_of_end_task, finetune_phase, tokens_to_read
-from endtask.training.initial_network import network_for
-from endtask.training.loggers import Trackers, open_trackers
-from endtask.training.metrics_file import MetricsFile
+from endtask.training.initial_network import keep_aligned_head, network_for
 from endtask.training.phase import Phase
-from endtask.training.phase_runner import TrainState, nothing_yet, run_phase
+from endtask.training.phase_runner import run_stage_phase
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS
+from endtask.weighting.alternate import Alternate
 
 Result = dict[str, Any]
+END_TASK = "task"
+"""The name of the end task's objective."""
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
 
 
-def _over_budget(share: Budget, allowed: int, steps: int, trainings: int, cost: StepCost) -> str:
-    """One line for who waits: the least that is done is more than was asked for."""
-    together = "" if cost.seconds is None else f", together about {steps * cost.seconds * trainings:,.0f} s"
-    return (
-        f"finetune: steps that the budget ({share}) allows each fine-tuning: {allowed:,}; an epoch is the least,"
-        f" {trainings:,} x {steps:,} steps{together}"
-    )
-
-
 def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, stage: StageFolder) -> dict[str, Any]:
-    """Fine-tune every rate and seed in the stage's folder; finished ones are kept when a killed stage goes on.
+    """Fine-tune every learning rate and seed in the stage's folder; a killed stage keeps those that are finished.
 
     One network serves them all: its weights are read anew each time, so nothing is compiled twice.
     """
@@ -59,6 +51,85 @@ def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, sta
     start = pretrained / (BEST_PRETRAINED if settings.finetune.start_from == "best" else WEIGHTS)
     finetuning = _Finetuning(network, task, packed, start, settings, context, stage)
     return finetuning.finetune() if not settings.skip_finetuning else finetuning.take_pretrained()
+
+
+def finetune_phase(
+    network: Network,
+    task: Task,
+    packed: Path,
+    settings: Settings,
+    context: DeviceContext,
+    *,
+    seed: int,
+    learning_rate: float | None = None,
+) -> Phase:
+    """Return the phase of one seed, and set the first weights of the network's heads; the plan may set fewer steps.
+
+    All learning rates share the heads and batches of a seed, so that they differ in nothing else.
+    """
+    finetune = settings.finetune
+    own_seed = derive(settings.seed, "finetune", seed)
+    if finetune.head != "pretrained":
+        network.reset_task_head(derive(own_seed, "head"))
+        reset_auxiliary_heads(network, task, own_seed)
+    if finetune.head == "aligned":
+        keep_aligned_head(network, settings)
+    network.set_dropout(settings.model.dropout)
+    tasks = finetuned_tasks(network, task, packed, settings, own_seed)
+    return Phase(
+        network=network,
+        objectives=tasks,
+        weighting=alternating(tasks),
+        steps=finetune.max_steps or finetune.epochs * batches_per_epoch(tasks),
+        settings=finetune,
+        learning_rate=learning_rate or finetune.learning_rates[0],
+        seed=own_seed,
+        context=context,
+    )
+
+
+def finetuned_tasks(
+    network: Network, task: Task, packed: Path, settings: Settings, seed: int
+) -> dict[str, FinetunedTask]:
+    """Return the end task, and by their names the auxiliary tasks that are fine-tuned with it."""
+    finetune, found = settings.finetune, {}
+    parts = {END_TASK: (task, packed, TASK)}
+    for name in settings.scored_tasks:
+        parts[name] = task.auxiliary[name], packed_of(packed, name), auxiliary_head(name)
+    for name, (one, folder, head) in parts.items():
+        stream = TextStream(name, PackedTexts(folder / "train"), network, batch_size=finetune.batch_size, seed=seed)
+        found[name] = FinetunedTask(task_objective(one, name, stream, head=head), finetune)
+    return found
+
+
+def alternating(tasks: Mapping[str, Any]) -> Alternate:
+    """Return a rule in which every task trains as often as it has batches, so that an epoch reads each text once."""
+    return Alternate(*tasks, weights=[steps_per_epoch(task) for task in tasks.values()])
+
+
+def batches_per_epoch(tasks: Mapping[str, Any]) -> int:
+    """Return how many batches it takes to read all texts of all tasks once."""
+    return sum(map(steps_per_epoch, tasks.values()))
+
+
+def steps_per_epoch(task: Any) -> int:
+    """Return how many batches it takes to read all texts of a task once."""
+    batches: int = task.stream.plan.batches_per_epoch
+    return batches
+
+
+def tokens_to_read(packed: Path, settings: Settings) -> float:
+    """Return about how many tokens all trainings read together, without auxiliary tasks and padding."""
+    finetune = settings.finetune
+    trainings = len(finetune.learning_rates) * len(settings.model_seeds)
+    texts = PackedTexts(packed / "train")
+    once = float(texts.lengths.sum())
+    if finetune.max_steps is None:
+        each = finetune.epochs * once
+    else:
+        size = finetune.batch_size
+        each = finetune.max_steps * size.amount * (once / len(texts.lengths) if size.unit == "texts" else 1)
+    return float(trainings * each * finetune.passes)
 
 
 @dataclass(frozen=True)
@@ -80,7 +151,7 @@ class _Finetuning:
         return self.settings.model_seeds
 
     def finetune(self) -> dict[str, Any]:
-        """Train what is left; the rate with the best mean dev score is the one that counts."""
+        """Train what is left; the learning rate with the best mean dev score wins."""
         if "steps" not in self.stage.plan:
             load_weights(self.start, self.network)
             self.stage.set_plan(**self._plan())
@@ -92,7 +163,7 @@ class _Finetuning:
         }
         best = max(scores, key=lambda rate: scores[rate]["dev_mean"])  # the earlier of equals
         if len(self._rates) > 1:
-            self._keep(best)
+            self._select(best)
         return {
             "learning_rate": best,
             "rates": [{"learning_rate": rate, **score} for rate, score in scores.items()],
@@ -102,9 +173,10 @@ class _Finetuning:
         }
 
     def _seeds_from_pretraining(self, results: Sequence[Result]) -> dict[str, int]:
-        """For how many seeds pre-training's model was kept, where it may be."""
-        reuses_pretrained = self.settings.finetune.keep_better
-        return {"from_pretraining": sum(result["best_step"] == 0 for result in results)} if reuses_pretrained else {}
+        """Return for how many seeds pre-training's model was better, with `keep_better`."""
+        if not self.settings.finetune.keep_better:
+            return {}
+        return {"from_pretraining": sum(result["best_step"] == 0 for result in results)}
 
     def take_pretrained(self) -> dict[str, Any]:
         """Score pre-training's weights with the head trained there, under the first seed's name."""
@@ -113,118 +185,62 @@ class _Finetuning:
         folder.mkdir(exist_ok=True)
         self.stage.set_plan(steps=0, steps_per_epoch=1)
         load_weights(self.start, self.network)
-        memory = nothing_yet()
-        row = self._score(folder, 0, memory)
-        MetricsFile(folder / "metrics.jsonl", start=-1, every=1).write({"step": 0, **row})
-        result = {"seed": seed, "flops": 0.0, **memory}
+        result = {"seed": seed, "flops": 0.0, **self._dev_scores(folder).score_untrained()}
         write_json(folder / SEED_RESULT, result)
         return {**self._counts([result]), "seeds": [result]}
 
     def _plan(self) -> dict[str, Any]:
-        """Steps of each run: those asked for, or fewer if the budget's share says so.
+        """Return the steps of each training: those of the settings, or fewer if the budget allows fewer.
 
-        The end task's epoch is the least, however large the tasks are that take turns with it: a budget holds as it
+        The end task's epoch is the least, however large the tasks are that alternate with it: a budget holds as it
         would for the end task alone. Dev is scored after every epoch of all tasks, or at the end of less than one.
         """
         phase = self._phase(self._rates[0], self._seeds[0])
-        tasks = {name: one for name, one in phase.objectives.items() if isinstance(one, TaskObjective)}
-        epoch = batches_per_epoch(tasks)
+        epoch = batches_per_epoch(phase.objectives)
         plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
         _, budget = split_budget(self.settings)
         if budget is None:
             return plan
-        trainings = len(self._rates) * len(self._seeds) * self.settings.finetune.members
+        trainings = len(self._rates) * len(self._seeds)
         share = budget.share(1 / trainings)
         cost = measure_cost(phase, share)
-        least = epoch_of_end_task(phase)
         allowed = self._steps_in(share, cost, epoch)
-        plan["steps"] = min(phase.steps, max(least, allowed))
+        plan["steps"] = min(phase.steps, max(steps_per_epoch(phase.objectives[END_TASK]), allowed))
         if plan["steps"] > allowed:
             say(_over_budget(share, allowed, plan["steps"], trainings, cost))
         return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
 
     def _steps_in(self, budget: Budget, cost: StepCost, epoch: int) -> int:
-        """How many steps fit with the scores of dev on the way, of which there is one at least."""
+        """Return how many steps fit with the dev scores between them, of which there is one at least."""
         every = self.settings.finetune.eval_steps or epoch
         fit = steps_for(budget, with_scoring(cost, self.packed / "dev", every=every))
         return fit if fit >= every else steps_for(budget, with_scoring(cost, self.packed / "dev", every=fit))
 
-    def _phase(self, rate: float, seed: int, member: int = 0) -> Phase:
+    def _phase(self, rate: float, seed: int) -> Phase:
         return finetune_phase(
-            self.network,
-            self.task,
-            self.packed,
-            self.settings,
-            self.context,
-            seed=seed,
-            learning_rate=rate,
-            member=member,
+            self.network, self.task, self.packed, self.settings, self.context, seed=seed, learning_rate=rate
         )
 
     def _result(self, rate: float, seed: int) -> Result:
-        """What a rate and a seed scored and cost, trained now unless it was before."""
+        """Return the scores and costs of a learning rate and a seed, trained now unless they are stored."""
         folder = self._folder(rate, seed)
-        if self.settings.finetune.members == 1:
-            return self._stored_or_trained(folder, partial(self._train, rate, seed, folder))
-        members = [folder / f"member-{number}" for number in range(self.settings.finetune.members)]
-        result = self._stored_or_trained(folder, partial(self._train_members, rate, seed, folder, members))
-        for member in members:
-            (member / BEST_WEIGHTS).unlink(missing_ok=True)
-        return result
-
-    def _stored_or_trained(self, folder: Path, make: Callable[[], Result]) -> Result:
         path = folder / SEED_RESULT
         if not path.exists():
-            write_json(path, make())
+            write_json(path, self._train(rate, seed, folder))
             (folder / CHECKPOINT).unlink(missing_ok=True)
         result: Result = json.loads(path.read_text(encoding="utf-8"))
         return result
 
-    def _train_members(self, rate: float, seed: int, folder: Path, members: Sequence[Path]) -> Result:
-        """The mean of several trainings, scored as one model."""
-        results = [
-            self._stored_or_trained(member, partial(self._train, rate, seed, member, number))
-            for number, member in enumerate(members)
-        ]
-        put_in_mean(self.network, [member / BEST_WEIGHTS for member in members])
-        memory = nothing_yet()
-        row = self._score(folder, max(result["steps"] for result in results), memory)
-        MetricsFile(folder / "metrics.jsonl", start=-1, every=1).write({"step": memory["steps"], **row})
-        costs = {name: sum(result[name] for result in results) for name in _COSTS}
-        of_members = [result["dev"] for result in results]
-        return {"seed": seed, "learning_rate": rate, **memory, **costs, "dev_of_members": of_members}
-
-    def _train(self, rate: float, seed: int, folder: Path, member: int = 0) -> Result:
-        plan = self.stage.plan
+    def _train(self, rate: float, seed: int, folder: Path) -> Result:
+        plan, finetune = self.stage.plan, self.settings.finetune
         load_weights(self.start, self.network)
-        phase = replace(self._phase(rate, seed, member), steps=plan["steps"])
+        phase = replace(self._phase(rate, seed), steps=plan["steps"])
         name = f"rate {rate:g} seed {seed}" if len(self._rates) > 1 else f"seed {seed}"
-        name += f" member {member}" if self.settings.finetune.members > 1 else ""
-        with self._trackers(folder, name) as trackers:
-            memory = run_phase(
-                phase,
-                folder,
-                label=f"finetune {name}",
-                callback=self._dev_scores(folder).callback(
-                    self.settings.finetune.eval_steps or plan["steps_per_epoch"],
-                    at_start=self.settings.finetune.keep_better,
-                ),
-                on_checkpoint=self.stage.keep_time,
-                trackers=trackers,
-            )
-        flops = training_flops(parameters_of(phase), memory["tokens"])
-        return {"seed": seed, "learning_rate": rate, "flops": flops, **memory}
-
-    def _trackers(self, folder: Path, name: str) -> Trackers:
-        run = f"{Path(self.settings.output_dir).name} fine-tuning {name}"
-        return open_trackers(self.settings.report_to, folder, run, self.settings.model_dump(mode="json"))
-
-    def _score(self, folder: Path, step: int, memory: TrainState) -> dict[str, float]:
-        """Score the network as it is, and keep it."""
-        scores = self._dev_scores(folder)
-        row = scores.score(step, memory)
-        scores.keep(memory)
-        return row
+        callback = self._dev_scores(folder).callback(
+            finetune.eval_steps or plan["steps_per_epoch"], at_start=finetune.keep_better
+        )
+        state = run_stage_phase(phase, folder, self.stage, self.settings, label=f"finetune {name}", callback=callback)
+        return {"seed": seed, "learning_rate": rate, "flops": flops_of(phase, state["tokens"]), **state}
 
     def _dev_scores(self, folder: Path) -> DevScores:
         return DevScores(
@@ -238,16 +254,16 @@ class _Finetuning:
         )
 
     def _folder(self, rate: float | None, seed: int) -> Path:
-        """`seed-N`, where every reader looks; of several rates `rate-R/seed-N` until the best one is known."""
+        """Return `seed-N`, where every reader looks; of several rates `rate-R/seed-N` until the best one is known."""
         final = self.stage.partial / f"seed-{seed}"
         if rate is None or len(self._rates) == 1 or (rate == self.stage.plan.get("learning_rate") and final.exists()):
             return final
         return self.stage.partial / f"rate-{rate}" / final.name
 
-    def _keep(self, best: float) -> None:
-        """Move the best rate's folders to their final place, and drop the weights of the others.
+    def _select(self, best: float) -> None:
+        """Move the folders of the best learning rate to their final place, and delete the weights of the others.
 
-        A kill in between does no harm: the choice is on record first, and the same results lead to the same choice.
+        A kill in between does no harm: the choice is stored first, and the same results lead to the same choice.
         """
         self.stage.set_plan(learning_rate=best)
         for rate in self._rates:
@@ -262,3 +278,12 @@ class _Finetuning:
     def _counts(self, results: Sequence[Result]) -> dict[str, Any]:
         sums = {name: sum(result[name] for result in results) for name in _COSTS}
         return {"steps_per_seed": max(result["steps"] for result in results), **sums}
+
+
+def _over_budget(share: Budget, allowed: int, steps: int, trainings: int, cost: StepCost) -> str:
+    """Return the line for a budget that does not allow the least number of steps."""
+    together = "" if cost.seconds is None else f", together about {steps * cost.seconds * trainings:,.0f} s"
+    return (
+        f"finetune: steps that the budget ({share}) allows each fine-tuning: {allowed:,}; an epoch is the least,"
+        f" {trainings:,} x {steps:,} steps{together}"
+    )

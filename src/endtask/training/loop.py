@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from endtask.seeds import derive
-from endtask.training import optimizer as optimizers
 from endtask.training.graph_replay import Backward
-from endtask.training.optimizer import Optimizer
+from endtask.training.optimizer import Clipping, Optimizer
 from endtask.training.phase import Phase
 from endtask.training.prefetch import PreparedBatch, costs_by_objective, prefetched_batches
 from endtask.weighting.gradients import ModuleGradients, SharedHeads
@@ -33,7 +32,7 @@ class StepRecord:
 
 def build_optimizer(phase: Phase) -> Optimizer:
     """The optimizer of a phase."""
-    return optimizers.build_optimizer(
+    return Optimizer(
         phase.network,
         phase.settings,
         phase.context.device,
@@ -43,7 +42,7 @@ def build_optimizer(phase: Phase) -> Optimizer:
     )
 
 
-def _clipping(phase: Phase) -> optimizers.Clipping:
+def _clipping(phase: Phase) -> Clipping:
     if phase.weighting.sees_gradients(0):
         return "each head apart"  # heads learn by unweighted losses, whose long gradients would shorten the encoder's
     return "heads apart" if phase.clip_heads_apart else "together"
@@ -60,7 +59,7 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
     backward = Backward(phase.network, phase.context)
     with prefetched_batches(phase, start, end) as batches:
         for step, prepared in enumerate(batches, start):
-            torch.manual_seed(derive(phase.seed, "dropout", step))
+            _seed_dropout(derive(phase.seed, "dropout", step), phase.context.device)
             losses = _gradients(phase, step, prepared, gradients, heads, backward)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
@@ -76,6 +75,13 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
                 sum(one.flops for one in prepared),
                 costs_by_objective(prepared),
             )
+
+
+def _seed_dropout(seed: int, device: torch.device) -> None:
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` formats a stack trace for every other device
+    else:
+        torch.manual_seed(seed)
 
 
 def _gradients(

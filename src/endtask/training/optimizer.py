@@ -16,49 +16,30 @@ from endtask.config.training import PhaseSettings
 from endtask.encoders.network import GENERATOR, MASKED_LM
 
 _HEADS = "heads."
+ADAM_BETA1, ADAM_EPSILON = 0.9, 1e-6
+"""The values of all four papers' code."""
 _WITH_ENCODER = (f"heads.{MASKED_LM}.", f"heads.{GENERATOR}.")
 
 
 def base_rate(name: str, settings: PhaseSettings, learning_rate: float) -> float:
-    """The highest rate of a parameter.
+    """Return the peak learning rate of a parameter.
 
     >>> settings = PhaseSettings(head_learning_rate=0.1)
     >>> [base_rate(name, settings, 0.01) for name in ("heads.task.bias", "encoder.final_norm.weight")]
     [0.1, 0.01]
     """
-    if settings.head_learning_rate is not None and is_apart(name):
-        return settings.head_learning_rate
-    return learning_rate
+    return settings.head_learning_rate or learning_rate if is_apart(name) else learning_rate
 
 
 def is_apart(name: str) -> bool:
-    """Whether a parameter belongs to a head that may have a rate, a decay and clipping of its own.
+    """Return whether a parameter belongs to a head that may have a learning rate, decay and clipping of its own.
 
-    The head of masked LM goes with the encoder, as in TARTAN's code. The masked LM that puts tokens in for `replaced`
-    stands among the heads, and is an encoder.
+    The head of masked LM goes with the encoder, as in TARTAN's code; so does the generator of `replaced`.
 
     >>> [is_apart(f"heads.{name}.bias") for name in ("task", "masked_lm", "generator.encoder")]
     [True, False, False]
     """
-    return is_head(name) and not name.startswith(_WITH_ENCODER)
-
-
-def head_of(name: str) -> str | None:
-    """The head that a parameter belongs to, None for the encoder's.
-
-    >>> head_of("heads.task.dense.bias"), head_of("encoder.layers.0.bias")
-    ('heads.task', None)
-    """
-    return ".".join(name.split(".")[:2]) if is_head(name) else None
-
-
-def is_head(name: str) -> bool:
-    """Whether a parameter belongs to a head.
-
-    >>> is_head("heads.task.bias"), is_head("encoder.heads")
-    (True, False)
-    """
-    return name.startswith(_HEADS)
+    return name.startswith(_HEADS) and not name.startswith(_WITH_ENCODER)
 
 
 _NAMES_SHOWN = 5
@@ -86,7 +67,7 @@ class Optimizer:
     """All trained parameters of a module, stepped together.
 
     >>> layer = nn.Linear(2, 1)
-    >>> optimizer = build_optimizer(layer, PhaseSettings(), torch.device("cpu"), learning_rate=0.1)
+    >>> optimizer = Optimizer(layer, PhaseSettings(), torch.device("cpu"), learning_rate=0.1)
     >>> layer(torch.ones(2)).sum().backward()
     >>> bool(optimizer.step(1.0).skipped), int(optimizer.skipped_total)
     (False, 0)
@@ -99,7 +80,7 @@ class Optimizer:
         device: torch.device,
         *,
         learning_rate: float,
-        fused: bool,
+        fused: bool | None = None,
         head_weight_decay: float | None = None,
         clip: Clipping = "together",
     ) -> None:
@@ -108,8 +89,9 @@ class Optimizer:
         self._parameters = parameters
         self._max_grad_norm = settings.max_grad_norm
         self._clipped_apart = _sides(parameters, clip)
-        self._fused = fused
-        self._adamw = _build_adamw(parameters, settings, learning_rate, head_weight_decay, fused)
+        # MPS has a fused AdamW too, but nothing here could check that it honours `found_inf`.
+        self._fused = device.type in ("cpu", "cuda") if fused is None else fused
+        self._adamw = _build_adamw(parameters, settings, learning_rate, head_weight_decay, self._fused)
         self.rate_scale = 1.0
         self.skipped_total = torch.zeros((), dtype=torch.int64, device=device)
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
@@ -194,29 +176,6 @@ class Optimizer:
         self.rate_scale = own["rate_scale"].item()
 
 
-def build_optimizer(
-    module: nn.Module,
-    settings: PhaseSettings,
-    device: torch.device,
-    *,
-    learning_rate: float,
-    head_weight_decay: float | None = None,
-    clip: Clipping = "together",
-) -> Optimizer:
-    """The optimizer that the settings ask for, over a module that lies on `device`."""
-    # MPS has a fused AdamW too, but nothing here could check that it honours `found_inf`.
-    fused = device.type in ("cpu", "cuda")
-    return Optimizer(
-        module,
-        settings,
-        device,
-        learning_rate=learning_rate,
-        fused=fused,
-        head_weight_decay=head_weight_decay,
-        clip=clip,
-    )
-
-
 def _build_adamw(
     parameters: Mapping[str, nn.Parameter],
     settings: PhaseSettings,
@@ -236,8 +195,7 @@ def _build_adamw(
         peak = base_rate(name, settings, learning_rate)
         alike.setdefault((peak, decay if weight.ndim >= 2 else 0.0), []).append(weight)
     groups = [{"params": weights, "weight_decay": decay, "peak_rate": peak} for (peak, decay), weights in alike.items()]
-    betas = (settings.adam_beta1, settings.adam_beta2)
-    adamw = _AdamW(groups, betas=betas, eps=settings.adam_epsilon, fused=fused or None)
+    adamw = _AdamW(groups, betas=(ADAM_BETA1, settings.adam_beta2), eps=ADAM_EPSILON, fused=fused or None)
     for weight in parameters.values():
         adamw.state[weight] = {
             "step": torch.zeros((), device=weight.device if fused else "cpu"),
@@ -253,8 +211,11 @@ def _sides(parameters: Mapping[str, nn.Parameter], clip: Clipping) -> tuple[list
         return ()
     sides: dict[str, list[nn.Parameter]] = {}
     for name, weight in parameters.items():
-        side = head_of(name) if clip == "each head apart" else "heads" if is_apart(name) else None
-        sides.setdefault(side or "encoder", []).append(weight)
+        if clip == "each head apart":
+            side = name.split(".")[1] if name.startswith(_HEADS) else ""
+        else:
+            side = "heads" if is_apart(name) else ""
+        sides.setdefault(side, []).append(weight)
     return tuple(sides.values())
 
 

@@ -52,14 +52,13 @@ def schedule_factor(
 
 
 def warmup_steps_of(settings: PhaseSettings, steps: int) -> int:
-    """The number of warm-up steps: as given, at most all, or else by the share.
+    """Return the number of warm-up steps: as given, at most all, or a share of the steps.
 
-    >>> warmup_steps_of(PhaseSettings(warmup_fraction=0.1), 50), warmup_steps_of(PhaseSettings(warmup_steps=80), 50)
+    >>> warmup_steps_of(PhaseSettings(warmup_steps=0.1), 50), warmup_steps_of(PhaseSettings(warmup_steps=80), 50)
     (5, 50)
     """
-    if settings.warmup_steps is not None:
-        return min(settings.warmup_steps, steps)
-    return int(steps * settings.warmup_fraction)
+    given = settings.warmup_steps
+    return min(int(given), steps) if given >= 1 else int(steps * given)
 
 
 def batches_in_step(step: int, *, steps: int, accumulation: int, ramp_fraction: float) -> int:
@@ -125,7 +124,6 @@ class Phase:
     update_unused_heads: bool = False
     head_weight_decay: float | None = None
     clip_heads_apart: bool = False
-    average_decay: float | None = None
     refresh: RefreshHook | None = None
 
     def batches_in(self, step: int) -> int:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from endtask.config import Settings
 from endtask.errors import TrainingError
+from endtask.io.stage_folder import StageFolder
 from endtask.progress import bar, say
-from endtask.training.averaging import Averaging
 from endtask.training.checkpoint import Checkpoints
-from endtask.training.loggers import Trackers
+from endtask.training.device import explained_memory_trouble
+from endtask.training.loggers import Trackers, open_trackers
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.metrics_file import MetricsFile
 from endtask.training.optimizer import Optimizer
-from endtask.training.out_of_memory import explained_memory_trouble
 from endtask.training.phase import Phase
 
 TrainState = dict[str, Any]
@@ -62,18 +63,31 @@ def run_phase(
 ) -> TrainState:
     """Train to the end, from the last checkpoint if there is one; returns the memory with its counts.
 
-    The network is left with its weights after the last step, or with their average if the phase has a decay.
+    The network is left with its weights after the last step.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    optimizer, decay = build_optimizer(phase), phase.average_decay
-    averaging = None if decay is None else Averaging(phase.network, decay)
-    runner = _PhaseRun(phase, optimizer, averaging, folder, callback, on_checkpoint, max_skipped_steps, trackers)
-    checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, averaging, phase.refresh)
+    optimizer = build_optimizer(phase)
+    runner = _PhaseRun(phase, optimizer, folder, callback, on_checkpoint, max_skipped_steps, trackers)
+    checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, phase.refresh)
     with explained_memory_trouble(), closing(checkpoints):
-        memory = runner.go(checkpoints, label)
-    if averaging is not None:
-        averaging.put_in()
-    return memory
+        return runner.go(checkpoints, label)
+
+
+def run_stage_phase(
+    phase: Phase, folder: Path, stage: StageFolder, settings: Settings, *, label: str, callback: Callback | None
+) -> TrainState:
+    """Run a phase of a stage, with the trackers of the settings."""
+    name = f"{Path(settings.output_dir).name} {label}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_trackers(settings.report_to, folder, name, settings.model_dump(mode="json")) as trackers:
+        return run_phase(
+            phase,
+            folder,
+            label=label,
+            callback=callback,
+            on_checkpoint=stage.keep_time,
+            trackers=trackers,
+        )
 
 
 class _TrainingBroke(Exception):
@@ -84,7 +98,6 @@ class _TrainingBroke(Exception):
 class _PhaseRun:
     phase: Phase
     optimizer: Optimizer
-    averaging: Averaging | None
     folder: Path
     callback: Callback | None
     on_checkpoint: Callable[[], None]
@@ -137,8 +150,6 @@ class _PhaseRun:
                 return memory
             for record in self._steps(start):
                 _count(memory, record)
-                if self.averaging is not None:
-                    self.averaging.update(record.step)
                 at_callback, at_refresh = self._is_callback_step(record.step), self._is_refresh_step(record.step)
                 at_checkpoint = at_refresh or record.step % phase.settings.checkpoint_steps == 0
                 # A row before each checkpoint: a resumed run has the same curves.
@@ -204,8 +215,7 @@ class _PhaseRun:
     def _run_callback(self, step: int, memory: TrainState, metrics: MetricsFile) -> None:
         if self.callback is None:
             return
-        with nullcontext() if self.averaging is None else self.averaging.applied():
-            row = {"step": step, **self.callback.action(step, memory)}
+        row = {"step": step, **self.callback.action(step, memory)}
         self.phase.network.train()
         self._log(row, metrics)
 

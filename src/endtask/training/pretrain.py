@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from endtask.config import Budget, Settings
+from endtask.config import Budget, ObjectiveSettings, PhaseSettings, Settings
 from endtask.config.data_usage import data_usage
+from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
+from endtask.encoders.network import Network
 from endtask.encoders.weights import save_weights
+from endtask.errors import InputError
 from endtask.io.stage_folder import StageFolder
-from endtask.objectives.context import pretrain_head
+from endtask.objectives.base import Batch, BuiltObjective, Loss
+from endtask.objectives.context import BuildContext, masking_of, pretrain_head
 from endtask.progress import warn
+from endtask.seeds import derive
 from endtask.task import Task
 from endtask.training.budget_plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
+from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
-from endtask.training.loggers import open_trackers
 from endtask.training.phase import Phase
-from endtask.training.phase_runner import Callback, TrainState, nothing_yet, run_phase
-from endtask.training.pretrain_phase import (
-    Part,
-    parts_of,
-    pretrain_objectives,
-    pretrain_phase,
-    total_state,
-    weighting_context,
-)
+from endtask.training.phase_runner import Callback, TrainState, nothing_yet, run_stage_phase
 from endtask.training.reselect import count_reselection, packed_round, reselection_of, with_reselection
-from endtask.weighting.base import ExtraCost
+from endtask.weighting.base import ExtraCost, Rule, WeightingContext, left_out_of_batches
+from endtask.weighting.equal import Equal
 from endtask.weighting.meta.folds import groups_in
+from endtask.weighting.sequence import split_steps
 
 WEIGHTS = "weights.safetensors"
 BEST_PRETRAINED = "best.safetensors"
@@ -79,18 +79,8 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
 
 def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: StageFolder) -> TrainState:
     """Train a part of the stage, from its last checkpoint if there is one; the next part continues with the network."""
-    folder = stage.partial / part.name
-    run = f"{Path(settings.output_dir).name} pre-training {part.name}".rstrip()
-    folder.mkdir(exist_ok=True)
-    with open_trackers(settings.report_to, folder, run, settings.model_dump(mode="json")) as trackers:
-        return run_phase(
-            part.phase,
-            folder,
-            label=part.label,
-            callback=_dev_callback(part.phase, task, packed, settings, stage.partial),
-            on_checkpoint=stage.keep_time,
-            trackers=trackers,
-        )
+    callback = _dev_callback(part.phase, task, packed, settings, stage.partial)
+    return run_stage_phase(part.phase, stage.partial / part.name, stage, settings, label=part.label, callback=callback)
 
 
 def _uses(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
@@ -172,3 +162,170 @@ def _dev_callback(phase: Phase, task: Task, packed: Path, settings: Settings, fo
         head=pretrain_head(settings),
     )
     return scores.callback(steps)
+
+
+_SUMMED = frozenset({"steps", "tokens", "padded_tokens", "matmul_flops", "skipped_steps", "rate_halvings"})
+
+
+def pretrain_phase(task: Task, packed: Path, settings: Settings, *, least_vocabulary: int = 0) -> Phase:
+    """Return the phase with its objectives and a mean rule; the plan sets the steps, and the rule over them."""
+    context = choose_device_context(settings)
+    network = move(network_for(task, packed, settings, least_vocabulary=least_vocabulary), settings, context)
+    network.set_dropout(settings.pretrain.dropout)
+    objectives = pretrain_objectives(task, packed, network, settings)
+    run = WeightingContext(tuple(objectives), task, packed, network, settings, context)
+    return phase_of(network, objectives, settings.pretrain.weighting.part.mean(run, None), settings, context)
+
+
+def phase_of(
+    network: Network, objectives: Mapping[str, BuiltObjective], rule: Rule, settings: Settings, context: DeviceContext
+) -> Phase:
+    """Return a phase of pre-training over any objectives."""
+    train = settings.pretrain
+    return Phase(
+        network=network,
+        objectives=objectives,
+        weighting=rule,
+        steps=1,
+        settings=train,
+        learning_rate=train.learning_rate,
+        seed=derive(settings.pretrain_seed, "pretrain"),
+        context=context,
+        accumulation=train.gradient_accumulation_steps,
+        ramp_fraction=train.batch_ramp_fraction,
+        update_unused_heads=train.task_head == "tlm",
+        head_weight_decay=train.head_weight_decay,
+        clip_heads_apart=train.clip_heads_apart,
+    )
+
+
+def weighting_context(phase: Phase, task: Task, packed: Path, settings: Settings) -> WeightingContext:
+    """Return what the weighting of a phase builds its rule from."""
+    return WeightingContext(tuple(phase.objectives), task, packed, phase.network, settings, phase.context)
+
+
+def pretrain_objectives(
+    task: Task, packed: Path, network: Network, settings: Settings, *, steps: int | None = None
+) -> dict[str, BuiltObjective]:
+    """Return the objectives of pre-training by name; of TLM's two only those that have text to read.
+
+    `steps` are those of the phase, where they are known.
+    """
+    weighting = settings.pretrain.weighting.part
+    folds = weighting.folds(task, settings.pretrain_seed, steps)
+    run = BuildContext(
+        task,
+        packed,
+        network,
+        settings,
+        masking_of(packed, settings),
+        derive(settings.pretrain_seed, "pretrain", "data"),
+        None if folds is None else left_out_of_batches(folds, settings),
+    )
+    sections = {name: item for name, item in settings.used_objectives.items() if _has_text(name, item, run)}
+    if not sections:
+        raise InputError("inf leaves nothing to train on: there is no corpus text", key="pretrain.weighting.rho1")
+    weighting.check_texts(tuple(sections))
+    built = {name: section.part.build(name, section, run) for name, section in sections.items()}
+    if all(section.dropout is None for section in sections.values()):
+        return built
+    usual = settings.pretrain.dropout
+    return {
+        name: OwnDropout(objective, usual if (own := sections[name].dropout) is None else own)
+        for name, objective in built.items()
+    }
+
+
+def _has_text(name: str, section: ObjectiveSettings, run: BuildContext) -> bool:
+    """Whether an objective has something to read; an objective that the user has named must have."""
+    if run.texts(section) is not None:
+        return True
+    if not run.settings.pretrain.skips_objectives_without_text:
+        raise InputError(
+            f"there is no text to read: the {section.reads} is empty",
+            key=f"pretrain.objectives.{name}.texts",
+            hint=f"name a corpus, or leave the objective out with pretrain.objectives.{name}.weight=0",
+        )
+    return False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A phase of pre-training; in a sequence `name` is that of its only objective, else it is empty."""
+
+    name: str
+    phase: Phase
+
+    @property
+    def label(self) -> str:
+        """The label of the progress bar."""
+        return f"pretrain {self.name}".rstrip()
+
+
+def parts_of(phase: Phase, settings: Settings) -> list[Part]:
+    """Return the phase itself, or of a sequence one phase per objective, each with its own schedule and optimizer."""
+    if not settings.pretrain.weighting.part.sequential or len(phase.objectives) == 1:
+        return [Part("", phase)]
+    used = settings.used_objectives
+    steps = split_steps(phase.steps, [used[name].weight for name in phase.objectives])
+    return [
+        Part(
+            name,
+            replace(
+                phase,
+                objectives={name: objective},
+                weighting=Equal(name),
+                steps=count,
+                settings=_settings_of(used[name], phase.settings),
+                learning_rate=used[name].learning_rate or phase.learning_rate,
+            ),
+        )
+        for (name, objective), count in zip(phase.objectives.items(), steps, strict=True)
+    ]
+
+
+def _settings_of(section: ObjectiveSettings, settings: PhaseSettings) -> PhaseSettings:
+    """Return the settings of the phase, with the objective's own warm-up if it has one."""
+    if section.warmup_steps is None:
+        return settings
+    return settings.model_copy(update={"warmup_steps": section.warmup_steps})
+
+
+def total_state(states: Sequence[TrainState]) -> TrainState:
+    """Return the counts of all parts together; scores are those of the last part that was scored."""
+    total = {name: value for state in states for name, value in state.items() if name != "stop"}
+    for name in _SUMMED & total.keys():
+        total[name] = sum(state.get(name, 0) for state in states)
+    total["objectives"] = {name: counts for state in states for name, counts in state["objectives"].items()}
+    return total
+
+
+class OwnDropout:
+    """The same objective, read with another dropout.
+
+    The network's dropout is set before each reading, so every objective of a phase must have its own, or none. A
+    compiled network keeps a graph for each rate that it has met: nothing is compiled again when rates take turns.
+    """
+
+    def __init__(self, objective: BuiltObjective, dropout: float) -> None:
+        self.name, self.heads, self.passes = objective.name, objective.heads, objective.passes
+        self.replayable = getattr(objective, "replayable", False)
+        self.objective, self._dropout = objective, dropout
+
+    @property
+    def stream(self) -> Any:
+        """The batches of the objective itself."""
+        return self.objective.stream  # type: ignore[attr-defined]
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a step."""
+        return self.objective.batch(step)
+
+    def loss(self, network: Network, batch: Any) -> Loss:
+        """The loss of a batch at this dropout."""
+        network.set_dropout(self._dropout)
+        return self.objective.loss(network, batch)
+
+    def flops(self, network: Network, batch: Any) -> float:
+        """What training on a batch costs."""
+        return self.objective.flops(network, batch)

@@ -30,8 +30,7 @@ from endtask.gradients.targets import Targets, Workload, make_plan
 from endtask.objectives.context import masking_of, pretrain_head
 from endtask.objectives.masking import Masking, mask_texts
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.seeds import derive, generator
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
@@ -258,7 +257,7 @@ def reselection_of(phase: Phase, task: Task, packed: Path, settings: Settings) -
     streams = [stream for stream, one in _streams(phase, settings) if one.reads == "selection"]
     if not streams:
         raise InputError("there is no corpus text to choose from", key="pretrain.reselect.every")
-    own = _masking(packed, settings)
+    own = masking_of(packed, settings)
     masking = replace(own, probability=MASK_PROBABILITY)
     scores = HelpScores(
         phase.network,
@@ -295,13 +294,6 @@ def _validation(task: Task, packed: Path, network: Network) -> TaskObjective:
     return task_objective(
         task, "judging", TextStream("judging", texts, network, batch_size=BatchSize.parse("32"), seed=0)
     )
-
-
-def _masking(packed: Path, settings: Settings) -> Masking:
-    used = settings.used_objectives.values()
-    own = next(one.mask_probability for one in used if one.part_class.reselectable and one.reads == "selection")
-    usual = masking_of(packed, settings)
-    return usual if own is None else replace(usual, probability=own)
 
 
 def _most_tokens(settings: Settings) -> int:

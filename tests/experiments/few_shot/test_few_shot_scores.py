@@ -16,9 +16,9 @@ from endtask.experiments.few_shot.few_shot_report import (
     verdict,
     write_few_shot_page,
 )
-from endtask.experiments.few_shot.few_shot_results import FewShotResult
 from endtask.experiments.few_shot.few_shot_scores import (
     FewShotOutcome,
+    FewShotResult,
     FewShotResultTable,
     FewShotScoring,
     FewShotTableRow,

@@ -65,7 +65,7 @@ def test_rows_of_tables_have_values_of_their_own(two_runs: tuple[Path, Path], tm
 def study(toy: Path, tmp_path: Path) -> Path:
     """Two tasks, which are the toy task under two names, and two variants, of which tables name both."""
     shutil.copytree(toy / "task", tmp_path / "data" / "other")
-    settings = toy_settings(toy, tmp_path / "unused", budget="2steps", train=WITHOUT_LABELS)
+    settings = toy_settings(toy, tmp_path / "unused", budget="2steps", pretrain=WITHOUT_LABELS)
     del settings["output_dir"], settings["task"]
     rows = [{"variant": "plain"}, {"variant": "fast"}]
     tree = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.selectors.influence.scorer import CandidateUnits
@@ -16,7 +16,6 @@ from tests.selectors.influence.small import make_candidates, make_runner, small_
 
 
 @given(lengths=st.lists(st.integers(2, 9), min_size=1, max_size=12), size=st.integers(1, 5), seed=st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
 def test_texts_of_units_are_those_of_a_loop(
     lengths: list[int], size: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

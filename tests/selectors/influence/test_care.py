@@ -21,7 +21,7 @@ from endtask.records import Example
 from endtask.selectors.influence import scorer as scorer_module
 from endtask.selectors.influence.runner import InfluenceRunner, _check_distinct_scores
 from endtask.selectors.influence.scorer import Reader
-from endtask.training.out_of_memory import explained_memory_trouble
+from endtask.training.device import explained_memory_trouble
 from tests.selectors.influence.small import make_runner, make_task, run_influence, small_settings
 
 
@@ -90,7 +90,7 @@ def test_the_longest_targets_come_first(tmp_path: Path, monkeypatch: pytest.Monk
             {"layers": ["last", "layers.7.attn.Wo"]},
             "key 'select.layers': lean has no layer 'layers.7.attn.Wo'",
         ),
-        ({"targets": "folds"}, "key 'select.targets': the 4 train rows cannot be cut into two halves"),
+        ({"targets": "folds"}, "key 'select.targets': the 4 train rows cannot be split into two folds"),
     ],
 )
 def test_what_cannot_work_is_met_ahead(values: dict[str, Any], line: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -20,7 +20,6 @@ def figures_of(sizes: list[int]) -> SelectionStatistics:
     return SelectionStatistics(np.arange(count) % 5 + 1, -np.arange(count, dtype=np.float64), np.asarray(sizes))
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     rows=st.lists(st.tuples(SIZES, st.integers(-3, 3), st.booleans()), min_size=1, max_size=30),
     share=st.floats(0.01, 1),
@@ -51,7 +50,6 @@ def slow_best_ranks(table: NDArray[np.float32]) -> list[int]:
     return [int(min(rank[unit] for rank in ranks)) for unit in range(len(table))]
 
 
-@settings(max_examples=50, deadline=None)
 @given(rows=TABLES, cut=st.integers(0, 15), top_k=st.integers(1, 15))
 def test_the_first_ranks_of_all_targets_are_the_papers_union(rows: list[list[int]], cut: int, top_k: int) -> None:
     table = np.asarray(rows, dtype=np.float32)

@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
@@ -32,7 +32,6 @@ def task_of(rows: list[tuple[int, str]]) -> Task:
     )
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab")), min_size=4, max_size=40),
     seed=st.integers(0, 5),

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from endtask.encoders.auxiliary_heads import auxiliary_head
-from endtask.encoders.network import Network
+from endtask.encoders.network import Network, auxiliary_head
 from endtask.errors import InputError
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
 from endtask.experiments.few_shot.label_draws import Draw, Indices, TaskRows, held_out_of, make_draws
-from endtask.experiments.few_shot.prediction_units import pack_rows
-from endtask.experiments.few_shot.trial_rows import SelectedTexts, batches_of
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.task_objective import task_objective
+from endtask.experiments.few_shot.trial_rows import SelectedTexts, batches_of, pack_rows
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.records import Example
 from endtask.task import Task
 from endtask.task.leaks import TextKey, eval_keys, train_keys

@@ -1,7 +1,8 @@
-"""The tables of a few-shot experiment: scores by variant and number of labels, tested against the first variant."""
+"""The results of few-shot trials, and tables of them: scores by variant and number of labels, with tests."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,14 +12,82 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.errors import InputError
 from endtask.evaluation.significance import metric_permutation
 from endtask.evaluation.task_metrics import Measure, score_runs
-from endtask.experiments.few_shot.few_shot_results import FewShotResult
-from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
 from endtask.experiments.few_shot.label_draws import Draw, Indices
-from endtask.experiments.few_shot.prediction_units import PredictionUnits
+from endtask.experiments.few_shot.trial_rows import PredictionUnits
 from endtask.experiments.statistics import Difference, Score, holm_corrected, loss_permutation
-from endtask.task.targets import Answers
+from endtask.io.atomic import write_text
+from endtask.task.targets import Answers, as_lists, from_lists
+
+_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class FewShotResult:
+    """The epoch that was best on held-out rows, its perplexity there, and the predictions of the scored rows.
+
+    `losses` has the cross-entropy of each scored row, summed over its units, and `counts` their number.
+    """
+
+    trial: FewShotTrial
+    epoch: int
+    held_out_perplexity: float
+    predictions: list[Any]
+    losses: list[float]
+    counts: list[int]
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean cross-entropy over all units."""
+        return float(np.exp(sum(self.losses) / max(1, sum(self.counts))))
+
+    def as_array(self, units: PredictionUnits) -> Answers:
+        """Return the predictions in the form of `PredictionUnits.truth`, as wide as the table of all rows."""
+        if not units.per_token:
+            return from_lists(self.predictions, units.type)
+        table = np.full((len(self.predictions), units.truth.shape[1]), -1, dtype=np.int64)
+        for index, row in enumerate(self.predictions):
+            table[index, : len(row)] = row
+        return table
+
+
+def make_result(
+    trial: FewShotTrial,
+    epoch: int,
+    held_out: float,
+    units: PredictionUnits,
+    test: Indices,
+    probabilities: np.ndarray[Any, Any],
+) -> FewShotResult:
+    """Return the result of a trial whose best weights gave these probabilities for the units of the scored rows."""
+    sums, counts = units.losses(test, probabilities)
+    predictions = as_lists(units.predictions(test, probabilities), units.type)
+    losses = [round(float(each), _DECIMALS) for each in sums]
+    return FewShotResult(trial, epoch, held_out, predictions, losses, counts.tolist())
+
+
+def write_result(result: FewShotResult, folder: Path) -> None:
+    """Store a result, so that a killed experiment does not repeat the trial."""
+    tree = {**vars(result), "trial": asdict(result.trial)}  # `asdict` would copy every prediction
+    write_text(folder / result.trial.file_name, json.dumps(tree))
+
+
+def read_result(folder: Path, trial: FewShotTrial) -> FewShotResult:
+    """Return the result of a trial."""
+    path = folder / trial.file_name
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        result = FewShotResult(**{**tree, "trial": FewShotTrial(**tree["trial"])})
+        if result.trial != trial or not len(result.predictions) == len(result.losses) == len(result.counts):
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        hint = "delete the file to run the trial again"
+        raise InputError("not the result of a few-shot trial", path=path, hint=hint) from None
+    return result
+
 
 PERPLEXITY = "perplexity"
 

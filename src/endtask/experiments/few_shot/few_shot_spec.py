@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -99,15 +100,16 @@ class FewShotSpec(Section):
             raise ValueError("tasks: all: a head alone learns nothing from other tasks; train transformer or all")
         return self
 
-    def combinations(self) -> Iterator[tuple[TrainedPart, Head, Tasks]]:
-        """Yield every combination; a head alone learns nothing from other tasks, so it has none with all of them.
+    def combinations(self, variant: str) -> Iterator[FewShotRow]:
+        """Yield a row for every combination; a head alone learns nothing from other tasks.
 
-        >>> list(FewShotSpec(train=("head", "all"), tasks=("main", "all")).combinations())
+        >>> rows = FewShotSpec(train=("head", "all"), tasks=("main", "all")).combinations("a")
+        >>> [(row.train, row.head, row.tasks) for row in rows]
         [('head', 'new', 'main'), ('all', 'new', 'main'), ('all', 'new', 'all')]
         """
-        for train in self.train:
-            for head in self.head:
-                yield from ((train, head, tasks) for tasks in self.tasks if (train, tasks) != ("head", "all"))
+        for train, head, tasks in product(self.train, self.head, self.tasks):
+            if (train, tasks) != ("head", "all"):
+                yield FewShotRow(variant=variant, train=train, head=head, tasks=tasks)
 
     def learning_rates_of(self, train: TrainedPart) -> tuple[float, ...]:
         """Return the learning rates to try.

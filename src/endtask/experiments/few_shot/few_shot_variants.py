@@ -2,71 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from torch import Tensor
-
+from endtask.config import Settings, load_settings
 from endtask.encoders.device_context import DeviceContext
-from endtask.encoders.network import TASK, Network
+from endtask.encoders.network import Network
 from endtask.encoders.weights import load_weights
-from endtask.errors import InputError
+from endtask.errors import InputError, did_you_mean
 from endtask.experiments.few_shot.auxiliary_tasks import AuxiliaryTask, auxiliary_rows
-from endtask.experiments.few_shot.encoder_trials import EncoderTrials
-from endtask.experiments.few_shot.features import FeatureCache, unit_vectors
-from endtask.experiments.few_shot.few_shot_results import FewShotResult
-from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial, Head, Tasks, TrainedPart
-from endtask.experiments.few_shot.head_trials import HeadTrials
+from endtask.experiments.few_shot.few_shot_scores import FewShotResult
+from endtask.experiments.few_shot.few_shot_spec import FewShotRow, FewShotSpec, FewShotTrial
+from endtask.experiments.few_shot.few_shot_trials import FewShotTrials
 from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, Draw, TaskRows
-from endtask.experiments.few_shot.prediction_units import PredictionUnits, pack_rows
-from endtask.experiments.few_shot.pretrained_runs import PretrainedRun
-from endtask.experiments.few_shot.trial_rows import TrialRows
+from endtask.experiments.few_shot.trial_rows import FeatureCache, PredictionUnits, TrialRows, pack_rows, unit_vectors
+from endtask.io.run_layout import SETTINGS_FILE
+from endtask.io.stage_folder import read_manifest
+from endtask.pipeline.run import Run
 from endtask.seeds import derive
+from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
-from endtask.training.initial_network import network_for
-from endtask.training.reused_head import fitting_objective, keep_aligned_head, reuse_auxiliary_head
+from endtask.training.initial_network import fitting_objective, keep_aligned_head, network_for, reuse_auxiliary_head
+
+_ROW_VALUES = ("learning_rates", "epochs", "patience")
+
+
+@dataclass(frozen=True)
+class PretrainedRun:
+    """The weights and tokenizer of a run, and its task; `digest` changes with anything that made them."""
+
+    name: str
+    folder: Path
+    settings: Settings
+    task: Task
+    digest: str
+
+    @property
+    def weights(self) -> Path:
+        """The pre-trained weights: the last ones, or the best on dev if the run fine-tunes those."""
+        from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS
+
+        return self.folder / "pretrain" / (BEST_PRETRAINED if self.settings.finetune.start_from == "best" else WEIGHTS)
+
+    @property
+    def tokenizer(self) -> Path:
+        """The folder of the tokenizer."""
+        return self.folder / "pack" / "tokenizer"
+
+    @property
+    def saw_labels(self) -> bool:
+        """Whether pre-training used the labels of train."""
+        used = self.settings.used_objectives.values()
+        return not self.settings.skip_pretraining and any(objective.sees_labels for objective in used)
+
+
+def open_pretrained(folder: Path, name: str | None = None) -> PretrainedRun:
+    """Return the run in a folder, under the folder's name unless another is given; raise if it is not complete."""
+    if not (folder / SETTINGS_FILE).is_file():
+        raise InputError("no run here", path=folder, hint="endtask run --output FOLDER --until pretrain makes one")
+    manifests = {stage: read_manifest(folder / stage) for stage in ("read", "pack", "pretrain")}
+    if any(manifest is None or manifest["status"] != "finished" for manifest in manifests.values()):
+        raise InputError("pre-training is not finished", path=folder, hint=f"endtask run {folder} --until pretrain")
+    run = Run(load_settings(folder / SETTINGS_FILE, given={"output_dir": str(folder)}))
+    read, pretrain = manifests["read"], manifests["pretrain"]
+    assert read is not None
+    assert pretrain is not None
+    if read["inputs"]["task"] != run.task.combined_fingerprint:
+        raise InputError(
+            f"the files of the task ({run.settings.task.path}) changed since this run was made", path=folder
+        )
+    if not run.task.task_type.one_label:
+        raise InputError(f"few-shot learning is for tasks with one class for each text or word, not {run.task.type}")
+    settings = run.bundled.local_settings(run.settings).model_copy(update={"compile": "graphs"})  # trials are short
+    found = PretrainedRun(name or folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
+    if not found.weights.is_file():
+        raise InputError("the pre-trained weights are not here", path=found.weights)
+    return found
+
+
+def open_all(folders: Mapping[str, Path]) -> list[PretrainedRun]:
+    """Return the runs, by name, of one task."""
+    found = [open_pretrained(folder, name) for name, folder in folders.items()]
+    for run in found:
+        if run.task.fingerprint != found[0].task.fingerprint:
+            raise InputError(f"another task than that of {found[0].folder}", path=run.folder)
+    return found
 
 
 @dataclass(frozen=True)
 class FewShotVariant:
-    """One row of a table; `spec` has the learning rates and epochs of this row."""
+    """A row of a table on a pre-trained run; `spec` has the row's own values, `folder` is that of its results."""
 
     pretrained: PretrainedRun
-    train: TrainedPart
-    head: Head
-    tasks: Tasks
+    row: FewShotRow
     spec: FewShotSpec
-    title: str | None = None
-    own_values: str = ""
-    """The values that differ from the experiment's, as part of the folder's name."""
+    folder: Path
+
+    @classmethod
+    def of(cls, row: FewShotRow, runs: Sequence[PretrainedRun], spec: FewShotSpec, key: str) -> FewShotVariant:
+        """Return the variant of a row; `key` names its table in messages."""
+        by_name = {run.name: run for run in runs}
+        if row.variant not in by_name:
+            raise InputError(f"no variant is named {row.variant!r}", key=key, hint=did_you_mean(row.variant, by_name))
+        values = {name: getattr(row, name) for name in _ROW_VALUES if getattr(row, name) is not None}
+        # Learning rates are part of a trial's file name; other values of the row's own are part of the folder's.
+        own = [(name, value) for name, value in values.items() if value != getattr(spec, name)]
+        changed = "".join(f"-{name}-{value}" for name, value in own if name != "learning_rates")
+        tasks = "-all-tasks" if row.tasks == "all" else ""
+        folder = Path("runs") / row.variant / f"{row.train}-{row.head}{tasks}{changed}"
+        return cls(by_name[row.variant], row, spec.model_copy(update=values), folder)
 
     @property
     def name(self) -> str:
         """The title, or the run's name, what is trained, the head and whether auxiliary tasks are trained too."""
-        if self.title is not None:
-            return self.title
-        tasks = ", all tasks" if self.tasks == "all" else ""
-        return f"{self.pretrained.name}, {self.train}, {'kept' if self.head == 'keep' else 'new'} head{tasks}"
+        row = self.row
+        if row.title is not None:
+            return row.title
+        tasks = ", all tasks" if row.tasks == "all" else ""
+        return f"{row.variant}, {row.train}, {'kept' if row.head == 'keep' else 'new'} head{tasks}"
 
-    @property
-    def folder(self) -> Path:
-        """The folder of its results, relative to the experiment's."""
-        tasks = "-all-tasks" if self.tasks == "all" else ""
-        return Path("runs") / self.pretrained.name / f"{self.train}-{self.head}{tasks}{self.own_values}"
+    def trials(self, labels: tuple[int, ...]) -> list[FewShotTrial]:
+        """Return the trials for numbers of labels."""
+        return list(self.spec.trials(labels, self.row.train))
 
     def check(self) -> None:
         """Raise if a head is to be kept that is not there, or if there are no auxiliary tasks to train."""
         run = self.pretrained
-        if self.head == "keep" and not (run.settings.reads_aligned or _has_task_head(run)):
+        if self.row.head == "keep" and not (run.settings.reads_aligned or _has_task_head(run)):
             raise InputError(
                 "pre-training left no head to keep: no objective is aligned, and none is the task",
                 path=run.folder,
                 hint="--head new",
             )
-        if self.tasks == "all" and not run.task.auxiliary:
+        if self.row.tasks == "all" and not run.task.auxiliary:
             raise InputError(
                 "--tasks all: the run has no auxiliary tasks",
                 path=run.folder,
@@ -112,27 +183,33 @@ class VariantTrainer:
     def _trial_rows(self, variant: FewShotVariant) -> TrialRows:
         return TrialRows(variant.spec, self._labels, self._draws, self.units)
 
-    def train(self, variant: FewShotVariant, trials: Sequence[FewShotTrial]) -> Iterator[list[FewShotResult]]:
-        """Yield the results of the trials, some at a time."""
-        if variant.train == "head":
-            return self._head_trials(variant).train(trials)
-        return self.encoder_trials(variant).train(trials, lambda seed: self._reset_heads(variant, seed))
+    def train(self, variant: FewShotVariant, trials: Sequence[FewShotTrial]) -> Iterator[FewShotResult]:
+        """Yield the result of each trial."""
+        cached = variant.row.train == "head"
+        return self.trials_of(variant, cached=cached).train(trials, lambda seed: self._reset_heads(variant, seed))
 
-    def encoder_trials(self, variant: FewShotVariant) -> EncoderTrials:
-        """Return trials through the whole network, one by one, from the variant's first weights."""
+    def trials_of(self, variant: FewShotVariant, *, cached: bool) -> FewShotTrials:
+        """Return the training of a variant's trials; `cached`: on vectors that the encoder computed once."""
         self._load(variant)
-        rows, auxiliary = self._trial_rows(variant), self._auxiliary_of(variant)
-        return EncoderTrials(rows, self._network, self._texts, self._context, variant.train, auxiliary)
+        return FewShotTrials(
+            self._trial_rows(variant),
+            self._network,
+            self._texts,
+            self._context,
+            variant.row.train,
+            self._auxiliary_of(variant),
+            self._cache if cached else None,
+        )
 
     def _load(self, variant: FewShotVariant) -> None:
         load_weights(self._run.weights, self._network)
-        if variant.head == "keep" and self._run.settings.reads_aligned:
+        if variant.row.head == "keep" and self._run.settings.reads_aligned:
             keep_aligned_head(self._network, self._run.settings)
             for task in self._auxiliary_of(variant):
                 reuse_auxiliary_head(self._network, task.name, task.task, self._run.settings)
 
     def _auxiliary_of(self, variant: FewShotVariant) -> Sequence[AuxiliaryTask]:
-        return self._auxiliary if variant.tasks == "all" else ()
+        return self._auxiliary if variant.row.tasks == "all" else ()
 
     @cached_property
     def _auxiliary(self) -> tuple[AuxiliaryTask, ...]:
@@ -143,26 +220,11 @@ class VariantTrainer:
 
     def _reset_heads(self, variant: FewShotVariant, seed: int) -> None:
         """Give new weights to the heads that are not kept; pre-training may have none for an auxiliary task."""
-        if variant.head == "new":
+        if variant.row.head == "new":
             self.reset_head(seed)
         for task in self._auxiliary_of(variant):
-            if variant.head == "new" or not _has_auxiliary_head(self._run, task):
+            if variant.row.head == "new" or not _has_auxiliary_head(self._run, task):
                 self._network.reset_task_head(self._head_seed(seed, task.name), task.head)
-
-    def _head_trials(self, variant: FewShotVariant) -> HeadTrials:
-        self._load(variant)
-        pretrained_head = self._head_weights() if variant.head == "keep" else None
-
-        def first_weights(seed: int) -> dict[str, Tensor]:
-            if pretrained_head is not None:
-                return pretrained_head
-            self.reset_head(seed)
-            return self._head_weights()
-
-        return HeadTrials(self._trial_rows(variant), self._network.heads[TASK], first_weights, self._cache)
-
-    def _head_weights(self) -> dict[str, Tensor]:
-        return {name: weight.detach().clone() for name, weight in self._network.heads[TASK].named_parameters()}
 
     def reset_head(self, seed: int) -> None:
         """Give the task's head the random weights of a seed."""

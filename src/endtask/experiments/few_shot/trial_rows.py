@@ -1,22 +1,146 @@
-"""The rows and batches of each trial: what it trains on, what chooses its epoch and what it is scored on."""
+"""What trials read and predict: their rows and batches, the units that are predicted, and the vectors of these."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from endtask.config import BatchSize, PhaseSettings
-from endtask.encoders.batch import batch_shape_for
+from endtask.config import BatchSize
+from endtask.encoders.batch import TextBatch, batch_shape_for, lay_out
+from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
-from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, Draw, Indices, held_out_of
-from endtask.experiments.few_shot.prediction_units import PredictionUnits
+from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, Draw, Indices, TaskRows, held_out_of
 from endtask.objectives.stream import TextStream
 from endtask.seeds import derive
-from endtask.tokenization.packed_texts import PackedTexts
+from endtask.task import Task
+from endtask.task.targets import NO_WORD, Answers, numbered
+from endtask.task_types.token_classification import default_tag
+from endtask.tokenization.packed_texts import PackedTexts, runs
 from endtask.tokenization.sampling import BatchPlan
+from endtask.tokenization.word_alignment import WordStarts
+
+_SMALLEST = 1e-7  # a probability of 0 would make the perplexity of all infinite
+
+
+class PredictionUnits:
+    """The rows' units one after the other: row r has `offsets[r]` up to `offsets[r + 1]`; `classes` are the targets.
+
+    A class that no row of train has cannot be predicted; its units count for nothing.
+    """
+
+    def __init__(self, task: Task, rows: TaskRows, texts: PackedTexts) -> None:
+        self._task, self.type, self.per_token = task, task.type, task.task_type.per_token
+        self.known = len(task.labels)
+        self.truth: Answers = numbered([example.label for example in rows.examples], task.type, task.all_labels)
+        if not self.per_token:
+            self.offsets = np.arange(len(rows.examples) + 1)
+            self.words = np.arange(len(rows.examples))
+            self.classes: Indices = self.truth
+            return
+        words = WordStarts(texts)
+        everything = np.arange(len(texts))
+        self.words, _ = words.gather(everything, np.zeros(len(texts), dtype=np.int64))
+        ends = np.cumsum(words.words)
+        self.offsets = np.searchsorted(self.words, np.concatenate([[0], ends]))
+        self.classes = self.truth[self.truth != NO_WORD][self.words]
+
+    def of(self, rows: Indices) -> Indices:
+        """Return the units of some rows, row after row."""
+        return runs(self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows])
+
+    def has_target(self, units: Indices) -> NDArray[np.bool_]:
+        """Return which units count."""
+        return np.asarray(self.classes[units] < self.known)
+
+    def predictions(self, rows: Indices, probabilities: NDArray[np.float32]) -> Answers:
+        """Return the predictions of some rows in the form of `truth`; words without a token get the usual tag."""
+        best = probabilities.argmax(axis=-1)
+        if not self.per_token:
+            return np.asarray(best, dtype=np.int64)
+        table = np.where(self.truth == NO_WORD, NO_WORD, self._usual_tag)
+        flat = table[self.truth != NO_WORD]
+        flat[self.words[self.of(rows)]] = best
+        table[self.truth != NO_WORD] = flat
+        return table[rows]
+
+    @cached_property
+    def _usual_tag(self) -> int:
+        return self._task.labels.index(default_tag(self._task))
+
+    def losses(self, rows: Indices, probabilities: NDArray[np.float32]) -> tuple[NDArray[np.float64], Indices]:
+        """Return the cross-entropy of each row, summed over its units, and the number of these units."""
+        units = self.of(rows)
+        counted = self.has_target(units)
+        targets = np.where(counted, self.classes[units], 0)
+        likelihood = probabilities[np.arange(len(units)), targets].astype(np.float64)
+        each = np.where(counted, -np.log(np.maximum(likelihood, _SMALLEST)), 0.0)
+        owner = np.repeat(np.arange(len(rows)), self.offsets[rows + 1] - self.offsets[rows])
+        sums = np.bincount(owner, weights=each, minlength=len(rows)).astype(np.float64)
+        return sums, np.bincount(owner, weights=counted, minlength=len(rows)).astype(np.int64)
+
+
+def pack_rows(rows: TaskRows, tokenizer_folder: Path, max_length: int, folder: Path) -> PackedTexts:
+    """Return all rows tokenised as one set of texts, by the tokenizer of a run."""
+    from endtask.tokenization.packing import pack_task_texts
+    from endtask.tokenization.tokenizer import load_tokenizer
+
+    return pack_task_texts(rows.examples, load_tokenizer(tokenizer_folder), max_length, folder)
+
+
+_TEXTS_AT_ONCE = 64
+
+
+@torch.no_grad()
+def unit_vectors(
+    network: Network, texts: PackedTexts, units: PredictionUnits, rows: Indices, context: DeviceContext
+) -> Tensor:
+    """Return the vectors of the rows' units, row after row, without dropout: (units of the rows, hidden)."""
+    network.eval()
+    words = WordStarts(texts) if network.task_type.per_token else None
+    counts = units.offsets[rows + 1] - units.offsets[rows]
+    starts = np.cumsum(counts) - counts
+    vectors = torch.zeros(int(counts.sum()), network.config.hidden_size, device=context.device)
+    order = np.argsort(texts.lengths[rows], kind="stable")  # texts of like length need less padding
+    with context.autocast(), network.uncompiled():
+        layout = network.layout(int(texts.lengths.max()))
+        for start in range(0, len(order), _TEXTS_AT_ONCE):
+            some = order[start : start + _TEXTS_AT_ONCE]
+            batch = lay_out(texts, rows[some], layout)
+            hidden = network(on_device := batch.to(context.device))
+            where = np.concatenate([np.arange(starts[n], starts[n] + counts[n]) for n in some])
+            vectors[torch.from_numpy(where).to(context.device)] = _head_inputs(
+                network, hidden, on_device, words, rows[some]
+            ).float()
+    return vectors
+
+
+def _head_inputs(network: Network, hidden: Tensor, batch: TextBatch, words: WordStarts | None, rows: Indices) -> Tensor:
+    """Return what the task head reads: one vector per text, or those of words' first tokens."""
+    if words is None:
+        return network.pooled(hidden, batch)
+    _, tokens = words.gather(rows, batch.offsets[:-1].cpu().numpy().astype(np.int64))
+    return hidden[torch.from_numpy(tokens).to(hidden.device)]
+
+
+class FeatureCache:
+    """The encoder's vectors of the units of some rows, found by the units' numbers."""
+
+    def __init__(self, vectors: Tensor, units: Indices, total: int) -> None:
+        self._vectors = vectors
+        self._index = np.full(total, -1, dtype=np.int64)
+        self._index[units] = np.arange(len(units))
+
+    def __getitem__(self, units: Indices) -> Tensor:
+        """Return the vectors of units: (units, hidden)."""
+        return self._vectors[torch.from_numpy(self._index[units]).to(self._vectors.device)]
 
 
 @dataclass(frozen=True)
@@ -55,11 +179,6 @@ def batches_of(spec: FewShotSpec, trial: FewShotTrial, task: str = RANDOM_STREAM
     """Return batches of as many rows as a trial has labels; each task has its own order."""
     seed = derive(spec.seed, RANDOM_STREAM, "batches", trial.seed, trial.draw)
     return BatchPlan(np.ones(trial.labels, dtype=np.int64), BatchSize(spec.batch_size, "texts"), seed, task)
-
-
-def phase_settings() -> PhaseSettings:
-    """Return AdamW with a constant learning rate: the best epoch is chosen, so none needs to be the last."""
-    return PhaseSettings(lr_scheduler_type="constant", warmup_fraction=0.0)
 
 
 class SelectedTexts(TextStream):

@@ -1,1 +1,1 @@
-"""Objectives shaped like the end task: hyperlink spans, acronyms, next sentences, titles, marked relations."""
+"""Objectives shaped like the end task: hyperlinks, acronyms and next sentences."""

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from torch import nn
 from torch.nn import functional
 
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import Network
-from endtask.objectives.alignment.pairs import FramedPairs, Made, half_of
-from endtask.objectives.base import Loss
+from endtask.objectives.alignment.pairs import (
+    PAIR_CLASSES,
+    AlignedObjective,
+    FramedPairs,
+    Made,
+    aligned_head,
+    half_of,
+    tokenizer_of,
+    with_classes,
+)
+from endtask.objectives.base import BuiltObjective, Loss, PartConfig, objectives
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import AlignedTexts
 from endtask.tokenization.word_spans import NO_LETTER, SIGN
+
+if TYPE_CHECKING:
+    from endtask.config import Settings
+    from endtask.objectives.context import BuildContext
 
 Indices = NDArray[np.int64]
 SHORTEST, LONGEST = 4, 64
@@ -173,6 +190,33 @@ Drawn = tuple[int, str, bool]
 def words_head(head: str) -> str:
     """The head that says which words the letters come from; no objective's own has such a name."""
     return f"{head}+words"
+
+
+@objectives.register("acronyms")
+class AcronymsObjective(AlignedObjective):
+    """whether some letters are initials of words of a text"""
+
+    class Config(PartConfig):
+        """How much the network learns from an input."""
+
+        guided: bool = Field(
+            True,
+            description="texts are cut into pieces, mostly short ones, and a second head learns of every token whether "
+            "it belongs to the words that the letters come from; false: whole texts, one answer each, as in the paper",
+        )
+
+    config: Config
+
+    def heads(self, name: str, network: Network, settings: Settings) -> Iterator[tuple[str, nn.Module]]:
+        """Yield the head for texts and, if guided, the head for tokens."""
+        yield from super().heads(name, network, settings)
+        if self.config.guided:
+            yield words_head(aligned_head(name)), network.architecture.token_head(with_classes(network, PAIR_CLASSES))
+
+    def make(self, name: str, texts: AlignedTexts, run: BuildContext, common: dict[str, Any]) -> BuiltObjective:
+        """Return the objective."""
+        pairs = GuidedAcronyms if self.config.guided else Acronyms
+        return pairs(name, texts, tokenizer_of(run), run.network, **common)
 
 
 class Acronyms(FramedPairs):

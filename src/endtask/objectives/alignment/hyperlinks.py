@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 
 from endtask.config import BatchSize
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import Network
-from endtask.objectives.alignment.pairs import MadeStream
-from endtask.objectives.base import Loss
-from endtask.objectives.classification import cross_entropy
+from endtask.objectives.alignment.pairs import AlignedObjective, MadeStream
+from endtask.objectives.base import BuiltObjective, Loss, PartConfig, objectives
+from endtask.objectives.task_losses import cross_entropy
 from endtask.tokenization.aligned_texts import AlignedTexts
 from endtask.tokenization.packed_texts import Ragged
+
+if TYPE_CHECKING:
+    from endtask.objectives.context import BuildContext
 
 Indices = NDArray[np.int64]
 Scheme = Literal["boundaries", "bio"]
 CLASSES: dict[str, tuple[str, ...]] = {"boundaries": ("none", "start", "end", "both"), "bio": ("O", "B", "I")}
 """The classes of each scheme in the order of their numbers."""
+
+
+@objectives.register("hyperlinks")
+class HyperlinksObjective(AlignedObjective):
+    """which words start and end a link"""
+
+    per_token = True
+    hint = "rows need a column `links`: [[start, end], ...]"
+
+    class Config(PartConfig):
+        """How the words of a link are labelled."""
+
+        span_labels: Scheme = Field("boundaries", description="classes of words: start, end, both, none; or B, I, O")
+
+    config: Config
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes of the scheme."""
+        return CLASSES[self.config.span_labels]
+
+    def make(self, name: str, texts: AlignedTexts, run: BuildContext, common: dict[str, Any]) -> BuiltObjective:
+        """Return the objective."""
+        return SpanBoundaries(name, texts, texts.links, run.network, scheme=self.config.span_labels, **common)
 
 
 class SpanBoundaries:
@@ -44,7 +72,6 @@ class SpanBoundaries:
         seed: int,
         head: str,
         scheme: Scheme = "boundaries",
-        every_token: bool = False,
     ) -> None:
         chosen = texts_with_spans(texts, spans)
         self.name = name
@@ -53,7 +80,6 @@ class SpanBoundaries:
         self.heads: tuple[str, ...] = (head,)
         self._texts, self._spans, self._head = texts, spans, head
         self._scheme: Scheme = scheme
-        self._every_token = every_token
 
     def batch(self, step: int) -> TextBatch:
         """The texts of a step with the classes of their tokens."""
@@ -72,11 +98,7 @@ class SpanBoundaries:
         """The class of every token of a text, [CLS] and [SEP] included, which have none."""
         length = int(self._texts.offsets[position + 1] - self._texts.offsets[position])
         spans = self._spans[position].astype(np.int64)
-        if self._every_token:
-            starts = np.arange(1, length - 1)
-            words = np.stack([starts, starts + 1], axis=1)
-        else:
-            words = self._texts.words[position][:, :2].astype(np.int64)
+        words = self._texts.words[position][:, :2].astype(np.int64)
         labels = np.full(length, IGNORED, dtype=np.int64)
         labels[words[:, 0]] = word_classes(words, spans, self._scheme)
         return labels

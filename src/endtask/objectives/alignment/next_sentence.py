@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.objectives.alignment.pairs import FramedPairs, Made, NothingToMake, half_of
+from endtask.objectives.alignment.pairs import AlignedObjective, FramedPairs, Made, NothingToMake, half_of, tokenizer_of
+from endtask.objectives.base import BuiltObjective, objectives
 from endtask.tokenization.aligned_texts import ADDED_TOKENS, AlignedTexts
+
+if TYPE_CHECKING:
+    from endtask.objectives.context import BuildContext
 
 _TRIES = 50
 Tokens = NDArray[np.int64]
+
+
+@objectives.register("next_sentence")
+class NextSentenceObjective(AlignedObjective):
+    """whether a text follows another"""
+
+    head_is_reused_last = True  # it answers yes and no too, but resembles a task only for lack of anything better
+
+    def make(self, name: str, texts: AlignedTexts, run: BuildContext, common: dict[str, Any]) -> BuiltObjective:
+        """Return the objective."""
+        return NextSentence(name, texts, tokenizer_of(run), run.network, **common)
 
 
 class NextSentence(FramedPairs):

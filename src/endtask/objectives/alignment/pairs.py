@@ -1,33 +1,94 @@
-"""What objectives over inputs made on the way have in common: one class per input, read off the pooled vector."""
+"""What aligned objectives have in common: inputs made from aligned texts, and heads like the task's."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from endtask.config import BatchSize
+from endtask.config import BatchSize, ObjectiveSettings, Settings
 from endtask.encoders.batch import TextBatch, batch_shape_for, lay_out, lay_out_tokens
 from endtask.encoders.network import Network
-from endtask.objectives.base import Loss
-from endtask.objectives.classification import cross_entropy
-from endtask.objectives.task_base import with_answers
+from endtask.errors import InputError
+from endtask.objectives.base import BuiltObjective, Loss, Objective
+from endtask.objectives.task_losses import cross_entropy, with_answers
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import AlignedTexts
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.sampling import BatchPlan
 from endtask.tokenization.special_tokens import PairTemplate
+from endtask.tokenization.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+    from endtask.objectives.context import BuildContext
+
 
 Tokens = NDArray[np.int64]
+
+
+PAIR_CLASSES = ("no", "yes")
+
+
+class AlignedObjective(Objective):
+    """Base class of the objectives that are made from the texts of `aligned.sources`, each with a head of its own."""
+
+    texts = ("aligned",)
+    per_token: ClassVar[bool] = False
+    """Whether the head reads tokens; else it reads texts."""
+    hint: ClassVar[str | None] = None
+    """What the rows need, where nothing can be made from them."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return PAIR_CLASSES
+
+    def make(self, name: str, texts: AlignedTexts, run: BuildContext, common: dict[str, Any]) -> BuiltObjective:
+        """Return the objective; raises `NothingToMake`. `common` holds batch size, seed and the name of the head."""
+        raise NotImplementedError
+
+    def heads(self, name: str, network: Network, settings: Settings) -> Iterator[tuple[str, nn.Module]]:
+        """Yield the architecture's own head for tokens or texts, with the classes that are learned."""
+        head = network.architecture.token_head if self.per_token else network.architecture.task_head
+        yield aligned_head(name), head(with_classes(network, self.classes))
+
+    def reusable_head(self, name: str, settings: Settings) -> tuple[str, tuple[str, ...], bool]:
+        """Return its head, its classes, and whether it reads tokens."""
+        return aligned_head(name), self.classes, self.per_token
+
+    def build(self, name: str, section: ObjectiveSettings, run: BuildContext) -> BuiltObjective:
+        """Return the objective over the aligned texts; raises `InputError` where they hold nothing to learn from."""
+        batch_size = section.batch_size or run.settings.pretrain.batch_size
+        common = {"batch_size": batch_size, "seed": run.seed, "head": aligned_head(name)}
+        try:
+            return self.make(name, AlignedTexts(run.packed / "aligned"), run, common)
+        except NothingToMake as error:
+            raise InputError(f"{name}: {error}", key="aligned.sources", hint=self.hint) from None
+
+
+def aligned_head(name: str) -> str:
+    """Return the name of the head of an aligned objective."""
+    return f"aligned_{name}"
+
+
+def with_classes(network: Network, classes: Sequence[str]) -> Any:
+    """Return the network's configuration with other classes."""
+    config = copy.deepcopy(network.config)
+    config.id2label = dict(enumerate(classes))
+    return config
+
+
+def tokenizer_of(run: BuildContext) -> PreTrainedTokenizerFast:
+    """Return the tokenizer of the packed texts."""
+    return load_tokenizer(run.packed / "tokenizer")
 
 
 @dataclass(frozen=True)

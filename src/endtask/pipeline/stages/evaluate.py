@@ -21,9 +21,8 @@ class Evaluate(Stage):
         """Score all tasks."""
         from endtask.evaluation.auxiliary_tasks import evaluate_auxiliary_tasks
         from endtask.evaluation.evaluate import evaluate
-        from endtask.training.device import choose_device_context, move
+        from endtask.training.device import choose_device_context, explained_memory_trouble, move
         from endtask.training.initial_network import network_for
-        from endtask.training.out_of_memory import explained_memory_trouble
 
         settings, packed = data.settings, finished["pack"]
         weights = {seed: finished["finetune"] / f"seed-{seed}" / BEST_WEIGHTS for seed in settings.model_seeds}

@@ -16,12 +16,12 @@ class Finetune(Stage):
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the section of fine-tuning, and what scores dev."""
-        return (*_READ, *(("aligned.keep_head",) if settings.reads_aligned else ()))
+        return _READ
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Train every seed."""
+        from endtask.training.device import explained_memory_trouble
         from endtask.training.finetune import finetune
-        from endtask.training.out_of_memory import explained_memory_trouble
 
         with explained_memory_trouble():
             return finetune(data.task, finished["pack"], finished["pretrain"], data.settings, stage)

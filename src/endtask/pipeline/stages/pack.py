@@ -20,10 +20,7 @@ _READ = (
     "finetune.window_stride",
 )
 _READ_BY_ALIGNED = (
-    "aligned.sources",
-    "aligned.passages",
-    "aligned.subword_sampling",
-    "aligned.spans_from",
+    "aligned",
     "corpus.passage_characters",
     "retrieve.contamination_filter",
 )
@@ -65,4 +62,4 @@ def _aligned(data: RunData) -> DrawnDocuments | None:
         return None
     corpus = Corpus.aligned(settings.aligned, settings.corpus)
     check = data.contamination_check()
-    return DrawnDocuments(corpus, limit=settings.aligned.passages, seed=settings.seed, is_contaminated=check)
+    return DrawnDocuments(corpus, is_contaminated=check)

@@ -19,14 +19,6 @@ _READ = (
     "precision",
     "compile",
 )
-_READ_BY_ALIGNED = (
-    "aligned.recipe",
-    "aligned.span_labels",
-    "aligned.labelled_tokens",
-    "aligned.pairs_from",
-    "aligned.guide_acronyms",
-    "aligned.entity_markers",
-)
 
 
 class Pretrain(Stage):
@@ -37,7 +29,7 @@ class Pretrain(Stage):
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the sections of the model and of pre-training."""
         metric = ("evaluate.metric",) if settings.pretrain.eval_steps is not None else ()
-        return (*_READ, *metric, *(_READ_BY_ALIGNED if settings.reads_aligned else ()))
+        return (*_READ, *metric)
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the checkpoint that training starts from."""
@@ -45,7 +37,7 @@ class Pretrain(Stage):
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Train."""
-        from endtask.training.out_of_memory import explained_memory_trouble
+        from endtask.training.device import explained_memory_trouble
         from endtask.training.pretrain import pretrain
 
         with explained_memory_trouble():

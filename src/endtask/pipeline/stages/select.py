@@ -104,7 +104,7 @@ def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
     hints = [part.memory_hint for part in settings.select.part.parts() if part.memory_hint is not None]
     if not hints:
         return nullcontext()
-    from endtask.training.out_of_memory import explained_memory_trouble
+    from endtask.training.device import explained_memory_trouble
 
     return explained_memory_trouble(hints[0])
 

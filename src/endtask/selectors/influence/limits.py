@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from endtask.config import Budget, Settings
+from endtask.encoders.base import shape_of
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network
-from endtask.encoders.sizes import shape_of
 from endtask.errors import InputError
 from endtask.gradients.capture import choose_weights
 from endtask.gradients.targets import Plan
@@ -65,12 +65,12 @@ class Allowance:
         """Return how many candidates the rest of the allowance covers."""
         return max(0, int((self.amount - fitted) / each))
 
-    def check_enough_targets(self, scored: int, candidates: int) -> None:
-        """Raise `InputError` where fewer candidates can be scored than the budget selects."""
-        raise InputError(
-            f"{self} is enough to score {scored:,} of {candidates:,} candidates, no more than select.budget keeps",
+    def too_few(self, scored: int, candidates: int) -> InputError:
+        """Return the error for an allowance that scores fewer candidates than the budget selects."""
+        return InputError(
+            f"{self} is enough to score {scored:,} of {candidates:,} candidates, no more than select.budget selects",
             key=_KEY,
-            hint="raise it or the budget, lower select.size, or keep less; null: no limit",
+            hint="raise it or the budget, lower select.size, or select less; null: no limit",
         )
 
 

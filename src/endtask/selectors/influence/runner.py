@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from endtask.config import Settings
-from endtask.encoders.compiling import compiles
+from endtask.encoders.device_context import compiles
 from endtask.encoders.flops import training_flops
 from endtask.errors import InputError
 from endtask.gradients.scoring import Calibration
@@ -171,14 +171,14 @@ class InfluenceRunner:
         """Return the cost of fitting in the unit of the allowance; raises `InputError` where it exceeds it."""
         if self.allowed is None:
             return 0.0
-        cost: float = self.decided("fitting", self.allowed_fitting)
-        return cost
+        allowed = self.allowed
 
-    def allowed_fitting(self) -> float:
-        """Return the cost of fitting before it is stored as a decision: an error here leaves nothing to discard."""
-        assert self.allowed is not None
-        cost = len(self.folds) * self.fitting_cost()
-        self.allowed.check_fit_cost(cost)
+        def decide() -> float:  # an error here leaves no decision to discard
+            cost = len(self.folds) * self.fitting_cost()
+            allowed.check_fit_cost(cost)
+            return cost
+
+        cost: float = self.decided("fitting", decide)
         return cost
 
     def fit(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class InfluenceRunner:
             return everything
         best, budget = by_bm25_rank(self.statistics)[:most], self.context.settings.budget
         if len(fill(best, self.statistics.bytes, budget, corpus_bytes=self.context.corpus_bytes)) == most:
-            self.allowed.check_enough_targets(most, everything)
+            raise self.allowed.too_few(most, everything)
         say(f"influence: {self.allowed} is enough for the {most:,} best-ranked of {everything:,} candidates")
         return most
 

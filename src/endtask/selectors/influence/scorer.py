@@ -1,4 +1,5 @@
-"""Score candidates against targets: texts laid out for the scoring models, and scores stored shard by shard."""
+"""Score candidates against targets: candidates as tokens and units, texts laid out for the scoring models, and scores
+stored shard by shard."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from endtask.gradients.targets import Options, Targets, Workload, make_plan
 from endtask.io.atomic import atomic_file, write_json
 from endtask.io.selection_table import SelectionStatistics, read_batches
 from endtask.objectives.masking import Masking, mask_texts
-from endtask.objectives.task_base import TaskObjective
+from endtask.objectives.task_losses import TaskObjective
 from endtask.progress import bar
 from endtask.records import Example
 from endtask.seeds import derive, generator

@@ -1,4 +1,4 @@
-"""The scoring models: their settings, and their training with masked LM and the task in the common training loop."""
+"""The scoring models: their settings, their training with masked LM and the task, and the target rows of each fold."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
+from endtask.config.model import SIZES
 from endtask.config.objectives import TASK_OBJECTIVE
+from endtask.encoders.base import Shape, shape_of
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import training_flops
 from endtask.encoders.network import Network, build_network
-from endtask.encoders.sizes import SIZES, Shape, shape_of
 from endtask.encoders.weights import load_weights, save_weights
 from endtask.errors import InputError
 from endtask.gradients.capture import DEPTHS, EMBEDDING, choose_weights
@@ -26,8 +27,7 @@ from endtask.io.selection_table import write_selection
 from endtask.objectives.context import masking_of
 from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_base import TaskObjective
-from endtask.objectives.task_objective import task_objective
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.records import Example
 from endtask.selectors.influence.selector import InfluenceConfig, influence_config
 from endtask.task import Task
@@ -41,7 +41,7 @@ from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import network_for
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain_phase import pretrain_phase
+from endtask.training.pretrain import pretrain_phase
 
 TOKENIZER = "tokenizer"
 _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
@@ -93,6 +93,7 @@ def _weights(shape: Shape) -> int:
 
 
 def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> ModelSettings:
+    """Return the scoring model: the run's checkpoint, or random weights of a smaller size."""
     if settings.model.path is not None:
         return settings.model.model_copy(update={"dropout": _DROPOUT})
     return ModelSettings(
@@ -220,7 +221,10 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
 
 
 def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Train a fold's scoring model and save its weights; returns counts for the manifest."""
+    """Train a fold's scoring model and save its weights; returns counts for the manifest.
+
+    A measure of the fitted model, such as its score on the held-out fold, belongs into these counts.
+    """
     if (fold.folder / _FITTED).exists():
         done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
         return done
@@ -248,7 +252,7 @@ def folds_of(task: Task, settings: InfluenceConfig, seed: int) -> list[Task]:
         first, second = carve(task.train, 0.5, seed, salt="influence")
         if not second:
             raise InputError(
-                f"the {len(task.train)} train rows cannot be cut into two halves",
+                f"the {len(task.train)} train rows cannot be split into two folds",
                 key="select.targets",
                 hint="use targets: dev",
             )

@@ -50,7 +50,7 @@ class HeldOut(Protocol):
 class HeldOutGradient:
     """A `MetaGradient` over any network with an encoder: two readings of it, one of them without a backward pass.
 
-    Dropout is off in both. With `same_head` the task's own head gives the loss, and nothing is fitted.
+    Dropout is off in both. With `head: task` the task's own head gives the loss, and nothing is fitted.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class HeldOutGradient:
         self._buffer: FlatGradient | None = None
         # Nothing in there knows this object: its thread ends as soon as nobody holds it.
         self._prefetcher = _Prefetcher(
-            partial(_batches, held_out, settings.same_head, context.pins_memory), settings.every
+            partial(_batches, held_out, settings.head == "task", context.pins_memory), settings.every
         )
 
     def __call__(self, step: int) -> Tensor:
@@ -120,9 +120,9 @@ def counted_weights(encoder: nn.Module, settings: MetaConfig) -> frozenset[str]:
     return frozenset(name for name in names if name not in tables and not name.startswith("embeddings."))
 
 
-def _batches(held_out: HeldOut, same_head: bool, pins_memory: bool, step: int) -> _Batches:
+def _batches(held_out: HeldOut, own_head: bool, pins_memory: bool, step: int) -> _Batches:
     """Both batches of a step, on the CPU."""
-    fit = None if same_head else held_out.fit_batch(step)
+    fit = None if own_head else held_out.fit_batch(step)
     batch = held_out.gradient_batch(step)
     if not pins_memory:
         return fit, batch

@@ -24,7 +24,6 @@ LEARNED_WEIGHTS = "learned weights"
 SPLIT_KEY = "pretrain.weighting.split"
 _LEAST_REACH = 1.0
 """How far a logit should get if all cosines were 1; they are about a tenth of that, a weight of .52 instead of .5."""
-_OPTIONS_OF_SEPARATE_HEAD = ("head", "fit_batch")
 
 
 class MetaConfig(PartConfig):
@@ -58,14 +57,11 @@ class MetaConfig(PartConfig):
     folds: int = Field(10, ge=2, description="parts of train that are held out in turn, each with all of its groups")
     fit_batch: Positive = Field(32, description="examples that the separate head is fitted to (paper: 16 or 32)")
     gradient_batch: Positive = Field(32, description="held-out examples that give the gradient")
-    head: Literal["closed_form", "adamw"] = Field(
+    head: Literal["closed_form", "adamw", "task"] = Field(
         # Paper: adamw.
         "closed_form",
-        description="how the separate head is fitted to the encoder's features: one regularised Newton step, or as in "
-        "the paper a few steps from random weights",
-    )
-    same_head: bool = Field(
-        False, description="no separate head but the task's own, which drives the task's weight to 1 (section 5.4)"
+        description="the head of the held-out loss: fitted to the encoder's features by one regularised Newton step; "
+        "by a few steps from random weights, as in the paper; or the task's own, which drives the task's weight to 1",
     )
 
 
@@ -123,13 +119,13 @@ class MetaWeighting(Weighting):
 
     def build(self, run: WeightingContext, steps: int | None) -> Rule:
         """Return the rule with its held-out gradient."""
-        from endtask.weighting.meta.build import meta_rule
+        from endtask.weighting.meta.rule import meta_rule
 
         return meta_rule(run, self, steps)
 
     def extra_cost(self, run: WeightingContext) -> ExtraCost | None:
         """Return the cost of a weight update."""
-        from endtask.weighting.meta.build import held_out_cost
+        from endtask.weighting.meta.rule import held_out_cost
 
         return held_out_cost(run, self.config)
 
@@ -154,7 +150,8 @@ class MetaWeighting(Weighting):
         """Yield the split whose loss sets the weights."""
         from endtask.config.data_usage import DataUse, held_out_by_fold
 
-        by_dev = "dev" if self.config.same_head else "train, judged by dev"  # a separate head is fitted to train
+        # A separate head is fitted to train.
+        by_dev = "dev" if self.config.head == "task" else "train, held-out gradient of dev"
         split = by_dev if self.config.split == "dev" else held_out_by_fold(self.config.folds, groups)
         yield DataUse(LEARNED_WEIGHTS, "which objectives help", "the task's texts", split, True)
 
@@ -162,8 +159,8 @@ class MetaWeighting(Weighting):
         """Yield options for a choice that was not made, and a learning rate that changes nothing."""
         changed = [key for key, value in self.config if value != type(self.config).model_fields[key].default]
         for key in changed:
-            if self.config.same_head and key in _OPTIONS_OF_SEPARATE_HEAD:
-                yield f"pretrain.weighting.{key} without effect: pretrain.weighting.same_head is true"
+            if key == "fit_batch" and self.config.head == "task":
+                yield "pretrain.weighting.fit_batch without effect: pretrain.weighting.head is task"
             elif key == "folds" and self.config.split != "folds":
                 yield f"pretrain.weighting.folds without effect: {SPLIT_KEY} is {self.config.split}"
         reach = self.config.learning_rate * settings.budget.amount

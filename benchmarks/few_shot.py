@@ -1,0 +1,180 @@
+"""How fast heads are trained on few labels on a CPU, and how long a small model takes for one text.
+
+.venv/bin/python -m benchmarks.few_shot                             # two idle cores, a few minutes
+.venv/bin/python -m benchmarks.few_shot --trials 4 --epochs 2 --size tiny --results /tmp/dry
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from endtask.experiments.few_shot.pretrained_runs import open_pretrained
+
+import endtask
+from benchmarks.results_file import RESULTS, Results, write_results
+from endtask.experiments.few_shot.few_shot import few_shot
+from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
+from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer
+from endtask.experiments.few_shot.label_draws import TaskRows, make_draws
+from endtask.serving.latency import measure_latency
+
+Row = dict[str, Any]
+COMMAND = "python -m benchmarks.few_shot"
+KINDS = {"pair": "pairs of a short form and a snippet", "tags": "queries with tagged words"}
+SPLITS = {"train": 400, "dev": 50, "test": 200}
+LABELS = 200
+_SYLLABLES = [first + second for first in "bdfgklmnprst" for second in "aeiou"]
+_WORDS, _QUERY, _SNIPPET = 2000, 9, 40
+
+
+def write_task(folder: Path, kind: str, *, seed: int = 0) -> Path:
+    """Write train, dev and test rows of made-up words; the labels can be learned from the words."""
+    random = np.random.default_rng(seed)
+    words = ["".join(random.choice(_SYLLABLES, size=random.integers(1, 4))) for _ in range(_WORDS)]
+    shares = 1.0 / np.arange(1, _WORDS + 1)
+    shares /= shares.sum()
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in SPLITS.items():
+        rows = [_row(kind, words, shares, random) for _ in range(count)]
+        (folder / f"{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return folder
+
+
+def _row(kind: str, words: list[str], shares: np.ndarray[Any, Any], random: np.random.Generator) -> Row:
+    length = _QUERY if kind == "tags" else _SNIPPET
+    numbers = random.choice(_WORDS, size=length, p=shares)
+    chosen = [words[number] for number in numbers]
+    if kind == "tags":
+        return {"tokens": chosen, "tags": ["start" if number % 3 == 0 else "none" for number in numbers]}
+    first = int(random.integers(length - 4))
+    short = "".join(word[0] for word in chosen[first : first + 4])
+    is_short = bool(random.integers(2))
+    return {"text": short if is_short else short[::-1] + "x", "text_pair": " ".join(chosen), "label": "ny"[is_short]}
+
+
+def make_run(folder: Path, kind: str, size: str) -> Path:
+    """Make a whole run with hardly any training: it is as fast as any run."""
+    settings = {
+        "output_dir": str(folder / f"{kind}-{size}"),
+        "budget": "2steps",
+        "device": "cpu",
+        "task": {"path": str(write_task(folder / f"{kind}-task", kind))},
+        "tokenizer": {"vocab_size": 2000},
+        "model": {"size": size},
+        "pretrain": {"batch_size": 8, "objectives": {"mlm": {"kind": "mlm", "texts": "task"}}, "weighting": "equal"},
+        "finetune": {"epochs": 1, "max_steps": 1, "seeds": [0]},
+    }
+    return endtask.run(settings).folder
+
+
+def stacked(run: Path, trials: int, epochs: int) -> Row:
+    """Time all trials by `endtask few-shot`: tokenising, the encoder's pass, training, scoring and the page."""
+    spec = FewShotSpec(labels=(LABELS,), samples=max(1, trials // 2), epochs=epochs, patience=None)
+    with tempfile.TemporaryDirectory() as output:
+        start = time.perf_counter()
+        outcome = few_shot([run], spec, Path(output) / "out")
+        seconds = time.perf_counter() - start
+    (entry,) = outcome.rows[0].entries
+    return {"what": "side by side", "runs": entry.trials, "epochs": epochs, "seconds": seconds}
+
+
+def one_by_one(run: Path, trials: int, epochs: int) -> Row:
+    """Time the same trials through the whole network, as a training loop without stored vectors does them."""
+    spec = FewShotSpec(labels=(LABELS,), samples=max(1, trials // 2), epochs=epochs, patience=None)
+    pretrained = open_pretrained(run)
+    rows = TaskRows.of(pretrained.task)
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = VariantTrainer(pretrained, rows, make_draws(rows, spec), spec, (LABELS,), Path(scratch))
+        keys = list(spec.trials((LABELS,), "head"))[:trials]
+        loop = trainer.encoder_trials(FewShotVariant(pretrained, "head", "new", "main", spec))
+        start = time.perf_counter()
+        done = sum(len(results) for results in loop.train(keys, trainer.reset_head))
+        seconds = time.perf_counter() - start
+    return {"what": "one by one", "runs": done, "epochs": epochs, "seconds": seconds}
+
+
+def latency(run: Path, kind: str) -> Row:
+    """Time the model on one text of the task at a time."""
+    texts = endtask.Task.read(run.parent / f"{kind}-task").test
+    asked = [example.text if example.text_pair is None else (example.text, example.text_pair) for example in texts]
+    return {"what": "latency", **measure_latency(run, asked)}
+
+
+def summarize(rows: list[Row]) -> Row:
+    """Return all headline figures that the rows allow; the plain names are those of pairs."""
+    statistics: Row = {}
+    for kind in KINDS:
+        suffix = "" if kind == "pair" else f"_{kind}"
+        quick, slow = (_per_minute(rows, what, kind) for what in ("side by side", "one by one"))
+        if quick is not None:
+            statistics[f"head_only_runs_per_minute_cpu{suffix}"] = round(quick, 1)
+        if quick is not None and slow is not None:
+            statistics[f"speedup_vs_one_by_one{suffix}"] = round(quick / slow, 1)
+        for row in rows:
+            if row["what"] == "latency" and row["kind"] == kind:
+                statistics[f"latency_p50_ms_{row['size']}{suffix}"] = round(row["torch"]["p50_ms"], 3)
+                statistics[f"latency_p99_ms_{row['size']}{suffix}"] = round(row["torch"]["p99_ms"], 3)
+    return statistics
+
+
+def _per_minute(rows: list[Row], what: str, kind: str) -> float | None:
+    found = [60 * row["runs"] / row["seconds"] for row in rows if (row["what"], row["kind"]) == (what, kind)]
+    return median(found) if found else None
+
+
+def few_shot_table(results: Results) -> str:
+    """Runs per minute side by side and one by one, and the time for one text."""
+    table = ["| head-only training, 200 labels | runs a minute | against one by one |", "|---|---:|---:|"]
+    latencies = ["| one at a time, p50 and p99 | size | torch | ONNX Runtime |", "|---|---|---:|---:|"]
+    for kind, name in KINDS.items():
+        suffix = "" if kind == "pair" else f"_{kind}"
+        keys = (f"head_only_runs_per_minute_cpu{suffix}", f"speedup_vs_one_by_one{suffix}")
+        runs, times = (results.summary.get(key) for key in keys)
+        if runs is not None:
+            table.append(f"| {name} | {runs} | {f'{times} times' if times is not None else ''} |")
+    rows: list[Row] = results.rows
+    for row in (row for row in rows if row["what"] == "latency"):
+        measured = [row["torch"], row.get("onnx", {})]
+        shown = [f"{each['p50_ms']:.1f} ms, {each['p99_ms']:.1f} ms" if "p50_ms" in each else "" for each in measured]
+        latencies.append(f"| {KINDS[row['kind']]} | {row['size']} | {shown[0]} | {shown[1]} |")
+    first = rows[0]
+    how = f"Size {first['size']}, {first['epochs']} epochs a run, tokenising, the encoder's pass and scoring included."
+    where = f"{results.machine.cores} cores ({results.machine.cpu}), {results.date}; `{COMMAND}`"
+    return "\n".join([*table, "", how, "", *latencies, "", f"Measured on {where}.", ""])
+
+
+def main() -> None:
+    """Measure both kinds of tasks, writing results after each measurement."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description="How fast few-shot learning is on a CPU.")
+    parser.add_argument("--size", default="256x3", help="model.size of the frozen encoder")
+    parser.add_argument("--trials", type=int, default=100, help="head-only trials side by side")
+    parser.add_argument("--reference", type=int, default=2, help="trials one by one")
+    parser.add_argument("--epochs", type=int, default=50, help="of each trial")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results file")
+    given = parser.parse_args()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in KINDS:
+            run = make_run(Path(folder), kind, given.size)
+            measured = [
+                *(partial(stacked, run, given.trials, given.epochs) for _ in range(given.repeats)),
+                partial(one_by_one, run, given.reference, given.epochs),
+                partial(latency, run, kind),
+            ]
+            for measure in measured:
+                rows.append({"kind": kind, "size": given.size, **measure()})
+                write_results("few_examples", COMMAND, rows, summarize(rows), given.results)
+                print(rows[-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()
