@@ -75,6 +75,7 @@ def limited(toy: Path, folder: Path, share: float | None) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.slow
 def test_a_refused_cost_does_not_stand_in_the_way_of_other_settings(toy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     for _ in range(2):  # the same again is refused again
@@ -155,6 +156,7 @@ def test_check_tells_what_the_selection_costs(toy: Path, tmp_path: Path) -> None
     assert with_influence.memory_bytes >= without.memory_bytes
 
 
+@pytest.mark.slow
 def test_check_tells_that_the_share_is_too_small(toy: Path, tmp_path: Path, command: Command) -> None:
     tree = influence_run(toy, tmp_path / "run", budget="1s")
     tree["select"]["share_of_budget"] = 0.001
