@@ -95,6 +95,7 @@ def test_a_source_tree_that_is_not_installed_has_no_version(monkeypatch: pytest.
 
     assert stage_folder.own_version() == metadata.version("endtask")
     monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr(stage_folder, "_library_versions", stage_folder._library_versions.__wrapped__)
     assert stage_folder.own_version() == "0+unknown"
     assert stage_folder.versions().keys() == {"python", "endtask"}
 
