@@ -135,7 +135,7 @@ def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], sc
         ({"tasks": {"ner": {}}}, r"key 'tasks.ner.path': say where the labelled data is"),
         ({"tasks": {"ner": {"pth": "x"}}}, r"key 'tasks.ner.pth': unknown setting \(did you mean 'tasks.ner.path'\?\)"),
         ({"tasks": {"a b": {"path": "x"}}}, r"key 'tasks': 'a b' is no name"),
-        ({"tasks": {"task": {"path": "x"}}}, r"'task' stands for the end task or its texts"),
+        ({"tasks": {"task": {"path": "x"}}}, r"'task' is a name of the end task or its texts"),
         ({"tasks": {"weight": {"path": "x"}}}, r"'weight' is the name of a curve"),
         (
             {"finetune": {"tasks": "all"}},
