@@ -20,7 +20,7 @@ import numpy as np
 import endtask
 from benchmarks.results_file import RESULTS, Results, write_results
 from endtask.experiments.few_shot.few_shot import few_shot
-from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
+from endtask.experiments.few_shot.few_shot_spec import FewShotRow, FewShotSpec
 from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, VariantTrainer, open_pretrained
 from endtask.experiments.few_shot.label_draws import TaskRows, make_draws
 from endtask.serving.latency import measure_latency
@@ -93,9 +93,10 @@ def one_by_one(run: Path, trials: int, epochs: int) -> Row:
     with tempfile.TemporaryDirectory() as scratch:
         trainer = VariantTrainer(pretrained, rows, make_draws(rows, spec), spec, (LABELS,), Path(scratch))
         keys = list(spec.trials((LABELS,), "head"))[:trials]
-        loop = trainer.encoder_trials(FewShotVariant(pretrained, "head", "new", "main", spec))
+        variant = FewShotVariant.of(FewShotRow(variant=pretrained.name), [pretrained], spec, "few_shot")
+        loop = trainer.trials_of(variant, cached=False)
         start = time.perf_counter()
-        done = sum(len(results) for results in loop.train(keys, trainer.reset_head))
+        done = sum(1 for _ in loop.train(keys, trainer.reset_head))
         seconds = time.perf_counter() - start
     return {"what": "one by one", "runs": done, "epochs": epochs, "seconds": seconds}
 
