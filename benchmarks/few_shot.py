@@ -92,11 +92,10 @@ def one_by_one(run: Path, trials: int, epochs: int) -> Row:
     rows = TaskRows.of(pretrained.task)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = VariantTrainer(pretrained, rows, make_draws(rows, spec), spec, (LABELS,), Path(scratch))
-        keys = list(spec.trials((LABELS,), "head"))[:trials]
-        variant = FewShotVariant.of(FewShotRow(variant=pretrained.name), [pretrained], spec, "few_shot")
+        variant = FewShotVariant.of(FewShotRow(variant=pretrained.name), [pretrained], spec, "benchmark")
         loop = trainer.trials_of(variant, cached=False)
         start = time.perf_counter()
-        done = sum(1 for _ in loop.train(keys, trainer.reset_head))
+        done = len(list(loop.train(variant.trials((LABELS,))[:trials], trainer.reset_head)))
         seconds = time.perf_counter() - start
     return {"what": "one by one", "runs": done, "epochs": epochs, "seconds": seconds}
 

@@ -160,20 +160,5 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     return call
 
 
-def _unported() -> set[str]:
-    """The tests, or whole files, that still expect names and messages of before the redesign."""
-    lines = (Path(__file__).parent / "unported.txt").read_text(encoding="utf-8").splitlines()
-    return {line for line in lines if line and not line.startswith("#")}
-
-
-collect_ignore = [name.removeprefix("tests/") for name in _unported() if "::" not in name]
 # The search for doctests would import the plug-ins, and so register them for all other tests.
 collect_ignore_glob = ["extending/plugin_*.py"]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests of `unported.txt`, a list that only gets shorter."""
-    unported = _unported()
-    for item in items:
-        if item.nodeid in unported:
-            item.add_marker(pytest.mark.skip(reason="expects names of before the redesign (tests/unported.txt)"))

@@ -180,7 +180,7 @@ def test_what_cannot_be_recorded_is_computed(
 
 def test_large_batches_of_large_networks_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     backward, _ = make_emulated()
-    monkeypatch.setattr("endtask.training.graph_replay._MOST_WORK", 1)
+    monkeypatch.setattr("endtask.training.graph_replay._MOST_FLOPS", 1)
     for _ in range(6):
         backward(Product(), Numbers(1.0), 1.0)  # type: ignore[arg-type]
     assert backward.recorded == []

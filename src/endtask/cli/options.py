@@ -115,7 +115,7 @@ def source_settings(entry: str) -> dict[str, str]:
 
 
 def examples(*commands: str) -> str:
-    """Text for the end of a `--help` page; the mark keeps each command on a line of its own."""
+    """Text for the end of a `--help` page; `\\b` stops Typer from joining the lines."""
     return "\b\nExamples:\n" + "\n".join(f"  {command}" for command in commands)
 
 

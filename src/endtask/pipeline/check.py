@@ -99,7 +99,7 @@ def check(settings: Settings) -> CheckResult:
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     preflight(task, settings)
 
-    # Imported this late, for it takes seconds, which a slip in the data should not wait for.
+    # Imported late: it takes seconds, and errors in the data should come at once.
     from endtask.training.pretrain import pretrain_phase
     from endtask.weighting.meta.folds import groups_in
 

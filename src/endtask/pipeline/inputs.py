@@ -13,7 +13,7 @@ from endtask.corpus import Corpus
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.encoders.checkpoint_files import hub_folder
 from endtask.errors import InputError
-from endtask.io.digests import file_digest, fingerprint
+from endtask.io.digests import fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
 from endtask.io.nested import flatten
 from endtask.task import Task
